@@ -1,0 +1,32 @@
+"""rlhfdoctor: who killed an RLHF training run, why, and what to change.
+
+    from rlhfdoctor import analyze
+    incident = analyze(["ray_logs", "launch.sh"])
+    print(incident.verdict, incident.best)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rlhfdoctor.diagnose import analyze
+    from rlhfdoctor.errors import DoctorError, RuleError, SourceError, UsageError
+    from rlhfdoctor.types import Event, Evidence, Finding, Gap, Incident, Patch, Setting
+
+__version__ = "0.1.0"
+__all__ = [
+    "DoctorError", "Event", "Evidence", "Finding", "Gap", "Incident", "Patch", "RuleError", "Setting", "SourceError",
+    "UsageError", "analyze",
+]  # fmt: skip
+
+_HOMES = {"analyze": "diagnose", **dict.fromkeys(("DoctorError", "RuleError", "SourceError", "UsageError"), "errors")}
+
+
+def __getattr__(name: str) -> Any:
+    """Public names are imported on first use, so that `doctor --help` stays fast."""
+    if name not in __all__:
+        raise AttributeError(f"module 'rlhfdoctor' has no attribute '{name}'")
+    import importlib
+
+    return getattr(importlib.import_module(f"rlhfdoctor.{_HOMES.get(name, 'types')}"), name)

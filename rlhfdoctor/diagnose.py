@@ -1,0 +1,210 @@
+"""The pipeline in one readable function: paths -> Incident."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from rlhfdoctor.engine.catalogue import load_rules
+from rlhfdoctor.engine.match import Facts
+from rlhfdoctor.engine.rank import DECISIVE_CONFIDENCE, diagnose, treatments
+from rlhfdoctor.engine.schema import Rule
+from rlhfdoctor.errors import SourceError
+from rlhfdoctor.evidence.case import Case
+from rlhfdoctor.evidence.collect import find_evidence
+from rlhfdoctor.evidence.death import classify, find_death
+from rlhfdoctor.evidence.ledger import make_ledger
+from rlhfdoctor.logs.events import PATTERNS, order_events, read_events
+from rlhfdoctor.logs.open import Source, find_sources
+from rlhfdoctor.logs.scan import Scanner
+from rlhfdoctor.patch.plan import Configuration, plan_patches
+from rlhfdoctor.settings.framework import find_framework, find_versions
+from rlhfdoctor.settings.read import is_configuration, read_configuration, read_logged
+from rlhfdoctor.types import Death, Event, Finding, Framework, Gap, Incident, RuledOut, Setting
+
+CONFIG_LIMIT_BYTES = 4 * 1024**2
+_TIMELINE_COUNT = 40
+
+
+@dataclass
+class Reading:
+    """What was read of the paths before anything is concluded."""
+
+    events: list[Event] = field(default_factory=list)
+    texts: dict[str, str] = field(default_factory=dict)
+    """Configuration files whole, by name."""
+    gaps: list[Gap] = field(default_factory=list)
+    source_count: int = 0
+    byte_count: int = 0
+
+
+def analyze(
+    paths: Sequence[str],
+    *,
+    configs: Sequence[str] = (),
+    framework: str | None = None,
+    rules: Sequence[Rule] | None = None,
+    engine: str = "auto",
+    since: float | None = None,
+    until: float | None = None,
+    min_confidence: float = 0.0,
+    progress: Callable[[str, int], None] | None = None,
+) -> Incident:
+    """Reads what a run left behind and says what ended it.
+
+    Args:
+        paths: folders, files, archives, or `-`.
+        configs: configuration files beside the paths.
+        framework: `NAME` or `NAME==VERSION`, where the user knows better.
+        rules: the catalogue; by default the bundled one.
+        engine: of the scanner, `auto`, `hyperscan` or `re`.
+        since, until: Unix seconds; events outside are ignored.
+        progress: called with the source's name and the bytes read so far.
+
+    Raises:
+        SourceError: nothing could be read.
+        RuleError: the catalogue has faults.
+    """
+    catalogue = tuple(rules) if rules is not None else load_rules()
+    reading = read_all([*paths, *configs], engine=engine, progress=progress)
+    events = [e for e in order_events(reading.events) if _within(e, since, until)]
+    case = make_case(events, reading, framework)
+    death, findings, excluded = conclude(case, catalogue, reading)
+    findings = [f for f in findings if f.confidence >= min_confidence]
+    best = findings[0].confidence if findings else 0.0
+    verdict = "healthy" if death is None else "cause" if best >= DECISIVE_CONFIDENCE else "undecided"
+    return Incident(
+        sources=tuple(str(path) for path in paths),
+        verdict=verdict,  # type: ignore[arg-type]
+        death=death,
+        framework=case.framework,
+        findings=tuple(findings),
+        ruled_out=tuple(excluded),
+        ledger=tuple(make_ledger(case)),
+        gaps=tuple(reading.gaps),
+        timeline=tuple(_timeline(case, death)),
+        settings=tuple(s for s in case.settings if s.framework),
+    )
+
+
+def read_all(
+    paths: Sequence[str], *, engine: str = "auto", progress: Callable[[str, int], None] | None = None
+) -> Reading:
+    """One pass over all sources: events of the logs, texts of the configuration files."""
+    reading = Reading()
+    scanner = Scanner(PATTERNS, engine)
+    for source in find_sources(paths, reading.gaps):
+        reading.source_count += 1
+        small = source.size_bytes is not None and source.size_bytes <= CONFIG_LIMIT_BYTES
+        if is_configuration(source.name) and small:
+            data = source.read(CONFIG_LIMIT_BYTES)
+            reading.texts[source.name] = data.decode("utf-8", "surrogateescape")
+            source = replace(source, stream=lambda data=data: iter((data,)))  # type: ignore[misc]
+        counted = replace(source, stream=_counting(source, reading, progress))
+        reading.events.extend(read_events(counted, scanner, reading.gaps))
+    if not reading.byte_count:
+        why = "; ".join(f"{gap.what}: {gap.why}" for gap in reading.gaps[:3]) or "no files, or all of them empty"
+        raise SourceError(
+            f"nothing to read in {', '.join(map(str, paths))} ({why}).\n"
+            "Give the folder of a Ray session (for example /tmp/ray/session_latest/logs), the job's log, dmesg, "
+            "and the launch script."
+        )
+    return reading
+
+
+def _counting(
+    source: Source, reading: Reading, progress: Callable[[str, int], None] | None
+) -> Callable[[], object]:
+    def stream() -> object:
+        for block in source.stream():
+            reading.byte_count += len(block)
+            if progress is not None:
+                progress(source.name, reading.byte_count)
+            yield block
+
+    return stream  # type: ignore[return-value]
+
+
+def make_case(events: list[Event], reading: Reading, given: str | None) -> Case:
+    """Events and configuration texts -> a case with settings, framework and versions."""
+    versions = find_versions(events)
+    prefer = given.partition("==")[0].lower() if given else None
+    framework: Framework | None = None
+    settings: list[Setting] = []
+    for _ in range(2):  # the second time with the framework known, whose table then wins
+        settings = []
+        for name, text in reading.texts.items():
+            found, gaps = read_configuration(name, text, prefer)
+            settings.extend(found)
+            reading.gaps.extend(gap for gap in gaps if gap not in reading.gaps)
+        for event in events:
+            if event.kind.startswith("config."):
+                settings.extend(read_logged(event, prefer))
+        framework = find_framework(events, settings, versions, given)
+        if framework is None or framework.name == prefer:
+            break
+        prefer = framework.name
+    return Case(events, settings, framework, versions)
+
+
+def conclude(
+    case: Case, rules: Sequence[Rule], reading: Reading
+) -> tuple[Death | None, list[Finding], list[RuledOut]]:
+    """The first death over all hosts, and what the rules say to the facts of its host.
+
+    All conditions of one rule meet on one host: lines of other hosts are left out, lines without
+    a host belong to every host.
+    """
+    death = find_death(case)
+    hosts = sorted({e.origin.host for e in case.events if e.origin.host and classify(e) is not None})
+    own = case
+    if death is not None and death.node is not None and len(hosts) > 1:
+        own = replace(case, events=[e for e in case.events if e.origin.host in (None, death.node)])
+    facts = make_facts(own, find_evidence(own, death, reading.gaps))
+    findings, excluded = diagnose(rules, facts)
+    by_id = {rule.id: rule for rule in rules}
+    configuration = Configuration(reading.texts, case.settings, case.framework, case.versions)
+    complete = [
+        replace(f, patches=tuple(plan_patches(treatments(by_id[f.cause], facts), facts, configuration)))
+        if f.explained_by is None
+        else f
+        for f in findings
+    ]
+    return death, complete, excluded
+
+
+def make_facts(case: Case, evidence: dict[str, object] | dict[str, object]) -> Facts:
+    """Events by kind, evidence by name, the settings in force by canonical name."""
+    events: dict[str, list[Event]] = {}
+    for event in case.events:
+        events.setdefault(event.kind, []).append(event)
+    names = {s.name for s in case.settings}
+    settings = {name: s for name in names if (s := case.setting(name)) is not None}
+    return Facts(events=events, evidence=evidence, settings=settings)  # type: ignore[arg-type]
+
+
+def _within(event: Event, since: float | None, until: float | None) -> bool:
+    if event.time is None:
+        return True
+    return (since is None or event.time >= since) and (until is None or event.time <= until)
+
+
+def _timeline(case: Case, death: Death | None) -> list[Event]:
+    """The marks and failures that tell the story, in order, each kind of mark once in a row."""
+    told: list[Event] = []
+    for event in case.events:
+        failure = classify(event) is not None or (death is not None and event is death.event)
+        mark = event.kind.startswith(("phase.", "deepspeed.checkpoint", "deepspeed.optimizer"))
+        if not failure and not mark:
+            continue
+        if told and told[-1].kind == event.kind and told[-1].origin.file == event.origin.file:
+            continue
+        told.append(event)
+    return told[-_TIMELINE_COUNT:]
+
+
+def read_text(path: Path) -> str:
+    """A configuration file's text with its line ends as they are."""
+    with path.open(encoding="utf-8", errors="surrogateescape", newline="") as handle:
+        return handle.read()

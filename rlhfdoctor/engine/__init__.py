@@ -1,0 +1,1 @@
+"""The rule engine: it compares, and knows no cause by name."""

@@ -1,0 +1,89 @@
+"""A rule for people: its page, and the skeleton of a new one."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from pathlib import Path
+
+from rlhfdoctor.engine.schema import Rule
+from rlhfdoctor.errors import UsageError
+
+_HEADINGS = {
+    "meaning": "What it means",
+    "impact": "What it does to a run",
+    "check": "How to check by hand",
+    "look_alikes": "What looks alike",
+}
+
+
+def explain(rule: Rule) -> str:
+    """The page of a rule as plain text, 90 columns wide."""
+    parts = [f"{rule.id}: {rule.title}", ""]
+    for key, heading in _HEADINGS.items():
+        parts += [heading, *_wrap(rule.docs[key]), ""]
+    if rule.treat:
+        parts.append("Treatment")
+        for t in rule.treat:
+            where = f" ({', '.join(t.frameworks)})" if t.frameworks else ""
+            version = f" at {t.versions}" if t.versions else ""
+            parts += _wrap(f"- {t.instead or t.setting}{where}{version} [{t.safety}]: {_show(t.effect)}")
+            if t.cost:
+                parts += _wrap(f"  cost: {t.cost}")
+            parts += [line for effect in t.side_effects for line in _wrap(f"  side effect: {effect}")]
+            if t.note:
+                parts += _wrap(f"  {t.note}")
+        parts.append("")
+    if rule.references:
+        parts += ["References", *(f"  {link}" for link in rule.references), ""]
+    return "\n".join(parts).rstrip()
+
+
+def _show(text: str) -> str:
+    return re.sub(r"\{([a-z_.0-9]+)\}", "the measured amount", text)
+
+
+def _wrap(text: str) -> list[str]:
+    return textwrap.wrap(text, 88, initial_indent="  ", subsequent_indent="  ")
+
+
+def write_skeleton(folder: Path) -> Path:
+    """Writes rule.yaml, fires/ and silent/ of a new rule, all of it to be filled in.
+
+    Raises:
+        UsageError: the name is no id, or the folder exists.
+    """
+    if not re.fullmatch(r"[a-z]+(-[a-z0-9]+)+", folder.name):
+        raise UsageError(f"'{folder.name}' is no rule id; write it like host-my-cause")
+    if folder.exists():
+        raise UsageError(f"{folder} exists already")
+    sample = 'RuntimeError: CUDA error: out of memory\n'
+    for kind, text in (("fires/example", sample), ("silent/look-alike", "Job finished\n")):
+        (folder / kind).mkdir(parents=True)
+        (folder / kind / "driver.log").write_text(text)
+    (folder / "rule.yaml").write_text(_SKELETON.format(id=folder.name, kind=folder.name.split("-")[0]))
+    return folder / "rule.yaml"
+
+
+_SKELETON = """\
+id: {id}
+kind: {kind}
+title: State the fault, not the cure
+summary: >
+  One sentence for the user, with figures such as {{cuda.request_bytes}}.
+detect:
+  requires: {{event: torch.cuda_error}}
+  prior: -1.0
+  for:
+  - {{when: {{event: torch.cuda_error, with: {{error_text: out of memory}}}}, weight: 2.0, says: why this speaks for it}}
+  against: []
+  missing:
+  - {{what: what is not known, settle: the command that would settle it}}
+docs:
+  meaning: What it means.
+  impact: What it does to a run.
+  check: How to check it by hand.
+  look_alikes: What looks alike, and how to tell.
+treat: []
+references: []
+"""

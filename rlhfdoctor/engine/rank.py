@@ -1,0 +1,149 @@
+"""Rules and facts -> findings, best first, echoes behind what explains them.
+
+Confidence is the logistic of the rule's prior and of the weights of all conditions that hold.
+What is unknown moves nothing and is listed as missing.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+from rlhfdoctor.engine.match import Answer, Facts, ask
+from rlhfdoctor.engine.schema import Rule, Treatment
+from rlhfdoctor.types import Finding, Missing, Quote, RuledOut
+from rlhfdoctor.units import show_bytes, show_ratio, show_seconds
+
+SHOWN_CONFIDENCE = 0.1
+"""Findings below are not shown."""
+DECISIVE_CONFIDENCE = 0.5
+"""From here on a finding is a verdict (contract.md)."""
+_PLACE = re.compile(r"\{([a-z_]+\.[a-z_0-9]+)\}")
+
+
+def diagnose(rules: Sequence[Rule], facts: Facts) -> tuple[list[Finding], list[RuledOut]]:
+    """All findings of the rules, best first, and the causes that a fact excludes."""
+    findings: list[Finding] = []
+    excluded: list[RuledOut] = []
+    for rule in rules:
+        if ask(rule.requires, facts).value is not True:
+            continue
+        reason = next((r.because for r in rule.rules_out if ask(r.when, facts).value), None)
+        if reason is not None:
+            excluded.append(RuledOut(cause=rule.id, because=fill(reason, facts)))
+            continue
+        finding = judge(rule, facts)
+        if finding.confidence >= SHOWN_CONFIDENCE:
+            findings.append(finding)
+        elif rule.speaks_against and finding.against:
+            excluded.append(RuledOut(cause=rule.id, because=finding.against[0].says))
+    findings.sort(key=lambda f: (-f.confidence, f.cause))
+    return _fold(findings, rules), excluded
+
+
+def judge(rule: Rule, facts: Facts) -> Finding:
+    """What one rule says to the facts."""
+    score = rule.prior
+    speaking: list[Quote] = []
+    against: list[Quote] = []
+    needed = ask(rule.requires, facts)
+    for part in rule.speaks_for:
+        answer = ask(part.when, facts)
+        if answer.value:
+            score += part.weight
+            speaking.append(_quote(answer, fill(part.says, facts)))
+    for part in rule.speaks_against:
+        answer = ask(part.when, facts)
+        if answer.value:
+            score -= part.weight
+            against.append(_quote(answer, fill(part.says, facts)))
+    missing = [
+        Missing(what=w.what, settle=w.settle)
+        for w in rule.missing
+        if w.unless is None or ask(w.unless, facts).value is not True
+    ]
+    if needed.quotes:
+        speaking.append(needed.quotes[0])
+    return Finding(
+        cause=rule.id,
+        title=rule.title,
+        confidence=round(1 / (1 + math.exp(-score)), 2),
+        summary=fill(rule.summary, facts),
+        evidence=_once(speaking),
+        against=tuple(against),
+        missing=tuple(missing),
+    )
+
+
+def treatments(rule: Rule, facts: Facts) -> list[Treatment]:
+    """The rule's treatments whose own condition does not fail."""
+    return [t for t in rule.treat if t.when is None or ask(t.when, facts).value is True]
+
+
+def _quote(answer: Answer, says: str) -> Quote:
+    first = next((q for q in answer.quotes if q.text), answer.quotes[0] if answer.quotes else None)
+    if first is None:
+        return Quote(kind="evidence", says=says)
+    detail = first.says if first.kind == "evidence" and first.says not in says else ""
+    joined = f"{says} ({detail})" if detail and first.kind == "evidence" else says
+    return Quote(kind=first.kind, says=joined, file=first.file, line=first.line, text=first.text)
+
+
+def _once(quotes: Sequence[Quote]) -> tuple[Quote, ...]:
+    seen: set[tuple[str | None, int | None, str | None]] = set()
+    kept = []
+    for quote in quotes:
+        key = (quote.file, quote.line, quote.says if quote.file is None else None)
+        if key not in seen or quote.says and not quote.text:
+            kept.append(quote)
+        seen.add(key)
+    return tuple(q for q in kept if q.says)
+
+
+def _fold(findings: list[Finding], rules: Sequence[Rule]) -> list[Finding]:
+    """Echoes go behind the best finding that explains them."""
+    explains = {rule.id: rule.explains for rule in rules}
+    done: list[Finding] = []
+    echoes: list[Finding] = []
+    for finding in findings:
+        root = next(
+            (
+                f for f in findings
+                if f is not finding and finding.cause in explains.get(f.cause, ())
+                and f.confidence >= min(DECISIVE_CONFIDENCE, finding.confidence)
+                and finding.cause not in [e.cause for e in echoes if e.explained_by == f.cause]
+                and f.cause not in {e.cause for e in echoes}
+            ),
+            None,
+        )  # fmt: skip
+        if root is None:
+            done.append(finding)
+        else:
+            echoes.append(
+                Finding(
+                    cause=finding.cause, title=finding.title, confidence=finding.confidence, summary=finding.summary,
+                    evidence=finding.evidence, against=finding.against, missing=finding.missing, explained_by=root.cause,
+                )
+            )  # fmt: skip
+    return done + echoes
+
+
+def fill(text: str, facts: Facts) -> str:
+    """Places such as `{ray.used_bytes}` in a sentence, by value and unit; unknown ones become 'unknown'."""
+
+    def show(match: re.Match[str]) -> str:
+        evidence = facts.evidence.get(match[1])
+        value = evidence.value if evidence else None
+        if value is None:
+            return "an unknown amount" if match[1].endswith("_bytes") else "unknown"
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            if "_bytes" in match[1]:
+                return show_bytes(value)
+            if match[1].endswith("_ratio"):
+                return show_ratio(value)
+            if match[1].endswith("_s"):
+                return show_seconds(value)
+        return str(value)
+
+    return _PLACE.sub(show, text)

@@ -1,0 +1,1 @@
+"""Events and settings -> named Evidence: all arithmetic of the doctor lives here."""

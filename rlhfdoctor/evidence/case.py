@@ -1,0 +1,69 @@
+"""A case: everything that was read of one run, with quick access by kind and by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rlhfdoctor.types import Event, Framework, Setting, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """The events in order of time, the settings, and what is known of framework and versions."""
+
+    events: Sequence[Event]
+    settings: Sequence[Setting] = ()
+    framework: Framework | None = None
+    versions: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Package -> (version, where it was read)."""
+
+    def of(self, *kinds: str) -> list[Event]:
+        """Events of these kinds, in order."""
+        return [event for event in self.events if event.kind in kinds]
+
+    def first(self, *kinds: str) -> Event | None:
+        """The first event of these kinds, or None."""
+        return next((event for event in self.events if event.kind in kinds), None)
+
+    def last(self, *kinds: str) -> Event | None:
+        """The last event of these kinds, or None."""
+        return next((event for event in reversed(self.events) if event.kind in kinds), None)
+
+    def setting(self, name: str) -> Setting | None:
+        """The setting in force under a canonical name: files before dumps, later before earlier."""
+        found = [s for s in self.settings if s.name == name]
+        own = [s for s in found if s.form not in ("dump", "argv")]
+        return (own or found or [None])[-1]
+
+    def value(self, name: str) -> Value:
+        """The value in force, or None."""
+        setting = self.setting(name)
+        return None if setting is None else setting.value
+
+    def around(self, event: Event, lines: int = 60) -> Iterator[Event]:
+        """Events of the same file within so many lines before or behind an event."""
+        here = event.origin.line or 0
+        for other in self.events:
+            if other.origin.file == event.origin.file and abs((other.origin.line or 0) - here) <= lines:
+                yield other
+
+    def version(self, package: str) -> str | None:
+        """The version of a package, or None."""
+        if package in self.versions:
+            return self.versions[package][0]
+        if self.framework is not None and self.framework.name == package:
+            return self.framework.version
+        return None
+
+
+def number(event: Event | None, name: str) -> int | float | None:
+    """A numeric field of an event, or None."""
+    value = event.fields.get(name) if event is not None else None
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def whole(event: Event | None, name: str) -> int | None:
+    """A whole-number field of an event, or None."""
+    value = number(event, name)
+    return None if value is None else int(value)

@@ -1,0 +1,131 @@
+"""Collectives: who waited for whom, how long, who set the limit, and whether a death came first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rlhfdoctor.evidence.case import Case, number, whole
+from rlhfdoctor.evidence.death import classify
+from rlhfdoctor.evidence.host import fact
+from rlhfdoctor.types import Event, Evidence
+from rlhfdoctor.units import show_seconds
+
+_OWNERS = (
+    (600, "torch's default for NCCL since 2.2, or DeepSpeed's from 0.19.6"),
+    (1800, "DeepSpeed's default up to 0.19.5, OpenRLHF up to 0.5.4, transformers' ddp_timeout, gloo, or torch's up to 2.1"),
+    (3600, "OpenRLHF from 0.5.5"),
+    (36000, "verl's SFT helper initialize_global_process_group"),
+)  # fmt: skip
+_GENERATING = re.compile(r"generate\b|generate_sequences|_sample\b|\bsample\b|make_experience|greedy_search|beam_search")
+_SMALL_NUMEL = 4096
+
+
+def find_collectives(case: Case) -> Iterator[Evidence]:
+    """Facts of the first timeout, and how the ranks differ in it."""
+    waits = case.of("nccl.timeout")
+    if not waits:
+        gloo = case.first("gloo.timeout")
+        if gloo is not None:
+            yield fact("comm.timeout_s", number(gloo, "limit_s"), f"gloo waited {show_seconds(float(number(gloo, 'limit_s') or 0))}", gloo)  # fmt: skip
+        yield from _heartbeat(case)
+        return
+    first = waits[0]
+    limit = number(first, "timeout_s") or 0
+    owner = next((who for seconds, who in _OWNERS if seconds == limit), "a value that the user or a script set")
+    yield fact("comm.timeout_s", limit, f"a rank waited {show_seconds(float(limit))} in {first.fields.get('op')}", first)  # fmt: skip
+    yield fact("comm.timeout_owner", owner, f"{show_seconds(float(limit))} is {owner}", first)
+    yield fact("comm.op", str(first.fields.get("op")), f"the collective was {first.fields.get('op')}", first)
+    yield from _ranks(waits)
+    yield from _status(case)
+    yield from _sizes(first)
+    yield from _meanwhile(case, first, float(limit))
+
+
+def _ranks(waits: list[Event]) -> Iterator[Evidence]:
+    """Same sequence number with another operation or size is a mismatch; other numbers are a lag."""
+    by_rank: dict[int, Event] = {}
+    for event in waits:
+        rank = whole(event, "rank") if "rank" in event.fields else event.origin.rank
+        by_rank.setdefault(rank if rank is not None else -len(by_rank) - 1, event)
+    events = list(by_rank.values())
+    yield fact("comm.rank_count", len(by_rank), f"{len(by_rank)} rank(s) report the timeout", events[-1])
+    for one in events:
+        for two in events:
+            same = one.fields.get("seq") is not None and one.fields.get("seq") == two.fields.get("seq")
+            if not same or one is two:
+                continue
+            if one.fields.get("op") != two.fields.get("op"):
+                yield fact("comm.op_differs", True, f"at SeqNum={one.fields['seq']} one rank runs {one.fields['op']}, another {two.fields['op']}", two)  # fmt: skip
+                return
+            if one.fields.get("numel_in") != two.fields.get("numel_in"):
+                yield fact("comm.numel_differs", True, f"at SeqNum={one.fields['seq']} one rank sends {one.fields.get('numel_in')} elements, another {two.fields.get('numel_in')}", two)  # fmt: skip
+                return
+    numbers = [seq for e in events if (seq := whole(e, "seq")) is not None]
+    if len(numbers) > 1:
+        spread = max(numbers) - min(numbers)
+        yield fact("comm.seq_spread", spread, f"the ranks' sequence numbers differ by {spread}", events[-1])
+
+
+def _status(case: Case) -> Iterator[Evidence]:
+    enqueued = [value for e in case.of("nccl.work_status") if (value := whole(e, "enqueued")) is not None]
+    if len(enqueued) > 1:
+        spread = max(enqueued) - min(enqueued)
+        yield fact("comm.enqueued_spread", spread, f"ranks have enqueued up to {spread} collectives more than others", case.first("nccl.work_status"))  # fmt: skip
+
+
+def _sizes(first: Event) -> Iterator[Evidence]:
+    numel = whole(first, "numel_in")
+    if numel is None:
+        return
+    gather = "ALLGATHER" in str(first.fields.get("op"))
+    yield fact("comm.numel_in", numel, f"each rank sends {numel} elements", first)
+    yield fact("comm.small", numel <= _SMALL_NUMEL, f"{numel} elements: {'a barrier or a small message, so the others were busy elsewhere' if numel <= _SMALL_NUMEL else 'a bulk transfer'}", first)  # fmt: skip
+    yield fact("comm.parameter_gather", gather and numel >= 200_000, f"{first.fields.get('op')} of {numel} elements per rank{' is the size of sharded parameters' if gather and numel >= 200_000 else ''}", first)  # fmt: skip
+
+
+def _meanwhile(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
+    """What other ranks were doing while one waited: generation in progress, frames inside generate."""
+    longest = 0.0
+    shown: Event | None = None
+    for event in case.of("phase.rollout"):
+        elapsed = _elapsed(str(event.fields.get("elapsed_text", "")))
+        if elapsed > longest:
+            longest, shown = elapsed, event
+    if shown is not None:
+        yield fact("comm.rollout_s", longest, f"a generation had been running for {show_seconds(longest)}", shown)
+        yield fact("comm.rollout_to_timeout", longest / max(limit_s, 1), f"that is {longest / max(limit_s, 1):.2f} of the limit of {show_seconds(limit_s)}", shown)  # fmt: skip
+    frames = [e for e in case.of("python.frame") if _GENERATING.search(str(e.fields.get("function_text"))) or "generation/utils.py" in e.text]  # fmt: skip
+    if frames:
+        ranks = {e.origin.rank if e.origin.rank is not None else e.origin.pid for e in frames}
+        yield fact("comm.in_generate", True, f"{len(ranks)} process(es) stood inside generate()", frames[-1])
+    elsewhere = [e for e in case.of("python.frame") if re.search(r"log_probs?\b|compute_values|score", str(e.fields.get("function_text"))) ]  # fmt: skip
+    if frames and elsewhere:
+        yield fact("comm.apart", True, "while one rank generates, another already computes log-probabilities", elsewhere[-1])  # fmt: skip
+
+
+def find_peer(case: Case) -> Iterator[Evidence]:
+    """Whether a process was killed before others lost their connection or waited in vain."""
+    echoes = case.of("net.refused", "nccl.remote_error", "nccl.closed_by_peer", "ray.actor_lost", "gloo.closed", "nccl.store_timeout", "nccl.timeout", "vllm.engine_dead", "torch.leaked_objects", "ray.gcs_lost")  # fmt: skip
+    if not echoes:
+        return
+    deaths = [e for e in case.events if (found := classify(e)) and found[1] in (0, 3) and e not in echoes]
+    if deaths:
+        yield fact("comm.death_first", True, f"a process was already gone ({deaths[0].kind})", deaths[0])
+    lost = [e for e in echoes if e.kind != "torch.leaked_objects"]
+    if lost:
+        yield fact("comm.lost_peer", True, "a process lost its connection to another", lost[0])
+
+
+def _heartbeat(case: Case) -> Iterator[Evidence]:
+    event = case.first("nccl.heartbeat")
+    if event is not None:
+        yield fact("comm.heartbeat", True, "the watchdog thread itself made no progress", event)
+
+
+def _elapsed(text: str) -> float:
+    """Seconds of tqdm's elapsed time: `09:11`, `1:02:03`."""
+    seconds = 0.0
+    for part in text.split(":"):
+        seconds = seconds * 60 + (int(part) if part.isdigit() else 0)
+    return seconds

@@ -1,0 +1,306 @@
+"""Who killed what, when and in which phase: the first failure, told from its echoes.
+
+A certain killer (a kernel line, Ray's monitor, an allocator's error) outranks a timeout, a
+timeout outranks an exception, and all outrank a process that merely vanished, because each of
+them makes the ones below it. Among equals the earliest counts, not the loudest.
+"""
+
+from __future__ import annotations
+
+from rlhfdoctor.evidence.case import Case, number, whole
+from rlhfdoctor.evidence.roles import MARKS, find_phase, find_role
+from rlhfdoctor.logs.kernel import read_oom_kill
+from rlhfdoctor.types import Death, Event, Phase, Process
+
+_ECHO_ERRORS = (
+    "ActorDiedError", "RayActorError", "ActorUnavailableError", "WorkerCrashedError", "RayTaskError", "ChildFailedError",
+    "NodeDiedError", "OwnerDiedError", "LocalRayletDiedError", "KeyboardInterrupt", "DistBackendError", "EngineDeadError",
+    "TaskCancelledError", "GetTimeoutError", "BrokenPipeError", "ConnectionResetError", "CalledProcessError", "EOFError",
+    "ConnectionError", "ObjectLostError", "ReferenceCountingAssertionError", "SystemExit", "ConnectionRefusedError",
+    "StopIteration", "ChildProcessError", "ProcessExitedException", "UserWarning", "RpcError",
+)  # fmt: skip
+_CERTAIN = 0
+_TIMEOUT = 1
+_EXCEPTION = 2
+_VANISHED = 3
+
+
+def classify(event: Event) -> tuple[str, int] | None:
+    """The killer that a single event shows, and its rank; None for events that show none.
+
+    >>> from rlhfdoctor.types import Origin
+    >>> classify(Event(kind="nccl.timeout", fields={}, origin=Origin(file="a"), text=""))
+    ('collective-timeout', 1)
+    """
+    kind, fields = event.kind, event.fields
+    if kind in _ALWAYS:
+        return _ALWAYS[kind]
+    if kind in ("kernel.killed", "kernel.kill_choice"):
+        memcg = str(fields.get("scope") or "").startswith("Memory cgroup")
+        return ("kernel-oom-cgroup" if memcg else "kernel-oom-node"), _CERTAIN
+    if kind == "kernel.oom_kill":
+        memcg = fields.get("constraint") == "CONSTRAINT_MEMCG"
+        return ("kernel-oom-cgroup" if memcg else "kernel-oom-node"), _CERTAIN
+    if kind == "docker.oom_killed":
+        return ("kernel-oom-cgroup", _CERTAIN) if fields.get("flag") == "true" else None
+    if kind == "ray.memory_summary":
+        return ("ray-memory-monitor", _CERTAIN) if fields.get("oom_count", 1) else None
+    if kind == "ray.worker_exit_gcs":
+        memory = fields.get("exit_type") == "NODE_OUT_OF_MEMORY"
+        return ("ray-memory-monitor", _CERTAIN) if memory else None
+    if kind in ("deepspeed.exit", "torch.process_failed", "torch.process_signal", "docker.exit", "k8s.exit", "sglang.crashed"):
+        return _by_exit(event)
+    if kind == "torch.loader_killed":
+        return {
+            "Bus error": ("sigbus", _CERTAIN),
+            "Segmentation fault": ("sigsegv", _CERTAIN),
+            "Killed": ("sigkill-unknown", _VANISHED),
+        }.get(str(fields.get("signal_text")))
+    if kind == "python.fatal":
+        error = str(fields.get("error_text"))
+        return ("sigbus" if error == "Bus error" else "sigsegv" if error.startswith("Seg") else "exception"), _CERTAIN
+    if kind == "python.signal":
+        name = f"{fields.get('name') or fields.get('core_text') or ''}"
+        return ("sigbus", _CERTAIN) if "BUS" in name or "Bus" in name else ("sigsegv", _CERTAIN) if "SEGV" in name or "Seg" in name else None
+    if kind == "torch.cuda_error":
+        memory = fields.get("error_text") == "out of memory"
+        return ("cuda-oom", _CERTAIN) if memory else ("exception", _EXCEPTION)
+    if kind == "ray.task_error":
+        gpu = fields.get("error") == "OutOfMemoryError" and "memory_kill" not in event.text
+        return ("cuda-oom", _EXCEPTION) if gpu else None
+    if kind == "kernel.pcie":
+        return None
+    if kind == "kernel.xid":
+        return ("other", _CERTAIN) if fields.get("xid") != 45 else None
+    if kind in ("python.error", "python.bare_error"):
+        return _by_error(event)
+    return None
+
+
+_ALWAYS: dict[str, tuple[str, int]] = {
+    "kernel.oom_group": ("kernel-oom-cgroup", _CERTAIN),
+    "kernel.memcg_task": ("kernel-oom-cgroup", _CERTAIN),
+    "kernel.userspace_oom": ("other", _CERTAIN),
+    "kernel.segfault": ("sigsegv", _CERTAIN),
+    "kernel.gpu_lost": ("other", _CERTAIN),
+    "host.gpu_unreachable": ("other", _CERTAIN),
+    "k8s.oom_killed": ("kernel-oom-cgroup", _CERTAIN),
+    "slurm.oom": ("kernel-oom-cgroup", _CERTAIN),
+    "slurm.limit_killed": ("kernel-oom-cgroup", _CERTAIN),
+    "slurm.task_oom": ("kernel-oom-cgroup", _CERTAIN),
+    "ray.memory_kill": ("ray-memory-monitor", _CERTAIN),
+    "ray.memory_kill_old": ("ray-memory-monitor", _CERTAIN),
+    "ray.memory_kill_numbers": ("ray-memory-monitor", _CERTAIN),
+    "ray.memory_kill_notice": ("ray-memory-monitor", _CERTAIN),
+    "ray.memory_error_old": ("ray-memory-monitor", _CERTAIN),
+    "ray.memory_advice": ("ray-memory-monitor", _CERTAIN),
+    "ray.memory_row": ("ray-memory-monitor", _CERTAIN),
+    "ray.object_store_full": ("object-store-full", _CERTAIN),
+    "ray.object_store_error": ("object-store-full", _CERTAIN),
+    "torch.cuda_oom": ("cuda-oom", _CERTAIN),
+    "torch.cuda_oom_class": ("cuda-oom", _CERTAIN),
+    "vllm.wake_oom": ("cuda-oom", _CERTAIN),
+    "nccl.cuda_oom": ("cuda-oom", _CERTAIN),
+    "torch.loader_shm": ("sigbus", _CERTAIN),
+    "shell.bus_error": ("sigbus", _CERTAIN),
+    "slurm.cancelled": ("other", _CERTAIN),
+    "slurm.preempted": ("other", _CERTAIN),
+    "k8s.evicted": ("other", _CERTAIN),
+    "torch.agent_signal": ("other", _EXCEPTION),
+    "shell.terminated": ("other", _EXCEPTION),
+    "job.interrupted": ("other", _EXCEPTION),
+    "nccl.timeout": ("collective-timeout", _TIMEOUT),
+    "nccl.heartbeat": ("collective-timeout", _TIMEOUT),
+    "nccl.monitored_barrier": ("collective-timeout", _TIMEOUT),
+    "gloo.timeout": ("collective-timeout", _TIMEOUT),
+    "nccl.remote_error": ("exception", _EXCEPTION),
+    "nccl.ib_error": ("exception", _EXCEPTION),
+    "nccl.store_timeout": ("exception", _VANISHED),
+    "vllm.no_cache_blocks": ("exception", _EXCEPTION),
+    "vllm.cache_too_small": ("exception", _EXCEPTION),
+    "vllm.gpu_taken": ("exception", _EXCEPTION),
+    "vllm.sleep_grew": ("exception", _EXCEPTION),
+    "vllm.engine_dead": ("exception", _VANISHED),
+    "sglang.no_memory": ("exception", _EXCEPTION),
+    "sglang.profiled": ("exception", _EXCEPTION),
+    "ray.shm_exceeded": ("exception", _EXCEPTION),
+    "host.process_limit": ("exception", _EXCEPTION),
+    "host.no_space": ("exception", _EXCEPTION),
+    "python.memory_error": ("exception", _EXCEPTION),
+    "python.abort": ("exception", _VANISHED),
+    "ray.raylet_agent_failed": ("other", _EXCEPTION),
+    "ray.worker_vanished": ("sigkill-unknown", _VANISHED),
+    "ray.raylet_died": ("sigkill-unknown", _VANISHED),
+    "ray.memory_reason": ("ray-memory-monitor", _CERTAIN),
+    "kernel.oom_invoked": ("kernel-oom-node", _CERTAIN),
+    "kernel.task_header": ("kernel-oom-node", _CERTAIN),
+    "ray.worker_died": ("sigkill-unknown", _VANISHED),
+    "ray.node_dead": ("other", _VANISHED),
+    "deepspeed.killing": ("sigkill-unknown", _VANISHED),
+    "shell.killed": ("sigkill-unknown", _VANISHED),
+    "job.exit_137": ("sigkill-unknown", _VANISHED),
+}  # fmt: skip
+
+
+def find_death(case: Case) -> Death | None:
+    """The first failure of a run, or None where nothing died."""
+    shown = [(event, found) for event in case.events if (found := classify(event))]
+    if not shown:
+        return _cut_traceback(case)
+    best_rank = min(rank for _, (_, rank) in shown)
+    vanished = [event for event, (_, rank) in shown if rank == _VANISHED and event.time is not None]
+    timeouts = [event for event, (_, rank) in shown if rank == _TIMEOUT and event.time is not None]
+    if best_rank == _TIMEOUT and vanished and timeouts and (vanished[0].time or 0) < (timeouts[0].time or 0) - 5:
+        best_rank = _VANISHED  # a process was gone before the others waited in vain
+        shown = [(event, found) for event, found in shown if found[1] == _VANISHED]
+    event, (killer, _) = next(item for item in shown if item[1][1] == best_rank)
+    if killer == "kernel-oom-node" and _in_cgroup(case, event):
+        killer = "kernel-oom-cgroup"
+    event = _telling(case, event, killer)
+    return Death(
+        killer=killer,
+        time=event.time if event.time is not None else _time_near(case, event),
+        phase=_phase(case, event),
+        step=_step(case),
+        node=event.origin.host,
+        victim=_victim(case, event, killer),
+        culprit=_culprit(case, killer),
+        event=event,
+        certain=best_rank != _VANISHED,
+    )
+
+
+def _in_cgroup(case: Case, event: Event) -> bool:
+    """Whether the verdict lines behind the first line of an OOM report name a cgroup's limit."""
+    for other in case.of("kernel.oom_kill", "kernel.killed", "kernel.memcg_usage"):
+        behind = (other.origin.line or 0) >= (event.origin.line or 0)
+        if other.origin.file == event.origin.file and behind:
+            shown = classify(other)
+            return shown is None or shown[0] == "kernel-oom-cgroup"
+    return False
+
+
+def _telling(case: Case, event: Event, killer: str) -> Event:
+    """The line of the same death that says most: numbers rather than a class name or a notice."""
+    better = {
+        "ray-memory-monitor": ("ray.memory_kill", "ray.memory_kill_numbers", "ray.memory_kill_old", "ray.memory_summary"),
+        "cuda-oom": ("torch.cuda_oom", "vllm.wake_oom"),
+        "kernel-oom-cgroup": ("kernel.killed", "kernel.oom_kill"),
+        "kernel-oom-node": ("kernel.killed", "kernel.oom_kill"),
+        "sigkill-unknown": ("ray.worker_vanished", "deepspeed.exit", "torch.process_failed"),
+    }.get(killer, ())  # fmt: skip
+    for kind in better:
+        found = case.first(kind)
+        if found is not None and (kind != "deepspeed.exit" or number(found, "exit_code") == -9):
+            return found
+    return event
+
+
+def _by_exit(event: Event) -> tuple[str, int] | None:
+    code = number(event, "exit_code")
+    if code is None:
+        signal = number(event, "signal")
+        code = None if signal is None else -signal
+    if code in (-9, 137, 247):
+        return "sigkill-unknown", _VANISHED
+    if code in (-7, 135):
+        return "sigbus", _CERTAIN
+    if code in (-11, 139):
+        return "sigsegv", _CERTAIN
+    if code in (-15, 143):
+        return "other", _VANISHED
+    return None
+
+
+def _by_error(event: Event) -> tuple[str, int] | None:
+    name = str(event.fields.get("name", "")).rsplit(".", 1)[-1]
+    message = str(event.fields.get("message_text", ""))
+    if name in _ECHO_ERRORS or name in ("OutOfMemoryError", "RayOutOfMemoryError") or "Warning" in name:
+        return None
+    if "WorkNCCL" in message or "Exception ignored" in event.text or "CUDA" in message[:40]:
+        return None
+    return "exception", _EXCEPTION
+
+
+def _cut_traceback(case: Case) -> Death | None:
+    """A traceback whose end is missing: something raised, but what is not known."""
+    event = case.last("python.traceback") or (case.last("python.frame") if len(case.of("python.frame")) > 2 else None)
+    event = event or case.last("ray.actor_died", "ray.unhandled_task_error", "ray.task_error")
+    if event is None:
+        return None
+    frames = [str(e.fields.get("function_text")) for e in case.of("python.frame")]
+    waking = any("wake_up" in name or "cumem" in name for name in frames)
+    return Death(
+        killer="cuda-oom" if waking and case.first("ray.unhandled_task_error", "vllm.awake") else "exception",
+        time=event.time, phase=_phase(case, event), step=_step(case), event=event, certain=False,
+    )  # fmt: skip
+
+
+def _time_near(case: Case, event: Event) -> float | None:
+    """The last stamp before an unstamped line of the same file."""
+    times = [e.time for e in case.events if e.origin.file == event.origin.file and e.time is not None
+             and (e.origin.line or 0) <= (event.origin.line or 0)]  # fmt: skip
+    return times[-1] if times else None
+
+
+def _phase(case: Case, event: Event) -> Phase | None:
+    rows = [str(row.fields.get("name")) for row in case.of("ray.memory_row")]
+    named = [phase for name in rows if (phase := find_phase(name))]
+    if named:
+        return max(set(named), key=named.count)
+    victim = case.first("ray.memory_kill_victim", "ray.task_error", "ray.unhandled_task_error")
+    told = find_phase(str(victim.fields.get("name"))) if victim is not None else None
+    if told:
+        return told
+    frames = [e for e in case.around(event, 80) if e.kind == "python.frame"]
+    for frame in reversed(frames):
+        if told := find_phase(str(frame.fields.get("function_text"))):
+            return told
+    position = list(case.events).index(event) if event in case.events else len(case.events)
+    for before in reversed(list(case.events)[:position]):
+        if before.kind in MARKS:
+            return MARKS[before.kind]
+    later = [e for e in case.events if e.kind in MARKS and e.origin.file != event.origin.file]
+    return MARKS[later[-1].kind] if later and event.time is None else None
+
+
+def _step(case: Case) -> int | None:
+    mark = case.last("phase.step", "phase.episode")
+    return whole(mark, "step")
+
+
+def _victim(case: Case, event: Event, killer: str) -> Process:
+    if killer.startswith("kernel-oom"):
+        killed = case.first("kernel.killed")
+        if killed is not None:
+            sizes = [number(killed, key) or 0 for key in ("anon_bytes", "file_bytes", "shmem_bytes")]
+            name = str(killed.fields.get("comm"))
+            return Process(role=find_role(name), name=name, pid=whole(killed, "pid"), bytes=int(sum(sizes)))
+        choice = case.first("kernel.oom_kill")
+        if choice is not None:
+            keys = read_oom_kill(str(choice.fields.get("rest_text", "")))
+            pid = keys.get("pid")
+            return Process(name=str(keys.get("task") or "") or None, pid=pid if isinstance(pid, int) else None,
+                           role=find_role(str(keys.get("task"))))  # fmt: skip
+    if killer == "ray-memory-monitor":
+        told = case.first("ray.memory_kill_victim")
+        if told is not None:
+            name = str(told.fields.get("name") or "") or None
+            return Process(role=find_role(name), name=name, pid=whole(told, "pid"), bytes=whole(told, "victim_bytes"))
+    actor = case.first("ray.actor_class")
+    name = event.origin.actor or (str(actor.fields.get("name")) if actor is not None else None)
+    if name == "raylet":
+        name = str(actor.fields.get("name")) if actor is not None else None
+    pid = whole(event, "pid") or (event.origin.pid if event.origin.actor != "raylet" else None)
+    return Process(role=find_role(name), name=name, pid=pid, rank=event.origin.rank)
+
+
+def _culprit(case: Case, killer: str) -> Process | None:
+    """Who held most when it happened, by the kernel's table or Ray's."""
+    if killer == "ray-memory-monitor":
+        rows = case.of("ray.memory_row")
+        if rows:
+            top = max(rows, key=lambda row: number(row, "rss_bytes") or 0)
+            name = f"ray::{top.fields.get('name')}"
+            return Process(role=find_role(name), name=name, pid=whole(top, "pid"), bytes=whole(top, "rss_bytes"))
+    return None

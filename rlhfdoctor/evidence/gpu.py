@@ -1,0 +1,171 @@
+"""GPU memory: the failing allocation, what was free, and which code asked for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rlhfdoctor.evidence.case import Case, number, whole
+from rlhfdoctor.evidence.host import fact
+from rlhfdoctor.logs.torch import read_cuda_oom
+from rlhfdoctor.types import Event, Evidence
+from rlhfdoctor.units import show_bytes, show_ratio
+
+_SITES: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("wake", re.compile(r"wake_up|cumem|backload|cu_mem_create|torch_memory_saver|resume_memory_occupation")),
+    ("weight_sync", re.compile(r"sync_model_weights|load_dtensor_weights|broadcast_to_vllm|update_weights?\b|summon_full|unwrap_model_for_generation|GatheredParameters|merge_adapter")),
+    ("checkpoint", re.compile(r"save_checkpoint|load_state_dict|save_pretrained|_save_state|load_checkpoint")),
+    ("logits", re.compile(r"log_?softmax|logits|entropy|log_?probs_from|cross_entropy|float16_to_fp32|get_per_token_logps|in softmax")),
+    ("kv_cache", re.compile(r"initialize_cache|init_cache|determine_num_available|profile_run|allocate_kv")),
+    ("optimizer", re.compile(r"optimizer_step|optim/adam|_single_tensor_adam|_multi_tensor|init_group|initialize_optimizer_states")),
+    ("model_load", re.compile(r"from_pretrained|\bconvert\b|init_model|_init_weights|module\.py\", line \d+, in (?:to|cuda)\b|load_model")),
+    ("backward", re.compile(r"backward\b|autograd")),
+    ("generate", re.compile(r"generate\b|generate_sequences|\bsample\b")),
+)  # fmt: skip
+_MODELS: dict[str, tuple[int, str]] = {
+    "qwen2.5": (152064, "Qwen2.5"), "qwen2_5": (152064, "Qwen2.5"), "qwen3": (151936, "Qwen3"), "qwen2": (152064, "Qwen2"),
+    "llama-3": (128256, "Llama 3"), "llama3": (128256, "Llama 3"), "llama-2": (32000, "Llama 2"), "mistral": (32768, "Mistral"),
+    "baichuan2": (125696, "Baichuan2"), "baichuan-13b": (64000, "Baichuan"), "deepseek": (129280, "DeepSeek-V3"),
+}  # fmt: skip
+"""Vocabulary sizes by a part of the model's name (config.json of the public models)."""
+
+
+_LARGEST_GPU_BYTES = 2 * 1024**4
+"""More than any GPU has; a request above is a wrong shape, not a shortage."""
+
+
+def find_cuda(case: Case) -> Iterator[Evidence]:
+    """Sizes of the first CUDA OOM error, and what they mean."""
+    event = case.first("torch.cuda_oom")
+    if event is not None:
+        yield from _sizes(event)
+        yield from _logits(case, event)
+    place = event or case.first("vllm.wake_oom", "torch.cuda_oom_class", "nccl.cuda_oom", "ray.task_error", "ray.unhandled_task_error", "python.traceback")  # fmt: skip
+    if place is not None:
+        site = _site(case, place)
+        if site is not None:
+            yield fact("cuda.site", site[0], f"the allocation was asked for in {site[1]}", place)
+
+
+def _sizes(event: Event) -> Iterator[Evidence]:
+    request = whole(event, "request_bytes")
+    sizes = read_cuda_oom(" ".join((event.text, *event.after)))
+    if request is None:
+        return
+    yield fact("cuda.impossible", request > _LARGEST_GPU_BYTES, f"{show_bytes(request)} were asked for", event)
+    yield fact("cuda.request_bytes", request, f"the failing allocation was {show_bytes(request)}", event)
+    total = sizes.get("total_bytes")
+    free = sizes.get("free_bytes")
+    unallocated = sizes.get("unallocated_bytes")
+    allocated = sizes.get("allocated_bytes")
+    if isinstance(total, int) and total:
+        yield fact("cuda.total_bytes", total, f"the GPU has {show_bytes(total)}", event)
+        yield fact("cuda.request_ratio", request / total, f"the request is {show_ratio(request / total)} of the GPU", event)  # fmt: skip
+        if isinstance(allocated, int):
+            yield fact("cuda.allocated_ratio", allocated / total, f"PyTorch had {show_bytes(allocated)} of {show_bytes(total)} allocated", event)  # fmt: skip
+        own = sizes.get("own_bytes")
+        if isinstance(own, int) and isinstance(free, int) and own:
+            foreign = max(total - free - own, 0)
+            yield fact("cuda.foreign_ratio", foreign / total, f"{show_bytes(foreign)} of the GPU belong to other processes", event)  # fmt: skip
+        elif isinstance(allocated, int) and isinstance(free, int) and isinstance(unallocated, int):
+            foreign = max(total - free - allocated - unallocated, 0)
+            yield fact("cuda.outside_ratio", foreign / total, f"{show_bytes(foreign)} of the GPU are not PyTorch's: other processes, the rollout engine, NCCL and CUDA", event)  # fmt: skip
+    if isinstance(unallocated, int):
+        yield fact("cuda.unallocated_covers", unallocated >= request, f"{show_bytes(unallocated)} unallocated against a request of {show_bytes(request)}", event)  # fmt: skip
+        if isinstance(total, int) and total:
+            yield fact("cuda.unallocated_ratio", unallocated / total, f"{show_ratio(unallocated / total)} of the GPU was reserved but unallocated", event)  # fmt: skip
+        spare = unallocated + (free if isinstance(free, int) else 0)
+        yield fact("cuda.unallocated_bytes", unallocated, f"{show_bytes(unallocated)} were reserved by PyTorch but unallocated", event)  # fmt: skip
+        yield fact("cuda.fragmented", spare >= request, f"free and reserved-but-unallocated memory ({show_bytes(spare)}) {'would have held' if spare >= request else 'would not have held'} the request of {show_bytes(request)}", event)  # fmt: skip
+    if sizes.get("others_zero"):
+        yield fact("cuda.others_zero", True, "the driver shows other processes on the GPU without telling their use", event)  # fmt: skip
+    elif "others_count" in sizes:
+        others = sizes["others_bytes"]
+        yield fact("cuda.others_bytes", others, f"other processes on the GPU hold {show_bytes(float(others or 0))}", event)  # fmt: skip
+
+
+def _site(case: Case, event: Event) -> tuple[str, str] | None:
+    """The kind of code nearest to the error: the innermost frame that one of the kinds knows."""
+    near = sorted(
+        (e for e in case.around(event, 70) if e.kind in ("python.frame", "python.logits_code", "phase.weight_sync", "ray.task_error", "ray.unhandled_task_error", "vllm.wake_oom", "torch.cuda_oom")),
+        key=lambda e: abs((e.origin.line or 0) - (event.origin.line or 0)),
+    )  # fmt: skip
+    texts = [(" ".join((e.text, *e.after)) if e.kind == "python.frame" else e.text) for e in near]
+    for kind, regex in _SITES:
+        limit = len(texts) if kind in ("wake", "weight_sync", "logits") else 12
+        for text in texts[:limit]:
+            if kind in ("logits",) and "CUDA out of memory" in text:
+                continue
+            if match := regex.search(text):
+                return kind, match[0].strip('" ')
+    return None
+
+
+def _logits(case: Case, event: Event) -> Iterator[Evidence]:
+    """Whether the request is sequences x tokens x vocabulary x 2 or 4 bytes for the user's lengths."""
+    request = whole(event, "request_bytes")
+    prompt, response = (_int(case.value(name)) for name in ("max_prompt_length", "max_response_length"))
+    vocabulary = find_vocabulary(case)
+    if prompt is not None and response is not None:
+        yield Evidence(
+            name="config.sequence_length", value=prompt + response,
+            says=f"prompt and response may be {prompt} + {response} = {prompt + response} tokens long",
+            origin=setting.origin if (setting := case.setting("max_prompt_length")) else None,
+        )  # fmt: skip
+    if request is None or vocabulary is None:
+        return
+    size, model = vocabulary
+    for width, dtype in ((4, "fp32"), (2, "bf16")):
+        tokens = request / (size * width)
+        whole_tokens = abs(tokens - round(tokens)) * size * width < 0.006 * request
+        longest = (prompt or 0) + (response or 0)
+        if whole_tokens and longest and 0.3 <= tokens / longest and tokens / longest <= 512:
+            yield fact("cuda.logits_tokens", round(tokens), f"{show_bytes(request)} is {round(tokens)} tokens x {size} ({model}'s vocabulary) x {width} bytes ({dtype}): the logits", event)  # fmt: skip
+            return
+
+
+def find_vocabulary(case: Case) -> tuple[int, str] | None:
+    """Vocabulary size by the model's name in settings or logs."""
+    names = [str(s.value).lower() for s in case.settings if isinstance(s.value, str) and "/" in s.value or "model" in s.name]
+    for name in names:
+        for part, known in _MODELS.items():
+            if part in name:
+                return known
+    return None
+
+
+def find_engine(case: Case) -> Iterator[Evidence]:
+    """The rollout engine: cache blocks, sleep, backup of weights on the host, GPU already taken."""
+    backups = case.of("vllm.sleep_backup")
+    if backups:
+        largest = max(whole(e, "backup_bytes") or 0 for e in backups)
+        pids = {e.origin.pid for e in backups if e.origin.pid} or {None}
+        count = max(len(pids), sum(e.repeats_count for e in backups[:1]))
+        yield fact("engine.backup_bytes", largest * count, f"{count} sleeping engine(s) keep {show_bytes(largest)} each in host memory: {show_bytes(largest * count)}", backups[0])  # fmt: skip
+        kill = case.first("ray.memory_kill")
+        total = whole(kill, "total_bytes")
+        if total:
+            yield fact("engine.backup_ratio", largest * count / total, f"that is {show_ratio(largest * count / total)} of the node", backups[0])  # fmt: skip
+    if case.framework is not None and case.framework.name in ("verl", "easyr1", "simplerl"):
+        yield Evidence(name="engine.colocated", value=True, says=f"{case.framework.name} runs engine and trainer on the same GPUs")  # fmt: skip
+    sleeps = case.of("vllm.sleep")
+    if sleeps:
+        least = min(whole(e, "freed_bytes") or 0 for e in sleeps)
+        yield fact("engine.sleep_freed_bytes", least, f"a falling-asleep engine freed {show_bytes(least)}", sleeps[0])
+    blocks = case.first("vllm.blocks")
+    if blocks is not None:
+        yield fact("engine.gpu_block_count", whole(blocks, "gpu_count"), f"{whole(blocks, 'gpu_count')} GPU cache blocks", blocks)  # fmt: skip
+        cpu = whole(blocks, "cpu_count")
+        yield fact("engine.cpu_block_count", cpu, f"{cpu} CPU swap blocks", blocks)
+    frees = case.of("vllm.cache_freed")
+    if frees:
+        builds = sum(1 for e in frees if "before" in str(e.fields.get("when_text")) and "init cache" in e.text)
+        yield fact("engine.cache_build_count", builds, f"the engine rebuilt its cache {builds} time(s)", frees[-1])
+    profiled = case.first("sglang.profiled")
+    value = number(profiled, "profiled")
+    if profiled is not None and value is not None:
+        yield fact("engine.profiled_tokens", value, f"the KV cache would hold {value} tokens", profiled)
+
+
+def _int(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

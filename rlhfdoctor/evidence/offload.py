@@ -1,0 +1,145 @@
+"""What offload and sleep settings imply in bytes on one node, and the sizes that cures need.
+
+Formulas: settings_notes section 3 (DeepSpeed runtime/zero/stage_1_and_2.py, stage3.py; verl and
+EasyR1 fsdp_workers.py). N parameters, d shard degree; per node the factors below times N when one
+node holds all shards.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rlhfdoctor.evidence.case import Case, whole
+from rlhfdoctor.evidence.host import fact, find_total
+from rlhfdoctor.types import Evidence, Setting
+from rlhfdoctor.units import GIB, show_bytes
+
+_SIZE = re.compile(r"(?<![\w.])(\d{1,3}(?:\.\d+)?)[bB](?![a-zA-Z0-9])")
+_SIZE_IN_NAME = re.compile(r"[-_/](\d{1,3}(?:\.\d+)?)[bB](?![a-zA-Z0-9])")
+_MODEL_SETTINGS = ("pretrain", "model_name_or_path", "actor_rollout_ref.model.path", "worker.actor.model.model_path", "actor.model_name_or_path")  # fmt: skip
+_HOST_BYTES_PER_PARAMETER = {"deepspeed-2": 16, "deepspeed-3": 18, "fsdp": 12}
+"""Optimizer offload, all shards of one trained model: fp32 master, gradient, two moments, staging."""
+
+
+def find_offload(case: Case) -> Iterator[Evidence]:
+    """Whether offload was in force (by log, else by setting), and what it needs on one node."""
+    footprint = case.first("deepspeed.cpu_adam")
+    setting = case.setting("offload_optimizer")
+    wanted = setting is not None and setting.value not in (False, None, "none", "None")
+    if footprint is not None:
+        yield fact("offload.running", True, "the log shows DeepSpeed's CPU Adam: optimizer states live in host memory", footprint)  # fmt: skip
+    elif setting is not None:
+        yield Evidence(name="offload.running", value=wanted, says=f"optimizer offload is {'on' if wanted else 'off'} ({setting.spelled})", origin=setting.origin)  # fmt: skip
+    if footprint is not None or wanted:
+        yield from _need(case)
+    stage = case.setting("zero_stage")
+    event = case.first("deepspeed.zero_stage")
+    value = stage.value if stage is not None else whole(event, "stage")
+    if isinstance(value, int) and not isinstance(value, bool):
+        yield Evidence(
+            name="zero.stage", value=value, says=f"ZeRO stage {value}",
+            origin=stage.origin if stage else event.origin if event else None,
+        )  # fmt: skip
+    yield from _accumulation(case)
+    yield from _pinned(case)
+
+
+def _need(case: Case) -> Iterator[Evidence]:
+    billions = find_model_size(case)
+    if billions is None:
+        return
+    size, where = billions
+    stage = case.value("zero_stage")
+    deepspeed = case.framework is None or case.framework.name in ("openrlhf", "trl")
+    factor = _HOST_BYTES_PER_PARAMETER["fsdp" if not deepspeed else "deepspeed-2" if stage in (1, 2) else "deepspeed-3"]
+    models = 1 if _without_critic(case) else 2
+    nodes = _nodes(case)
+    need = round(size * 1e9 * factor * models / nodes)
+    what = "actor and critic" if models == 2 else "the actor"
+    says = f"{factor} bytes x {size:g}B parameters x {models} ({what}) / {nodes} node(s) = {show_bytes(need)} of host memory per node, before rounding of pinned buffers"
+    yield Evidence(name="offload.need_bytes", value=need, says=says, origin=where.origin if where else None)
+    total = find_total(case)
+    limit = case.setting("container.memory")
+    ray = case.first("ray.memory_kill")
+    has = total.value if total is not None else whole(ray, "total_bytes")
+    if limit is None and isinstance(has, int) and has:
+        yield Evidence(name="offload.need_ratio", value=need / has, says=f"the offloaded states alone need {need / has:.0%} of the node's {show_bytes(has)}", origin=total.origin if total else None)  # fmt: skip
+
+
+def find_model_size(case: Case) -> tuple[float, Setting | None] | None:
+    """Billions of parameters by the actor's name, such as `Qwen2.5-72B`."""
+    for name in _MODEL_SETTINGS:
+        setting = case.setting(name)
+        if setting is not None and (match := _SIZE_IN_NAME.search(f"/{setting.value}")):
+            return float(match[1]), setting
+    for event in case.of("config.model_size"):
+        if match := _SIZE.search(event.text):
+            return float(match[1]), None
+    return None
+
+
+def _without_critic(case: Case) -> bool:
+    """Group and REINFORCE estimators train no critic (OpenRLHF, verl)."""
+    estimator = str(case.value("advantage_estimator") or case.value("algorithm.adv_estimator") or "gae").lower()
+    return estimator not in ("gae",) or (case.framework is not None and case.framework.name == "trl")
+
+
+def _nodes(case: Case) -> int:
+    for name in ("actor_num_nodes", "trainer.nnodes", "actor.num_nodes"):
+        value = case.value(name)
+        if isinstance(value, int) and value > 0:
+            return value
+    return 1
+
+
+def _accumulation(case: Case) -> Iterator[Evidence]:
+    """Whether gradients accumulate in fp32: asked for, or unset where unset means fp32."""
+    setting = case.setting("grad_accum_dtype")
+    if setting is not None and setting.value is not None:
+        fp32 = str(setting.value) in ("fp32", "float32")
+        yield Evidence(name="grad_accum.fp32", value=fp32, says=f"grad_accum_dtype is {setting.value}", origin=setting.origin)  # fmt: skip
+        return
+    if case.framework is None or case.framework.name != "openrlhf":
+        return
+    version = case.framework.version
+    if version is None:
+        return
+    from rlhfdoctor.settings.spell import parse_version
+
+    here, edge, start = parse_version(version), parse_version("0.5.4"), parse_version("0.1.5")
+    if here is not None and edge is not None and start is not None and here >= start:
+        fp32 = here < edge
+        says = f"--grad_accum_dtype is not set; in OpenRLHF {version} unset means {'fp32' if fp32 else 'the dtype of the weights'} (changed in 0.5.4)"
+        yield Evidence(name="grad_accum.fp32", value=fp32, says=says)
+
+
+def _pinned(case: Case) -> Iterator[Evidence]:
+    """Whether offload buffers are page-locked by the framework at this version."""
+    setting = case.setting("offload_optimizer.pin_memory")
+    if setting is not None and isinstance(setting.value, bool):
+        yield Evidence(name="offload.pinned", value=setting.value, says=f"pin_memory is {str(setting.value).lower()}", origin=setting.origin)  # fmt: skip
+    elif case.framework is not None and case.framework.name == "openrlhf" and not case.first("config.pin_edited"):
+        yield Evidence(name="offload.pinned", value=True, says="OpenRLHF hard-codes pin_memory: True for the optimizer (deepspeed_utils.py, every version since 0.1.5)")  # fmt: skip
+    elif case.framework is not None and case.framework.name in ("verl", "easyr1", "simplerl"):
+        yield Evidence(name="offload.pinned", value=True, says="verl and EasyR1 offload with .to('cpu', non_blocking=True), which allocates page-locked memory")  # fmt: skip
+    event = case.first("deepspeed.pinned")
+    if event is not None:
+        yield fact("offload.pinned_logged", True, "DeepSpeed itself reports its pinned memory", event)
+
+
+def find_cures(case: Case) -> Iterator[Evidence]:
+    """Values that a cure needs and that follow from this case's figures."""
+    limit = case.first("kernel.memcg_usage")
+    size = whole(limit, "limit_bytes")
+    total = find_total(case)
+    if size is not None:
+        wish = round(size * 1.25 / GIB)
+        room = int(total.value * 0.9 / GIB) if total is not None and isinstance(total.value, int) else wish
+        yield Evidence(name="cure.container_memory", value=f"{max(min(wish, room), round(size / GIB))}g", says=f"a quarter more than the {show_bytes(size)} that were full, within 90 % of the node")  # fmt: skip
+    swap = case.value("rollout.swap_space")
+    if isinstance(swap, int | float) and not isinstance(swap, bool):
+        yield Evidence(name="swap.space_bytes", value=round(swap * GIB), says=f"swap_space is {swap:g} GiB per GPU, page-locked by vLLM's V0 engine", origin=s.origin if (s := case.setting("rollout.swap_space")) else None)  # fmt: skip
+    shm = case.setting("container.shm_size")
+    if shm is not None:
+        yield Evidence(name="shm.configured", value=str(shm.value), says=f"--shm-size is {shm.value}", origin=shm.origin)

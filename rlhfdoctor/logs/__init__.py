@@ -1,0 +1,1 @@
+"""Text -> Events: open anything, find hits of all patterns in one pass, parse only around them."""

@@ -1,0 +1,93 @@
+"""Time stamps: with and without year, zone or date.
+
+A stamp without a zone is taken as UTC; one without a year takes the year of the other stamps of
+its file, else of the file's modification time. dmesg's seconds since boot give no wall time.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, timezone
+
+_ISO = re.compile(
+    r"(?P<Y>20\d\d)-(?P<m>[01]\d)-(?P<d>[0-3]\d)[T ](?P<H>[0-2]\d):(?P<M>[0-5]\d):(?P<S>[0-6]\d)"
+    r"(?:[.,](?P<f>\d{1,9}))?(?P<z>Z|[+-]\d\d:?\d\d)?"
+)
+_CTIME = re.compile(
+    r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (?P<b>[A-Z][a-z]{2}) +(?P<d>\d{1,2}) (?P<H>\d\d):(?P<M>\d\d):(?P<S>\d\d) (?P<Y>20\d\d)"
+)
+_SYSLOG = re.compile(
+    r"^(?P<b>Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) +(?P<d>\d{1,2}) (?P<H>\d\d):(?P<M>\d\d):(?P<S>\d\d)\b"
+)
+_VLLM = re.compile(
+    r"\b(?:INFO|ERROR|WARNING|DEBUG) (?P<m>[01]\d)-(?P<d>[0-3]\d) (?P<H>\d\d):(?P<M>\d\d):(?P<S>\d\d)\b"
+)
+_GLOG = re.compile(
+    r"\b[IWEF](?P<m>1[0-2]|[1-9]|0[1-9])(?P<d>[0-3]\d) (?P<H>\d\d):(?P<M>\d\d):(?P<S>\d\d)\.(?P<f>\d+)"
+)
+_US = re.compile(r"\b(?P<m>[01]\d)/(?P<d>[0-3]\d)/(?P<Y>20\d\d) (?P<H>\d\d):(?P<M>\d\d):(?P<S>\d\d)")
+_UPTIME = re.compile(r"\[ *(?P<s>\d+\.\d{6})\]")
+_MONTHS = {
+    name: i + 1 for i, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split())
+}
+
+
+def read_time(text: str, year: int | None = None) -> float | None:
+    """Unix seconds of the first stamp in a line, or None.
+
+    >>> read_time("[2025-04-02 15:02:00,117 E 1 1] (raylet) node_manager.cc:3069: ...")
+    1743606120.117
+    >>> read_time("INFO 04-02 15:02:00 worker.py:133]", year=2025)
+    1743606120.0
+    >>> read_time("INFO 04-02 15:02:00 worker.py:133]") is None
+    True
+    """
+    head = text[:400]
+    for regex in (_ISO, _CTIME, _US, _SYSLOG, _VLLM, _GLOG):
+        match = regex.search(head)
+        if match is None:
+            continue
+        part = match.groupdict()
+        full = part.get("Y") or year
+        if full is None:
+            return None
+        month = _MONTHS.get(part["b"] or "") if "b" in part else int(part["m"] or 0)
+        if not month:
+            continue
+        try:
+            stamp = datetime(
+                int(full), month, int(part["d"] or 0), int(part["H"] or 0), int(part["M"] or 0),
+                min(int(part["S"] or 0), 59), tzinfo=_zone(part.get("z")),
+            )  # fmt: skip
+        except ValueError:
+            continue
+        fraction = part.get("f")
+        return stamp.timestamp() + (float(f"0.{fraction}") if fraction else 0.0)
+    return None
+
+
+def read_uptime(text: str) -> float | None:
+    """Seconds since boot of a dmesg line, for the order of lines within one file.
+
+    >>> read_uptime("[ 2929.921270] python invoked oom-killer: gfp_mask=0xcc0")
+    2929.92127
+    """
+    match = _UPTIME.search(text[:80])
+    return None if match is None else float(match["s"])
+
+
+def show_time(seconds: float) -> str:
+    """ISO 8601 in UTC with milliseconds.
+
+    >>> show_time(1743606120.117)
+    '2025-04-02T15:02:00.117Z'
+    """
+    stamp = datetime.fromtimestamp(seconds, UTC)
+    return stamp.strftime("%Y-%m-%dT%H:%M:%S.") + f"{stamp.microsecond // 1000:03d}Z"
+
+
+def _zone(text: str | None) -> timezone:
+    if not text or text == "Z":
+        return UTC
+    sign = -1 if text[0] == "-" else 1
+    return timezone(sign * timedelta(hours=int(text[1:3]), minutes=int(text[-2:])))

@@ -1,0 +1,51 @@
+"""Where a log shows the configuration in force: argv, Hydra overrides, dumps, versions, modules."""
+
+from __future__ import annotations
+
+from rlhfdoctor.logs.pattern import Pattern, say
+
+PATTERNS: tuple[Pattern, ...] = (
+    say(
+        "config.argv",
+        r"\[(?:ERROR|INFO)\] \[launch\.py:\d+:\w+\] (?:process \d+ spawned with command: )?(?P<list_text>\[.*)",
+        "[2023-07-10 04:26:35,999] [ERROR] [launch.py:324:sigkill_handler] ['/usr/bin/python3', '-u', 'run.py', "
+        "'--local_rank=1', '--deepspeed', 'ds.json'] exits with return code = -9",
+    ),
+    say(
+        "config.overrides",
+        r"Error executing job with overrides: (?P<list_text>\[.*)",
+        "Error executing job with overrides: ['algorithm.adv_estimator=grpo', 'data.train_batch_size=16']",
+    ),
+    say(
+        "config.dump",
+        r"\{'(?:actor_rollout_ref|algorithm|data|worker)': \{",
+        "(main_task pid=32544) {'actor_rollout_ref': {'actor': {'clip_ratio': 0.2,",
+        follow=400,
+    ),
+    say(
+        "config.entry",
+        r"^(?:\([^)]*\) +)?'(?:enable_chunked_prefill|swap_space|free_cache_engine|max_num_seqs|gpu_memory_utilization)': ",
+        "(TaskRunner pid=22986)                                  'gpu_memory_utilization': 0.95,",
+        follow=60,
+    ),
+    say(
+        "version.package",
+        r"^[\s>]*(?P<name>openrlhf|verl|easyr1|trl|deepspeed|torch|ray|vllm|sglang|transformers|accelerate)(?:==| +)(?P<version>\d+\.\d+[\w.]*)",
+        "openrlhf==0.5.3",
+    ),
+    say(
+        "config.model_size",
+        r"(?:[Mm]odel|actor|pretrain)[^\n]{0,60}?[\s/_-]\d{1,3}(?:\.\d+)?[bB](?:[\s,)/'+_-]|$)",
+        "model: Llama2 70B",
+    ),
+    say(
+        "config.pin_edited",
+        r"pin_memory['\"]?: ?False",
+        "# deepspeed_utils.py edited: offload_optimizer pin_memory: False",
+    ),
+    say(
+        "framework.module",
+        r"(?P<name>openrlhf\.cli|verl\.trainer|EasyR1|Easy-r1|simpleRL-reason|trl\.trainer|trl/trainer)",
+        "python3 -m openrlhf.cli.train_ppo_ray --zero_stage 3",
+    ),
+)

@@ -1,0 +1,130 @@
+"""Hits -> Events: who wrote the line, where, when, and how often it stands for.
+
+Knows the prefixes that Ray and torch put in front of a line:
+
+    (ActorModelRayActor pid=348952, ip=10.0.0.2) [rank3]:[E408 10:01:52.863 ...] text [repeated 7x across cluster]
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+
+from rlhfdoctor.logs import config, deepspeed, job, kernel, nccl, phases, python, ray, torch, vllm
+from rlhfdoctor.logs.clock import read_time
+from rlhfdoctor.logs.open import Source
+from rlhfdoctor.logs.pattern import Pattern
+from rlhfdoctor.logs.scan import Hit, Scanner
+from rlhfdoctor.types import Event, Gap, Origin, Value
+
+PATTERNS: tuple[Pattern, ...] = tuple(
+    pattern
+    for speaker in (kernel, ray, torch, nccl, deepspeed, vllm, job, python, phases, config)
+    for pattern in speaker.PATTERNS
+)
+
+_RAY_PREFIX = re.compile(
+    r"\((?P<actor>[A-Za-z_][\w.:<>+-]*)? ?(?:rank=\d+, )?pid=(?P<pid>\d+)(?:, ip=(?P<ip>[^),\s]+))?\)"
+)
+_RAYLET_PREFIX = re.compile(r"\((?P<actor>raylet|autoscaler|gcs_server)(?:, ip=(?P<ip>[^),\s]+))?\)")
+_RANK = re.compile(r"\[rank ?(?P<rank>\d+)\]|\[Rank (?P<rank2>\d+)\]")
+_REPEATED = re.compile(r"\[repeated (?P<count>\d+)x across cluster\]")
+_FILE_PID = re.compile(
+    r"(?:worker-[0-9a-f]{8,}-[0-9a-f]+-|python-core-worker-[0-9a-f]+_|[-_])(?P<pid>\d+)\.(?:out|err|log)"
+)
+_FILE_HOST = re.compile(r"(?:^|[/_.-])(?P<host>(?:\d{1,3}\.){3}\d{1,3}|node-?\d+|host-?\d+)(?=[/_.-]|$)")
+_KEEP_COUNT = 400
+"""Events of one kind kept from the start of a file, and as many from its end."""
+
+
+def read_events(source: Source, scanner: Scanner, gaps: list[Gap]) -> Iterator[Event]:
+    """Events of one source, in order. Floods of one kind keep their first and last 400."""
+    year = _year(source.modified)
+    first: dict[str, int] = {}
+    last: dict[str, deque[Event]] = {}
+    dropped: dict[str, int] = {}
+    for hit in scanner.scan(source.stream()):
+        event = make_event(hit, source.name, year)
+        kind = event.kind
+        first[kind] = first.get(kind, 0) + 1
+        if first[kind] <= _KEEP_COUNT:
+            yield event
+            continue
+        tail = last.setdefault(kind, deque(maxlen=_KEEP_COUNT))
+        if len(tail) == _KEEP_COUNT:
+            dropped[kind] = dropped.get(kind, 0) + 1
+        tail.append(event)
+    for tail in last.values():
+        yield from tail
+    for kind, count in dropped.items():
+        if not kind.startswith(("phase.", "python.frame", "kernel.task")):
+            gaps.append(
+                Gap(what=f"{source.name}: {kind}", why=f"{count} more lines of this kind left out")
+            )
+
+
+def make_event(hit: Hit, file: str, year: int | None = None) -> Event:
+    """The event of a hit: fields, origin, time and count."""
+    fields: dict[str, Value] = hit.pattern.fields(hit.match)
+    text = hit.text.strip()
+    repeated = _REPEATED.search(text[-400:])
+    return Event(
+        kind=hit.pattern.kind,
+        fields=fields,
+        origin=read_origin(text, file, hit.line, fields),
+        text=text if len(text) <= 2000 else _around(text, hit.match),
+        time=read_time(text, year),
+        repeats_count=int(repeated["count"]) if repeated else 1,
+        after=hit.after,
+    )
+
+
+def read_origin(text: str, file: str, line: int, fields: dict[str, Value]) -> Origin:
+    """Where the line comes from, by its prefixes, its fields and the name of its file.
+
+    >>> read_origin("(LLMRayActor pid=95409, ip=10.0.0.2) INFO", "a.log", 3, {}).host
+    '10.0.0.2'
+    """
+    head = text[:300]
+    prefix = _RAY_PREFIX.search(head) or _RAYLET_PREFIX.search(head)
+    rank = _RANK.search(head)
+    found = prefix.groupdict() if prefix else {}
+    name = file.rsplit("!", 1)[-1]
+    file_pid = _FILE_PID.search(name)
+    file_host = _FILE_HOST.search(name)
+    ip = fields.get("ip")
+    pid = found.get("pid") or (file_pid["pid"] if file_pid else None)
+    number = (rank["rank"] or rank["rank2"]) if rank else fields.get("rank")
+    host = found.get("ip") or (str(ip) if ip else None) or (file_host["host"] if file_host else None)
+    return Origin(
+        file=file,
+        line=line,
+        host=host,
+        pid=int(pid) if pid else None,
+        rank=int(number) if number is not None else None,
+        actor=found.get("actor"),
+    )
+
+
+def order_events(events: Iterable[Event]) -> list[Event]:
+    """Events in the order of time; lines without a stamp keep their place behind the line before."""
+    keyed = []
+    clock: dict[str, float] = {}
+    for index, event in enumerate(events):
+        file = event.origin.file
+        if event.time is not None:
+            clock[file] = event.time
+        keyed.append((clock.get(file, float("-inf")), index, event))
+    keyed.sort(key=lambda item: item[:2])
+    return [event for _, _, event in keyed]
+
+
+def _around(text: str, match: re.Match[str]) -> str:
+    start = max(0, match.start() - 200)
+    return text[start : start + 2000]
+
+
+def _year(modified: float | None) -> int | None:
+    return datetime.fromtimestamp(modified, UTC).year if modified else None

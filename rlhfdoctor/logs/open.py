@@ -1,0 +1,304 @@
+"""Open whatever a user hands over: folders, archives, compressed files, standard input.
+
+Every file becomes a `Source`, a name and a stream of bytes in UTF-8. What cannot be read
+becomes a `Gap` with the reason. Archives are read as streams and never unpacked to disk;
+`../` in member names is harmless, and a zip bomb ends at `_MOST_BYTES`.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import os
+import stat
+import sys
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from rlhfdoctor.errors import SourceError
+from rlhfdoctor.types import Gap
+
+READ_BYTES = 512 * 1024
+_MOST_BYTES = 64 * 1024**3
+_MOST_FILES = 200_000
+_ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".tzst", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
+_SKIPPED_FOLDERS = frozenset({".git", "__pycache__", ".venv", "node_modules", "runtime_resources"})
+_SKIPPED_ENDINGS = (
+    ".pyc .so .o .a .whl .pt .pth .bin .safetensors .npy .npz .pkl .pickle .parquet .arrow .png .jpg .jpeg .pdf "
+    ".mp4 .ckpt .onnx .gguf .db .sqlite .sock .pid .distcp"
+).split()
+READ_ERRORS = (OSError, EOFError, ValueError, zlib.error, tarfile.TarError, zipfile.BadZipFile)
+"""What reading a damaged or forbidden file may raise (zstd's error is a subclass of none: see `_zstd`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file or stream, ready to be read once."""
+
+    name: str
+    stream: Callable[[], Iterator[bytes]]
+    size_bytes: int | None = None
+    modified: float | None = None
+    """Unix seconds, where known; gives the year to stamps that lack it."""
+
+    def read(self, limit_bytes: int = 8 * 1024**2) -> bytes:
+        """The first bytes of the source at once, for configuration files."""
+        data = bytearray()
+        for block in self.stream():
+            data += block
+            if len(data) >= limit_bytes:
+                break
+        return bytes(data[:limit_bytes])
+
+
+def find_sources(paths: Sequence[str], gaps: list[Gap]) -> Iterator[Source]:
+    """All readable sources below the paths, in a stable order; what is skipped is added to `gaps`.
+
+    Raises:
+        SourceError: a named path does not exist.
+    """
+    count = 0
+    for name in paths:
+        if name == "-":
+            yield Source("-", lambda: _decoded(_pieces(sys.stdin.buffer)))
+            continue
+        path = Path(name)
+        if not path.exists():
+            raise SourceError(
+                f"{name}: no such file or folder.\n"
+                "Give the folder that Ray wrote (for example /tmp/ray/session_latest/logs), a log file, or - for standard input."
+            )
+        for file in _walk(path, gaps):
+            count += 1
+            if count > _MOST_FILES:
+                gaps.append(
+                    Gap(what=name, why=f"more than {_MOST_FILES} files; the rest was not read")
+                )
+                return
+            yield from _open_file(file, gaps)
+
+
+def _walk(path: Path, gaps: list[Gap]) -> Iterator[Path]:
+    if path.is_file():
+        yield path
+        return
+    if not path.is_dir():
+        gaps.append(Gap(what=str(path), why="is no regular file"))
+        return
+
+    def on_error(error: OSError) -> None:
+        gaps.append(Gap(what=str(error.filename), why=error.strerror or "not readable"))
+
+    for folder, folders, files in os.walk(path, onerror=on_error):
+        folders[:] = sorted(
+            name for name in folders if name not in _SKIPPED_FOLDERS and not name.startswith(".")
+        )
+        for name in sorted(files):
+            file = Path(folder, name)
+            if name.startswith(".") or name.endswith(tuple(_SKIPPED_ENDINGS)):
+                continue
+            try:
+                regular = stat.S_ISREG(file.stat().st_mode)
+            except OSError as error:
+                gaps.append(Gap(what=str(file), why=error.strerror or "not readable"))
+                continue
+            if regular:
+                yield file
+
+
+def _open_file(path: Path, gaps: list[Gap]) -> Iterator[Source]:
+    name = str(path)
+    try:
+        info = path.stat()
+        if info.st_size == 0:
+            return
+        lower = name.lower()
+        if lower.endswith(".zip"):
+            yield from _zip_members(path, gaps)
+        elif lower.endswith(_ARCHIVES):
+            yield from _tar_members(path, gaps)
+        else:
+            with path.open("rb") as handle:
+                handle.read(1)
+            yield Source(
+                name,
+                lambda: _guard(name, lambda: _file_blocks(path, lower), gaps),
+                info.st_size,
+                info.st_mtime,
+            )
+    except READ_ERRORS as error:
+        gaps.append(Gap(what=name, why=_reason(error)))
+
+
+def _file_blocks(path: Path, lower: str) -> Iterator[bytes]:
+    with path.open("rb") as raw:
+        yield from _decoded(_pieces(_decompressed(raw, lower)))
+
+
+def _guard(name: str, blocks: Callable[[], Iterator[bytes]], gaps: list[Gap]) -> Iterator[bytes]:
+    """The blocks until the first error, which becomes a Gap: a truncated file is read to its end."""
+    read = 0
+    try:
+        for block in blocks():
+            read += len(block)
+            if read > _MOST_BYTES:
+                gaps.append(Gap(what=name, why=f"larger than {_MOST_BYTES >> 30} GiB; cut there"))
+                return
+            yield block
+    except _Binary:
+        gaps.append(Gap(what=name, why="binary file, not read"))
+    except READ_ERRORS as error:
+        gaps.append(
+            Gap(what=name, why=f"{_reason(error)}; the first {read} bytes were read")
+            if read
+            else Gap(what=name, why=_reason(error))
+        )
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, EOFError | zlib.error):
+        return f"damaged or truncated archive ({error})"
+    if isinstance(error, tarfile.TarError | zipfile.BadZipFile):
+        return f"no readable archive ({error})"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__
+
+
+class _Binary(Exception):
+    """The stream is no text."""
+
+
+class _ZstdError(ValueError):
+    """zstandard's error under a name that is always there."""
+
+
+def _decompressed(raw: IO[bytes], lower: str) -> Any:
+    if lower.endswith((".gz", ".tgz")):
+        return gzip.GzipFile(fileobj=raw)
+    if lower.endswith((".zst", ".zstd")):
+        return _zstd(raw)
+    if lower.endswith(".bz2"):
+        import bz2
+
+        return bz2.BZ2File(raw)
+    if lower.endswith(".xz"):
+        import lzma
+
+        return lzma.LZMAFile(raw)
+    return raw
+
+
+def _zstd(raw: IO[bytes]) -> Any:
+    import zstandard
+
+    reader = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
+
+    class Reader:
+        def read(self, size: int = -1) -> bytes:
+            try:
+                return bytes(reader.read(size))
+            except zstandard.ZstdError as error:
+                raise _ZstdError(f"damaged or truncated archive ({error})") from None
+
+    return Reader()
+
+
+def _pieces(handle: Any) -> Iterator[bytes]:
+    while piece := handle.read(READ_BYTES):
+        yield piece
+
+
+def _decoded(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """UTF-8 for UTF-16 and UTF-32 with a mark, or UTF-16 that shows by its zero bytes; raises for binary."""
+    first = next(pieces, b"")
+    encoding = None
+    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding = "utf-16"
+    elif b"\0" in first[:4096]:
+        zeros = (first[0:4096:2].count(0), first[1:4096:2].count(0))
+        half = min(len(first), 4096) // 2
+        if zeros[1] > half * 0.4 and zeros[0] < half * 0.05:
+            encoding = "utf-16-le"
+        elif zeros[0] > half * 0.4 and zeros[1] < half * 0.05:
+            encoding = "utf-16-be"
+        elif sum(zeros) > half * 0.02:
+            raise _Binary
+    elif _looks_binary(first[:4096]):
+        raise _Binary
+    if encoding is None:
+        yield first
+        yield from pieces
+        return
+    decoder = codecs.getincrementaldecoder(encoding)("replace")
+    yield decoder.decode(first).encode("utf-8", "replace")
+    for piece in pieces:
+        yield decoder.decode(piece).encode("utf-8", "replace")
+
+
+def _looks_binary(head: bytes) -> bool:
+    """Whether more than a tenth of the bytes are control characters that no log holds."""
+    controls = sum(head.count(bytes([c])) for c in (*range(1, 7), *range(14, 26), 127))
+    return controls > max(len(head) // 10, 8)
+
+
+def _tar_members(path: Path, gaps: list[Gap]) -> Iterator[Source]:
+    name = str(path)
+    read = 0
+    try:
+        with path.open("rb") as raw:
+            plain = _decompressed(raw, name.lower())
+            with tarfile.open(fileobj=plain, mode="r|") as archive:
+                for member in archive:
+                    if not member.isfile() or member.size == 0:
+                        continue
+                    handle = archive.extractfile(member)
+                    if handle is None or member.name.endswith(tuple(_SKIPPED_ENDINGS)):
+                        continue
+                    read += member.size
+                    if read > _MOST_BYTES:
+                        gaps.append(
+                            Gap(what=name, why=f"unpacks to more than {_MOST_BYTES >> 30} GiB")
+                        )
+                        return
+                    yield _member(name, member.name, handle, member.size, member.mtime, gaps)
+    except READ_ERRORS as error:
+        gaps.append(Gap(what=name, why=_reason(error)))
+
+
+def _zip_members(path: Path, gaps: list[Gap]) -> Iterator[Source]:
+    name = str(path)
+    read = 0
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for info in archive.infolist():
+                if info.is_dir() or info.filename.endswith(tuple(_SKIPPED_ENDINGS)):
+                    continue
+                read += info.file_size
+                if read > _MOST_BYTES:
+                    gaps.append(Gap(what=name, why=f"unpacks to more than {_MOST_BYTES >> 30} GiB"))
+                    return
+                try:
+                    handle = archive.open(info)
+                except (RuntimeError, NotImplementedError) as error:
+                    gaps.append(Gap(what=f"{name}!{info.filename}", why=str(error)))
+                    continue
+                yield _member(name, info.filename, handle, info.file_size, None, gaps)
+    except READ_ERRORS as error:
+        gaps.append(Gap(what=name, why=_reason(error)))
+
+
+def _member(
+    archive: str, member: str, handle: IO[bytes], size: int, modified: float | None, gaps: list[Gap]
+) -> Source:
+    name = f"{archive}!{member}"
+
+    def blocks() -> Iterator[bytes]:
+        yield from _decoded(_pieces(_decompressed(handle, member.lower())))
+
+    return Source(name, lambda: _guard(name, blocks, gaps), size, modified)

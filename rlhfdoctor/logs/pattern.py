@@ -1,0 +1,82 @@
+"""A pattern: one message of one program, as data, with its own sample line.
+
+The suffix of a named group says how its text becomes a value, so that units are converted
+once, at the border:
+
+    _kb    kernel kB (1024 bytes)      -> _bytes     _gib   float GiB           -> _bytes
+    _size  "1.39 GiB", "500g"          -> _bytes     _ms    milliseconds        -> _s
+    _pct   "12.3"                      -> _ratio     _text  kept as text
+
+Other groups become int or float when they look like one, except names (`comm`, `name`,
+`version`, `ip`, `..._id`).
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass
+
+from rlhfdoctor.types import Value
+from rlhfdoctor.units import GIB, KIB, parse_bytes
+
+_INT = re.compile(r"-?\d{1,18}")
+_FLOAT = re.compile(r"-?\d+\.\d*(?:[eE][+-]?\d+)?")
+_TEXT_GROUPS = ("comm", "name", "version", "ip", "text")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pattern:
+    """One message: its event kind, its regular expression and a line on which it must match."""
+
+    kind: str
+    regex: str
+    """Python `re` syntax without look-around and back-references (hyperscan knows neither)."""
+    sample: str
+    """A line as the program writes it; the tests match the pattern on it."""
+    follow: int = 0
+    """How many of the lines behind the hit belong to the event."""
+    when: str = ""
+    """Versions or date for which this wording was seen."""
+
+    def fields(self, match: re.Match[str]) -> dict[str, Value]:
+        """The named groups of a match, converted by their suffix; groups that did not match are left out."""
+        return dict(
+            convert(name, text) for name, text in match.groupdict().items() if text is not None
+        )
+
+
+def say(kind: str, regex: str, sample: str, *, follow: int = 0, when: str = "") -> Pattern:
+    """Short form for the tables of the speakers."""
+    return Pattern(kind=kind, regex=regex, sample=sample, follow=follow, when=when)
+
+
+@functools.lru_cache(maxsize=1024)
+def compiled(regex: str) -> re.Pattern[str]:
+    """The compiled expression; compiled on first use, since most patterns never hit."""
+    return re.compile(regex, re.ASCII)
+
+
+def convert(name: str, text: str) -> tuple[str, Value]:
+    """Name and value of a group.
+
+    >>> convert("anon_kb", "4"), convert("request_size", "1.5 GiB"), convert("limit_ms", "1800000")
+    (('anon_bytes', 4096), ('request_bytes', 1610612736), ('limit_s', 1800.0))
+    """
+    if name.endswith("_kb"):
+        return name[:-3] + "_bytes", int(text) * KIB
+    if name.endswith("_gib"):
+        return name[:-4] + "_bytes", round(float(text) * GIB)
+    if name.endswith("_size"):
+        return name[:-5] + "_bytes", parse_bytes(text)
+    if name.endswith("_ms"):
+        return name[:-3] + "_s", int(text) / 1000
+    if name.endswith("_pct"):
+        return name[:-4] + "_ratio", float(text) / 100
+    if name in _TEXT_GROUPS or name.endswith(("_id", "_text", "_name")):
+        return name, text.strip()
+    if _INT.fullmatch(text):
+        return name, int(text)
+    if _FLOAT.fullmatch(text):
+        return name, float(text)
+    return name, text.strip()

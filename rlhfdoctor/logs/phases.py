@@ -1,0 +1,99 @@
+"""Step and phase marks in the log lines of OpenRLHF, verl, EasyR1 and TRL.
+
+A mark does not say that something failed, only what the run was doing. `phase` of an event is
+one of `types.Phase`; `step` is one PPO iteration.
+"""
+
+from __future__ import annotations
+
+from rlhfdoctor.logs.pattern import Pattern, say
+
+PATTERNS: tuple[Pattern, ...] = (
+    say(
+        "phase.step",
+        r"(?:^|[\s)])step:(?P<step>\d+) - ",
+        "(main_task pid=32544) step:1 - response_length/mean:651.989 - response_length/max:8192.000",
+        when="verl",
+    ),
+    say(
+        "phase.step",
+        r"Running step (?P<step>\d+):",
+        "(pid=22967) Running step 3:   7%|▋         | 4.00/60.0 [2:11:12<23:53:54, 1.54ks/it]",
+        when="EasyR1",
+    ),
+    say(
+        "phase.step",
+        r"Training Progress: +\d+%\|[^|]*\| (?P<step>\d+)/\d+",
+        "(TaskRunner pid=101) Training Progress:   1%|          | 4/302 [02:10<2:41:01, 32.42s/it]",
+        when="verl",
+    ),
+    say(
+        "phase.episode",
+        r"Episode \[(?P<episode>\d+)/\d+\]: +\d+%\|[^|]*\| (?P<step>\d+)/(?P<total_count>\d+)",
+        "Episode [1/10000]:   7%|7         | 11/147 [3:34:08<44:07:37, 1168.07s/it, policy_loss=-0.115]",
+        when="OpenRLHF",
+    ),
+    say(
+        "phase.update",
+        r"Train epoch \[\d+/\d+\]: +\d+%",
+        "Train epoch [1/1]:  88%|#| 7/8 [01:46<00:14, 14.28s/it, pg=-0.795, rm=0.525]",
+        when="OpenRLHF",
+    ),
+    say(
+        "phase.update",
+        r"actor_rollout_update_actor|\bupdate_actor\b|\bppo_train\b|training_step\b|Update policy|update_policy\b",
+        "ray::WorkerDict.actor_rollout_update_actor() (pid=1)",
+    ),
+    say(
+        "phase.rollout",
+        r"Processed prompts: +\d+%\|[^|]*\| *(?P<done_count>\d+)/(?P<total_count>\d+) \[(?P<elapsed_text>[\d:]+)<"
+        r"|Processed prompts: +\d+%|actor_rollout_generate_sequences|\bgenerate_sequences\b|Start generating|make_experience\b|make_sample",
+        "Processed prompts:  85%|########5 | 1090/1280 [04:25<01:03,  2.98it/s]",
+    ),
+    say(
+        "phase.score",
+        r"compute_ref_log_prob|compute_log_probs?\b|actor_rollout_compute_log_prob|base_action_log_probs|compute_values|Computing logprobs|compute_rm_score",
+        "ray::WorkerDict.ref_compute_ref_log_prob() (pid=1)",
+    ),
+    say(
+        "phase.weight_sync",
+        r"sync_model_weights|broadcast_to_vllm|update_weights|sync_weights_to_inference_engines|sharding manager memory",
+        "skyrl_train.weights_manager:__enter__:56 - Started: 'sync_weights_to_inference_engines'",
+    ),
+    say(
+        "phase.checkpoint",
+        r"Saving sharded model checkpoint|Saving model (?:checkpoint|to)|actor_rollout_save_checkpoint|save_checkpoint\b|Saved (?:model|optim|checkpoint) to|local_global_step_folder|save_ckpt",
+        "(WorkerDict pid=29470, ip=10.0.0.11) Saving sharded model checkpoint to /ckpt/global_step_1/actor",
+    ),
+    say(
+        "phase.checkpoint_load",
+        r"Load from checkpoint folder|Resuming from|Loading the checkpoint|load_checkpoint\(|Loading from .{0,200}global_step",
+        "(TaskRunner pid=7) Load from checkpoint folder: /ckpt/global_step_100",
+    ),
+    say(
+        "phase.load",
+        r"Loading checkpoint shards: +\d+%|init_model_from_pretrained|\binit_model\b|Loading safetensors checkpoint shards|Initializing language decoder|from_pretrained\(",
+        "Loading checkpoint shards:  50%|#####     | 7/14 [00:12<00:12,  1.77s/it]",
+    ),
+    say(
+        "phase.first_steps",
+        r"^\W*dies at: (?P<note_text>.*)",
+        "dies at: step 32, i.e. the first optimizer step",
+    ),
+    say(
+        "phase.finished",
+        r"'train_runtime': |Training (?:completed|finished)|Job finished",
+        "{'train_runtime': 23328.5006, 'train_samples_per_second': 0.391}",
+    ),
+    say(
+        "host.used",
+        r"perf/cpu_memory_used_gb:(?P<used_gib>[0-9.]+)",
+        "step:3 - perf/max_memory_allocated_gb:41.2 - perf/cpu_memory_used_gb:612.25 - actor/lr:0.0",
+        when="verl: psutil.virtual_memory().used / 1024**3",
+    ),
+    say(
+        "gpu.used",
+        r"perf/max_memory_(?P<what_text>allocated|reserved)_gb:(?P<used_gib>[0-9.]+)",
+        "step:3 - perf/max_memory_allocated_gb:41.2 - perf/cpu_memory_used_gb:612.25",
+    ),
+)

@@ -1,0 +1,55 @@
+"""Python tracebacks, faulthandler dumps and fatal signals, from any program."""
+
+from __future__ import annotations
+
+from rlhfdoctor.logs.pattern import Pattern, say
+
+PATTERNS: tuple[Pattern, ...] = (
+    say(
+        "python.traceback",
+        r"Traceback \(most recent call last\):",
+        "Traceback (most recent call last):",
+    ),
+    say(
+        "python.frame",
+        r"File \"(?P<path_text>[^\"]{1,300})\", line (?P<line>\d+)(?:, in (?P<function_text>[\w<>.]+))?",
+        '  File "/work/verl/workers/fsdp_workers.py", line 463, in generate_sequences',
+        follow=1,
+    ),
+    say(
+        "python.error",
+        r"(?:^|[\s:)|\]])(?P<name>(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?:Error|Exception|Interrupt)|ChildFailedError))(?:\([^)\n]*\))?: (?P<message_text>.{1,300})",
+        "AttributeError: 'DeepSpeedZeRoOffload' object has no attribute '_register_hooks_recursively'",
+    ),
+    say(
+        "python.bare_error",
+        r"^(?:\([^)]*\) )?(?:\[rank\d+\]: ?)?(?P<name>(?:[A-Za-z_]\w*\.)*[A-Z]\w*Error)\s*$",
+        "AssertionError",
+    ),
+    say(
+        "python.fatal",
+        r"Fatal Python error: (?P<error_text>Segmentation fault|Bus error|Aborted|Floating point exception|Illegal instruction|none_dealloc)",
+        "(pid=4496) Fatal Python error: Bus error",
+    ),
+    say(
+        "python.signal",
+        r"\*\*\* (?P<name>SIG[A-Z]+) received at|Process received signal.*|(?P<core_text>Segmentation fault|Bus error|Aborted) \(core dumped\)",
+        "*** SIGSEGV received at time=1743606120 on cpu 3 ***",
+    ),
+    say(
+        "python.abort",
+        r"terminate called after throwing an instance of '(?P<error_text>[^']+)'|Unhandled exception: (?P<boost_text>\S+)",
+        "terminate called after throwing an instance of 'c10::DistBackendError'",
+    ),
+    say(
+        "python.logits_code",
+        r"log_softmax|logits\.float\(|cross_entropy\(|log_?probs_from_logits|entropy_from_logits|logits\.clone\(|\.softmax\(|in softmax|selective_log_softmax"
+        r"|float16_to_fp32|calculate_log_probs_and_entropy",
+        "    per_token_logps = torch.gather(logits.log_softmax(-1), dim=2, index=labels.unsqueeze(2)).squeeze(2)",
+    ),
+    say(
+        "python.memory_error",
+        r"(?:^|\s)MemoryError\b|Cannot allocate memory|_ArrayMemoryError|DefaultCPUAllocator: (?:can't|not enough) .{0,20}?allocat\w+ (?:memory|(?P<request_bytes>\d+) bytes)",
+        "OSError: [Errno 12] Cannot allocate memory",
+    ),
+)

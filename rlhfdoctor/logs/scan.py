@@ -1,0 +1,263 @@
+"""One pass over the bytes: find the hits of all patterns at once, and parse only around them.
+
+Two engines give the same hits. hyperscan runs all expressions together at more than 1 GB/s;
+where its wheel is missing, each pattern's rarest literal is looked for with `bytes.find`, or the
+expression itself where it has none. Both only propose places: what counts is Python's `re` on
+the line around the place, so the engines cannot differ in what an event says.
+
+A line ends at `\\n`; a carriage return (progress bars) ends a segment, so that what stands
+behind the last redraw is seen. Colour codes are taken out before anything is matched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rlhfdoctor.logs.pattern import Pattern, compiled
+
+BLOCK_BYTES = 512 * 1024
+"""Size of a block; blocks end at a line's end where the text allows."""
+_LONGEST_LINE = 4 * 1024 * 1024
+_WINDOW = 64 * 1024
+_AFTER_BYTES = 64 * 1024
+_OVERLAP = 8 * 1024
+_ANSI = re.compile(rb"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\n]*\x07|[@-Z\\-_])")
+_NAMED = re.compile(r"\?P<\w+>")
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A pattern and the text on which it matched."""
+
+    pattern: Pattern
+    match: re.Match[str]
+    text: str
+    line: int
+    """Line number from 1."""
+    after: tuple[str, ...]
+
+
+class Scanner:
+    """All patterns, ready to run over any number of streams."""
+
+    def __init__(self, patterns: Sequence[Pattern], engine: str = "auto") -> None:
+        """`engine` is `hyperscan`, `re`, or `auto` (hyperscan where it can be imported)."""
+        self.patterns = tuple(patterns)
+        self._follow = max((p.follow for p in self.patterns), default=0)
+        self._find = _find_with_hyperscan(self.patterns) if engine != "re" else None
+        if self._find is None and engine == "hyperscan":
+            raise RuntimeError("hyperscan is not installed")
+        self.engine = "re" if self._find is None else "hyperscan"
+        if self._find is None:
+            self._find = _find_with_re(self.patterns)
+
+    def scan(self, stream: Iterable[bytes]) -> Iterator[Hit]:
+        """Hits in the order of the text. Memory is bounded whatever the length of a line."""
+        line = 1
+        blocks = _blocks(stream)
+        current = next(blocks, None)
+        while current is not None:
+            upcoming = next(blocks, None)
+            block, fresh, overlap = current
+            text = _ANSI.sub(b"", block) if b"\x1b" in block else block
+            yield from self._hits(text, line, upcoming[0] if upcoming else b"", overlap)
+            line += block.count(b"\n", overlap) if fresh else 0
+            current = upcoming
+
+    def _hits(self, block: bytes, line: int, upcoming: bytes, overlap: int) -> Iterator[Hit]:
+        assert self._find is not None
+        places = self._find(block)
+        if not places:
+            return
+        found: dict[tuple[int, int], int] = {}
+        for position, index in places:
+            start, end = _segment(block, position)
+            if end > overlap:  # else seen at the end of the block before
+                found[start, index] = end
+        lines_until = 0
+        for (start, index), end in sorted(found.items()):
+            text = block[start:end].decode("utf-8", "replace")
+            pattern = self.patterns[index]
+            match = compiled(pattern.regex).search(text)
+            if match is None:
+                continue
+            line += block.count(b"\n", max(lines_until, overlap), start)
+            lines_until = max(start, lines_until)
+            after = _following(block, end, upcoming, pattern.follow) if pattern.follow else ()
+            yield Hit(pattern, match, text, line, after)
+
+
+def _blocks(stream: Iterable[bytes]) -> Iterator[tuple[bytes, bool, int]]:
+    """(block, whether its newlines count, bytes repeated from the block before).
+
+    A block ends at a newline. A line longer than `_LONGEST_LINE` is cut, with an overlap, so that
+    a message on the cut is still seen whole.
+    """
+    rest, overlap = b"", 0
+    for piece in stream:
+        rest += piece
+        if len(rest) < BLOCK_BYTES:
+            continue
+        cut = rest.rfind(b"\n") + 1
+        if cut > overlap:
+            yield rest[:cut], True, overlap
+            rest, overlap = rest[cut:], 0
+        elif len(rest) >= _LONGEST_LINE:
+            yield rest, True, overlap
+            rest, overlap = rest[-_OVERLAP:], _OVERLAP
+    if len(rest) > overlap:
+        yield rest, True, overlap
+
+
+def _segment(block: bytes, position: int) -> tuple[int, int]:
+    """Bounds of the text around a place: between newlines or carriage returns, at most a window."""
+    low = max(0, position - _WINDOW)
+    start = max(block.rfind(b"\n", low, position), block.rfind(b"\r", low, position)) + 1
+    if start == 0 and low > 0:
+        start = (position // _WINDOW) * _WINDOW - _OVERLAP
+        start = max(start, low)
+    ends = [
+        found for mark in (b"\n", b"\r") if (found := block.find(mark, position, position + _WINDOW)) >= 0
+    ]  # fmt: skip
+    return start, min(ends) if ends else min(len(block), position + _WINDOW)
+
+
+def _following(block: bytes, end: int, upcoming: bytes, count: int) -> tuple[str, ...]:
+    text = block[end : end + _AFTER_BYTES]
+    if len(block) - end < _AFTER_BYTES:
+        text += upcoming[:_AFTER_BYTES]
+    lines = _ANSI.sub(b"", text).replace(b"\r", b"\n").split(b"\n")
+    kept = [part for part in lines[1 : count * 3] if part.strip()]
+    return tuple(part[:2000].decode("utf-8", "replace") for part in kept[:count])
+
+
+# --- engines -----------------------------------------------------------------------------------
+
+Finder = Callable[[bytes], list[tuple[int, int]]]
+"""block -> (position inside the line of a possible hit, index of the pattern)."""
+
+
+def _find_with_hyperscan(patterns: Sequence[Pattern]) -> Finder | None:
+    try:
+        import hyperscan
+    except ImportError:
+        return None
+    expressions = [_NAMED.sub("?:", p.regex).encode() for p in patterns]
+    database = _load_database(hyperscan, expressions)
+    places: list[tuple[int, int]] = []
+
+    def on_match(index: int, _start: int, end: int, _flags: int, _context: object) -> None:
+        places.append((max(end - 1, 0), index))
+
+    def find(block: bytes) -> list[tuple[int, int]]:
+        places.clear()
+        database.scan(block, match_event_handler=on_match)
+        return list(places)
+
+    return find
+
+
+def _load_database(hyperscan: Any, expressions: list[bytes]) -> Any:
+    """The compiled database, from the user's cache where it fits this set and this version."""
+    version = f"{hyperscan.__version__}:{os.uname().machine}".encode()
+    key = hashlib.sha256(b"\0".join([version, *expressions])).hexdigest()[:24]
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    path = home / "rlhfdoctor" / f"patterns-{key}.hs"
+    try:
+        database = hyperscan.loadb(path.read_bytes(), hyperscan.HS_MODE_BLOCK)
+        database.scratch = hyperscan.Scratch(database)
+        return database
+    except (OSError, hyperscan.error):
+        pass
+    database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+    flags = [hyperscan.HS_FLAG_MULTILINE | hyperscan.HS_FLAG_ALLOWEMPTY] * len(expressions)
+    database.compile(
+        expressions=expressions,
+        ids=list(range(len(expressions))),
+        elements=len(expressions),
+        flags=flags,
+    )
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_suffix(f".{os.getpid()}")
+        fresh.write_bytes(hyperscan.dumpb(database))
+        fresh.replace(path)
+    except OSError:
+        pass  # a read-only home only costs the next start a compilation
+    return database
+
+
+def _find_with_re(patterns: Sequence[Pattern]) -> Finder:
+    literals: dict[bytes, list[int]] = {}
+    without: list[tuple[int, re.Pattern[bytes]]] = []
+    for index, pattern in enumerate(patterns):
+        needed = required_literals(pattern.regex)
+        for literal in needed:
+            literals.setdefault(literal, []).append(index)
+        if not needed:
+            plain = _NAMED.sub("?:", pattern.regex).encode()
+            without.append((index, re.compile(plain, re.MULTILINE)))
+
+    def find(block: bytes) -> list[tuple[int, int]]:
+        places = []
+        for literal, indexes in literals.items():
+            position = block.find(literal)
+            while position >= 0:
+                places.extend((position, index) for index in indexes)
+                position = block.find(literal, position + 1)
+        for index, regex in without:
+            places.extend((max(m.end() - 1, m.start()), index) for m in regex.finditer(block))
+        return places
+
+    return find
+
+
+def required_literals(regex: str) -> list[bytes]:
+    """Literals of which every match contains at least one; empty when there are none.
+
+    >>> required_literals(r"(?:a|b) out of memory at \\d+")
+    [b' out of memory at ']
+    >>> required_literals(r"first word|second word")
+    [b'first word', b'second word']
+    >>> required_literals(r"\\d+ +\\d+")
+    []
+    """
+    import re._parser as parser  # type: ignore[import-not-found]  # the tree has no public name
+
+    return [literal.encode() for literal in _literals(parser.parse(regex))]
+
+
+def _literals(tree: Any) -> list[str]:
+    """The best set of literals of one sequence: the longest run, or all branches of one choice."""
+    best: list[str] = []
+    run = ""
+
+    def offer(candidates: list[str]) -> None:
+        nonlocal best
+        usable = candidates and min(map(len, candidates)) >= 4
+        if usable and (not best or min(map(len, candidates)) > min(map(len, best))):
+            best = candidates
+
+    for name, value in tree:
+        kind = str(name)
+        if kind == "LITERAL" and value < 128 and chr(value) != "\n":
+            run += chr(value)
+            continue
+        offer([run])
+        run = ""
+        if kind == "SUBPATTERN":
+            offer(_literals(value[-1]))
+        elif kind == "MAX_REPEAT" and value[0] >= 1:
+            offer(_literals(value[2]))
+        elif kind == "BRANCH":
+            branches = [_literals(branch) for branch in value[1]]
+            if all(branches):
+                offer([literal for branch in branches for literal in branch])
+    offer([run])
+    return best

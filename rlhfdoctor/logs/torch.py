@@ -1,0 +1,125 @@
+"""What PyTorch's CUDA allocator, data loader and launcher say.
+
+Five wordings of the CUDA OOM error from 1.3 to 2.10 (c10/cuda/CUDACachingAllocator.cpp):
+
+    CUDA out of memory. Tried to allocate 1.39 GiB (GPU 0; 6.00 GiB total capacity; 4.04 GiB already
+    allocated; 478.00 MiB free; 4.15 GiB reserved in total by PyTorch)                      # to 2.0
+    CUDA out of memory. Tried to allocate 1.70 GiB. GPU 0 has a total capacty of 6.00 GiB of which
+    0 bytes is free. ...                                                                  # from 2.1
+"""
+
+from __future__ import annotations
+
+import re
+
+from rlhfdoctor.logs.pattern import Pattern, say
+from rlhfdoctor.types import Value
+from rlhfdoctor.units import parse_bytes
+
+PATTERNS: tuple[Pattern, ...] = (
+    say(
+        "torch.cuda_oom",
+        r"(?:CUDA|HIP|NPU|XPU) out of memory\. Tried to allocate (?P<request_size>[0-9.]+ (?:bytes|[KMGT]iB))(?P<rest_text>.*)",
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 130.00 MiB. GPU 0 has a total capacity of 79.10 GiB "
+        "of which 12.81 MiB is free.",
+        follow=4,
+    ),
+    say(
+        "torch.cuda_oom_class",
+        r"torch\.(?:cuda\.)?OutOfMemoryError",
+        "torch.OutOfMemoryError:",
+    ),
+    say(
+        "torch.cuda_error",
+        r"CUDA error: (?P<error_text>out of memory|invalid argument|device-side assert triggered|an illegal memory access was encountered"
+        r"|unspecified launch failure|uncorrectable ECC error encountered|initialization error|operation not permitted)",
+        "RuntimeError: CUDA error: uncorrectable ECC error encountered",
+    ),
+    say(
+        "torch.pin_failed",
+        r"(?:cudaHostAlloc|cudaHostRegister|pin_memory).{0,200}(?:out of memory|invalid argument|OS call failed|failed)",
+        "RuntimeError: CUDA error: cudaHostRegister failed: out of memory",
+    ),
+    say(
+        "torch.loader_killed",
+        r"DataLoader worker \(pid\(?s?\)? ?(?P<pid>\d+)[^)]*\) is killed by signal: (?P<signal_text>Bus error|Killed|Terminated|Segmentation fault|Aborted)",
+        "RuntimeError: DataLoader worker (pid 37) is killed by signal: Bus error. It is possible that dataloader's workers are out of shared memory.",
+    ),
+    say(
+        "torch.loader_shm",
+        r"dataloader's workers are out of shared memory|insufficient shared memory \(shm\)",
+        "It is possible that dataloader's workers are out of shared memory.",
+    ),
+    say(
+        "torch.loader_exited",
+        r"DataLoader worker \(pid\(s\) [0-9, ]+\) exited unexpectedly",
+        "RuntimeError: DataLoader worker (pid(s) 1, 2) exited unexpectedly",
+    ),
+    say(
+        "torch.process_failed",
+        r"failed \(exitcode: (?P<exit_code>-?\d+)\) local_rank: (?P<local_rank>\d+) \(pid: (?P<pid>\d+)\)",
+        "torch.distributed.elastic.multiprocessing.api: [ERROR] failed (exitcode: -9) local_rank: 0 (pid: 598577) of binary: /usr/bin/python",
+    ),
+    say(
+        "torch.process_signal",
+        r"exitcode *: (?P<exit_code>-\d+) \(pid: (?P<pid>\d+)\)|traceback *: Signal (?P<signal>\d+) \((?P<name>SIG[A-Z]+)\) received by PID",
+        "  exitcode  : -9 (pid: 598577)",
+    ),
+    say(
+        "torch.closing_signal",
+        r"Sending process (?P<pid>\d+) closing signal SIGTERM",
+        "torch.distributed.elastic.multiprocessing.api: [WARNING] Sending process 598579 closing signal SIGTERM",
+    ),
+    say(
+        "torch.agent_signal",
+        r"SignalException: Process (?P<pid>\d+) got signal: (?P<signal>\d+)|Received (?P<name>SIG[A-Z]+)|got signal (?P<other_text>SIG(?:TERM|INT))",
+        "torch.distributed.elastic.multiprocessing.api.SignalException: Process 102 got signal: 15",
+    ),
+    say(
+        "torch.leaked_objects",
+        r"There appear to be (?P<object_count>\d+) leaked (?P<what_text>shared_memory|semaphore) objects",
+        "resource_tracker: There appear to be 6 leaked shared_memory objects to clean up at shutdown",
+    ),
+    say(
+        "torch.empty_logits",
+        r"Invalid mt19937 state",
+        "RuntimeError: Invalid mt19937 state",
+    ),
+)
+
+_SIZES = {
+    "total_bytes": r"(?:total capaci?ty of |; )([0-9.]+ (?:bytes|[KMGT]iB))(?= of which| total capacity)",
+    "free_bytes": r"(?:of which |; )([0-9.]+ (?:bytes|[KMGT]iB))(?= is free| free)",
+    "allocated_bytes": r"(?:Of the allocated memory |; )([0-9.]+ (?:bytes|[KMGT]iB))(?= is allocated by PyTorch| already allocated)",
+    "reserved_bytes": r"([0-9.]+ (?:bytes|[KMGT]iB))(?= reserved in total| cached)",
+    "unallocated_bytes": r"([0-9.]+ (?:bytes|[KMGT]iB))(?= is reserved by PyTorch but unallocated)",
+    "own_bytes": r"this process has ([0-9.]+ (?:bytes|[KMGT]iB)) memory in use",
+}
+_COMPILED = {name: re.compile(regex) for name, regex in _SIZES.items()}
+_OTHERS = re.compile(r"Process (\d+) has ([0-9.]+ (?:bytes|[KMGT]iB)) memory in use")
+
+
+def read_cuda_oom(text: str) -> dict[str, Value]:
+    """The sizes of a CUDA OOM message, in bytes; what the wording lacks is left out.
+
+    `unallocated_bytes` is `reserved - allocated` where only those two are given (to 2.0);
+    `others_bytes` is what other processes on the GPU hold, where the driver tells.
+
+    >>> read_cuda_oom("(GPU 0; 6.00 GiB total capacity; 4.00 GiB already allocated; 0 bytes free; "
+    ...               "5.00 GiB reserved in total by PyTorch)")["unallocated_bytes"] == 1024**3
+    True
+    """
+    found: dict[str, Value] = {}
+    for name, regex in _COMPILED.items():
+        match = regex.search(text)
+        if match is not None:
+            found[name] = parse_bytes(match[1])
+    reserved, allocated = found.pop("reserved_bytes", None), found.get("allocated_bytes")
+    if isinstance(reserved, int) and isinstance(allocated, int):
+        found.setdefault("unallocated_bytes", max(reserved - allocated, 0))
+    others = _OTHERS.findall(text)
+    if others:
+        found["others_count"] = len(others)
+        found["others_bytes"] = sum(parse_bytes(size) or 0 for _, size in others)
+        found["others_zero"] = all((parse_bytes(size) or 0) == 0 for _, size in others)
+    return found

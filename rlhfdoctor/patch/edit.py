@@ -1,0 +1,192 @@
+"""Edits of text: one value replaced, added or removed, every other byte left as it is."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rlhfdoctor.settings.shell import read_tokens
+from rlhfdoctor.settings.spell import Spelling
+from rlhfdoctor.types import Setting
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A file's new text."""
+
+    file: str
+    line: int
+    """Line of the change, from 1."""
+    text: str
+
+
+def change_setting(own: Setting, value: Any, text: str) -> Edit | None:
+    """The text with the setting's value replaced in place, in the file's own style."""
+    if own.span is None:
+        return None
+    start, end = own.span
+    old = text[start:end]
+    if own.form in ("yaml", "json"):
+        new = _document_value(value, old, own.form)
+    elif own.form == "flag" and own.value is True:
+        return None  # a switch that stands there is already on
+    elif own.spelled in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF") or "=" in own.spelled:
+        return None
+    else:
+        new = _shell_value(value, old, text, start)
+    return Edit(own.origin.file, own.origin.line or 1, text[:start] + new + text[end:])
+
+
+def remove_setting(own: Setting, text: str) -> Edit | None:
+    """The text without a switch; a line that held only the switch goes with it."""
+    if own.span is None:
+        return None
+    start, end = own.span
+    line_start = text.rfind("\n", 0, start) + 1
+    line_end = text.find("\n", end)
+    line_end = len(text) if line_end < 0 else line_end
+    rest = text[line_start:start] + text[end:line_end]
+    if rest.replace("\\", "").strip() == "":
+        after = text[line_end + 1 :]
+        before = text[:line_start]
+        if not rest.rstrip().endswith("\\"):  # it was the last line of the command
+            before = re.sub(r"[ \t]*\\\r?\n$", "\n", before)
+        return Edit(own.origin.file, own.origin.line or 1, before + after)
+    gap = 1 if text[end : end + 1] == " " else 0
+    return Edit(own.origin.file, own.origin.line or 1, text[:start] + text[end + gap :])
+
+
+def add_setting(
+    spelling: Spelling, value: Any, texts: Mapping[str, str], settings: Sequence[Setting]
+) -> Edit | None:
+    """The text with a setting added beside its nearest relatives; None where there are none."""
+    if value is None or (value is False and spelling.form == "flag"):
+        return None
+    if spelling.form in ("flag", "hydra"):
+        return _add_word(spelling, value, texts, settings)
+    if spelling.form in ("yaml", "json"):
+        return _add_key(spelling, value, texts, settings)
+    if spelling.form == "env":
+        return _add_export(spelling, value, texts, settings)
+    return None
+
+
+def _add_word(
+    spelling: Spelling, value: Any, texts: Mapping[str, str], settings: Sequence[Setting]
+) -> Edit | None:
+    """A flag or override behind the last one of the same framework, on a line of its own where they have one."""
+    own = [s for s in settings if s.framework == spelling.framework and s.form == spelling.form and s.span and s.origin.file in texts]  # fmt: skip
+    if not own:
+        return None
+    last = own[-1]
+    text = texts[last.origin.file]
+    if last.span is None:
+        return None
+    end = last.span[1]
+    shown = _plain(value)
+    plus = "+" if spelling.row.get("plus") else ""
+    if spelling.form == "hydra":
+        word = f"{plus}{spelling.spelled}={_plain(value, python=True)}"
+    elif value is True:
+        word = spelling.spelled
+    else:
+        word = f"{spelling.spelled} {shown}"
+    line_start = text.rfind("\n", 0, end) + 1
+    indent = re.match(r"[ \t]*", text[line_start:])
+    alone = indent is not None and text[line_start + indent.end() :].startswith(("-", "+", last.spelled))
+    token_end = next((t.end for t in read_tokens(text) if t.start <= end - 1 < t.end), end)
+    if not alone or indent is None:
+        return Edit(last.origin.file, last.origin.line or 1, f"{text[:token_end]} {word}{text[token_end:]}")
+    newline = "\r\n" if text[: text.find("\n") + 1].endswith("\r\n") else "\n"
+    tail = text[token_end:]
+    continued = re.match(r"[ \t]*\\\r?\n", tail)
+    insert = f" \\{newline}{indent[0]}{word}"
+    if continued and not tail[continued.end() :].strip(" \t").startswith(("\n", "\r")):
+        insert = f"{tail[: continued.end()]}{indent[0]}{word}"
+        return Edit(last.origin.file, (last.origin.line or 1) + 1, text[:token_end] + insert + tail)
+    return Edit(last.origin.file, (last.origin.line or 1) + 1, text[:token_end] + insert + tail)
+
+
+def _add_key(
+    spelling: Spelling, value: Any, texts: Mapping[str, str], settings: Sequence[Setting]
+) -> Edit | None:
+    """A key beside a sibling in the same mapping of a YAML or JSON file."""
+    parent = spelling.spelled.rpartition(".")[0]
+    siblings = [
+        s for s in settings
+        if s.form == spelling.form and s.span and s.origin.file in texts and s.spelled.rpartition(".")[0] == parent
+    ]  # fmt: skip
+    if not siblings:
+        return None
+    last = siblings[-1]
+    text, key = texts[last.origin.file], spelling.spelled.rpartition(".")[2]
+    start, end = last.span or (0, 0)
+    line_start = text.rfind("\n", 0, start) + 1
+    indent = re.match(r"[ \t]*", text[line_start:])
+    pad = indent[0] if indent else ""
+    if spelling.form == "json":
+        inline = '"' not in text[line_start:start].split(":")[0] or text[line_start:start].count('"') != 2
+        joint = ", " if inline else f",\n{pad}"
+        return Edit(last.origin.file, last.origin.line or 1, f"{text[:end]}{joint}{json.dumps(key)}: {json.dumps(value)}{text[end:]}")  # fmt: skip
+    if "{" in text[line_start:start]:
+        return Edit(last.origin.file, last.origin.line or 1, f"{text[:end]}, {key}: {_plain(value)}{text[end:]}")
+    line_end = text.find("\n", end)
+    line_end = len(text) if line_end < 0 else line_end
+    return Edit(last.origin.file, (last.origin.line or 1) + 1, f"{text[:line_end]}\n{pad}{key}: {_plain(value)}{text[line_end:]}")  # fmt: skip
+
+
+def _add_export(
+    spelling: Spelling, value: Any, texts: Mapping[str, str], settings: Sequence[Setting]
+) -> Edit | None:
+    """`export NAME=value` before the command that starts the run."""
+    own = [s for s in settings if s.form in ("flag", "hydra", "env") and s.span and s.origin.file in texts]
+    if not own:
+        return None
+    name = own[0].origin.file
+    text = texts[name]
+    tokens = list(read_tokens(text))
+    place = next((t for t in reversed(tokens) if t.first and t.start <= (own[0].span or (0, 0))[0]), None)
+    if place is None:
+        return None
+    line_start = text.rfind("\n", 0, place.start) + 1
+    key, _, inner = spelling.spelled.partition("=")
+    content = f"{inner}:{_env(value)}" if inner else _env(value)
+    return Edit(name, place.line, f"{text[:line_start]}export {key}={content}\n{text[line_start:]}")
+
+
+def _env(value: Any) -> str:
+    return str(value)
+
+
+def _plain(value: Any, python: bool = False) -> str:
+    if isinstance(value, bool):
+        return ("True" if value else "False") if python else ("true" if value else "false")
+    return "null" if value is None else str(value)
+
+
+def _shell_value(value: Any, old: str, text: str, start: int) -> str:
+    """The new word with the old word's quotes and way of writing booleans."""
+    quote = old[0] if old[:1] in ("'", '"') and old[-1:] == old[0] else ""
+    inner = old.strip("'\"")
+    if isinstance(value, bool):
+        shown = {"True": "False", "False": "True", "true": "false", "false": "true"}.get(inner)
+        word = shown if shown is not None else _plain(value, python=True)
+        word = ("True" if value else "False") if inner in ("True", "False") else _plain(value) if inner in ("true", "false") else word  # fmt: skip
+    else:
+        word = _plain(value)
+    if quote == "" and old.count("'") % 2 == 1 or old.count('"') % 2 == 1:
+        tail = old[-1] if old[-1:] in "'\"" else ""  # the quote was opened before the key: 'a.b=1'
+        return word + tail
+    return f"{quote}{word}{quote}"
+
+
+def _document_value(value: Any, old: str, form: str) -> str:
+    if form == "json":
+        return json.dumps(value)
+    quote = old[0] if old[:1] in ("'", '"') else ""
+    if isinstance(value, bool) and old in ("True", "False"):
+        return "True" if value else "False"
+    return f"{quote}{_plain(value)}{quote}"

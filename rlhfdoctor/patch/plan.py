@@ -1,0 +1,241 @@
+"""Treatments of a rule -> patches: which file, which spelling, which value, which class of safety."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from rlhfdoctor.engine.match import Facts
+from rlhfdoctor.engine.rank import fill
+from rlhfdoctor.engine.schema import Treatment
+from rlhfdoctor.patch.edit import Edit, add_setting, change_setting, remove_setting
+from rlhfdoctor.settings.spell import FRAMEWORKS, Spelling, parse_version, spell, spellings
+from rlhfdoctor.types import Framework, Patch, Setting, Value
+
+_SIDE_TABLES = ("container", "ray", "torch", "deepspeed", "vllm")
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """The user's configuration as far as it is at hand."""
+
+    texts: Mapping[str, str]
+    settings: Sequence[Setting]
+    framework: Framework | None
+    versions: Mapping[str, tuple[str, str]]
+
+    def version(self, table: str) -> str | None:
+        """The version of the framework or package that a table describes."""
+        if self.framework is not None and self.framework.name == table:
+            return self.framework.version or _pinned_range(self.framework)
+        found = self.versions.get({"torch": "torch"}.get(table, table))
+        return found[0] if found else None
+
+    def editable(self, name: str) -> Setting | None:
+        """The user's own, editable line of a setting: the last one in a file, which is in force."""
+        found = [s for s in self.settings if s.name == name and s.span is not None and s.origin.file in self.texts]
+        return found[-1] if found else None
+
+    def logged(self, name: str) -> Setting | None:
+        """A setting that only a log shows."""
+        found = [s for s in self.settings if s.name == name]
+        return found[-1] if found else None
+
+
+def _pinned_range(framework: Framework) -> str | None:
+    """A release inside the range that the user's spellings allow, where all of it spells alike."""
+    return framework.until
+
+
+def plan_patches(treatments: Sequence[Treatment], facts: Facts, configuration: Configuration) -> Iterator[Patch]:
+    """One patch for each treatment that applies to this framework, version and configuration."""
+    planned: set[str] = set()
+    for treatment in treatments:
+        if treatment.setting in planned or not _applies(treatment, configuration):
+            continue
+        patch = _plan(treatment, facts, configuration)
+        if patch is not None:
+            planned.add(treatment.setting)
+            yield patch
+
+
+def _applies(treatment: Treatment, configuration: Configuration) -> bool:
+    framework = configuration.framework
+    if treatment.frameworks and (framework is None or framework.name not in treatment.frameworks):
+        return False
+    if not treatment.versions:
+        return True
+    package, _, specifier = treatment.versions.partition(" ")
+    if not specifier:
+        package, specifier = framework.name if framework else "", treatment.versions
+    here = parse_version(configuration.version(package))
+    if here is None:
+        return True
+    try:
+        return here in SpecifierSet(specifier, prereleases=True)
+    except InvalidSpecifier:
+        return False
+
+
+def _plan(treatment: Treatment, facts: Facts, configuration: Configuration) -> Patch | None:
+    own = configuration.editable(treatment.setting)
+    value = _target(treatment, own or configuration.logged(treatment.setting), facts)
+    if value is _UNKNOWN:
+        return None
+    if own is not None:
+        if _same(own.value, value):
+            return None
+        return _of_line(treatment, own, value, facts, configuration)
+    logged = configuration.logged(treatment.setting)
+    if logged is not None and _same(logged.value, value):
+        return None
+    table, spelling = _spelling(treatment, configuration)
+    if spelling is None or spelling.form == "code" or treatment.instead:
+        return _shown(treatment, table, spelling, logged, value, facts, configuration)
+    if treatment.add or (logged is not None and logged.form in ("argv", "dump")):
+        added = add_setting(spelling, value, configuration.texts, configuration.settings)
+        if added is not None:
+            return _patch(treatment, spelling.spelled, logged, value, added, facts, configuration)
+    return _shown(treatment, table, spelling, logged, value, facts, configuration)
+
+
+_UNKNOWN: Any = object()
+
+
+def _target(treatment: Treatment, own: Setting | None, facts: Facts) -> Any:
+    """The value to set; `_UNKNOWN` where the figures for it are missing."""
+    to = treatment.to
+    if not isinstance(to, dict):
+        return to
+    if "evidence" in to:
+        evidence = facts.evidence.get(to["evidence"])
+        if evidence is None or evidence.value is None:
+            return to.get("else", _UNKNOWN)
+        return evidence.value
+    if "scale" in to:
+        if own is None or not isinstance(own.value, int | float) or isinstance(own.value, bool):
+            return to.get("else", _UNKNOWN)
+        scaled = own.value * to["scale"]
+        if isinstance(own.value, int):
+            return max(int(scaled), to.get("least", 1))
+        return round(max(scaled, to.get("least", 0.0)), 2)
+    return _UNKNOWN
+
+
+def _same(one: Value, two: Any) -> bool:
+    return show_value(one) == show_value(two)
+
+
+def show_value(value: Any) -> str:
+    """A value as configuration files write it.
+
+    >>> show_value(True), show_value(None), show_value(0.5)
+    ('true', 'null', '0.5')
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "null" if value is None else str(value)
+
+
+def _of_line(
+    treatment: Treatment, own: Setting, value: Any, facts: Facts, configuration: Configuration
+) -> Patch | None:
+    text = configuration.texts[own.origin.file]
+    edit = remove_setting(own, text) if value in (None, False) and own.value is True and own.form == "flag" else change_setting(own, value, text)  # fmt: skip
+    return None if edit is None else _patch(treatment, own.spelled, own, value, edit, facts, configuration)
+
+
+def _patch(
+    treatment: Treatment, spelled: str, own: Setting | None, value: Any, edit: Edit, facts: Facts,
+    configuration: Configuration,
+) -> Patch:  # fmt: skip
+    before = configuration.texts[edit.file]
+    return Patch(
+        setting=treatment.setting,
+        spelled=spelled,
+        file=edit.file,
+        line=edit.line,
+        before=None if own is None else show_value(own.value),
+        after=show_value(value),
+        safety=treatment.safety,
+        effect=fill(treatment.effect, facts),
+        cost=treatment.cost,
+        side_effects=treatment.side_effects,
+        note=_note(treatment, configuration),
+        diff=make_diff(before, edit.text, edit.file),
+    )
+
+
+def _shown(
+    treatment: Treatment, table: str | None, spelling: Spelling | None, own: Setting | None, value: Any,
+    facts: Facts, configuration: Configuration,
+) -> Patch | None:  # fmt: skip
+    """A change that is told and not made: no file at hand, code only, or the version unknown."""
+    if spelling is None and not treatment.instead:
+        return None
+    if spelling is not None and spelling.form == "code":
+        spelled = treatment.instead or spelling.spelled
+    else:
+        spelled = treatment.instead or (spelling.spelled if spelling else treatment.setting)
+    ranges = ""
+    version = configuration.version(table) if table else None
+    if table and spelling is not None and spelling.form != "code" and version is None:
+        ranges = "; ".join(
+            f"{s.spelled} ({s.since or 'start'} to {s.until or 'newest'})" for s in spellings(treatment.setting, table)
+        )
+    note = " ".join(part for part in (_note(treatment, configuration), ranges and f"Spelling by version: {ranges}.") if part)
+    return Patch(
+        setting=treatment.setting, spelled=spelled, file=None, line=None,
+        before=None if own is None else show_value(own.value), after=show_value(value),
+        safety="show" if spelling is None or spelling.form == "code" else treatment.safety,
+        effect=fill(treatment.effect, facts), cost=treatment.cost, side_effects=treatment.side_effects, note=note,
+    )  # fmt: skip
+
+
+def _note(treatment: Treatment, configuration: Configuration) -> str:
+    framework = configuration.framework
+    parts = [treatment.note]
+    if treatment.versions and framework is not None and configuration.version(treatment.versions.split()[0] if " " in treatment.versions else framework.name) is None:  # fmt: skip
+        parts.append(f"Works only for {treatment.versions}; your version is not known.")
+    return " ".join(part for part in parts if part)
+
+
+def _spelling(treatment: Treatment, configuration: Configuration) -> tuple[str | None, Spelling | None]:
+    """The table and spelling for a setting: the framework's own first, then the tables beside it."""
+    framework = configuration.framework
+    tables = ([framework.name] if framework and framework.name in FRAMEWORKS else []) + list(_SIDE_TABLES)
+    for table in tables:
+        version = configuration.version(table)
+        found = spell(treatment.setting, table, version)
+        if found is not None and _usable(table, configuration):
+            return table, found
+        if version is not None and table == tables[0] and spellings(treatment.setting, table):
+            continue  # the framework knows it, but not at this version
+    return None, None
+
+
+def _usable(table: str, configuration: Configuration) -> bool:
+    """DeepSpeed's keys help only someone who has a DeepSpeed file; OpenRLHF and verl write their own."""
+    if table == "deepspeed":
+        return configuration.framework is None or configuration.framework.name not in ("openrlhf", "verl", "easyr1", "simplerl")
+    if table == "vllm":
+        return configuration.framework is None
+    return True
+
+
+def split_lines(text: str) -> list[str]:
+    """Lines with their ends; only a newline ends a line, as `patch` sees it."""
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
+
+
+def make_diff(before: str, after: str, name: str) -> str:
+    """A unified diff that `patch -p1` and `git apply` read, also where the last line has no newline."""
+    lines = difflib.unified_diff(
+        split_lines(before), split_lines(after), f"a/{name.lstrip('/')}", f"b/{name.lstrip('/')}"
+    )  # fmt: skip
+    return "".join(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in lines)

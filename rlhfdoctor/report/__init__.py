@@ -1,0 +1,1 @@
+"""An Incident as text, JSON or Markdown; knows types and units only."""

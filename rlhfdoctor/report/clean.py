@@ -1,0 +1,18 @@
+"""Text from logs made harmless: no control characters, no colour codes, no overlong lines."""
+
+from __future__ import annotations
+
+import re
+
+_ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\n]*(?:\x07|$)|[@-Z\\-_])")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
+
+
+def clean(text: str, width: int = 300) -> str:
+    """One printable line of at most `width` characters.
+
+    >>> clean("a\\x1b[31mred\\x1b[0m\\tb\\u202e")
+    'ared b'
+    """
+    plain = _CONTROL.sub("", _ESCAPES.sub("", text.replace("\t", " ").replace("\n", " ")))
+    return plain if len(plain) <= width else plain[: width - 1] + "…"

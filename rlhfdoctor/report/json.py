@@ -1,0 +1,136 @@
+"""The JSON report: `rlhfdoctor.report/1` of contract.md; fields are only ever added."""
+
+from __future__ import annotations
+
+import functools
+import json
+from datetime import UTC, datetime
+from importlib import resources
+from typing import Any
+
+from rlhfdoctor.report.clean import clean
+from rlhfdoctor.types import Death, Event, Finding, Framework, Incident, Patch, Process, Quote
+
+SCHEMA = "rlhfdoctor.report/1"
+
+
+def to_dict(incident: Incident) -> dict[str, Any]:
+    """The report as one object of plain types."""
+    death = incident.death
+    return {
+        "schema": SCHEMA,
+        "sources": list(incident.sources),
+        "verdict": incident.verdict,
+        "killer": death.killer if death else None,
+        "framework": _framework(incident.framework),
+        "died": _died(death) if death else None,
+        "victim": _process(death.victim) if death else None,
+        "culprit": _process(death.culprit) if death and death.culprit else None,
+        "findings": [_finding(finding) for finding in incident.findings],
+        "ruled_out": [{"cause": r.cause, "because": r.because} for r in incident.ruled_out],
+        "ledger": [{"part": p.part, "bytes": p.bytes, "basis": p.basis} for p in incident.ledger],
+        "gaps": [{"what": clean(g.what), "why": clean(g.why)} for g in incident.gaps],
+        "timeline": [_moment(event) for event in incident.timeline],
+        "settings": [
+            {
+                "setting": s.name, "spelled": s.spelled, "value": s.value, "file": s.origin.file, "line": s.origin.line,
+            }
+            for s in incident.settings
+        ],
+    }  # fmt: skip
+
+
+def render(incident: Incident) -> str:
+    """The report as indented JSON text."""
+    return json.dumps(to_dict(incident), indent=2, ensure_ascii=False, allow_nan=False, default=str) + "\n"
+
+
+@functools.cache
+def load_schema() -> dict[str, Any]:
+    """The JSON Schema of the report (draft 2020-12)."""
+    text = (resources.files("rlhfdoctor.report") / "report.schema.json").read_text()
+    schema: dict[str, Any] = json.loads(text)
+    return schema
+
+
+def show_time(seconds: float | None) -> str | None:
+    """ISO 8601 in UTC with milliseconds, or None."""
+    if seconds is None:
+        return None
+    stamp = datetime.fromtimestamp(seconds, UTC)
+    return stamp.strftime("%Y-%m-%dT%H:%M:%S.") + f"{stamp.microsecond // 1000:03d}Z"
+
+
+def _framework(framework: Framework | None) -> dict[str, Any] | None:
+    if framework is None:
+        return None
+    return {
+        "name": framework.name, "version": framework.version, "basis": framework.basis,
+        "since": framework.since, "until": framework.until,
+    }  # fmt: skip
+
+
+def _died(death: Death) -> dict[str, Any]:
+    event = death.event
+    return {
+        "time": show_time(death.time),
+        "phase": death.phase,
+        "step": death.step,
+        "node": death.node,
+        "role": death.victim.role,
+        "rank": death.victim.rank,
+        "pid": death.victim.pid,
+        "certain": death.certain,
+        "file": event.origin.file if event else None,
+        "line": event.origin.line if event else None,
+        "text": clean(event.text, 2000) if event else None,
+    }
+
+
+def _process(process: Process) -> dict[str, Any]:
+    return {"role": process.role, "name": process.name, "pid": process.pid, "bytes": process.bytes}
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "cause": finding.cause,
+        "title": finding.title,
+        "confidence": finding.confidence,
+        "explained_by": finding.explained_by,
+        "summary": finding.summary,
+        "evidence": [_quote(quote) for quote in finding.evidence],
+        "against": [_quote(quote) for quote in finding.against],
+        "missing": [{"what": m.what, "settle": m.settle} for m in finding.missing],
+        "patches": [_patch(patch) for patch in finding.patches],
+    }
+
+
+def _quote(quote: Quote) -> dict[str, Any]:
+    return {
+        "kind": quote.kind, "file": quote.file, "line": quote.line,
+        "text": None if quote.text is None else clean(quote.text, 2000), "says": clean(quote.says, 2000),
+    }  # fmt: skip
+
+
+def _patch(patch: Patch) -> dict[str, Any]:
+    return {
+        "setting": patch.setting,
+        "spelled": patch.spelled,
+        "file": patch.file,
+        "line": patch.line,
+        "before": patch.before,
+        "after": patch.after,
+        "safety": patch.safety,
+        "effect": {"says": patch.effect, "host_bytes": list(patch.host_bytes) if patch.host_bytes else None},
+        "cost": patch.cost,
+        "side_effects": list(patch.side_effects),
+        "note": patch.note,
+        "diff": patch.diff,
+    }
+
+
+def _moment(event: Event) -> dict[str, Any]:
+    return {
+        "time": show_time(event.time), "kind": event.kind, "file": event.origin.file, "line": event.origin.line,
+        "host": event.origin.host, "rank": event.origin.rank, "text": clean(event.text, 300),
+    }  # fmt: skip

@@ -1,0 +1,70 @@
+"""The report as Markdown, for issue trackers and chat."""
+
+from __future__ import annotations
+
+import re
+
+from rlhfdoctor.report.clean import clean
+from rlhfdoctor.report.story import headline, killed
+from rlhfdoctor.types import Finding, Incident, Quote
+from rlhfdoctor.units import show_bytes
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
+
+
+def render(incident: Incident) -> str:
+    """The whole report as Markdown text."""
+    lines = [f"## {incident.verdict}: {_plain(headline(incident))}", ""]
+    if incident.death is not None:
+        lines += [_plain(killed(incident)) + ".", ""]
+        event = incident.death.event
+        if event is not None:
+            lines += [f"`{_code(str(event.origin))}`", *_block(event.text), ""]
+    if incident.framework is not None:
+        lines += [f"Framework: {incident.framework.name} {incident.framework.version or '(version unknown)'} ({_plain(incident.framework.basis)})", ""]  # fmt: skip
+    for finding in incident.findings:
+        lines += _finding(finding)
+    if incident.ruled_out:
+        lines += ["### Ruled out", ""]
+        lines += [f"- **{r.cause}**: {_plain(r.because)}" for r in incident.ruled_out] + [""]
+    if incident.ledger:
+        lines += ["### Ledger", "", "| part | bytes | basis |", "|---|---:|---|"]
+        lines += [f"| {_plain(p.part)} | {show_bytes(p.bytes)} | {_plain(p.basis)} |" for p in incident.ledger] + [""]
+    if incident.gaps:
+        lines += ["### Not read", ""]
+        lines += [f"- {_plain(g.what)}: {_plain(g.why)}" for g in incident.gaps] + [""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _finding(finding: Finding) -> list[str]:
+    if finding.explained_by is not None:
+        return [f"- echo of **{finding.explained_by}**: {finding.cause} ({_plain(finding.title)})", ""]
+    lines = [f"### {finding.cause} ({finding.confidence:.2f}): {_plain(finding.title)}", "", _plain(finding.summary), ""]
+    lines += [_quoted("for", q) for q in finding.evidence] + [_quoted("against", q) for q in finding.against] + [""]
+    for patch in finding.patches:
+        before = patch.before if patch.before is not None else "(not set)"
+        lines += [f"**{_plain(patch.spelled)}**: `{_code(before)}` → `{_code(str(patch.after))}` ({patch.safety}). {_plain(patch.effect)} {_plain(patch.note)}".rstrip(), ""]  # fmt: skip
+        if patch.diff:
+            fence = "`" * max(3, *(len(run) + 1 for run in re.findall(r"`+", patch.diff)), 3)
+            lines += [f"{fence}diff", patch.diff.rstrip("\n"), fence, ""]
+    if finding.missing:
+        lines += ["Would settle it:", ""]
+        lines += [f"- {_plain(m.what)}: `{_code(m.settle)}`" for m in finding.missing] + [""]
+    return lines
+
+
+def _quoted(side: str, quote: Quote) -> str:
+    where = f" (`{_code(quote.file)}:{quote.line}`)" if quote.file else ""
+    return f"- {side}: {_plain(quote.says)}{where}"
+
+
+def _plain(text: str) -> str:
+    return _SPECIAL.sub(r"\\\1", clean(text, 2000))
+
+
+def _code(text: str) -> str:
+    return clean(text, 500).replace("`", "'")
+
+
+def _block(text: str) -> list[str]:
+    return ["```text", clean(text, 500).replace("```", "'''"), "```"]

@@ -1,0 +1,62 @@
+"""Sentences that all forms of the report share: who killed what, where and when."""
+
+from __future__ import annotations
+
+from rlhfdoctor.report.json import show_time
+from rlhfdoctor.types import Incident
+from rlhfdoctor.units import show_bytes
+
+KILLER_SAYS = {
+    "kernel-oom-cgroup": "the kernel's OOM killer, at a cgroup's memory limit",
+    "kernel-oom-node": "the kernel's OOM killer, because the node ran out of memory",
+    "ray-memory-monitor": "Ray's memory monitor",
+    "cuda-oom": "a CUDA out-of-memory error",
+    "object-store-full": "Ray's object store being full",
+    "sigbus": "SIGBUS (shared memory could not be backed)",
+    "collective-timeout": "a collective timeout",
+    "sigkill-unknown": "SIGKILL from an unknown sender",
+    "sigsegv": "SIGSEGV (a crash in native code)",
+    "exception": "a Python exception",
+    "other": "something outside the program",
+}
+
+
+def headline(incident: Incident) -> str:
+    """The verdict in one line."""
+    best = incident.best
+    if incident.verdict == "healthy":
+        return "healthy: nothing died in what was read"
+    if incident.verdict == "cause" and best is not None:
+        return f"{best.title}"
+    if best is not None:
+        return "undecided: the evidence does not single out a cause"
+    return "undecided: a process died, and nothing read says why"
+
+
+def killed(incident: Incident) -> str:
+    """Who killed what, when and in which phase, in one sentence; empty where nothing died."""
+    death = incident.death
+    if death is None:
+        return ""
+    victim = death.victim
+    who = victim.name or victim.role or "a process"
+    role = f" ({victim.role})" if victim.role and victim.name and victim.role != victim.name else ""
+    parts = [f"{who}{role}"]
+    if victim.pid is not None:
+        parts.append(f"pid {victim.pid}")
+    if victim.rank is not None:
+        parts.append(f"rank {victim.rank}")
+    if victim.bytes:
+        parts.append(f"holding {show_bytes(victim.bytes)}")
+    if death.node:
+        parts.append(f"on {death.node}")
+    by = KILLER_SAYS.get(death.killer, death.killer)
+    when = []
+    if death.phase:
+        when.append(f"in the {death.phase.replace('_', ' ')} phase")
+    if death.step is not None:
+        when.append(f"after step {death.step}")
+    if death.time is not None:
+        when.append(f"at {show_time(death.time)}")
+    verb = "ended by" if death.killer in ("exception", "collective-timeout", "cuda-oom", "object-store-full", "other") else "killed by"
+    return f"{', '.join(parts)}: {verb} {by}{', ' + ', '.join(when) if when else ''}"

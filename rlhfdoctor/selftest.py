@@ -1,0 +1,59 @@
+"""Rules against their own samples: `fires/` must put the cause first, `silent/` must not claim it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rlhfdoctor.diagnose import analyze
+from rlhfdoctor.engine.catalogue import load_rules, rules_folder
+from rlhfdoctor.engine.schema import Rule, read_rule
+from rlhfdoctor.patch.redo import apply_all
+
+
+def check_rules(folder: Path | None) -> tuple[list[str], int]:
+    """(failures as sentences, number of samples) of a catalogue or of one rule's folder."""
+    everything = load_rules()
+    if folder is None or folder.resolve() == rules_folder().resolve():
+        chosen = everything
+    elif (folder / "rule.yaml").exists():
+        chosen = (read_rule(folder),)
+    else:
+        chosen = load_rules(folder)
+    others = tuple(rule for rule in everything if rule.id not in {c.id for c in chosen})
+    failures, count = [], 0
+    for rule in chosen:
+        for sample in samples(rule):
+            count += 1
+            failure = check_sample(rule, sample, (*others, *chosen))
+            if failure:
+                failures.append(failure)
+    return failures, count
+
+
+def samples(rule: Rule) -> list[Path]:
+    """The sample folders of a rule, fires/ first."""
+    folder = rule.path.parent
+    return [path for kind in ("fires", "silent") for path in sorted((folder / kind).iterdir()) if path.is_dir()]
+
+
+def check_sample(rule: Rule, sample: Path, rules: tuple[Rule, ...]) -> str | None:
+    """What is wrong with a sample, or None. `expected.diff` beside a sample is the patch it must yield."""
+    incident = analyze([str(sample)], rules=rules)
+    first = incident.best
+    said = f"{first.cause} {first.confidence}" if first else "nothing"
+    if sample.parent.name == "silent":
+        claimed = first is not None and first.cause == rule.id and first.confidence >= 0.5
+        return f"{sample}: {rule.id} is claimed ({said}) where it must be silent" if claimed else None
+    if first is None or first.cause != rule.id:
+        return f"{sample}: the doctor says {said}, not {rule.id}"
+    if first.confidence < 0.5:
+        return f"{sample}: {rule.id} comes first, but at {first.confidence} it is no verdict"
+    expected = sample.parent / f"{sample.name}.diff"
+    if expected.exists():
+        changed = apply_all([p for p in first.patches if p.diff])
+        shown = "".join(p.diff for p in first.patches).replace(str(sample).lstrip("/") + "/", "")
+        if shown != expected.read_text():
+            return f"{sample}: its patch differs from {expected.name}; it is now:\n{shown}"
+        if not changed:
+            return f"{sample}: the patches cannot be applied together"
+    return None

@@ -1,0 +1,1 @@
+"""Configuration -> canonical settings, and back to the spelling of a version."""

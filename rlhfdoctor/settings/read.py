@@ -1,0 +1,304 @@
+"""Configuration of any form -> canonical settings with file and line.
+
+Shell scripts and logged command lines, Hydra overrides, YAML, DeepSpeed JSON, environment files,
+resolved-config dumps in logs. What no table knows is kept under its own name, so that rules and
+people can still ask for it.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+
+import yaml
+
+from rlhfdoctor.settings.shell import Token, read_tokens
+from rlhfdoctor.settings.spell import Spelling, load_table, lookup
+from rlhfdoctor.types import Event, Gap, Origin, Setting, Value
+
+_OVERRIDE = re.compile(r"^(?P<plus>[+~]{0,2})(?P<key>[A-Za-z_][\w/@-]*(?:\.[\w@-]+)+)=(?P<value>.*)$", re.S)
+_ENV = re.compile(r"^(?P<key>[A-Z][A-Z0-9_]{2,})=(?P<value>.*)$", re.S)
+_FLAG = re.compile(r"^(?P<key>--?[A-Za-z][\w.-]*)(?:=(?P<value>.*))?$", re.S)
+_SBATCH = re.compile(r"^#SBATCH +(?P<key>--mem)(?:=| +)(?P<value>\S+)", re.M)
+_PYTHON_ARGUMENT = re.compile(r"\b(?P<key>object_store_memory|_memory)\s*=\s*(?P<value>[^,)\n]+(?:\([^)\n]*\))?)")
+CONFIG_ENDINGS = (".sh", ".bash", ".slurm", ".sbatch", ".yaml", ".yml", ".json", ".env", ".py", ".cfg", ".toml")
+
+
+def is_configuration(name: str) -> bool:
+    """Whether a file is configuration by its name, and so no log."""
+    return name.rsplit("!", 1)[-1].lower().endswith(CONFIG_ENDINGS)
+
+
+def read_configuration(name: str, text: str, prefer: str | None = None) -> tuple[list[Setting], list[Gap]]:
+    """Settings of one configuration file.
+
+    Args:
+        name: path, which decides how it is read.
+        text: the whole file.
+        prefer: framework whose table wins where a spelling stands in several.
+    """
+    lower = name.lower()
+    try:
+        if lower.endswith((".yaml", ".yml", ".json")):
+            return list(read_document(name, text, prefer)), []
+        if lower.endswith(".py"):
+            return list(_read_python(name, text)), []
+        if lower.endswith((".toml", ".cfg")):
+            return [], []
+        return list(read_shell(name, text, prefer)), []
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {mark.line + 1}" if mark else ""
+        return [], [Gap(what=name, why=f"no valid YAML or JSON{where}: {getattr(error, 'problem', error)}")]
+    except RecursionError:
+        return [], [Gap(what=name, why="nested too deeply")]
+
+
+# --- shell -------------------------------------------------------------------------------------
+
+
+def read_shell(name: str, text: str, prefer: str | None = None) -> Iterator[Setting]:
+    """Settings of a launch script: flags, Hydra overrides, environment, docker and slurm limits."""
+    for match in _SBATCH.finditer(text):
+        line = text.count("\n", 0, match.start()) + 1
+        yield _setting(match["key"], match["value"], name, line, "sbatch", match.span("value"), prefer, "container")
+    tokens = list(read_tokens(text))
+    in_docker = False
+    for index, token in enumerate(tokens):
+        if token.first:
+            in_docker = token.text in ("docker", "podman", "nvidia-docker")
+        following = tokens[index + 1] if index + 1 < len(tokens) and not tokens[index + 1].first else None
+        yield from _read_word(name, token, following, in_docker, prefer)
+
+
+def _read_word(
+    name: str, token: Token, following: Token | None, in_docker: bool, prefer: str | None
+) -> Iterator[Setting]:
+    override = _OVERRIDE.match(token.text)
+    if override:
+        value_at = token.start + token.raw.index("=") + 1
+        yield _setting(
+            override["key"], override["value"], name, token.line, "hydra", (value_at, token.end), prefer,
+            plus=override["plus"],
+        )  # fmt: skip
+        return
+    env = _ENV.match(token.text)
+    if env:
+        value_at = token.start + token.raw.index("=") + 1
+        yield from _environment(env["key"], env["value"], name, token.line, (value_at, token.end), prefer)
+        return
+    flag = _FLAG.match(token.text)
+    if flag is None:
+        return
+    owner = "container" if in_docker and flag["key"] in ("-m", "--memory", "--memory-swap", "--shm-size") else None
+    if flag["key"].startswith("-") and not flag["key"].startswith("--") and owner is None:
+        return
+    if flag["value"] is not None:
+        equals = token.raw.find("=")
+        yield _setting(
+            flag["key"], flag["value"], name, token.line, "flag", (token.start + equals + 1, token.end), prefer, owner
+        )
+    elif following is not None and not following.raw.startswith("-") and not _OVERRIDE.match(following.text):
+        yield _setting(
+            flag["key"], following.text, name, token.line, "flag", (following.start, following.end), prefer, owner
+        )
+    elif following is not None and re.match(r"^-\d", following.raw):
+        yield _setting(
+            flag["key"], following.text, name, token.line, "flag", (following.start, following.end), prefer, owner
+        )
+    else:
+        yield _setting(flag["key"], True, name, token.line, "flag", (token.start, token.end), prefer, owner)
+
+
+def _environment(
+    key: str, value: str, name: str, line: int, span: tuple[int, int] | None, prefer: str | None
+) -> Iterator[Setting]:
+    yield _setting(key, value, name, line, "env", span, prefer)
+    if key in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
+        for part in value.split(","):
+            inner, _, content = part.partition(":")
+            if content:
+                yield _setting(f"{key}={inner}", content, name, line, "env", span, prefer)
+
+
+def _read_python(name: str, text: str) -> Iterator[Setting]:
+    for match in _PYTHON_ARGUMENT.finditer(text):
+        line = text.count("\n", 0, match.start()) + 1
+        value = match["value"].strip()
+        if match["key"] == "object_store_memory":
+            yield Setting(
+                name="ray.object_store_memory", spelled="object_store_memory", value=_number(value),
+                framework="ray", origin=Origin(file=name, line=line), form="python", span=match.span("value"),
+            )  # fmt: skip
+
+
+# --- documents ---------------------------------------------------------------------------------
+
+
+def read_document(name: str, text: str, prefer: str | None = None) -> Iterator[Setting]:
+    """Settings of a YAML or JSON file: every scalar under its dotted path."""
+    form = "json" if name.lower().endswith(".json") else "yaml"
+    plain = text.replace("\t", " ") if form == "json" else text
+    for root in yaml.compose_all(plain, Loader=yaml.SafeLoader):
+        if isinstance(root, yaml.MappingNode):
+            yield from _walk(root, (), name, form, prefer, 0)
+
+
+def _walk(
+    node: yaml.MappingNode, path: tuple[str, ...], name: str, form: str, prefer: str | None, depth: int
+) -> Iterator[Setting]:
+    for key, value in node.value:
+        if not isinstance(key, yaml.ScalarNode) or depth > 40:
+            continue
+        inner = (*path, key.value)
+        if isinstance(value, yaml.MappingNode):
+            yield from _walk(value, inner, name, form, prefer, depth + 1)
+        elif isinstance(value, yaml.ScalarNode):
+            span = (value.start_mark.index, value.end_mark.index)
+            content: Value = value.value if value.style in ("'", '"') else _scalar(value.value)
+            yield _setting(
+                ".".join(inner), content, name, value.start_mark.line + 1, form, span, prefer
+            )
+
+
+def _scalar(text: str) -> Value:
+    lowered = text.strip().lower()
+    if lowered in ("true", "yes", "on"):
+        return True
+    if lowered in ("false", "no", "off"):
+        return False
+    if lowered in ("null", "none", "~", ""):
+        return None
+    return _number(text)
+
+
+def _number(text: str) -> Value:
+    clean = text.strip().strip("'\"").replace("_", "")
+    if re.fullmatch(r"[+-]?\d{1,18}", clean):
+        return int(clean)
+    if re.fullmatch(r"[+-]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?", clean):
+        return float(clean)
+    factors = re.fullmatch(r"(?:int\()?([\d.e+]+) ?\* ?(?:1024 ?\*\* ?(\d)|([\d.e+]+))\)?", clean)
+    if factors:
+        return int(float(factors[1]) * (1024 ** int(factors[2]) if factors[2] else float(factors[3])))
+    return text.strip()
+
+
+# --- what logs show of the configuration --------------------------------------------------------
+
+
+def read_logged(event: Event, prefer: str | None = None) -> Iterator[Setting]:
+    """Settings that a log line shows: argv of DeepSpeed's launcher, Hydra overrides, config dumps."""
+    if event.kind in ("config.argv", "config.overrides"):
+        for word in _words(str(event.fields.get("list_text", ""))):
+            yield from _logged_word(event, word, prefer)
+        yield from _logged_pairs(event, prefer)
+    elif event.kind == "config.dump":
+        yield from read_dump((event.text, *event.after), event.origin, prefer)
+
+
+def _words(text: str) -> list[str]:
+    try:
+        parsed = ast.literal_eval(text)
+        return [str(word) for word in parsed] if isinstance(parsed, list) else []
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return re.findall(r"'([^']*)'", text)
+
+
+def _logged_word(event: Event, word: str, prefer: str | None) -> Iterator[Setting]:
+    override = _OVERRIDE.match(word)
+    flag = _FLAG.match(word)
+    if override:
+        yield _setting(override["key"], override["value"], event.origin.file, event.origin.line, "argv", None, prefer)
+    elif flag and flag["value"] is not None:
+        yield _setting(flag["key"], flag["value"], event.origin.file, event.origin.line, "argv", None, prefer)
+
+
+def _logged_pairs(event: Event, prefer: str | None) -> Iterator[Setting]:
+    words = _words(str(event.fields.get("list_text", "")))
+    for word, following in zip(words, [*words[1:], "--"], strict=True):
+        if word.startswith("--") and "=" not in word:
+            value: Value = True if following.startswith("--") else following
+            yield _setting(word, value, event.origin.file, event.origin.line, "argv", None, prefer)
+
+
+_DUMP_ENTRY = re.compile(r"'(?P<key>[A-Za-z_]\w*)': (?P<value>\{|\[|'[^']*'|[^,}{\[]+)")
+_DUMP_PREFIX = re.compile(r"^\([^)]*\) ")
+
+
+def read_dump(lines: tuple[str, ...], origin: Origin, prefer: str | None = None) -> Iterator[Setting]:
+    """Settings of a pretty-printed configuration dict, as verl and its forks print it at start.
+
+    Paths are rebuilt from the columns; where a line was cut out, a key still counts when only
+    one setting of the framework ends in it.
+    """
+    tails = _unique_tails(prefer or "verl")
+    stack: list[tuple[int, str]] = []
+    cut = False
+    for number, line in enumerate(lines):
+        bare = _DUMP_PREFIX.sub("", line)
+        if "[...]" in bare:
+            cut = True
+        for match in _DUMP_ENTRY.finditer(bare):
+            while stack and stack[-1][0] >= match.start():
+                stack.pop()
+            if match["value"] == "{":
+                stack.append((match.start(), match["key"]))
+                continue
+            path = ".".join([*(key for _, key in stack), match["key"]])
+            known = lookup(path, prefer) if not cut else None
+            spelled = path if known or not cut else tails.get(match["key"])
+            if spelled is None:
+                continue
+            yield _setting(
+                spelled, _scalar(match["value"].strip("' ")), origin.file,
+                None if origin.line is None else origin.line + number, "dump", None, prefer,
+            )  # fmt: skip
+
+
+def _unique_tails(framework: str) -> dict[str, str]:
+    found: dict[str, set[str]] = {}
+    for table in {framework, "verl"}:
+        for spelling in load_table(table):
+            if spelling.form in ("hydra", "yaml"):
+                found.setdefault(spelling.spelled.rsplit(".", 1)[-1], set()).add(spelling.spelled)
+    return {tail: next(iter(paths)) for tail, paths in found.items() if len(paths) == 1}
+
+
+def _setting(
+    spelled: str,
+    value: Value,
+    file: str,
+    line: int | None,
+    form: str,
+    span: tuple[int, int] | None,
+    prefer: str | None,
+    owner: str | None = None,
+    plus: str = "",
+) -> Setting:
+    known: Spelling | None = lookup(spelled, owner or prefer)
+    if known is not None and known.framework == "container" and owner is None and form not in ("yaml", "sbatch"):
+        known = None
+    if known is None and form == "yaml" and spelled.endswith("resources.limits.memory"):
+        known = lookup("resources.limits.memory")
+    converted = _scalar(value) if isinstance(value, str) else value
+    return Setting(
+        name=known.name if known else spelled.lstrip("-").replace("-", "_"),
+        spelled=plus + spelled,
+        value=converted,
+        framework=known.framework if known else "",
+        origin=Origin(file=file, line=line),
+        form=form,
+        span=span,
+    )
+
+
+def looks_like_deepspeed(text: str) -> bool:
+    """Whether a JSON text is a DeepSpeed configuration."""
+    try:
+        parsed = json.loads(text)
+    except ValueError:
+        return False
+    return isinstance(parsed, dict) and ("zero_optimization" in parsed or "train_micro_batch_size_per_gpu" in parsed)

@@ -1,0 +1,130 @@
+"""Tokens of a shell script with their places, so that a value can be found and changed.
+
+A reader of words, not an interpreter: quotes, escapes, comments, line continuations and simple
+variables (`BS=4 ... --bs ${BS}`) are understood; loops and functions are read as words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_SPECIAL = frozenset(";|&()<>\n")
+_ASSIGNMENT = re.compile(r"^(?:export\s+)?([A-Za-z_]\w*)=")
+_VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)(?::-([^}]*))?\}?")
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One word of a command."""
+
+    text: str
+    """The word without quotes, variables replaced where the script sets them."""
+    raw: str
+    """As written."""
+    start: int
+    """Character offset in the script."""
+    end: int
+    line: int
+    first: bool
+    """Whether it is the first word of its command."""
+
+
+def read_tokens(script: str) -> Iterator[Token]:
+    """The words of a script in order; comments and operators are left out.
+
+    >>> [t.text for t in read_tokens("run --a 1 \\\\\\n  --b 'x y' # no\\n")]
+    ['run', '--a', '1', '--b', 'x y']
+    """
+    variables: dict[str, str] = {}
+    position, line, first = 0, 1, True
+    length = len(script)
+    while position < length:
+        char = script[position]
+        if char == "\n":
+            first, line = True, line + 1
+            position += 1
+        elif char == "\\" and script[position : position + 2] == "\\\n":
+            line += 1
+            position += 2
+        elif char == "\\" and script[position : position + 3] == "\\\r\n":
+            line += 1
+            position += 3
+        elif char in " \t\r":
+            position += 1
+        elif char == "#" and (position == 0 or script[position - 1] in " \t\n;|&("):
+            end = script.find("\n", position)
+            position = length if end < 0 else end
+        elif char in _SPECIAL:
+            first = char in ";|&("
+            position += 1
+        else:
+            end = _word_end(script, position)
+            raw = script[position:end]
+            word = _unquote(raw, variables)
+            yield Token(word, raw, position, end, line, first)
+            assigned = _ASSIGNMENT.match(word)
+            if assigned and first:
+                variables[assigned[1]] = word[assigned.end() :]
+            first = first and (assigned is not None or word in ("export", "env", "sudo"))
+            line += raw.count("\n")
+            position = end
+
+
+def _word_end(script: str, position: int) -> int:
+    quote = ""
+    while position < len(script):
+        char = script[position]
+        if quote:
+            if char == "\\" and quote == '"':
+                position += 1
+            elif char == quote:
+                quote = ""
+        elif char in "'\"":
+            quote = char
+        elif char == "\\":
+            if script[position : position + 2] in ("\\\n", "\\\r"):
+                return position
+            position += 1
+        elif char == "$" and script[position : position + 2] == "$(":
+            position = _closing(script, position + 1)
+        elif char in " \t\r" or char in _SPECIAL:
+            return position
+        position += 1
+    return len(script)
+
+
+def _closing(script: str, position: int) -> int:
+    depth = 0
+    while position < len(script):
+        depth += {"(": 1, ")": -1}.get(script[position], 0)
+        if depth == 0:
+            return position
+        position += 1
+    return position
+
+
+def _unquote(raw: str, variables: dict[str, str]) -> str:
+    """The word as the shell would pass it; unknown variables stay as they are."""
+    out, quote, i = [], "", 0
+    while i < len(raw):
+        char = raw[i]
+        if quote == "'":
+            out.append("" if char == "'" else char)
+            quote = "" if char == "'" else quote
+        elif char == "\\" and i + 1 < len(raw):
+            i += 1
+            out.append("" if raw[i] == "\n" else raw[i])
+        elif char in "'\"":
+            quote = "" if quote == char else quote or char
+            if quote and quote != char:
+                out.append(char)
+        elif char == "$" and (match := _VARIABLE.match(raw, i)):
+            known = variables.get(match[1], match[2])
+            out.append(match[0] if known is None else known)
+            i = match.end() - 1
+        else:
+            out.append(char)
+        i += 1
+    return "".join(out)

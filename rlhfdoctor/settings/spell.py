@@ -1,0 +1,137 @@
+"""Canonical name <-> spelling at a version, from the tables beside this module.
+
+A rule says `offload_optimizer`; the table of OpenRLHF knows that this is `--adam_offload` up to
+0.10.1.post2 and `--ds.adam_offload` from 0.10.2 on.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+import yaml
+from packaging.version import InvalidVersion, Version
+
+FRAMEWORKS = ("openrlhf", "verl", "easyr1", "simplerl", "trl")
+"""Tables of training frameworks; the others (deepspeed, vllm, ray, torch, container) go with any of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spelling:
+    """How one setting is written in a range of releases."""
+
+    name: str
+    """Canonical name."""
+    spelled: str
+    framework: str
+    form: str
+    """flag, hydra, yaml, json, env, sbatch, or code: only an edit of installed code can change it."""
+    since: str | None
+    until: str | None
+    default: object
+    row: Mapping[str, Any]
+    """The whole row of the table: meaning, memory_effect, tradeoff, source."""
+
+    def holds_at(self, version: str | None) -> bool:
+        """Whether a release accepts this spelling; an unknown release may."""
+        if version is None:
+            return True
+        here = parse_version(version)
+        since, until = parse_version(self.since), parse_version(self.until)
+        if here is None:
+            return True
+        return (since is None or since <= here) and (until is None or here <= until)
+
+
+@functools.lru_cache(maxsize=512)
+def parse_version(text: str | None) -> Version | None:
+    """A release number; None for none, and for dates or marks that are no release.
+
+    >>> parse_version("~0.10.2") < parse_version("0.10.10"), parse_version("2025-03") is None
+    (True, True)
+    """
+    if text is None:
+        return None
+    try:
+        return Version(text.lstrip("~<=v").split("+")[0])
+    except InvalidVersion:
+        return None
+
+
+@functools.cache
+def load_table(framework: str) -> tuple[Spelling, ...]:
+    """All spellings of a framework, newest first."""
+    text = (resources.files("rlhfdoctor.settings") / "tables" / f"{framework}.yaml").read_text()
+    found = []
+    for row in yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))["settings"]:
+        for own in ({}, *row.get("aliases", ())):
+            merged = {**row, **own}
+            found.append(
+                Spelling(
+                    name=row["name"],
+                    spelled=merged["spelled"],
+                    framework=framework,
+                    form=row["form"],
+                    since=merged["since"],
+                    until=merged["until"],
+                    default=merged["default"],
+                    row=row,
+                )
+            )
+    return tuple(found)
+
+
+TABLES = (*FRAMEWORKS, "deepspeed", "vllm", "ray", "torch", "container")
+
+
+@functools.cache
+def _by_spelling() -> dict[str, tuple[Spelling, ...]]:
+    index: dict[str, list[Spelling]] = {}
+    for framework in TABLES:
+        for spelling in load_table(framework):
+            if spelling.form != "code":
+                index.setdefault(normal(spelling.spelled), []).append(spelling)
+    return {key: tuple(value) for key, value in index.items()}
+
+
+def normal(spelled: str) -> str:
+    """A spelling without leading `+`, with `-` and `_` as one, for comparison.
+
+    >>> normal("--gpu-memory-utilization") == normal("--gpu_memory_utilization")
+    True
+    """
+    text = spelled.lstrip("+~")
+    return text if text.startswith("-") and len(text) == 2 else text.replace("-", "_")
+
+
+def lookup(spelled: str, prefer: str | None = None) -> Spelling | None:
+    """The table entry of a spelling as a user wrote it; of several frameworks the preferred one.
+
+    >>> lookup("--adam_offload").name, lookup("--nonsense")
+    ('offload_optimizer', None)
+    """
+    found = _by_spelling().get(normal(spelled), ())
+    if not found:
+        return None
+    return next((s for s in found if s.framework == prefer), found[0])
+
+
+def spellings(name: str, framework: str) -> tuple[Spelling, ...]:
+    """All spellings of a canonical name in a framework's table, newest first."""
+    return tuple(s for s in load_table(framework) if s.name == name)
+
+
+def spell(name: str, framework: str, version: str | None) -> Spelling | None:
+    """The one spelling that a release accepts; None where the release has no such setting.
+
+    With an unknown version, the newest spelling.
+
+    >>> spell("offload_optimizer", "openrlhf", "0.5.3").spelled
+    '--adam_offload'
+    >>> spell("rollout.free_cache_engine", "openrlhf", "0.5.3") is None
+    True
+    """
+    return next((s for s in spellings(name, framework) if s.holds_at(version)), None)

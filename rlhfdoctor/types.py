@@ -1,0 +1,259 @@
+"""The nouns of the doctor: one frozen type for each thing that flows through the pipeline.
+
+Units are in the names (`_bytes`, `_s`, `_ratio`, `_count`). None means "could not be read",
+0 means "read, and zero". Times are Unix seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+Value: TypeAlias = str | int | float | bool | None
+"""What an event field, an evidence or a setting may hold."""
+
+Phase: TypeAlias = Literal[
+    "load", "rollout", "score", "update", "weight_sync", "checkpoint", "eval"
+]
+"""The phases of an RLHF step; a closed list."""
+
+KILLERS = (
+    "kernel-oom-cgroup",
+    "kernel-oom-node",
+    "ray-memory-monitor",
+    "cuda-oom",
+    "object-store-full",
+    "sigbus",
+    "collective-timeout",
+    "sigkill-unknown",
+    "sigsegv",
+    "exception",
+    "other",
+)
+"""Who ended the run; the words of the report (contract.md)."""
+
+ROLES = ("actor", "critic", "reference", "reward", "rollout engine", "driver", "raylet")
+"""The roles that a process of a run may have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where a fact was read."""
+
+    file: str
+    """Path as the user gave it; a member of an archive as `archive!member`."""
+    line: int | None = None
+    """Line number from 1; counts newlines, not carriage returns."""
+    host: str | None = None
+    """Node address or host name, where the line or the path tells."""
+    pid: int | None = None
+    rank: int | None = None
+    """Global rank."""
+    actor: str | None = None
+    """Ray class or task name in front of the line, as in `(ActorModelRayActor pid=7)`."""
+
+    def __str__(self) -> str:
+        return self.file if self.line is None else f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """A line that some program wrote, recognised by a pattern of its speaker."""
+
+    kind: str
+    """`speaker.what_happened`, such as `kernel.oom_kill`."""
+    fields: Mapping[str, Value]
+    origin: Origin
+    text: str
+    """The line as written, without colour codes, at most 2,000 characters."""
+    time: float | None = None
+    """Unix seconds, if the line bears a stamp with a date."""
+    repeats_count: int = 1
+    """How often the line stands for, from Ray's `[repeated 12x across cluster]`."""
+    after: tuple[str, ...] = ()
+    """The lines behind it, for patterns that ask for them (tables)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One setting of the user's configuration in canonical and in own spelling."""
+
+    name: str
+    """Canonical name, the same for all frameworks, such as `offload_optimizer.pin_memory`."""
+    spelled: str
+    """As the user wrote it, such as `--adam_offload`."""
+    value: Value
+    framework: str
+    """Whose table knows it: openrlhf, verl, easyr1, trl, deepspeed, vllm, ray, container, ..."""
+    origin: Origin
+    form: str
+    """How it is written: flag, hydra, yaml, json, env, dump (only seen in a log) or argv (likewise)."""
+    span: tuple[int, int] | None = None
+    """Character offsets of the value's token in its file, for files that can be patched."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Framework:
+    """Which framework ran, in which version, and how this is known."""
+
+    name: str
+    version: str | None = None
+    """Exact version, or None."""
+    since: str | None = None
+    """Oldest release that accepts every spelling seen, where the exact version is unknown."""
+    until: str | None = None
+    """Newest release that accepts every spelling seen."""
+    basis: str = ""
+    """The line or file that tells."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """Something that could not be read, and why. It is shown, never swallowed."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quote:
+    """A fact that a finding rests on, as the report shows it."""
+
+    kind: Literal["log", "evidence", "setting"]
+    says: str
+    """One sentence."""
+    file: str | None = None
+    line: int | None = None
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """A computed fact under a name that rules can ask for."""
+
+    name: str
+    """`scope.what_unit`, such as `cuda.request_bytes`."""
+    value: Value
+    says: str
+    """One sentence with the numbers."""
+    origin: Origin | None = None
+    text: str | None = None
+    """The line that it was computed from, where there is one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """One process of the run as far as the logs name it."""
+
+    role: str | None = None
+    name: str | None = None
+    """As the kernel or Ray calls it."""
+    pid: int | None = None
+    bytes: int | None = None
+    """Memory that it held when this was written."""
+    rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Death:
+    """The first failure: who ended what, when and where."""
+
+    killer: str
+    """One of `KILLERS`."""
+    time: float | None = None
+    phase: Phase | None = None
+    step: int | None = None
+    node: str | None = None
+    victim: Process = field(default_factory=Process)
+    culprit: Process | None = None
+    """Who held the memory; may be another process than the victim."""
+    event: Event | None = None
+    """The line that shows it."""
+    certain: bool = True
+    """False where a vanished process is all there is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """An input that would decide, and the one thing to do to get it."""
+
+    what: str
+    settle: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patch:
+    """One change of the user's configuration."""
+
+    setting: str
+    spelled: str
+    file: str | None
+    line: int | None
+    before: str | None
+    after: str | None
+    safety: Literal["safe", "consent", "show"]
+    effect: str = ""
+    """What it is expected to do, and on what basis."""
+    host_bytes: tuple[int, int] | None = None
+    """Expected change of host memory, least and most, where it could be computed."""
+    cost: str = ""
+    side_effects: tuple[str, ...] = ()
+    note: str = ""
+    """For whom it holds: the spelling per version range where the version is unknown."""
+    diff: str = ""
+    """Unified diff of the user's file, or empty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A cause, how sure the doctor is, and what that rests on."""
+
+    cause: str
+    title: str
+    confidence: float
+    summary: str
+    evidence: tuple[Quote, ...] = ()
+    against: tuple[Quote, ...] = ()
+    missing: tuple[Missing, ...] = ()
+    patches: tuple[Patch, ...] = ()
+    explained_by: str | None = None
+    """The finding of which this one is only an echo."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuledOut:
+    """A cause that was looked at and excluded by a fact."""
+
+    cause: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One line of the ledger: who holds how many bytes, and by which figure."""
+
+    part: str
+    bytes: int
+    basis: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incident:
+    """Everything the doctor has to say about what a run left behind."""
+
+    sources: tuple[str, ...]
+    verdict: Literal["cause", "undecided", "healthy"]
+    death: Death | None
+    framework: Framework | None
+    findings: tuple[Finding, ...] = ()
+    ruled_out: tuple[RuledOut, ...] = ()
+    ledger: tuple[Part, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    timeline: tuple[Event, ...] = ()
+    settings: tuple[Setting, ...] = ()
+
+    @property
+    def best(self) -> Finding | None:
+        """The first finding, or None."""
+        return self.findings[0] if self.findings else None

@@ -1,0 +1,96 @@
+"""Parse and show bytes, seconds and ratios: the only place that knows 1024.
+
+Kernel and torch write binary units (`kB` in /proc is 1024 bytes, `GiB` is 1024**3); Ray's
+memory monitor writes `GB` but divides by 1024**3 (src/ray/common/memory_monitor.cc,
+`FormatFloat(bytes / 1024 / 1024 / 1024)`), docker's and slurm's `g`/`G` are 1024**3 too.
+Decimal units do not occur in anything that this project reads, except where stated.
+"""
+
+from __future__ import annotations
+
+import re
+
+KIB = 1024
+MIB = 1024**2
+GIB = 1024**3
+TIB = 1024**4
+
+_FACTORS = {"": 1, "b": 1, "byte": 1, "bytes": 1, "k": KIB, "m": MIB, "g": GIB, "t": TIB}
+_SIZE = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)\s*$")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def parse_bytes(text: str) -> int | None:
+    """Bytes of a size such as `500g`, `1.39 GiB`, `16Gi`, `450GB`, `204800kB`; None when it is none.
+
+    >>> parse_bytes("1.5 GiB"), parse_bytes("500g"), parse_bytes("4Ki"), parse_bytes("max")
+    (1610612736, 536870912000, 4096, None)
+    """
+    match = _SIZE.match(text)
+    if match is None:
+        return None
+    unit = match[2].lower()
+    if unit not in _FACTORS:
+        unit = unit.removesuffix("b").removesuffix("i")
+    factor = _FACTORS.get(unit)
+    return None if factor is None else round(float(match[1]) * factor)
+
+
+def parse_seconds(text: str) -> float | None:
+    """Seconds of a duration such as `1s`, `500ms`, `10m`, `1.5h`; None when it is none.
+
+    >>> parse_seconds("500ms"), parse_seconds("10m"), parse_seconds("soon")
+    (0.5, 600.0, None)
+    """
+    match = _SIZE.match(text)
+    if match is None:
+        return None
+    factor = _SECONDS.get(match[2].lower() or "s")
+    return None if factor is None else float(match[1]) * factor
+
+
+def show_bytes(value: int | float) -> str:
+    """A size for people: three significant digits, binary units.
+
+    >>> show_bytes(536870912000), show_bytes(-3 * 1024**2), show_bytes(17)
+    ('500 GiB', '-3.00 MiB', '17 B')
+    """
+    size = abs(float(value))
+    sign = "-" if value < 0 else ""
+    for unit, factor in (("TiB", TIB), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
+        if size >= factor * 0.9995:
+            scaled = size / factor
+            digits = 2 if scaled < 9.995 else 1 if scaled < 99.95 else 0
+            return f"{sign}{scaled:.{digits}f} {unit}"
+    return f"{sign}{size:.0f} B"
+
+
+def show_seconds(value: float) -> str:
+    """A duration for people.
+
+    >>> show_seconds(1800), show_seconds(5400), show_seconds(0.25)
+    ('30 min', '1.5 h', '0.25 s')
+    """
+    if value >= 7200 or (value >= 3600 and value % 3600):
+        return f"{value / 3600:g} h" if value % 360 == 0 else f"{value / 3600:.1f} h"
+    if value >= 60:
+        return f"{value / 60:g} min" if value % 6 == 0 else f"{value / 60:.1f} min"
+    return f"{value:g} s"
+
+
+def show_ratio(value: float) -> str:
+    """A ratio as a percentage.
+
+    >>> show_ratio(0.9551)
+    '95.5 %'
+    """
+    return f"{value * 100:.3g} %"
+
+
+def next_power_of_two(value: int) -> int:
+    """The smallest power of two that is at least `value`, as torch's CachingHostAllocator rounds.
+
+    >>> next_power_of_two(5), next_power_of_two(8)
+    (8, 8)
+    """
+    return 1 if value <= 1 else 1 << (value - 1).bit_length()

@@ -1,0 +1,1 @@
+docker run -d --memory=500g --shm-size=16g img bash train.sh

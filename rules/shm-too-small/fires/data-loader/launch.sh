@@ -1,0 +1,1 @@
+docker run --rm --shm-size=64m img python train.py

@@ -1,0 +1,1 @@
+"""Checks of proposed settings against the real releases of the frameworks."""

@@ -1,0 +1,126 @@
+"""Fetch one release of a framework from the package registry and unpack it, once.
+
+Only the release itself comes, without its dependencies (`pip download --no-deps`): 0.1 to 2 MB
+each, neither torch nor vLLM. They lie in `$RLHFDOCTOR_CACHE`, or `~/.cache/rlhfdoctor/packages`:
+
+    openrlhf-0.11.2/openrlhf-0.11.2.data/purelib/openrlhf/cli/train_ppo_ray.py
+    deepspeed-0.19.8/deepspeed-0.19.8/deepspeed/runtime/zero/config.py
+    verl-0.9.1/verl/trainer/config/ppo_trainer.yaml
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import NoReturn
+
+# OpenRLHF's wheels name one interpreter (cp310, cp311, cp312) and Linux although they hold only
+# Python; every release has a cp311 one, so that is asked for on any machine.
+_WHEEL = ["--only-binary=:all:"]
+_CP311 = ["--python-version=3.11", "--implementation=cp", "--abi=cp311"]
+_SOURCE = ["--no-build-isolation", "--no-binary=deepspeed"]
+_PIP_OPTIONS: dict[str, list[str]] = {
+    "deepspeed": _SOURCE,  # the registry has no wheel of it; runs setup.py egg_info, without torch
+    "openrlhf": [*_WHEEL, *_CP311, "--platform=manylinux1_x86_64"],
+    "trl": _WHEEL,
+    "verl": _WHEEL,
+}
+_PIP_LIMIT_S = 120.0
+
+_failures: dict[str, str] = {}
+"""Why a release, or a whole package, cannot be had: a second try would only wait again."""
+
+
+class Unavailable(Exception):
+    """A release cannot be checked here: no registry, no such version, or a tool is missing."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def fetch(name: str, version: str) -> Path:
+    """Return the folder that holds the package `name` of this release, downloading it once.
+
+    Raises:
+        Unavailable: the registry cannot be reached or lacks the version.
+    """
+    release = f"{name}-{version}"
+    unpacked = _cache_folder() / release
+    if not unpacked.is_dir():
+        known_failure = _failures.get(name) or _failures.get(release)
+        if known_failure is not None:
+            raise Unavailable(known_failure)
+        _download_and_unpack(name, version, unpacked)
+    return _package_parent(unpacked, name)
+
+
+def _cache_folder() -> Path:
+    chosen = os.environ.get("RLHFDOCTOR_CACHE")
+    return Path(chosen) if chosen else Path.home() / ".cache" / "rlhfdoctor" / "packages"
+
+
+def _download_and_unpack(name: str, version: str, target: Path) -> None:
+    """Fill `target` in one rename, so that parallel test processes never see half a release."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".part-") as folder:
+        downloads, contents = Path(folder, "downloads"), Path(folder, "contents")
+        _pip_download(name, version, downloads)
+        _unpack(next(downloads.iterdir()), contents)
+        try:
+            contents.rename(target)
+        except OSError:
+            if not target.is_dir():  # else another process was faster
+                raise
+
+
+def _pip_download(name: str, version: str, folder: Path) -> None:
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-input"]
+    command += ["--disable-pip-version-check", "--retries=1", "--timeout=15", f"--dest={folder}"]
+    command += [*_PIP_OPTIONS[name], f"{name}=={version}"]
+    try:
+        result = subprocess.run(
+            command, check=False, capture_output=True, text=True, timeout=_PIP_LIMIT_S
+        )
+    except subprocess.TimeoutExpired:
+        _fail(name, f"the package registry gave no {name} within {_PIP_LIMIT_S:.0f} s")
+    if result.returncode != 0:
+        _fail_with_pip(name, version, result.stderr)
+
+
+def _fail_with_pip(name: str, version: str, stderr: str) -> None:
+    """Raise with pip's own reason; "from versions: none" means that no release could be listed."""
+    errors = [line for line in stderr.splitlines() if line.startswith("ERROR:")]
+    if "(from versions: none)" in stderr:
+        _fail(name, f"the package registry cannot be reached, or has no {name} at all")
+    if "No matching distribution" in stderr:
+        _fail(f"{name}-{version}", f"the package registry has no {name} {version}")
+    last_words = errors[-1] if errors else stderr.strip()[-200:]
+    _fail(f"{name}-{version}", f"pip could not download {name} {version}: {last_words}")
+
+
+def _fail(key: str, reason: str) -> NoReturn:
+    _failures[key] = reason
+    raise Unavailable(reason)
+
+
+def _unpack(archive: Path, target: Path) -> None:
+    if archive.suffix == ".whl":
+        with zipfile.ZipFile(archive) as wheel:
+            wheel.extractall(target)
+    else:
+        with tarfile.open(archive) as source:
+            source.extractall(target, filter="data")
+
+
+def _package_parent(unpacked: Path, name: str) -> Path:
+    """Find the import root: the archive's, a wheel's `*.data/purelib` or an sdist's top folder."""
+    for parent in (unpacked, *unpacked.glob("*.data/purelib"), *unpacked.glob(f"{name}-*")):
+        if (parent / name).is_dir():
+            return parent
+    shutil.rmtree(unpacked)
+    raise Unavailable(f"{unpacked.name} holds no package {name}")
