@@ -1,8 +1,8 @@
 """rlhfdoctor: who killed an RLHF training run, why, and what to change.
 
-    from rlhfdoctor import analyze
-    incident = analyze(["ray_logs", "launch.sh"])
-    print(incident.verdict, incident.best)
+from rlhfdoctor import analyze
+incident = analyze(["ray_logs", "launch.sh"])
+print(incident.verdict, incident.best)
 """
 
 from __future__ import annotations

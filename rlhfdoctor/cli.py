@@ -55,7 +55,13 @@ _PATHS = click.argument("paths", nargs=-1, required=True, type=click.Path(path_t
 
 def _reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
-        click.option("--config", "configs", multiple=True, metavar="FILE", help="Configuration file beside the paths; repeatable."),
+        click.option(
+            "--config",
+            "configs",
+            multiple=True,
+            metavar="FILE",
+            help="Configuration file beside the paths; repeatable.",
+        ),
         click.option("--framework", metavar="NAME[==VERSION]", help="Training framework, where the files do not tell."),
         click.option("--since", metavar="TIME", help="Ignore what happened before (2026-01-31 12:00, UTC)."),
         click.option("--until", metavar="TIME", help="Ignore what happened after."),
@@ -68,12 +74,20 @@ def _reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @_PATHS
 @_reading_options
 @click.option("--format", "form", type=click.Choice(["text", "json", "md"]), default="text", show_default=True)
-@click.option("--out", type=click.Path(dir_okay=False), metavar="FILE", help="Write the report here instead of standard output.")
+@click.option(
+    "--out", type=click.Path(dir_okay=False), metavar="FILE", help="Write the report here instead of standard output."
+)
 @click.option("--min-confidence", type=click.FloatRange(0, 1), default=0.0, help="Leave out findings below.")
 @click.option("--lang", type=click.Choice(["en"]), default="en", help="Language of the report.")
 @click.option("--all", "all_findings", is_flag=True, help="Show every finding with all of its evidence.")
 def analyze(
-    paths: tuple[str, ...], form: str, out: str | None, min_confidence: float, lang: str, all_findings: bool, **reading: Any
+    paths: tuple[str, ...],
+    form: str,
+    out: str | None,
+    min_confidence: float,
+    lang: str,
+    all_findings: bool,
+    **reading: Any,
 ) -> None:
     """Say what ended a run, from what it left behind.
 
@@ -135,7 +149,9 @@ def patch(paths: tuple[str, ...], write: bool, consent: tuple[str, ...], revert:
     _write_patches(incident, paths, consent, reading)
 
 
-def _write_patches(incident: Incident, paths: tuple[str, ...], consent: tuple[str, ...], reading: dict[str, Any]) -> None:
+def _write_patches(
+    incident: Incident, paths: tuple[str, ...], consent: tuple[str, ...], reading: dict[str, Any]
+) -> None:
     """One patch after the other: each is planned anew on the text that the one before left."""
     from rlhfdoctor.patch.apply import selected, write_file
     from rlhfdoctor.patch.redo import apply_all

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from rlhfdoctor.logs.scan import Scanner
 from rlhfdoctor.patch.plan import Configuration, plan_patches
 from rlhfdoctor.settings.framework import find_framework, find_versions
 from rlhfdoctor.settings.read import is_configuration, read_configuration, read_logged
-from rlhfdoctor.types import Death, Event, Finding, Framework, Gap, Incident, RuledOut, Setting
+from rlhfdoctor.types import Death, Event, Evidence, Finding, Framework, Gap, Incident, RuledOut, Setting
 
 CONFIG_LIMIT_BYTES = 4 * 1024**2
 _TIMELINE_COUNT = 40
@@ -115,15 +115,15 @@ def read_all(
 
 def _counting(
     source: Source, reading: Reading, progress: Callable[[str, int], None] | None
-) -> Callable[[], object]:
-    def stream() -> object:
+) -> Callable[[], Iterator[bytes]]:
+    def stream() -> Iterator[bytes]:
         for block in source.stream():
             reading.byte_count += len(block)
             if progress is not None:
                 progress(source.name, reading.byte_count)
             yield block
 
-    return stream  # type: ignore[return-value]
+    return stream
 
 
 def make_case(events: list[Event], reading: Reading, given: str | None) -> Case:
@@ -148,9 +148,7 @@ def make_case(events: list[Event], reading: Reading, given: str | None) -> Case:
     return Case(events, settings, framework, versions)
 
 
-def conclude(
-    case: Case, rules: Sequence[Rule], reading: Reading
-) -> tuple[Death | None, list[Finding], list[RuledOut]]:
+def conclude(case: Case, rules: Sequence[Rule], reading: Reading) -> tuple[Death | None, list[Finding], list[RuledOut]]:
     """The first death over all hosts, and what the rules say to the facts of its host.
 
     All conditions of one rule meet on one host: lines of other hosts are left out, lines without
@@ -174,14 +172,14 @@ def conclude(
     return death, complete, excluded
 
 
-def make_facts(case: Case, evidence: dict[str, object] | dict[str, object]) -> Facts:
+def make_facts(case: Case, evidence: Mapping[str, Evidence]) -> Facts:
     """Events by kind, evidence by name, the settings in force by canonical name."""
     events: dict[str, list[Event]] = {}
     for event in case.events:
         events.setdefault(event.kind, []).append(event)
     names = {s.name for s in case.settings}
     settings = {name: s for name in names if (s := case.setting(name)) is not None}
-    return Facts(events=events, evidence=evidence, settings=settings)  # type: ignore[arg-type]
+    return Facts(events=events, evidence=evidence, settings=settings)
 
 
 def _within(event: Event, since: float | None, until: float | None) -> bool:

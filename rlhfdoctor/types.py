@@ -13,9 +13,7 @@ from typing import Literal, TypeAlias
 Value: TypeAlias = str | int | float | bool | None
 """What an event field, an evidence or a setting may hold."""
 
-Phase: TypeAlias = Literal[
-    "load", "rollout", "score", "update", "weight_sync", "checkpoint", "eval"
-]
+Phase: TypeAlias = Literal["load", "rollout", "score", "update", "weight_sync", "checkpoint", "eval"]
 """The phases of an RLHF step; a closed list."""
 
 KILLERS = (

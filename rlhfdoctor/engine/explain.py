@@ -57,7 +57,7 @@ def write_skeleton(folder: Path) -> Path:
         raise UsageError(f"'{folder.name}' is no rule id; write it like host-my-cause")
     if folder.exists():
         raise UsageError(f"{folder} exists already")
-    sample = 'RuntimeError: CUDA error: out of memory\n'
+    sample = "RuntimeError: CUDA error: out of memory\n"
     for kind, text in (("fires/example", sample), ("silent/look-alike", "Job finished\n")):
         (folder / kind).mkdir(parents=True)
         (folder / kind / "driver.log").write_text(text)

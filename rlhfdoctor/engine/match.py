@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,7 +95,7 @@ def _at_most(value: Value, operand: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value <= operand
 
 
-_COMPARE = {
+_COMPARE: dict[str, Callable[[Value, Any], bool]] = {
     "is": lambda value, operand: value == operand and isinstance(value, bool) == isinstance(operand, bool),
     "is_not": lambda value, operand: value != operand,
     "in": lambda value, operand: value in operand,

@@ -95,7 +95,7 @@ def _once(quotes: Sequence[Quote]) -> tuple[Quote, ...]:
     kept = []
     for quote in quotes:
         key = (quote.file, quote.line, quote.says if quote.file is None else None)
-        if key not in seen or quote.says and not quote.text:
+        if key not in seen or (quote.says and not quote.text):
             kept.append(quote)
         seen.add(key)
     return tuple(q for q in kept if q.says)

@@ -1,19 +1,19 @@
 """Rules as data: the YAML of a rule folder -> a checked Rule, with every fault at its file and line.
 
-    id: shm-too-small
-    title: /dev/shm is too small
-    summary: one sentence, may name evidence as {shm.size_bytes}
-    detect:
-      requires: {any: [{evidence: death.killer, is: sigbus}, {event: ray.shm_exceeded}]}
-      prior: -1.5                 # log-odds of the cause before anything speaks for it
-      for:     [{when: {event: torch.loader_shm}, weight: 3.0, says: why this speaks for it}]
-      against: [{when: ..., weight: 1.0, says: ...}]
-      rules_out: [{when: ..., because: ...}]
-      missing: [{unless: {event: host.df}, what: the size of /dev/shm, settle: df -h /dev/shm}]
-    explains: [other-software-error]
-    docs: {meaning: ..., impact: ..., check: ..., look_alikes: ...}
-    treat: [{setting: container.shm_size, to: 16g, safety: safe, effect: ..., cost: ...}]
-    references: [...]
+id: shm-too-small
+title: /dev/shm is too small
+summary: one sentence, may name evidence as {shm.size_bytes}
+detect:
+  requires: {any: [{evidence: death.killer, is: sigbus}, {event: ray.shm_exceeded}]}
+  prior: -1.5                 # log-odds of the cause before anything speaks for it
+  for:     [{when: {event: torch.loader_shm}, weight: 3.0, says: why this speaks for it}]
+  against: [{when: ..., weight: 1.0, says: ...}]
+  rules_out: [{when: ..., because: ...}]
+  missing: [{unless: {event: host.df}, what: the size of /dev/shm, settle: df -h /dev/shm}]
+explains: [other-software-error]
+docs: {meaning: ..., impact: ..., check: ..., look_alikes: ...}
+treat: [{setting: container.shm_size, to: 16g, safety: safe, effect: ..., cost: ...}]
+references: [...]
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import yaml
 
@@ -121,7 +121,10 @@ class Rule:
     path: Path
 
 
-class _Lines(yaml.SafeLoader):
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Lines(_Loader):  # type: ignore[misc]
     """Mappings remember their line; a key given twice is an error."""
 
 
@@ -136,9 +139,7 @@ def _construct(loader: yaml.SafeLoader, node: yaml.MappingNode) -> _Map:
         key = loader.construct_object(key_node, deep=True)
         key = {True: "on", False: "off"}.get(key, key) if isinstance(key, bool) else key
         if key in found:
-            raise yaml.constructor.ConstructorError(
-                None, None, f"key '{key}' stands twice", key_node.start_mark
-            )
+            raise yaml.constructor.ConstructorError(None, None, f"key '{key}' stands twice", key_node.start_mark)
         found[key] = loader.construct_object(value_node, deep=True)
     return found
 
@@ -184,7 +185,11 @@ class _Checker:
             self.fault(value.line, "a condition names exactly one of event, evidence, setting")
             return Condition("all")
         fields = value.get("with", {})
-        checked = tuple((name, self.compare(part, value.line)) for name, part in fields.items()) if isinstance(fields, dict) else ()
+        checked = (
+            tuple((name, self.compare(part, value.line)) for name, part in fields.items())
+            if isinstance(fields, dict)
+            else ()
+        )
         return Condition("test", (), nouns[0], value[nouns[0]], self.compare(value, value.line), checked)
 
     def compare(self, value: Any, line: int) -> tuple[tuple[str, Any], ...]:
@@ -297,10 +302,11 @@ def _treatment(check: _Checker, item: _Map) -> Treatment:
     if safety not in ("safe", "consent", "show"):
         check.fault(item.line, "safety is one of safe, consent, show")
         safety = "show"
+    allowed = cast(Literal["safe", "consent", "show"], safety)
     return Treatment(
         setting=check.text(item, "setting", "treat"),
         to=item.get("to"),
-        safety=safety,
+        safety=allowed,
         effect=check.text(item, "effect", "treat"),
         cost=str(item.get("cost", "")),
         when=check.condition(item["when"], item.line) if "when" in item else None,

@@ -34,7 +34,8 @@ class Case:
         """The setting in force under a canonical name: files before dumps, later before earlier."""
         found = [s for s in self.settings if s.name == name]
         own = [s for s in found if s.form not in ("dump", "argv")]
-        return (own or found or [None])[-1]
+        chosen = own or found
+        return chosen[-1] if chosen else None
 
     def value(self, name: str) -> Value:
         """The value in force, or None."""

@@ -9,13 +9,26 @@ from rlhfdoctor.evidence import comm, gpu, host, offload
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.death import classify
 from rlhfdoctor.logs.kernel import HARDWARE_XIDS
-from rlhfdoctor.types import Death, Evidence, Gap
+from rlhfdoctor.types import Death, Event, Evidence, Gap
 from rlhfdoctor.units import show_bytes
 
 Part = Callable[[Case], Iterator[Evidence]]
+
+
+def _precedes(one: Event, death: Event) -> bool:
+    """Whether an event came before the death and is not part of its report (Ray's table names tasks)."""
+    if "ray::" in one.text and re.search(r"\d+\.\d\d[ \t]+ray::|where the task \(|Selected to kill", one.text):
+        return False
+    if one.origin.file == death.origin.file:
+        return (one.origin.line or 0) < (death.origin.line or 0)
+    return one.time is None or death.time is None or one.time <= death.time
+
+
 def find_errors(case: Case) -> Iterator[Evidence]:
     """An error that the program raised itself; what the object store and the GPU driver report."""
-    own = [e for e in case.of("python.error", "python.bare_error") if (found := classify(e)) and found[0] == "exception"]
+    own = [
+        e for e in case.of("python.error", "python.bare_error") if (found := classify(e)) and found[0] == "exception"
+    ]
     own = [e for e in own if not _RESOURCE.search(e.text)]
     if own:
         says = f"{own[-1].fields.get('name')}: {own[-1].fields.get('message_text', '')}"[:300]
@@ -23,7 +36,9 @@ def find_errors(case: Case) -> Iterator[Evidence]:
         yield Evidence(name="python.error_says", value=says, says=says, origin=own[-1].origin, text=own[-1].text)
     else:
         crash = case.first("python.signal", "python.fatal", "kernel.segfault", "torch.cuda_error", "torch.cuda_oom")
-        says = crash.text[:200] if crash is not None else "the program ended with an error whose text is not in the logs"
+        says = (
+            crash.text[:200] if crash is not None else "the program ended with an error whose text is not in the logs"
+        )
         yield Evidence(name="python.error_says", value=says, says=says, origin=crash.origin if crash else None)
     for event in case.of("kernel.xid"):
         if event.fields.get("xid") in HARDWARE_XIDS:
@@ -32,10 +47,10 @@ def find_errors(case: Case) -> Iterator[Evidence]:
     if fabric is not None:
         yield Evidence(name="nccl.ib_text", value=fabric.text[-200:], says=fabric.text[-200:], origin=fabric.origin)
     for kind, key in (("ray.object_store_capacity", "capacity_bytes"), ("ray.object_store_usage", "capacity_bytes")):
-        event = case.first(kind)
-        value = event.fields.get(key) if event is not None else None
-        if event is not None and isinstance(value, int):
-            yield Evidence(name="store.capacity_bytes", value=value, says=f"the object store holds {show_bytes(value)}", origin=event.origin, text=event.text)  # fmt: skip
+        store = case.first(kind)
+        value = store.fields.get(key) if store is not None else None
+        if store is not None and isinstance(value, int):
+            yield Evidence(name="store.capacity_bytes", value=value, says=f"the object store holds {show_bytes(value)}", origin=store.origin, text=store.text)  # fmt: skip
 
 
 _RESOURCE = re.compile(r"out of memory|No available memory|cache blocks|KV cache|Errno 28|Errno 12|Errno 24|object store|/dev/shm|NCCL|Connection|killed by signal|ECC error|Memory usage increased|Free memory on device|Resource temporarily|process group", re.I)  # fmt: skip
@@ -93,7 +108,7 @@ def _of_death(case: Case, death: Death | None) -> Iterator[Evidence]:
         yield fact("death.victim_bytes", death.victim.bytes, f"the victim held {show_bytes(death.victim.bytes)}")
     finished = case.first("phase.step", "phase.episode", "phase.update", "phase.finished")
     yield fact("death.before_first_step", finished is None, "no step had finished" if finished is None else "steps had finished")  # fmt: skip
-    before = [e for e in case.events if event is None or e.time is None or event.time is None or e.time <= event.time]
+    before = [e for e in case.events if event is None or _precedes(e, event)]
     marks = [e for e in before if e.kind in ("deepspeed.optimizer_init", "deepspeed.zero_stage", "deepspeed.checkpoint_load", "deepspeed.checkpoint_save", "phase.update", "phase.rollout", "phase.step", "phase.checkpoint", "phase.checkpoint_load", "phase.load", "deepspeed.cpu_adam", "phase.finished")]  # fmt: skip
     if marks:
         yield Evidence(name="death.last_mark", value=marks[-1].kind, says=f"the last sign of life is {marks[-1].kind}", origin=marks[-1].origin, text=marks[-1].text)  # fmt: skip

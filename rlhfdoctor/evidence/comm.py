@@ -17,7 +17,9 @@ _OWNERS = (
     (3600, "OpenRLHF from 0.5.5"),
     (36000, "verl's SFT helper initialize_global_process_group"),
 )  # fmt: skip
-_GENERATING = re.compile(r"generate\b|generate_sequences|_sample\b|\bsample\b|make_experience|greedy_search|beam_search")
+_GENERATING = re.compile(
+    r"generate\b|generate_sequences|_sample\b|\bsample\b|make_experience|greedy_search|beam_search"
+)
 _SMALL_NUMEL = 4096
 
 
@@ -109,12 +111,25 @@ def find_peer(case: Case) -> Iterator[Evidence]:
     echoes = case.of("net.refused", "nccl.remote_error", "nccl.closed_by_peer", "ray.actor_lost", "gloo.closed", "nccl.store_timeout", "nccl.timeout", "vllm.engine_dead", "torch.leaked_objects", "ray.gcs_lost")  # fmt: skip
     if not echoes:
         return
-    deaths = [e for e in case.events if (found := classify(e)) and found[1] in (0, 3) and e not in echoes]
+    followers = ("python.abort", "python.fatal", "vllm.engine_dead", "torch.closing_signal")
+    deaths = [
+        e for e in case.events
+        if (found := classify(e)) and found[1] in (0, 3) and e not in echoes and e.kind not in followers and _before(e, echoes[0])
+    ]  # fmt: skip
     if deaths:
         yield fact("comm.death_first", True, f"a process was already gone ({deaths[0].kind})", deaths[0])
     lost = [e for e in echoes if e.kind != "torch.leaked_objects"]
     if lost:
         yield fact("comm.lost_peer", True, "a process lost its connection to another", lost[0])
+
+
+def _before(one: Event, two: Event) -> bool:
+    """Whether one event came first, as far as stamps or line numbers tell; else taken as so."""
+    if one.time is not None and two.time is not None:
+        return one.time <= two.time
+    if one.origin.file == two.origin.file:
+        return (one.origin.line or 0) <= (two.origin.line or 0)
+    return True
 
 
 def _heartbeat(case: Case) -> Iterator[Evidence]:

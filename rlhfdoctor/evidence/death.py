@@ -7,6 +7,8 @@ them makes the ones below it. Among equals the earliest counts, not the loudest.
 
 from __future__ import annotations
 
+import re
+
 from rlhfdoctor.evidence.case import Case, number, whole
 from rlhfdoctor.evidence.roles import MARKS, find_phase, find_role
 from rlhfdoctor.logs.kernel import read_oom_kill
@@ -25,6 +27,10 @@ _EXCEPTION = 2
 _VANISHED = 3
 
 
+_RAY_ITSELF = re.compile(r"(?:site|dist)-packages/ray/|/ray/_private/")
+_WARNING = re.compile(r"\[W\d{3,4} \d\d:\d\d:")
+
+
 def classify(event: Event) -> tuple[str, int] | None:
     """The killer that a single event shows, and its rank; None for events that show none.
 
@@ -33,6 +39,8 @@ def classify(event: Event) -> tuple[str, int] | None:
     ('collective-timeout', 1)
     """
     kind, fields = event.kind, event.fields
+    if kind.startswith("nccl.") and _WARNING.search(event.text):
+        return None  # severity W: said at orderly exits too
     if kind in _ALWAYS:
         return _ALWAYS[kind]
     if kind in ("kernel.killed", "kernel.kill_choice"):
@@ -48,7 +56,14 @@ def classify(event: Event) -> tuple[str, int] | None:
     if kind == "ray.worker_exit_gcs":
         memory = fields.get("exit_type") == "NODE_OUT_OF_MEMORY"
         return ("ray-memory-monitor", _CERTAIN) if memory else None
-    if kind in ("deepspeed.exit", "torch.process_failed", "torch.process_signal", "docker.exit", "k8s.exit", "sglang.crashed"):
+    if kind in (
+        "deepspeed.exit",
+        "torch.process_failed",
+        "torch.process_signal",
+        "docker.exit",
+        "k8s.exit",
+        "sglang.crashed",
+    ):
         return _by_exit(event)
     if kind == "torch.loader_killed":
         return {
@@ -58,10 +73,18 @@ def classify(event: Event) -> tuple[str, int] | None:
         }.get(str(fields.get("signal_text")))
     if kind == "python.fatal":
         error = str(fields.get("error_text"))
+        if error == "Aborted":
+            return "exception", _VANISHED  # abort() follows from what was raised or timed out before
         return ("sigbus" if error == "Bus error" else "sigsegv" if error.startswith("Seg") else "exception"), _CERTAIN
     if kind == "python.signal":
         name = f"{fields.get('name') or fields.get('core_text') or ''}"
-        return ("sigbus", _CERTAIN) if "BUS" in name or "Bus" in name else ("sigsegv", _CERTAIN) if "SEGV" in name or "Seg" in name else None
+        return (
+            ("sigbus", _CERTAIN)
+            if "BUS" in name or "Bus" in name
+            else ("sigsegv", _CERTAIN)
+            if "SEGV" in name or "Seg" in name
+            else None
+        )
     if kind == "torch.cuda_error":
         memory = fields.get("error_text") == "out of memory"
         return ("cuda-oom", _CERTAIN) if memory else ("exception", _EXCEPTION)
@@ -243,6 +266,12 @@ def _time_near(case: Case, event: Event) -> float | None:
     return times[-1] if times else None
 
 
+_SEEN_BY_DRIVER = (
+    "ray.worker_vanished", "ray.worker_died", "ray.actor_died", "deepspeed.exit", "deepspeed.killing", "torch.process_failed", "shell.killed",
+)  # fmt: skip
+"""How a kill that the kernel logged looks from the driver, where the phase is known."""
+
+
 def _phase(case: Case, event: Event) -> Phase | None:
     rows = [str(row.fields.get("name")) for row in case.of("ray.memory_row")]
     named = [phase for name in rows if (phase := find_phase(name))]
@@ -252,10 +281,20 @@ def _phase(case: Case, event: Event) -> Phase | None:
     told = find_phase(str(victim.fields.get("name"))) if victim is not None else None
     if told:
         return told
-    frames = [e for e in case.around(event, 80) if e.kind == "python.frame"]
+    seen_in_log = (
+        event if event.time is not None or not event.kind.startswith(("kernel.", "slurm.", "k8s.", "docker.")) else None
+    )
+    place = seen_in_log or case.first(*_SEEN_BY_DRIVER) or event
+    frames = [
+        e
+        for e in case.around(place, 80)
+        if e.kind == "python.frame" and not _RAY_ITSELF.search(str(e.fields.get("path_text")))
+    ]
     for frame in reversed(frames):
-        if told := find_phase(str(frame.fields.get("function_text"))):
+        code = frame.after[0] if frame.after and 'File "' not in frame.after[0] else ""
+        if told := find_phase(code) or find_phase(str(frame.fields.get("function_text"))):
             return told
+    event = place
     position = list(case.events).index(event) if event in case.events else len(case.events)
     for before in reversed(list(case.events)[:position]):
         if before.kind in MARKS:
@@ -274,8 +313,8 @@ def _victim(case: Case, event: Event, killer: str) -> Process:
         killed = case.first("kernel.killed")
         if killed is not None:
             sizes = [number(killed, key) or 0 for key in ("anon_bytes", "file_bytes", "shmem_bytes")]
-            name = str(killed.fields.get("comm"))
-            return Process(role=find_role(name), name=name, pid=whole(killed, "pid"), bytes=int(sum(sizes)))
+            comm = str(killed.fields.get("comm"))
+            return Process(role=find_role(comm), name=comm, pid=whole(killed, "pid"), bytes=int(sum(sizes)))
         choice = case.first("kernel.oom_kill")
         if choice is not None:
             keys = read_oom_kill(str(choice.fields.get("rest_text", "")))
@@ -285,8 +324,8 @@ def _victim(case: Case, event: Event, killer: str) -> Process:
     if killer == "ray-memory-monitor":
         told = case.first("ray.memory_kill_victim")
         if told is not None:
-            name = str(told.fields.get("name") or "") or None
-            return Process(role=find_role(name), name=name, pid=whole(told, "pid"), bytes=whole(told, "victim_bytes"))
+            task = str(told.fields.get("name") or "") or None
+            return Process(role=find_role(task), name=task, pid=whole(told, "pid"), bytes=whole(told, "victim_bytes"))
     actor = case.first("ray.actor_class")
     name = event.origin.actor or (str(actor.fields.get("name")) if actor is not None else None)
     if name == "raylet":

@@ -119,14 +119,18 @@ def _logits(case: Case, event: Event) -> Iterator[Evidence]:
         tokens = request / (size * width)
         whole_tokens = abs(tokens - round(tokens)) * size * width < 0.006 * request
         longest = (prompt or 0) + (response or 0)
-        if whole_tokens and longest and 0.3 <= tokens / longest and tokens / longest <= 512:
+        if whole_tokens and longest and tokens / longest >= 0.3 and tokens / longest <= 512:
             yield fact("cuda.logits_tokens", round(tokens), f"{show_bytes(request)} is {round(tokens)} tokens x {size} ({model}'s vocabulary) x {width} bytes ({dtype}): the logits", event)  # fmt: skip
             return
 
 
 def find_vocabulary(case: Case) -> tuple[int, str] | None:
     """Vocabulary size by the model's name in settings or logs."""
-    names = [str(s.value).lower() for s in case.settings if isinstance(s.value, str) and "/" in s.value or "model" in s.name]
+    names = [
+        str(s.value).lower()
+        for s in case.settings
+        if (isinstance(s.value, str) and "/" in s.value) or "model" in s.name
+    ]
     for name in names:
         for part, known in _MODELS.items():
             if part in name:
@@ -139,8 +143,8 @@ def find_engine(case: Case) -> Iterator[Evidence]:
     backups = case.of("vllm.sleep_backup")
     if backups:
         largest = max(whole(e, "backup_bytes") or 0 for e in backups)
-        pids = {e.origin.pid for e in backups if e.origin.pid} or {None}
-        count = max(len(pids), sum(e.repeats_count for e in backups[:1]))
+        pids = {e.origin.pid for e in backups if e.origin.pid} or set()
+        count = max(len(pids), 1, sum(e.repeats_count for e in backups[:1]))
         yield fact("engine.backup_bytes", largest * count, f"{count} sleeping engine(s) keep {show_bytes(largest)} each in host memory: {show_bytes(largest * count)}", backups[0])  # fmt: skip
         kill = case.first("ray.memory_kill")
         total = whole(kill, "total_bytes")

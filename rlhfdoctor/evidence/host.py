@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 
@@ -92,9 +93,10 @@ def _table(case: Case, killed: Event | None, limit: int | None) -> Iterator[Evid
     ours = [(s, r) for s, r in ordered if _OURS.match(str(r.fields["comm"]))]
     big = [s for s, _ in ours if s > 0.02 * max(total, 1)]
     yield fact("kernel.large_count", len(big), f"{len(big)} processes of the run hold more than 2 % each", largest)
-    if len(ours) >= 2 and ours[1][0] > 0:
-        ratio = ours[0][0] / ours[1][0]
-        yield fact("kernel.first_to_second", ratio, f"the largest process of the run holds {ratio:.1f} times as much as the next", largest)  # fmt: skip
+    peers = [(s, r) for s, r in ours if r.fields["comm"] == ours[0][1].fields["comm"]]
+    if len(peers) >= 2 and peers[1][0] > 0:
+        ratio = peers[0][0] / peers[1][0]
+        yield fact("kernel.first_to_second", ratio, f"the largest process of the run holds {ratio:.1f} times as much as the next of its kind", largest)  # fmt: skip
     if limit:
         yield fact("kernel.table_to_limit", total / limit, f"the table's RSS is {show_ratio(total / limit)} of the limit", largest)  # fmt: skip
     roles = {role for _, r in ours if (role := find_role(str(r.fields["comm"])))}
@@ -196,14 +198,14 @@ def find_limits(case: Case) -> Iterator[Evidence]:
         yield fact("host.unlimited", True, "the cgroup has no memory limit", limits[0][2])
     if not finite:
         return
-    size, source, event, origin = min(finite, key=lambda item: item[0])
+    size, source, shown, origin = min(finite, key=lambda item: item[0])
     yield Evidence(
         name="host.limit_bytes", value=size, says=f"the job's memory limit is {show_bytes(size)} ({source})",
-        origin=origin, text=event.text if event else None,
+        origin=origin, text=shown.text if shown else None,
     )  # fmt: skip
     if total is not None and isinstance(total.value, int) and total.value > 0:
         share = size / total.value
-        yield fact("host.limit_ratio", share, f"the limit is {show_ratio(share)} of the node's {show_bytes(total.value)}", event)  # fmt: skip
+        yield fact("host.limit_ratio", share, f"the limit is {show_ratio(share)} of the node's {show_bytes(total.value)}", shown)  # fmt: skip
     noted = case.first("host.note_used")
     used = whole(noted, "used_bytes")
     if noted is not None and used is not None:
@@ -213,7 +215,7 @@ def find_limits(case: Case) -> Iterator[Evidence]:
 def find_total(case: Case) -> Evidence | None:
     """The node's memory, from `free`, /proc/meminfo, a note or the kernel's report."""
     for event in case.of("host.free"):
-        size = _free_bytes(str(event.fields.get("total_text")))
+        size = read_free(event, "total_text")
         if size:
             return fact("host.total_bytes", size, f"the node has {show_bytes(size)}", event)
     for event in case.of("host.meminfo"):
@@ -235,7 +237,7 @@ def find_available(case: Case) -> Iterator[Evidence]:
     if total and available is not None:
         yield fact("host.available_ratio", available / total, f"MemAvailable is {show_ratio(available / total)} of the node's memory", table["MemAvailable"])  # fmt: skip
     for event in case.of("host.free"):
-        size, left = (_free_bytes(str(event.fields.get(key))) for key in ("total_text", "available_text"))
+        size, left = read_free(event, "total_text"), read_free(event, "available_text")
         if size and left is not None:
             yield fact("host.available_ratio", left / size, f"{show_bytes(left)} of {show_bytes(size)} were available", event)  # fmt: skip
     for event in case.of("host.df"):
@@ -249,7 +251,24 @@ def find_available(case: Case) -> Iterator[Evidence]:
 
 def _free_bytes(text: str) -> int | None:
     """A column of `free`: with unit as `free -h` writes it, else kB."""
-    return int(text) * 1024 if text.isdigit() else parse_bytes(text)
+    if not text.isdigit():
+        return parse_bytes(text)
+    return int(text) * 1024
+
+
+def _free_unit(total: str) -> int:
+    """Bytes per unit of `free` without suffixes, by the size of the total: -g, -m or kB.
+
+    `free` does not print its unit; nodes of these runs have between 4 GB and 10 TB.
+    """
+    number_of = int(total)
+    return GIB if number_of < 10_000 else 1024**2 if number_of < 4_000_000 else 1024
+
+
+def read_free(event: Event, name: str) -> int | None:
+    """A column of a `free` line in bytes."""
+    text, total = str(event.fields.get(name)), str(event.fields.get("total_text"))
+    return int(text) * _free_unit(total) if text.isdigit() and total.isdigit() else _free_bytes(text)
 
 
 def find_growth(case: Case) -> Iterator[Evidence]:
@@ -262,11 +281,11 @@ def find_growth(case: Case) -> Iterator[Evidence]:
     used = [size for e in marks if (size := whole(e, "used_bytes")) is not None]
     if len(used) < 2:
         marks = case.of("host.free")
-        sums = [[_free_bytes(str(e.fields.get(key))) for key in ("used_text", "shared_text")] for e in marks]
+        sums = [[read_free(e, key) for key in ("used_text", "shared_text")] for e in marks]
         used = [sum(size or 0 for size in row) for row in sums if row[0]]
     if len(used) < 2:
         return
-    rises = [b - a for a, b in zip(used, used[1:], strict=False)]
+    rises = [b - a for a, b in itertools.pairwise(used)]
     up = sum(1 for rise in rises if rise > 0.001 * used[0])
     slope = (used[-1] - used[0]) // len(rises)
     yield fact("host.slope_bytes_per_step", slope, f"host memory rose by {show_bytes(slope)} a step over {len(rises)} step(s): {show_bytes(used[0])} to {show_bytes(used[-1])}", marks[-1])  # fmt: skip

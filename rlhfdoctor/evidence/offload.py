@@ -142,4 +142,6 @@ def find_cures(case: Case) -> Iterator[Evidence]:
         yield Evidence(name="swap.space_bytes", value=round(swap * GIB), says=f"swap_space is {swap:g} GiB per GPU, page-locked by vLLM's V0 engine", origin=s.origin if (s := case.setting("rollout.swap_space")) else None)  # fmt: skip
     shm = case.setting("container.shm_size")
     if shm is not None:
-        yield Evidence(name="shm.configured", value=str(shm.value), says=f"--shm-size is {shm.value}", origin=shm.origin)
+        yield Evidence(
+            name="shm.configured", value=str(shm.value), says=f"--shm-size is {shm.value}", origin=shm.origin
+        )

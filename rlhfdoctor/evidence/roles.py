@@ -13,15 +13,18 @@ _ROLES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"Reward|reward_model|compute_rm_score"), "reward"),
     (re.compile(r"LLMRayActor|LLMActor|vLLM|VLLM|EngineCore|RayWorkerWrapper|sglang|AsyncvLLM"), "rollout engine"),
     (re.compile(r"main_task|TaskRunner|Runner\b|ray::train|skyrl_entrypoint|JobSupervisor"), "driver"),
-    (re.compile(r"Actor(?:Model|PPO)|ActorModelR|PolicyModel|WorkerDict|actor_rollout|MegatronTrain|FSDPActor"), "actor"),
+    (
+        re.compile(r"Actor(?:Model|PPO)|ActorModelR|PolicyModel|WorkerDict|actor_rollout|MegatronTrain|FSDPActor"),
+        "actor",
+    ),
 )
 _PHASES: tuple[tuple[re.Pattern[str], Phase], ...] = (
-    (re.compile(r"save_checkpoint|save_model|save_ckpt|_save_zero|state_dict_hook|save_pretrained|\.save\b"), "checkpoint"),
+    (re.compile(r"save_checkpoint|save_model|save_actor_model|save_critic_model|save_ckpt|save_logs_and_checkpoints|_save_zero|state_dict_hook|save_pretrained|\.save\b"), "checkpoint"),
     (re.compile(r"load_checkpoint|resume|init_model|from_pretrained|load_state_dict|initialize_optimizer|\bconvert\b"), "load"),
     (re.compile(r"sync_model_weights|broadcast_to_vllm|update_weights|load_dtensor_weights|wake_up|backload"), "weight_sync"),
     (re.compile(r"log_?probs?\b|compute_values|compute_rm|compute_ref|action_log_probs|calculate_log_probs|get_per_token_logps"), "score"),
     (re.compile(r"generate|make_experience|rollout_batch|sample\b"), "rollout"),
-    (re.compile(r"update_actor|update_critic|update_policy|training_step|backward|optimizer_step|ppo_train|optimizer\.step|\bstep\b|async_train|\btrain\(\)"), "update"),
+    (re.compile(r"update_actor|update_critic|update_policy|training_step|backward|optimizer_step|ppo_train|optimizer\.step|async_train|async_fit"), "update"),
 )  # fmt: skip
 
 

@@ -19,16 +19,13 @@ _CTIME = re.compile(
 _SYSLOG = re.compile(
     r"^(?P<b>Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) +(?P<d>\d{1,2}) (?P<H>\d\d):(?P<M>\d\d):(?P<S>\d\d)\b"
 )
-_VLLM = re.compile(
-    r"\b(?:INFO|ERROR|WARNING|DEBUG) (?P<m>[01]\d)-(?P<d>[0-3]\d) (?P<H>\d\d):(?P<M>\d\d):(?P<S>\d\d)\b"
-)
-_GLOG = re.compile(
-    r"\b[IWEF](?P<m>1[0-2]|[1-9]|0[1-9])(?P<d>[0-3]\d) (?P<H>\d\d):(?P<M>\d\d):(?P<S>\d\d)\.(?P<f>\d+)"
-)
+_VLLM = re.compile(r"\b(?:INFO|ERROR|WARNING|DEBUG) (?P<m>[01]\d)-(?P<d>[0-3]\d) (?P<H>\d\d):(?P<M>\d\d):(?P<S>\d\d)\b")
+_GLOG = re.compile(r"\b[IWEF](?P<m>1[0-2]|[1-9]|0[1-9])(?P<d>[0-3]\d) (?P<H>\d\d):(?P<M>\d\d):(?P<S>\d\d)\.(?P<f>\d+)")
 _US = re.compile(r"\b(?P<m>[01]\d)/(?P<d>[0-3]\d)/(?P<Y>20\d\d) (?P<H>\d\d):(?P<M>\d\d):(?P<S>\d\d)")
 _UPTIME = re.compile(r"\[ *(?P<s>\d+\.\d{6})\]")
 _MONTHS = {
-    name: i + 1 for i, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split())
+    name: i + 1
+    for i, name in enumerate(["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"])
 }
 
 

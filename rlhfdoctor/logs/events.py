@@ -47,6 +47,8 @@ def read_events(source: Source, scanner: Scanner, gaps: list[Gap]) -> Iterator[E
     dropped: dict[str, int] = {}
     for hit in scanner.scan(source.stream()):
         event = make_event(hit, source.name, year)
+        if event.time is not None:
+            year = datetime.fromtimestamp(event.time, UTC).year
         kind = event.kind
         first[kind] = first.get(kind, 0) + 1
         if first[kind] <= _KEEP_COUNT:
@@ -60,9 +62,7 @@ def read_events(source: Source, scanner: Scanner, gaps: list[Gap]) -> Iterator[E
         yield from tail
     for kind, count in dropped.items():
         if not kind.startswith(("phase.", "python.frame", "kernel.task")):
-            gaps.append(
-                Gap(what=f"{source.name}: {kind}", why=f"{count} more lines of this kind left out")
-            )
+            gaps.append(Gap(what=f"{source.name}: {kind}", why=f"{count} more lines of this kind left out"))
 
 
 def make_event(hit: Hit, file: str, year: int | None = None) -> Event:

@@ -28,10 +28,36 @@ _MOST_BYTES = 64 * 1024**3
 _MOST_FILES = 200_000
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".tzst", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 _SKIPPED_FOLDERS = frozenset({".git", "__pycache__", ".venv", "node_modules", "runtime_resources"})
-_SKIPPED_ENDINGS = (
-    ".pyc .so .o .a .whl .pt .pth .bin .safetensors .npy .npz .pkl .pickle .parquet .arrow .png .jpg .jpeg .pdf "
-    ".mp4 .ckpt .onnx .gguf .db .sqlite .sock .pid .distcp"
-).split()
+_SKIPPED_ENDINGS = [
+    ".pyc",
+    ".so",
+    ".o",
+    ".a",
+    ".whl",
+    ".pt",
+    ".pth",
+    ".bin",
+    ".safetensors",
+    ".npy",
+    ".npz",
+    ".pkl",
+    ".pickle",
+    ".parquet",
+    ".arrow",
+    ".png",
+    ".jpg",
+    ".jpeg",
+    ".pdf",
+    ".mp4",
+    ".ckpt",
+    ".onnx",
+    ".gguf",
+    ".db",
+    ".sqlite",
+    ".sock",
+    ".pid",
+    ".distcp",
+]
 READ_ERRORS = (OSError, EOFError, ValueError, zlib.error, tarfile.TarError, zipfile.BadZipFile)
 """What reading a damaged or forbidden file may raise (zstd's error is a subclass of none: see `_zstd`)."""
 
@@ -76,9 +102,7 @@ def find_sources(paths: Sequence[str], gaps: list[Gap]) -> Iterator[Source]:
         for file in _walk(path, gaps):
             count += 1
             if count > _MOST_FILES:
-                gaps.append(
-                    Gap(what=name, why=f"more than {_MOST_FILES} files; the rest was not read")
-                )
+                gaps.append(Gap(what=name, why=f"more than {_MOST_FILES} files; the rest was not read"))
                 return
             yield from _open_file(file, gaps)
 
@@ -95,9 +119,7 @@ def _walk(path: Path, gaps: list[Gap]) -> Iterator[Path]:
         gaps.append(Gap(what=str(error.filename), why=error.strerror or "not readable"))
 
     for folder, folders, files in os.walk(path, onerror=on_error):
-        folders[:] = sorted(
-            name for name in folders if name not in _SKIPPED_FOLDERS and not name.startswith(".")
-        )
+        folders[:] = sorted(name for name in folders if name not in _SKIPPED_FOLDERS and not name.startswith("."))
         for name in sorted(files):
             file = Path(folder, name)
             if name.startswith(".") or name.endswith(tuple(_SKIPPED_ENDINGS)):
@@ -262,9 +284,7 @@ def _tar_members(path: Path, gaps: list[Gap]) -> Iterator[Source]:
                         continue
                     read += member.size
                     if read > _MOST_BYTES:
-                        gaps.append(
-                            Gap(what=name, why=f"unpacks to more than {_MOST_BYTES >> 30} GiB")
-                        )
+                        gaps.append(Gap(what=name, why=f"unpacks to more than {_MOST_BYTES >> 30} GiB"))
                         return
                     yield _member(name, member.name, handle, member.size, member.mtime, gaps)
     except READ_ERRORS as error:
@@ -293,9 +313,7 @@ def _zip_members(path: Path, gaps: list[Gap]) -> Iterator[Source]:
         gaps.append(Gap(what=name, why=_reason(error)))
 
 
-def _member(
-    archive: str, member: str, handle: IO[bytes], size: int, modified: float | None, gaps: list[Gap]
-) -> Source:
+def _member(archive: str, member: str, handle: IO[bytes], size: int, modified: float | None, gaps: list[Gap]) -> Source:
     name = f"{archive}!{member}"
 
     def blocks() -> Iterator[bytes]:

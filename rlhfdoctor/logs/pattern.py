@@ -41,9 +41,7 @@ class Pattern:
 
     def fields(self, match: re.Match[str]) -> dict[str, Value]:
         """The named groups of a match, converted by their suffix; groups that did not match are left out."""
-        return dict(
-            convert(name, text) for name, text in match.groupdict().items() if text is not None
-        )
+        return dict(convert(name, text) for name, text in match.groupdict().items() if text is not None)
 
 
 def say(kind: str, regex: str, sample: str, *, follow: int = 0, when: str = "") -> Pattern:

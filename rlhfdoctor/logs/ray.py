@@ -39,7 +39,9 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     say(
         "ray.memory_kill_numbers",
-        r"^\W*" + _USED + r" \((?P<used_ratio>[0-9.]+)\), which exceeds the memory usage threshold of (?P<threshold_ratio>[0-9.]*\d)",
+        r"^\W*"
+        + _USED
+        + r" \((?P<used_ratio>[0-9.]+)\), which exceeds the memory usage threshold of (?P<threshold_ratio>[0-9.]*\d)",
         "110.53GB / 121.63GB (0.908750), which exceeds the memory usage threshold of 0.905000.",
         when="2.55+ in an exception",
     ),
@@ -284,7 +286,7 @@ def read_top(lines: tuple[str, ...], first: str = "") -> list[tuple[int, int, st
     """
     inline = first.partition("COMMAND, ")[2]
     rows = [*re.split(r", (?=\d+ +\d+\.\d+ )", inline)] if inline else list(lines)
-    table = []
+    table: list[tuple[int, int, str]] = []
     for row in rows:
         if "MEM" in row and "COMMAND" in row:
             continue
@@ -293,7 +295,5 @@ def read_top(lines: tuple[str, ...], first: str = "") -> list[tuple[int, int, st
             if table:
                 break
             continue
-        table.append(
-            (int(match["pid"]), round(float(match["gib"]) * 1024**3), (match["command"] or ""))
-        )
+        table.append((int(match["pid"]), round(float(match["gib"]) * 1024**3), (match["command"] or "")))
     return table

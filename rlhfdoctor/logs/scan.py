@@ -205,7 +205,7 @@ def _find_with_re(patterns: Sequence[Pattern]) -> Finder:
             without.append((index, re.compile(plain, re.MULTILINE)))
 
     def find(block: bytes) -> list[tuple[int, int]]:
-        places = []
+        places: list[tuple[int, int]] = []
         for literal, indexes in literals.items():
             position = block.find(literal)
             while position >= 0:

@@ -59,9 +59,7 @@ def remove_setting(own: Setting, text: str) -> Edit | None:
     return Edit(own.origin.file, own.origin.line or 1, text[:start] + text[end + gap :])
 
 
-def add_setting(
-    spelling: Spelling, value: Any, texts: Mapping[str, str], settings: Sequence[Setting]
-) -> Edit | None:
+def add_setting(spelling: Spelling, value: Any, texts: Mapping[str, str], settings: Sequence[Setting]) -> Edit | None:
     """The text with a setting added beside its nearest relatives; None where there are none."""
     if value is None or (value is False and spelling.form == "flag"):
         return None
@@ -74,9 +72,7 @@ def add_setting(
     return None
 
 
-def _add_word(
-    spelling: Spelling, value: Any, texts: Mapping[str, str], settings: Sequence[Setting]
-) -> Edit | None:
+def _add_word(spelling: Spelling, value: Any, texts: Mapping[str, str], settings: Sequence[Setting]) -> Edit | None:
     """A flag or override behind the last one of the same framework, on a line of its own where they have one."""
     own = [s for s in settings if s.framework == spelling.framework and s.form == spelling.form and s.span and s.origin.file in texts]  # fmt: skip
     if not own:
@@ -110,9 +106,7 @@ def _add_word(
     return Edit(last.origin.file, (last.origin.line or 1) + 1, text[:token_end] + insert + tail)
 
 
-def _add_key(
-    spelling: Spelling, value: Any, texts: Mapping[str, str], settings: Sequence[Setting]
-) -> Edit | None:
+def _add_key(spelling: Spelling, value: Any, texts: Mapping[str, str], settings: Sequence[Setting]) -> Edit | None:
     """A key beside a sibling in the same mapping of a YAML or JSON file."""
     parent = spelling.spelled.rpartition(".")[0]
     siblings = [
@@ -138,9 +132,7 @@ def _add_key(
     return Edit(last.origin.file, (last.origin.line or 1) + 1, f"{text[:line_end]}\n{pad}{key}: {_plain(value)}{text[line_end:]}")  # fmt: skip
 
 
-def _add_export(
-    spelling: Spelling, value: Any, texts: Mapping[str, str], settings: Sequence[Setting]
-) -> Edit | None:
+def _add_export(spelling: Spelling, value: Any, texts: Mapping[str, str], settings: Sequence[Setting]) -> Edit | None:
     """`export NAME=value` before the command that starts the run."""
     own = [s for s in settings if s.form in ("flag", "hydra", "env") and s.span and s.origin.file in texts]
     if not own:
@@ -177,7 +169,7 @@ def _shell_value(value: Any, old: str, text: str, start: int) -> str:
         word = ("True" if value else "False") if inner in ("True", "False") else _plain(value) if inner in ("true", "false") else word  # fmt: skip
     else:
         word = _plain(value)
-    if quote == "" and old.count("'") % 2 == 1 or old.count('"') % 2 == 1:
+    if (quote == "" and old.count("'") % 2 == 1) or old.count('"') % 2 == 1:
         tail = old[-1] if old[-1:] in "'\"" else ""  # the quote was opened before the key: 'a.b=1'
         return word + tail
     return f"{quote}{word}{quote}"

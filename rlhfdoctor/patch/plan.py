@@ -188,7 +188,9 @@ def _shown(
         ranges = "; ".join(
             f"{s.spelled} ({s.since or 'start'} to {s.until or 'newest'})" for s in spellings(treatment.setting, table)
         )
-    note = " ".join(part for part in (_note(treatment, configuration), ranges and f"Spelling by version: {ranges}.") if part)
+    note = " ".join(
+        part for part in (_note(treatment, configuration), ranges and f"Spelling by version: {ranges}.") if part
+    )
     return Patch(
         setting=treatment.setting, spelled=spelled, file=None, line=None,
         before=None if own is None else show_value(own.value), after=show_value(value),
@@ -222,7 +224,12 @@ def _spelling(treatment: Treatment, configuration: Configuration) -> tuple[str |
 def _usable(table: str, configuration: Configuration) -> bool:
     """DeepSpeed's keys help only someone who has a DeepSpeed file; OpenRLHF and verl write their own."""
     if table == "deepspeed":
-        return configuration.framework is None or configuration.framework.name not in ("openrlhf", "verl", "easyr1", "simplerl")
+        return configuration.framework is None or configuration.framework.name not in (
+            "openrlhf",
+            "verl",
+            "easyr1",
+            "simplerl",
+        )
     if table == "vllm":
         return configuration.framework is None
     return True

@@ -39,7 +39,12 @@ def render(incident: Incident) -> str:
 def _finding(finding: Finding) -> list[str]:
     if finding.explained_by is not None:
         return [f"- echo of **{finding.explained_by}**: {finding.cause} ({_plain(finding.title)})", ""]
-    lines = [f"### {finding.cause} ({finding.confidence:.2f}): {_plain(finding.title)}", "", _plain(finding.summary), ""]
+    lines = [
+        f"### {finding.cause} ({finding.confidence:.2f}): {_plain(finding.title)}",
+        "",
+        _plain(finding.summary),
+        "",
+    ]
     lines += [_quoted("for", q) for q in finding.evidence] + [_quoted("against", q) for q in finding.against] + [""]
     for patch in finding.patches:
         before = patch.before if patch.before is not None else "(not set)"

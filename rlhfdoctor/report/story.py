@@ -58,5 +58,9 @@ def killed(incident: Incident) -> str:
         when.append(f"after step {death.step}")
     if death.time is not None:
         when.append(f"at {show_time(death.time)}")
-    verb = "ended by" if death.killer in ("exception", "collective-timeout", "cuda-oom", "object-store-full", "other") else "killed by"
+    verb = (
+        "ended by"
+        if death.killer in ("exception", "collective-timeout", "cuda-oom", "object-store-full", "other")
+        else "killed by"
+    )
     return f"{', '.join(parts)}: {verb} {by}{', ' + ', '.join(when) if when else ''}"

@@ -96,7 +96,11 @@ def _quote(quote: Quote, side: str, console: Console) -> None:
 
 
 def _patch(patch: Patch, console: Console) -> None:
-    change = f"{patch.before if patch.before is not None else '(not set)'} -> {patch.after}" if not patch.spelled.endswith(":") else ""
+    change = (
+        f"{patch.before if patch.before is not None else '(not set)'} -> {patch.after}"
+        if not patch.spelled.endswith(":")
+        else ""
+    )
     console.print(Text.assemble(("   help: ", "bold green"), (f"{clean(patch.spelled)}  {clean(change)}", "bold"), (f"  [{patch.safety}]", _SAFETY[patch.safety])))  # fmt: skip
     for line in (patch.effect, patch.cost and f"cost: {patch.cost}", *patch.side_effects, patch.note):
         if line:

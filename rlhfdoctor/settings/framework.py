@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from rlhfdoctor.settings.spell import FRAMEWORKS, lookup, normal, parse_version, load_table
+from rlhfdoctor.settings.spell import FRAMEWORKS, load_table, lookup, normal, parse_version
 from rlhfdoctor.types import Event, Framework, Setting
 
 #: actor classes that only one framework uses (openrlhf/trainer/ray/*.py; verl/single_controller/ray/base.py)
@@ -57,9 +57,9 @@ def find_framework(
         votes[name] += weight
         basis.setdefault(name, where)
 
-    for package, name in _PACKAGES.items():
+    for package, known in _PACKAGES.items():
         if package in versions:
-            vote(name, 12, versions[package][1])
+            vote(known, 12, versions[package][1])
     for event in events:
         if event.origin.actor in _ACTORS:
             vote(_ACTORS[event.origin.actor], 1, str(event.origin))
@@ -82,18 +82,16 @@ def find_framework(
     if votes["simplerl"] and votes["verl"]:
         votes["simplerl"] += votes["verl"]  # a fork of verl
     name = max(votes, key=lambda key: (votes[key], key))
-    version = versions.get(name, (None, ""))[0]
-    if name == "easyr1" and version is None:
-        version = None
+    own = versions[name][0] if name in versions else None
     since, until = _range(name, settings)
     return Framework(
-        name=name, version=version, since=since, until=until,
-        basis=versions[name][1] if version else basis[name],
+        name=name, version=own, since=since, until=until,
+        basis=versions[name][1] if own else basis[name],
     )  # fmt: skip
 
 
 def _module(text: str) -> str:
-    lowered = text.lower()
+    lowered = text.lower().replace("train_ppo_ray", "openrlhf")
     return next((name for name in ("openrlhf", "easyr1", "simplerl", "trl") if name in lowered), "verl")
 
 

@@ -100,11 +100,9 @@ def _read_word(
         yield _setting(
             flag["key"], flag["value"], name, token.line, "flag", (token.start + equals + 1, token.end), prefer, owner
         )
-    elif following is not None and not following.raw.startswith("-") and not _OVERRIDE.match(following.text):
-        yield _setting(
-            flag["key"], following.text, name, token.line, "flag", (following.start, following.end), prefer, owner
-        )
-    elif following is not None and re.match(r"^-\d", following.raw):
+    elif (following is not None and not following.raw.startswith("-") and not _OVERRIDE.match(following.text)) or (
+        following is not None and re.match(r"^-\d", following.raw)
+    ):
         yield _setting(
             flag["key"], following.text, name, token.line, "flag", (following.start, following.end), prefer, owner
         )
@@ -158,9 +156,7 @@ def _walk(
         elif isinstance(value, yaml.ScalarNode):
             span = (value.start_mark.index, value.end_mark.index)
             content: Value = value.value if value.style in ("'", '"') else _scalar(value.value)
-            yield _setting(
-                ".".join(inner), content, name, value.start_mark.line + 1, form, span, prefer
-            )
+            yield _setting(".".join(inner), content, name, value.start_mark.line + 1, form, span, prefer)
 
 
 def _scalar(text: str) -> Value:
@@ -218,6 +214,8 @@ def _logged_word(event: Event, word: str, prefer: str | None) -> Iterator[Settin
 
 def _logged_pairs(event: Event, prefer: str | None) -> Iterator[Setting]:
     words = _words(str(event.fields.get("list_text", "")))
+    if not words:
+        return
     for word, following in zip(words, [*words[1:], "--"], strict=True):
         if word.startswith("--") and "=" not in word:
             value: Value = True if following.startswith("--") else following
