@@ -87,6 +87,15 @@ def show_ratio(value: float) -> str:
     return f"{value * 100:.3g} %"
 
 
+def show_count(value: int, one: str, many: str = "") -> str:
+    """A number with its noun.
+
+    >>> show_count(1, "step"), show_count(3, "process", "processes")
+    ('1 step', '3 processes')
+    """
+    return f"{value} {one if value == 1 else many or one + 's'}"
+
+
 def next_power_of_two(value: int) -> int:
     """The smallest power of two that is at least `value`, as torch's CachingHostAllocator rounds.
 

@@ -83,7 +83,7 @@ def compare(value: Value, tests: Sequence[tuple[str, Any]]) -> bool:
     (True, True, False)
     """
     if not tests:
-        return value not in (None, False)
+        return value is not None and value is not False
     return all(_COMPARE[name](value, operand) for name, operand in tests)
 
 

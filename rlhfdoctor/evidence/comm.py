@@ -9,7 +9,7 @@ from rlhfdoctor.evidence.case import Case, number, whole
 from rlhfdoctor.evidence.death import classify
 from rlhfdoctor.evidence.host import fact
 from rlhfdoctor.types import Event, Evidence
-from rlhfdoctor.units import show_seconds
+from rlhfdoctor.units import show_count, show_seconds
 
 _OWNERS = (
     (600, "torch's default for NCCL since 2.2, or DeepSpeed's from 0.19.6"),
@@ -18,7 +18,7 @@ _OWNERS = (
     (36000, "verl's SFT helper initialize_global_process_group"),
 )  # fmt: skip
 _GENERATING = re.compile(
-    r"generate\b|generate_sequences|_sample\b|\bsample\b|make_experience|greedy_search|beam_search"
+    r"generate\b|generate_sequences|_sample\b|\bsample\b|greedy_search|beam_search"
 )
 _SMALL_NUMEL = 4096
 
@@ -51,7 +51,7 @@ def _ranks(waits: list[Event]) -> Iterator[Evidence]:
         rank = whole(event, "rank") if "rank" in event.fields else event.origin.rank
         by_rank.setdefault(rank if rank is not None else -len(by_rank) - 1, event)
     events = list(by_rank.values())
-    yield fact("comm.rank_count", len(by_rank), f"{len(by_rank)} rank(s) report the timeout", events[-1])
+    yield fact("comm.rank_count", len(by_rank), f"{show_count(len(by_rank), 'rank')} reported the timeout", events[-1])
     for one in events:
         for two in events:
             same = one.fields.get("seq") is not None and one.fields.get("seq") == two.fields.get("seq")
@@ -100,7 +100,7 @@ def _meanwhile(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
     frames = [e for e in case.of("python.frame") if _GENERATING.search(str(e.fields.get("function_text"))) or "generation/utils.py" in e.text]  # fmt: skip
     if frames:
         ranks = {e.origin.rank if e.origin.rank is not None else e.origin.pid for e in frames}
-        yield fact("comm.in_generate", True, f"{len(ranks)} process(es) stood inside generate()", frames[-1])
+        yield fact("comm.in_generate", True, f"{show_count(len(ranks), 'process', 'processes')} inside generate()", frames[-1])
     elsewhere = [e for e in case.of("python.frame") if re.search(r"log_probs?\b|compute_values|score", str(e.fields.get("function_text"))) ]  # fmt: skip
     if frames and elsewhere:
         yield fact("comm.apart", True, "while one rank generates, another already computes log-probabilities", elsewhere[-1])  # fmt: skip

@@ -273,6 +273,10 @@ _SEEN_BY_DRIVER = (
 
 
 def _phase(case: Case, event: Event) -> Phase | None:
+    if event.kind in ("nccl.timeout", "gloo.timeout", "nccl.heartbeat"):
+        stacks = {str(e.fields.get("function_text")) for e in case.of("python.frame")}
+        if stacks & {"generate", "sample", "_sample", "generate_sequences"}:
+            return "rollout"
     rows = [str(row.fields.get("name")) for row in case.of("ray.memory_row")]
     named = [phase for name in rows if (phase := find_phase(name))]
     if named:

@@ -9,7 +9,7 @@ from rlhfdoctor.evidence.case import Case, number, whole
 from rlhfdoctor.evidence.host import fact
 from rlhfdoctor.logs.torch import read_cuda_oom
 from rlhfdoctor.types import Event, Evidence
-from rlhfdoctor.units import show_bytes, show_ratio
+from rlhfdoctor.units import show_bytes, show_count, show_ratio
 
 _SITES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("wake", re.compile(r"wake_up|cumem|backload|cu_mem_create|torch_memory_saver|resume_memory_occupation")),
@@ -145,7 +145,7 @@ def find_engine(case: Case) -> Iterator[Evidence]:
         largest = max(whole(e, "backup_bytes") or 0 for e in backups)
         pids = {e.origin.pid for e in backups if e.origin.pid} or set()
         count = max(len(pids), 1, sum(e.repeats_count for e in backups[:1]))
-        yield fact("engine.backup_bytes", largest * count, f"{count} sleeping engine(s) keep {show_bytes(largest)} each in host memory: {show_bytes(largest * count)}", backups[0])  # fmt: skip
+        yield fact("engine.backup_bytes", largest * count, f"{show_count(count, 'sleeping engine')} keep {show_bytes(largest)} each in host memory: {show_bytes(largest * count)}", backups[0])  # fmt: skip
         kill = case.first("ray.memory_kill")
         total = whole(kill, "total_bytes")
         if total:
@@ -164,7 +164,7 @@ def find_engine(case: Case) -> Iterator[Evidence]:
     frees = case.of("vllm.cache_freed")
     if frees:
         builds = sum(1 for e in frees if "before" in str(e.fields.get("when_text")) and "init cache" in e.text)
-        yield fact("engine.cache_build_count", builds, f"the engine rebuilt its cache {builds} time(s)", frees[-1])
+        yield fact("engine.cache_build_count", builds, f"the engine rebuilt its cache {show_count(builds, 'time')}", frees[-1])
     profiled = case.first("sglang.profiled")
     value = number(profiled, "profiled")
     if profiled is not None and value is not None:

@@ -11,7 +11,7 @@ from rlhfdoctor.evidence.roles import find_role
 from rlhfdoctor.logs.kernel import read_oom_kill, read_task
 from rlhfdoctor.logs.ray import read_top
 from rlhfdoctor.types import Event, Evidence, Origin, Value
-from rlhfdoctor.units import GIB, parse_bytes, show_bytes, show_ratio
+from rlhfdoctor.units import GIB, parse_bytes, show_bytes, show_count, show_ratio
 
 _OURS = re.compile(
     r"^(?:ray::|python|pt_main|VLLM|vllm|torchrun|deepspeed|accelerate|EngineCor|raylet|sglang|train|Worker_TP)"
@@ -48,7 +48,7 @@ def find_kernel(case: Case) -> Iterator[Evidence]:
         yield fact("kernel.victim_anon_bytes", anon, f"anon-rss {show_bytes(anon)}", killed)
     kills = case.of("kernel.killed")
     if kills:
-        yield fact("kernel.kill_count", len(kills), f"the kernel killed {len(kills)} time(s)", kills[-1])
+        yield fact("kernel.kill_count", len(kills), f"the kernel killed {show_count(len(kills), 'time')}", kills[-1])
     verdict = case.first("kernel.oom_kill")
     if verdict is not None:
         constraint = str(verdict.fields.get("constraint"))
@@ -288,6 +288,6 @@ def find_growth(case: Case) -> Iterator[Evidence]:
     rises = [b - a for a, b in itertools.pairwise(used)]
     up = sum(1 for rise in rises if rise > 0.001 * used[0])
     slope = (used[-1] - used[0]) // len(rises)
-    yield fact("host.slope_bytes_per_step", slope, f"host memory rose by {show_bytes(slope)} a step over {len(rises)} step(s): {show_bytes(used[0])} to {show_bytes(used[-1])}", marks[-1])  # fmt: skip
+    yield fact("host.slope_bytes_per_step", slope, f"host memory rose by {show_bytes(slope)} a step over {show_count(len(rises), 'step')}: {show_bytes(used[0])} to {show_bytes(used[-1])}", marks[-1])  # fmt: skip
     yield fact("host.climbs_ratio", up / len(rises), f"it rose in {up} of {len(rises)} steps", marks[-1])
     yield fact("host.growth_ratio", (used[-1] - used[0]) / max(used[0], GIB), f"it grew by {show_ratio((used[-1] - used[0]) / max(used[0], GIB))}", marks[-1])  # fmt: skip

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from rlhfdoctor.evidence.case import Case, whole
 from rlhfdoctor.evidence.host import fact, find_total
 from rlhfdoctor.types import Evidence, Setting
-from rlhfdoctor.units import GIB, show_bytes
+from rlhfdoctor.units import GIB, show_bytes, show_count
 
 _SIZE = re.compile(r"(?<![\w.])(\d{1,3}(?:\.\d+)?)[bB](?![a-zA-Z0-9])")
 _SIZE_IN_NAME = re.compile(r"[-_/](\d{1,3}(?:\.\d+)?)[bB](?![a-zA-Z0-9])")
@@ -57,7 +57,7 @@ def _need(case: Case) -> Iterator[Evidence]:
     nodes = _nodes(case)
     need = round(size * 1e9 * factor * models / nodes)
     what = "actor and critic" if models == 2 else "the actor"
-    says = f"{factor} bytes x {size:g}B parameters x {models} ({what}) / {nodes} node(s) = {show_bytes(need)} of host memory per node, before rounding of pinned buffers"
+    says = f"{factor} bytes x {size:g}B parameters x {models} ({what}) / {show_count(nodes, 'node')} = {show_bytes(need)} of host memory per node, before rounding of pinned buffers"
     yield Evidence(name="offload.need_bytes", value=need, says=says, origin=where.origin if where else None)
     total = find_total(case)
     limit = case.setting("container.memory")

@@ -242,14 +242,14 @@ def _decoded(pieces: Iterator[bytes]) -> Iterator[bytes]:
     encoding = None
     if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "utf-16"
-    elif b"\0" in first[:4096]:
+    elif b"\0" in first.lstrip(b"\0")[:4096]:
         zeros = (first[0:4096:2].count(0), first[1:4096:2].count(0))
         half = min(len(first), 4096) // 2
         if zeros[1] > half * 0.4 and zeros[0] < half * 0.05:
             encoding = "utf-16-le"
         elif zeros[0] > half * 0.4 and zeros[1] < half * 0.05:
             encoding = "utf-16-be"
-        elif sum(zeros) > half * 0.02:
+        elif _looks_binary(first.lstrip(b"\0")[:4096]):
             raise _Binary
     elif _looks_binary(first[:4096]):
         raise _Binary
@@ -264,9 +264,12 @@ def _decoded(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _looks_binary(head: bytes) -> bool:
-    """Whether more than a tenth of the bytes are control characters that no log holds."""
-    controls = sum(head.count(bytes([c])) for c in (*range(1, 7), *range(14, 26), 127))
-    return controls > max(len(head) // 10, 8)
+    """Whether more than a twentieth of the bytes are control characters that no log holds.
+
+    Leading zeros are no sign: copytruncate rotation leaves a hole at the start of a log.
+    """
+    controls = sum(head.count(bytes([c])) for c in (*range(7), *range(14, 26), 127))
+    return controls > max(len(head) // 20, 8)
 
 
 def _tar_members(path: Path, gaps: list[Gap]) -> Iterator[Source]:

@@ -12,9 +12,15 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     say(
         "python.frame",
-        r"File \"(?P<path_text>[^\"]{1,300})\", line (?P<line>\d+)(?:, in (?P<function_text>[\w<>.]+))?",
+        r"File \"(?P<path_text>[^\"]{1,300})\", line (?P<line>\d+)(?:,? in (?P<function_text>[\w<>.]+))?",
         '  File "/work/verl/workers/fsdp_workers.py", line 463, in generate_sequences',
         follow=1,
+    ),
+    say(
+        "python.frame",
+        r"^ +(?P<function_text>[\w<>]+) \((?P<path_text>[\w./-]{1,200}\.pyx?):(?P<line>\d+)\)",
+        "    generate (transformers/generation/utils.py:1592)",
+        when="py-spy dump",
     ),
     say(
         "python.error",

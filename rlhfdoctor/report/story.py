@@ -21,6 +21,13 @@ KILLER_SAYS = {
 }
 
 
+VANISHED_SAYS = (
+    "The process vanished without a word. An OOM kill, ray stop --force and a crash in native code all look like this from "
+    "outside; the causes that Ray lists in its message are guesses, not findings."
+)
+"""Said with a death of which only the disappearance is known."""
+
+
 def headline(incident: Incident) -> str:
     """The verdict in one line."""
     best = incident.best

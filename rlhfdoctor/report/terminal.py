@@ -2,138 +2,199 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from rich.console import Console
 from rich.text import Text
 
 from rlhfdoctor.report.clean import clean
-from rlhfdoctor.report.story import headline, killed
-from rlhfdoctor.types import Finding, Incident, Patch, Quote
+from rlhfdoctor.report.story import VANISHED_SAYS, headline, killed
+from rlhfdoctor.types import Finding, Framework, Incident, Patch, Quote
 from rlhfdoctor.units import show_bytes
 
 _STYLE = {"cause": "bold red", "undecided": "bold yellow", "healthy": "bold green"}
 _SAFETY = {"safe": "green", "consent": "yellow", "show": "magenta"}
 _SAFETY_SAYS = {
-    "safe": "safe: changes neither what is learned nor whether it runs",
+    "safe": "changes neither what is learned nor whether it runs",
     "consent": "needs your consent: it costs speed, memory elsewhere, or precision",
-    "show": "shown only, never written: it edits code or changes what is learned",
+    "show": "shown only, never written: an edit of code, or it changes what is learned",
 }
+_EVIDENCE_COUNT = 5
+_DIFF_COUNT = 3
+
+
+class _Page:
+    """Prints lines that fit: sentences wrap behind a hanging indent, quoted lines are cut."""
+
+    def __init__(self, console: Console, everything: bool) -> None:
+        self.console = console
+        self.everything = everything
+        self.quoted: set[tuple[str | None, int | None]] = set()
+
+    def say(self, text: str, style: str = "", first: str = "   ", rest: str | None = None) -> None:
+        """A sentence."""
+        indent = " " * len(first) if rest is None else rest
+        lines = textwrap.wrap(clean(text, 4000), max(self.console.width - len(indent), 20), break_on_hyphens=False) or [""]
+        for number, line in enumerate(lines):
+            self.console.print(Text(f"{indent if number else first}{line}", style=style), soft_wrap=True)
+
+    def quote(self, prefix: str, text: str, style: str = "") -> None:
+        """A line of a file, cut at the screen's edge."""
+        width = max(self.console.width - len(prefix), 20)
+        self.console.print(Text.assemble((prefix, "blue"), (clean(text, width), style)), soft_wrap=True)
+
+    def head(self, *parts: tuple[str, str]) -> None:
+        """A line of its own."""
+        self.console.print(Text.assemble(*parts), soft_wrap=True)
 
 
 def render(incident: Incident, console: Console, all_findings: bool = False) -> None:
     """Prints the report. Text from logs is cleaned of control characters first."""
-    console.print(
-        Text.assemble((f"{incident.verdict}", _STYLE[incident.verdict]), ("  ", ""), (headline(incident), "bold")) if incident.verdict == "cause"
-        else Text(headline(incident), style=_STYLE[incident.verdict])
-    )  # fmt: skip
+    page = _Page(console, all_findings)
+    style = _STYLE[incident.verdict]
+    if incident.verdict == "cause":
+        page.head(("cause", style), ("  ", ""), (headline(incident), "bold"))
+    else:
+        page.head((headline(incident), style))
     if incident.death is not None:
-        _death(incident, console)
+        page.say(killed(incident))
+        event = incident.death.event
+        if event is not None:
+            page.quote("  --> ", str(event.origin), "cyan")
+            page.quote("   | ", event.text)
+    if incident.death is not None and incident.death.killer == "sigkill-unknown":
+        page.say(VANISHED_SAYS, "dim")
     if incident.framework is not None:
-        framework = incident.framework
-        version = framework.version or (
-            f"{framework.since or 'any'} to {framework.until or 'newest'} by its spellings" if framework.since or framework.until else "version unknown"
-        )  # fmt: skip
-        console.print(Text(f"   {framework.name} {version}  ({framework.basis})", style="dim"))
+        page.say(f"{_framework(incident.framework)}  ({incident.framework.basis})", "dim")
     roots = [f for f in incident.findings if f.explained_by is None]
     shown = roots if all_findings else _worth_showing(incident, roots)
     for index, finding in enumerate(shown):
         echoes = [f for f in incident.findings if f.explained_by == finding.cause]
-        _finding(finding, echoes, console, full=index == 0 or all_findings)
+        _finding(finding, echoes, page, full=index == 0 or all_findings)
     if len(roots) > len(shown):
         names = ", ".join(f"{f.cause} {f.confidence:.2f}" for f in roots[len(shown) :][:5])
-        console.print(Text(f"\nless likely: {names}  (--all shows them)", style="dim"))
+        page.head(("", ""))
+        page.say(f"less likely: {names}  (--all shows them)", "dim", first="")
     if incident.ruled_out:
-        console.print(Text("\nruled out", style="bold"))
-        for item in incident.ruled_out[:5]:
-            console.print(Text(f"   {item.cause}: {clean(item.because)}"))
+        page.head(("\nruled out", "bold"))
+        for item in incident.ruled_out if all_findings else incident.ruled_out[:4]:
+            page.say(f"{item.cause}: {item.because}")
     if incident.ledger:
-        _ledger(incident, console)
-    _gaps(incident, roots, console)
+        page.head(("\nledger", "bold"))
+        for part in incident.ledger[:8]:
+            page.say(f"{show_bytes(part.bytes):>10}  {part.part}  ({part.basis})")
+    _missing(incident, roots, page)
+    _gaps(incident, page)
+    _next_step(incident, shown[:1], page)
+
+
+def _framework(framework: Framework) -> str:
+    if framework.version:
+        return f"{framework.name} {framework.version}"
+    if framework.since or framework.until:
+        return f"{framework.name} {framework.since or 'any'} to {framework.until or 'newest'}, by the spelling of its settings"
+    return f"{framework.name}, version unknown"
 
 
 def _worth_showing(incident: Incident, roots: list[Finding]) -> list[Finding]:
     if incident.verdict == "cause":
-        close = [f for f in roots[1:3] if f.confidence >= 0.4]
-        return roots[:1] + close
-    return roots[:3]
+        return roots[:1] + [f for f in roots[1:3] if f.confidence >= 0.4]
+    if incident.verdict == "healthy":
+        return [f for f in roots[:2] if f.confidence >= 0.3]
+    return [f for f in roots[:3] if f.confidence >= 0.2]
 
 
-def _death(incident: Incident, console: Console) -> None:
-    console.print(Text(f"   {clean(killed(incident))}"))
-    event = incident.death.event if incident.death else None
-    if event is not None:
-        console.print(Text.assemble(("  --> ", "blue"), (str(event.origin), "cyan")))
-        console.print(Text.assemble(("   | ", "blue"), (clean(event.text, 220), "")))
-
-
-def _finding(finding: Finding, echoes: list[Finding], console: Console, full: bool) -> None:
+def _finding(finding: Finding, echoes: list[Finding], page: _Page, full: bool) -> None:
     style = "red" if finding.confidence >= 0.5 else "yellow"
-    console.print(
-        Text.assemble(("\n", ""), (f"finding[{finding.cause}]", f"bold {style}"), (f" {finding.confidence:.2f}", "bold"), (f"  {finding.title}", ""))
-    )  # fmt: skip
-    console.print(Text(f"   {clean(finding.summary, 600)}"))
-    if full or finding.evidence:
-        for quote in finding.evidence[: 6 if full else 2]:
-            _quote(quote, "for", console)
-        for quote in finding.against[: 3 if full else 1]:
-            _quote(quote, "against", console)
-    for echo in echoes:
-        console.print(Text(f"   explains: {echo.cause} ({echo.title})", style="dim"))
-    if full:
-        for patch in finding.patches:
-            _patch(patch, console)
-    elif finding.patches:
-        console.print(Text(f"   help: {', '.join(p.spelled for p in finding.patches[:3])}", style="dim"))
-
-
-def _quote(quote: Quote, side: str, console: Console) -> None:
-    mark = ("   + ", "green") if side == "for" else ("   - ", "red")
-    console.print(Text.assemble(mark, (clean(quote.says, 300), "")))
-    if quote.file:
-        where = quote.file if quote.line is None else f"{quote.file}:{quote.line}"
-        console.print(Text.assemble(("     --> ", "blue"), (clean(where), "cyan")))
-        if quote.text:
-            console.print(Text.assemble(("      | ", "blue"), (clean(quote.text, 180), "dim")))
-
-
-def _patch(patch: Patch, console: Console) -> None:
-    change = (
-        f"{patch.before if patch.before is not None else '(not set)'} -> {patch.after}"
-        if not patch.spelled.endswith(":")
-        else ""
+    page.head(
+        (f"\nfinding[{finding.cause}]", f"bold {style}"),
+        (f" {finding.confidence:.2f}", "bold"),
+        (f"  {finding.title}" if not full else "", ""),
     )
-    console.print(Text.assemble(("   help: ", "bold green"), (f"{clean(patch.spelled)}  {clean(change)}", "bold"), (f"  [{patch.safety}]", _SAFETY[patch.safety])))  # fmt: skip
-    for line in (patch.effect, patch.cost and f"cost: {patch.cost}", *patch.side_effects, patch.note):
-        if line:
-            console.print(Text(f"         {clean(line, 400)}"))
+    page.say(finding.summary)
+    count = len(finding.evidence) if page.everything else _EVIDENCE_COUNT if full else 2
+    for quote in finding.evidence[:count]:
+        _quote(quote, "+", page, full)
+    for quote in finding.against[: count if full else 1]:
+        _quote(quote, "-", page, full)
+    for echo in echoes:
+        page.say(f"explains {echo.cause}: {echo.title}", "dim")
+    if not full:
+        if finding.patches:
+            page.say(f"help: {', '.join(clean(p.spelled) for p in finding.patches[:3])}  (--all shows the diffs)", "dim")
+        return
+    diffs = 0
+    for patch in finding.patches:
+        wanted = page.everything or (patch.safety != "show" and diffs < _DIFF_COUNT)
+        diffs += wanted and bool(patch.diff)
+        _patch(patch, page, wanted)
+
+
+def _quote(quote: Quote, sign: str, page: _Page, full: bool) -> None:
+    page.say(quote.says, "green" if sign == "+" else "red", first=f"   {sign} ")
+    if quote.file and full and (quote.file, quote.line) not in page.quoted:
+        page.quoted.add((quote.file, quote.line))
+        where = quote.file if quote.line is None else f"{quote.file}:{quote.line}"
+        page.quote("     --> ", where, "cyan")
+        if quote.text:
+            page.quote("      | ", quote.text, "dim")
+
+
+def _patch(patch: Patch, page: _Page, with_diff: bool) -> None:
+    before = "(not set)" if patch.before is None else patch.before
+    change = f"  {before} -> {patch.after}" if patch.after not in (None, "null") else ""
+    page.head(
+        ("   help: ", "bold green"), (clean(patch.spelled + change, 200), "bold"), (f"  [{patch.safety}]", _SAFETY[patch.safety])
+    )  # fmt: skip
+    cost = f"Cost: {patch.cost}." if patch.cost else ""
+    page.say(" ".join(_sentence(part) for part in (patch.effect, cost, *patch.side_effects, patch.note) if part), first="         ")
+    if not with_diff:
+        return
     for line in patch.diff.splitlines():
         colour = "green" if line.startswith("+") else "red" if line.startswith("-") else "dim"
-        console.print(Text(f"      {clean(line, 220)}", style=colour), soft_wrap=True)
+        page.head((f"      {clean(line, 400)}", colour))
 
 
-def _ledger(incident: Incident, console: Console) -> None:
-    console.print(Text("\nledger", style="bold"))
-    for part in incident.ledger[:8]:
-        console.print(Text(f"   {show_bytes(part.bytes):>10}  {clean(part.part)}  ({clean(part.basis)})"))
+def _sentence(text: str) -> str:
+    text = text.strip()
+    proper = any(c.isupper() for c in text.split(" ")[0])
+    return (text if proper else text[:1].upper() + text[1:]) + ("" if text.endswith((".", ")")) else ".")
 
 
-def _gaps(incident: Incident, roots: list[Finding], console: Console) -> None:
-    wanted = {(m.what, m.settle) for f in roots[:3] for m in f.missing}
-    if incident.verdict != "healthy" and not roots:
-        wanted = {("what killed the process", "dmesg -T | grep -iE 'oom|killed process'   (on the node, as root)")}
-    if wanted and incident.verdict != "healthy":
-        console.print(Text("\nwould settle it" if incident.verdict == "undecided" else "\nnot known", style="bold"))
-        for what, settle in sorted(wanted)[:5]:
-            console.print(Text.assemble(("   ", ""), (clean(what), ""), (": ", ""), (clean(settle), "bold")))
-    if incident.gaps:
-        console.print(Text(f"\nnot read ({len(incident.gaps)})", style="bold"))
-        for gap in incident.gaps[:5]:
-            console.print(Text(f"   {clean(gap.what)}: {clean(gap.why)}", style="dim"))
-    patches = [p for f in roots[:1] for p in f.patches]
-    classes = [c for c in ("safe", "consent", "show") if any(p.safety == c for p in patches)]
-    if classes and incident.verdict == "cause":
-        console.print()
-        for name in classes:
-            console.print(Text.assemble((f"[{name}]", _SAFETY[name]), (f" {_SAFETY_SAYS[name]}", "dim")))
-        if any(p.diff for p in patches):
-            source = clean(incident.sources[0]) if incident.sources else "PATH"
-            console.print(Text(f"write it: doctor patch {source} --write   (--consent {roots[0].cause} for the others; --revert undoes)", style="dim"))  # fmt: skip
+def _missing(incident: Incident, roots: list[Finding], page: _Page) -> None:
+    if incident.verdict == "healthy":
+        return
+    likely = [f for f in roots[:3] if f.confidence >= 0.2]
+    wanted = {m.settle: m.what for f in likely for m in f.missing}
+    if not likely:
+        wanted = {
+            "dmesg -T | grep -iE 'oom|killed process'   (as root on the node)": "what killed the process",
+            "cat /sys/fs/cgroup/memory.max || cat /sys/fs/cgroup/memory/memory.limit_in_bytes": "the job's memory limit",
+            "the end of the dead process's own log (worker-*.err, python-core-worker-*.log)": "its last words",
+        }
+    if wanted:
+        page.head(("\nwould settle it" if incident.verdict == "undecided" else "\nnot known", "bold"))
+        for settle, what in list(wanted.items())[:5]:
+            page.say(f"{what}: {settle}")
+
+
+def _gaps(incident: Incident, page: _Page) -> None:
+    if not incident.gaps:
+        return
+    page.head((f"\nnot read ({len(incident.gaps)})", "bold"))
+    for gap in incident.gaps if page.everything else incident.gaps[:5]:
+        page.say(f"{gap.what}: {gap.why}", "dim")
+
+
+def _next_step(incident: Incident, first: list[Finding], page: _Page) -> None:
+    patches = [p for f in first for p in f.patches]
+    if not patches or incident.verdict != "cause":
+        return
+    page.head(("", ""))
+    for name in ("safe", "consent", "show"):
+        if any(p.safety == name for p in patches):
+            page.head((f"[{name}]", _SAFETY[name]), (f" {_SAFETY_SAYS[name]}", "dim"))
+    if any(p.diff and p.safety != "show" for p in patches):
+        sources = " ".join(clean(source) for source in incident.sources)
+        consent = f" --consent {first[0].cause}" if any(p.safety == "consent" for p in patches) else ""
+        page.head(("write it: ", "dim"), (f"doctor patch {sources} --write{consent}", "bold"), ("   (--revert takes it back)", "dim"))

@@ -7,6 +7,7 @@ A rule says `offload_optimizer`; the table of OpenRLHF knows that this is `--ada
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -46,6 +47,9 @@ class Spelling:
         return (since is None or since <= here) and (until is None or here <= until)
 
 
+_DATE = re.compile(r"\d{4}-\d\d(?:-\d\d)?")
+
+
 @functools.lru_cache(maxsize=512)
 def parse_version(text: str | None) -> Version | None:
     """A release number; None for none, and for dates or marks that are no release.
@@ -53,7 +57,7 @@ def parse_version(text: str | None) -> Version | None:
     >>> parse_version("~0.10.2") < parse_version("0.10.10"), parse_version("2025-03") is None
     (True, True)
     """
-    if text is None:
+    if text is None or _DATE.fullmatch(text):
         return None
     try:
         return Version(text.lstrip("~<=v").split("+")[0])

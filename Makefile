@@ -1,0 +1,45 @@
+# The two commands that matter: make demo, make test.
+PYTHON ?= python3
+BIN := .venv/bin
+SAMPLE := samples/openrlhf-save-kill/run
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(BIN)/doctor: pyproject.toml .ci/base.lock
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install -q --disable-pip-version-check -r .ci/base.lock
+	$(BIN)/pip install -q --disable-pip-version-check --no-deps -e .
+	@touch $@
+
+.venv/.dev: $(BIN)/doctor .ci/dev.lock
+	$(BIN)/pip install -q --disable-pip-version-check torch==2.13.0
+	$(BIN)/pip install -q --disable-pip-version-check -r .ci/dev.lock
+	@touch $@
+
+install: $(BIN)/doctor ## the small environment: no torch, no Ray
+
+demo: $(BIN)/doctor ## diagnose a recorded incident (exit code 1 = an incident was found)
+	@echo '$$ doctor analyze $(SAMPLE)'
+	@$(BIN)/doctor analyze $(SAMPLE); test $$? -eq 1
+
+test: .venv/.dev lint ## everything: checks, rules on their samples, the whole test suite
+	$(BIN)/doctor rules test
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+lint: .venv/.dev ## ruff, mypy --strict, import contracts, spelling
+	$(BIN)/ruff check . && $(BIN)/ruff format --check rlhfdoctor
+	$(BIN)/mypy && PATH=$(BIN):$$PATH $(BIN)/lint-imports --no-cache > .venv/imports.txt || { cat .venv/imports.txt; exit 1; }
+	$(BIN)/codespell rlhfdoctor rules/*/rule.yaml tests *.md
+
+bench: .venv/.dev ## ratios against anchors, apart from the tests
+	$(BIN)/python tests/bench/scan.py && $(BIN)/python tests/bench/start.py
+
+docs: $(BIN)/doctor ## write the generated pages anew
+	$(BIN)/python tests/docs.py --write
+
+lock: ## resolve the development environment anew (needs the network)
+	rm -rf .venv && $(PYTHON) -m venv .venv && $(BIN)/pip install -q . && $(BIN)/pip freeze --exclude rlhfdoctor > .ci/base.lock
+	$(BIN)/pip install -q torch==2.13.0 && $(BIN)/pip install -q -r .ci/dev.in && $(BIN)/pip freeze --exclude rlhfdoctor | grep -v '^torch==' > .ci/dev.lock
+
+.PHONY: help install demo test lint bench docs lock

@@ -1,0 +1,40 @@
+"""Fixtures that all tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from rlhfdoctor.cli import main
+from rlhfdoctor.diagnose import analyze
+from rlhfdoctor.types import Incident
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def doctor() -> Callable[..., Result]:
+    """Runs the command in this process: `doctor("analyze", path).exit_code`."""
+
+    def run(*args: str | Path, stdin: bytes | None = None) -> Result:
+        return CliRunner().invoke(main, [str(arg) for arg in args], input=stdin)
+
+    return run
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Callable[[Mapping[str, str]], Incident]:
+    """Writes files into a folder and analyses it: `case({"driver.log": "..."})`."""
+
+    def run(files: Mapping[str, str]) -> Incident:
+        folder = tmp_path / "run"
+        for name, text in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return analyze([str(folder)])
+
+    return run

@@ -1,0 +1,47 @@
+"""Pages that are made from data: `python tests/docs.py --write`; tests/test_docs.py checks that they are fresh."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import yaml
+
+from rlhfdoctor.engine.catalogue import load_rules
+
+ROOT = Path(__file__).resolve().parent.parent
+_KINDS = {"host": "Host memory", "shm": "Shared memory and object store", "gpu": "GPU memory", "comm": "Communication", "other": "Other"}
+
+
+def rules_page() -> str:
+    """rules/README.md: the catalogue by kind."""
+    lines = ["# The catalogue of causes", "", "Made by `make docs` from the rules; `doctor rules explain ID` shows a page.", ""]
+    rules = load_rules()
+    for kind, title in _KINDS.items():
+        lines += [f"## {title}", "", "| cause | title | fires | silent | treatments |", "|---|---|---:|---:|---:|"]
+        for rule in (r for r in rules if r.kind == kind):
+            counts = [sum(1 for p in (rule.path.parent / name).iterdir() if p.is_dir()) for name in ("fires", "silent")]
+            lines.append(f"| [{rule.id}]({rule.id}/rule.yaml) | {rule.title} | {counts[0]} | {counts[1]} | {len(rule.treat)} |")
+        lines.append("")
+    known = {rule.id for rule in rules}
+    missing = [c["id"] for c in yaml.safe_load((ROOT / "rules" / "causes.yaml").read_text()) if c["id"] not in known]
+    lines += [f"Causes of the vocabulary (causes.yaml) that have no rule yet: {', '.join(missing)}.", ""]
+    return "\n".join(lines)
+
+
+def samples_page() -> str:
+    """samples/README.md: what each sample is, and what is true of it."""
+    lines = ["# Recorded and written incidents", "", "`run/` is what a user would hand over; `truth.yaml` is never shown to the doctor. Made by `make docs`.", ""]
+    lines += ["| sample | verdict | killer | accepted causes | made by |", "|---|---|---|---|---|"]
+    for path in sorted((ROOT / "samples").glob("*/truth.yaml")):
+        truth = yaml.safe_load(path.read_text())
+        causes = ", ".join(truth["accept"]) or "none"
+        lines.append(f"| {path.parent.name} | {truth['verdict']} | {truth['killer'] or 'none'} | {causes} | {' '.join(truth['made_by'].split())} |")
+    return "\n".join([*lines, ""])
+
+
+PAGES = {"rules/README.md": rules_page, "samples/README.md": samples_page}
+
+if __name__ == "__main__" and "--write" in sys.argv:
+    for name, page in PAGES.items():
+        (ROOT / name).write_text(page())

@@ -1,0 +1,73 @@
+"""Three-valued conditions: what is not known is unknown, not false."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from rlhfdoctor.engine.match import Facts, ask, compare
+from rlhfdoctor.engine.schema import _Checker, _Lines
+from rlhfdoctor.types import Event, Evidence, Origin, Setting, Value
+
+FACTS = Facts(
+    events={"kernel.killed": [Event(kind="kernel.killed", fields={"pid": 7, "comm": "python"}, origin=Origin(file="d", line=3), text="x")]},
+    evidence={"host.limit_bytes": Evidence(name="host.limit_bytes", value=100, says="the limit is 100")},
+    settings={"zero_stage": Setting(name="zero_stage", spelled="--zero_stage", value=3, framework="openrlhf", origin=Origin(file="l"), form="flag")},
+)  # fmt: skip
+
+
+def holds(text: str) -> bool | None:
+    check = _Checker(__import__("pathlib").Path("x"))
+    condition = check.condition(yaml.load(text, Loader=_Lines), 1)
+    assert check.faults == []
+    return ask(condition, FACTS).value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("{event: kernel.killed}", True),
+        ("{event: kernel.xid}", False),
+        ("{event: kernel.killed, with: {pid: 7}}", True),
+        ("{event: kernel.killed, with: {pid: 8}}", False),
+        ("{event: kernel.killed, with: {comm: {matches: ^py}}}", True),
+        ("{event: kernel.killed, exists: false}", False),
+        ("{event: kernel.xid, exists: false}", True),
+        ("{evidence: host.limit_bytes, at_least: 50}", True),
+        ("{evidence: host.limit_bytes, at_most: 50}", False),
+        ("{evidence: host.total_bytes, at_most: 50}", None),
+        ("{evidence: host.total_bytes, exists: false}", True),
+        ("{setting: zero_stage, is: 3}", True),
+        ("{setting: zero_stage, in: [1, 2]}", False),
+        ("{setting: unset, is: true}", None),
+        ("{setting: unset, exists: true}", False),
+        ("{all: [{event: kernel.killed}, {setting: unset, is: true}]}", None),
+        ("{all: [{event: kernel.xid}, {setting: unset, is: true}]}", False),
+        ("{any: [{event: kernel.killed}, {setting: unset, is: true}]}", True),
+        ("{any: [{event: kernel.xid}, {setting: unset, is: true}]}", None),
+        ("{none: [{event: kernel.xid}]}", True),
+        ("{none: [{event: kernel.killed}, {setting: unset, is: true}]}", False),
+        ("{none: [{event: kernel.xid}, {setting: unset, is: true}]}", None),
+    ],
+)
+def test_condition(text: str, value: bool | None) -> None:
+    """A condition is true, false or unknown."""
+    assert holds(text) is value
+
+
+@pytest.mark.parametrize(
+    ("value", "tests", "expected"),
+    [
+        (True, [("is", True)], True),
+        (1, [("is", True)], False),
+        ("1", [("is", 1)], False),
+        (0, [], True),
+        (None, [], False),
+        ("abc", [("at_least", 1)], False),
+        (True, [("at_least", 1)], False),
+        (5, [("at_least", 1), ("at_most", 4)], False),
+    ],
+)
+def test_compare(value: Value, tests: list[tuple[str, object]], expected: bool) -> None:
+    """Comparisons do not confuse booleans, numbers and texts."""
+    assert compare(value, tests) is expected

@@ -1,0 +1,60 @@
+"""Findings: confidence by weights, echoes behind their root, sentences filled with figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from rlhfdoctor.engine.match import Facts
+from rlhfdoctor.engine.rank import fill
+from rlhfdoctor.types import Evidence, Incident
+
+Case = Callable[[Mapping[str, str]], Incident]
+RAY_KILL = (
+    "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.\n"
+    "Memory on the node (IP: 10.0.0.1, ID: ab) where the task (task ID: cd, name=Trainer.step, pid=91, memory used=4.10GB) was running was "
+    "20.10GB / 33.20GB (0.605422), which exceeds the memory usage threshold of 0.6.\n"
+)
+
+
+def test_fill_shows_units() -> None:
+    """Places in sentences are filled by value and unit; the unknown is called so."""
+    facts = Facts(events={}, settings={}, evidence={"a.used_bytes": Evidence(name="a.used_bytes", value=2**30, says="")})
+    assert fill("{a.used_bytes} of {a.total_bytes}, {a.share_ratio}", facts) == "1.00 GiB of an unknown amount, unknown"
+
+
+def test_low_threshold_is_the_verdict(case: Case) -> None:
+    """Ray's kill at a lowered threshold is blamed on the threshold."""
+    incident = case({"driver.log": RAY_KILL})
+    assert (incident.verdict, incident.best.cause if incident.best else None) == ("cause", "host-ray-threshold")
+
+
+def test_echo_is_folded(case: Case) -> None:
+    """A refused connection after a certain kill is explained by it."""
+    incident = case({"driver.log": RAY_KILL + "RuntimeError: Connection refused\nActorUnavailableError: The actor is unavailable\n"})
+    echoes = {f.cause: f.explained_by for f in incident.findings if f.explained_by}
+    assert echoes == {"comm-peer-died": "host-ray-threshold"}
+
+
+def test_missing_input_lowers_nothing_but_is_listed(case: Case) -> None:
+    """What is unknown is asked for with a command."""
+    incident = case({"driver.log": RAY_KILL})
+    assert "grep -E 'MemAvailable|Shmem|^Cached' /proc/meminfo" in {m.settle for f in incident.findings for m in f.missing}
+
+
+def test_first_failure_counts_not_the_loudest(case: Case) -> None:
+    """A kill before many timeouts is the death; the timeouts are not."""
+    timeout = (
+        "[2025-04-02 15:40:00,117] [rank1]: [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3, OpType=ALLREDUCE, NumelIn=1, "
+        "NumelOut=1, Timeout(ms)=1800000) ran for 1800246 milliseconds before timing out.\n"
+    )
+    kill = "[2025-04-02 15:02:00,117 E 1 1] (raylet) " + RAY_KILL.splitlines()[1] + "\n"
+    incident = case({"driver.log": timeout * 20, "raylet.out": kill})
+    assert incident.death is not None
+    assert incident.death.killer == "ray-memory-monitor"
+
+
+def test_settings_alone_prove_nothing(case: Case) -> None:
+    """Offload, sleep and cache settings without a footprint in a log name no cause."""
+    launch = "python3 -m verl.trainer.main_ppo \\\n  actor_rollout_ref.actor.fsdp_config.optimizer_offload=True \\\n  actor_rollout_ref.rollout.free_cache_engine=True\n"
+    incident = case({"launch.sh": launch, "driver.log": "step:1 - actor/lr:0.0\n"})
+    assert (incident.verdict, incident.findings) == ("healthy", ())

@@ -1,0 +1,81 @@
+"""The forms of the report: Markdown that cannot be broken by log text, sentences for each death, a clean terminal."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from rlhfdoctor.report import markdown, story, terminal
+from rlhfdoctor.report.clean import clean
+from rlhfdoctor.report.json import to_dict
+from rlhfdoctor.types import KILLERS, Death, Event, Finding, Gap, Incident, Origin, Patch, Process, Quote
+
+EVIL = "<script>alert(1)</script> `x` *b* [bold]m[/bold] \x1b[31mred\x1b[0m \u202e"
+
+
+def incident(text: str = EVIL, killer: str = "exception") -> Incident:
+    event = Event(kind="python.error", fields={}, origin=Origin(file="a.log", line=3), text=text)
+    patch = Patch(setting="a", spelled="--a", file="l.sh", line=1, before="1", after="2", safety="safe", diff="--- a/l.sh\n+++ b/l.sh\n@@ -1 +1 @@\n-1 ```\n+2\n")
+    finding = Finding(
+        cause="other-software-error", title="A bug", confidence=0.8, summary=text, patches=(patch,),
+        evidence=(Quote(kind="log", says=text, file="a.log", line=3, text=text),),
+    )  # fmt: skip
+    death = Death(killer=killer, victim=Process(name=text, role="actor", pid=7), event=event, time=1743606120.117)
+    return Incident(sources=("a",), verdict="cause", death=death, framework=None, findings=(finding,), gaps=(Gap(what=text, why=text),))
+
+
+def shown(width: int = 100, **changes: str) -> str:
+    console = Console(file=io.StringIO(), width=width, markup=False, emoji=False, highlight=False)
+    terminal.render(incident(**changes), console)
+    return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
+
+
+@pytest.mark.parametrize("killer", KILLERS)
+def test_every_killer_has_its_sentence(killer: str) -> None:
+    """Each killer of the contract is told in words."""
+    assert story.KILLER_SAYS[killer] in story.killed(incident(killer=killer))
+
+
+def test_markdown_escapes_log_text() -> None:
+    """HTML and markup of a log line are text in Markdown."""
+    text = markdown.render(incident())
+    prose = "\n".join(line for line in text.splitlines() if not line.startswith(("<", "```")))
+    assert ("\\<script\\>" in prose, "\x1b" in text) == (True, False)
+
+
+def test_markdown_fence_is_longer_than_what_it_holds() -> None:
+    """A diff that holds a fence cannot end its own block."""
+    assert "````diff" in markdown.render(incident())
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_terminal_lines_fit(width: int) -> None:
+    """Sentences and quoted lines of the report fit the screen; only headings and diffs may be longer."""
+    long = [line for line in shown(width, text="word " * 200).splitlines() if len(line) > width and line.startswith("   |")]
+    assert long == []
+
+
+def test_terminal_is_clean() -> None:
+    """No control character of a log reaches the terminal."""
+    assert [c for c in shown() if ord(c) < 32 and c != "\n"] == []
+
+
+def test_vanished_process_is_explained() -> None:
+    """Where only the disappearance is known, the report says that Ray's causes are guesses."""
+    assert "guesses, not findings" in " ".join(shown(killer="sigkill-unknown").split())
+
+
+def test_times_are_iso_in_utc() -> None:
+    """Times in the JSON report are ISO 8601 with milliseconds."""
+    assert to_dict(incident())["died"]["time"] == "2025-04-02T15:02:00.117Z"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("a\tb\nc", "a b c"), ("\x1b]8;;http://x\x07link\x1b]8;;\x07", "link"), ("\x00\x07", ""), ("ab\u200bc\ufeff", "abc"), ("x" * 400, "x" * 299 + "…")],
+)
+def test_clean(text: str, expected: str) -> None:
+    """Text from logs becomes one printable line."""
+    assert clean(text) == expected

@@ -1,0 +1,157 @@
+"""The command as a user meets it: exit codes, messages, streams."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+Doctor = Callable[..., Result]
+ROOT = Path(__file__).resolve().parent.parent
+KILL = "Out of memory: Killed process 4711 (python3) total-vm:9008816kB, anon-rss:1169716kB, file-rss:256kB, shmem-rss:0kB, UID:0"
+
+
+def test_exit_1_for_an_incident(doctor: Doctor, tmp_path: Path) -> None:
+    """An incident ends with exit code 1."""
+    (tmp_path / "dmesg.txt").write_text(KILL + "\n")
+    assert doctor("analyze", tmp_path).exit_code == 1
+
+
+def test_exit_0_for_a_healthy_run(doctor: Doctor, tmp_path: Path) -> None:
+    """A healthy log ends with exit code 0."""
+    (tmp_path / "driver.log").write_text("step:1 - actor/lr:0.0\n")
+    assert doctor("analyze", tmp_path).exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["nowhere", "empty-folder", "empty.log"])
+def test_exit_2_with_a_next_step(doctor: Doctor, tmp_path: Path, name: str) -> None:
+    """What cannot be read ends with exit code 2, a message that says what to give, and nothing on standard output."""
+    (tmp_path / "empty-folder").mkdir()
+    (tmp_path / "empty.log").touch()
+    result = doctor("analyze", tmp_path / name)
+    assert (result.exit_code, result.stdout, "Give the folder" in result.stderr) == (2, "", True)
+
+
+def test_binary_file_alone(doctor: Doctor, tmp_path: Path) -> None:
+    """A binary file by itself is unreadable input, and the message says that it is binary."""
+    (tmp_path / "x.log").write_bytes(bytes(range(256)) * 400)
+    result = doctor("analyze", tmp_path / "x.log")
+    assert (result.exit_code, "binary" in result.stderr) == (2, True)
+
+
+def test_standard_input(doctor: Doctor) -> None:
+    """`-` reads standard input."""
+    result = doctor("analyze", "-", "--format", "json", stdin=KILL.encode())
+    assert json.loads(result.stdout)["killer"] == "kernel-oom-node"
+
+
+def test_json_on_standard_output_only(doctor: Doctor, tmp_path: Path) -> None:
+    """The JSON report is all that standard output holds."""
+    (tmp_path / "dmesg.txt").write_text(KILL)
+    assert json.loads(doctor("analyze", tmp_path, "--format", "json").stdout)["schema"] == "rlhfdoctor.report/1"
+
+
+def test_out_writes_the_file(doctor: Doctor, tmp_path: Path) -> None:
+    """--out writes the report to a file and says so on standard error."""
+    (tmp_path / "dmesg.txt").write_text(KILL)
+    result = doctor("analyze", tmp_path / "dmesg.txt", "--format", "md", "--out", tmp_path / "r.md")
+    assert ((tmp_path / "r.md").read_text()[:3], result.stdout) == ("## ", "")
+
+
+def test_out_that_cannot_be_written(doctor: Doctor, tmp_path: Path) -> None:
+    """--out into a folder that is not there is wrong use."""
+    (tmp_path / "dmesg.txt").write_text(KILL)
+    assert doctor("analyze", tmp_path / "dmesg.txt", "--out", tmp_path / "no" / "r.txt").exit_code == 2
+
+
+def test_min_confidence(doctor: Doctor, tmp_path: Path) -> None:
+    """--min-confidence leaves out findings below."""
+    (tmp_path / "dmesg.txt").write_text(KILL)
+    report = json.loads(doctor("analyze", tmp_path, "--format", "json", "--min-confidence", "0.99").stdout)
+    assert report["findings"] == []
+
+
+@pytest.mark.parametrize("text", ["tomorrow", "2025-13-45"])
+def test_bad_time(doctor: Doctor, tmp_path: Path, text: str) -> None:
+    """A time that is none is wrong use, with the form that is expected."""
+    (tmp_path / "dmesg.txt").write_text(KILL)
+    result = doctor("analyze", tmp_path, "--since", text)
+    assert (result.exit_code, "2026-01-31 12:00" in result.stderr) == (2, True)
+
+
+def test_since_cuts_what_came_before(doctor: Doctor, tmp_path: Path) -> None:
+    """Events before --since are ignored."""
+    (tmp_path / "dmesg.txt").write_text("[Fri Nov 21 14:22:56 2025] " + KILL)
+    report = json.loads(doctor("analyze", tmp_path, "--format", "json", "--since", "2025-11-22").stdout)
+    assert report["verdict"] == "healthy"
+
+
+def test_framework_given(doctor: Doctor, tmp_path: Path) -> None:
+    """--framework wins and is stated as the basis."""
+    (tmp_path / "dmesg.txt").write_text(KILL)
+    report = json.loads(doctor("analyze", tmp_path, "--format", "json", "--framework", "openrlhf==0.5.3").stdout)
+    assert (report["framework"]["name"], report["framework"]["version"], report["framework"]["basis"]) == (
+        "openrlhf", "0.5.3", "--framework",
+    )  # fmt: skip
+
+
+def test_hostile_text_reaches_the_terminal_clean(doctor: Doctor, tmp_path: Path) -> None:
+    """Control characters and colour codes from logs are taken out, markup is shown as text."""
+    (tmp_path / "driver.log").write_text("KeyError: \x1b[31m[bold]evil[/bold]\x1b]8;;http://x\x07 \u202egnp.exe\x00\n")
+    out = doctor("analyze", tmp_path).stdout
+    assert ([c for c in out if ord(c) < 32 and c != "\n"], "\u202e" in out, "[bold]evil" in out) == ([], False, True)
+
+
+def test_rules_list(doctor: Doctor) -> None:
+    """The list names every rule."""
+    assert "host-container-limit" in doctor("rules", "list").stdout
+
+
+def test_rules_explain(doctor: Doctor) -> None:
+    """A page has its four headings."""
+    page = doctor("rules", "explain", "host-pinned-offload").stdout
+    headings = ["What it means", "What it does to a run", "How to check by hand", "What looks alike"]
+    assert [h for h in headings if h in page] == headings
+
+
+def test_rules_explain_unknown(doctor: Doctor) -> None:
+    """An unknown id is wrong use, and a near one is offered."""
+    result = doctor("rules", "explain", "host-pinned")
+    assert (result.exit_code, "host-pinned-offload" in result.stderr) == (2, True)
+
+
+def test_rules_new_and_test(doctor: Doctor, tmp_path: Path) -> None:
+    """A new rule's skeleton loads and can be tested at once."""
+    made = doctor("rules", "new", "gpu-my-cause", "--folder", tmp_path)
+    assert (made.exit_code, doctor("rules", "test", tmp_path / "gpu-my-cause").exit_code) == (0, 0)
+
+
+def test_rules_new_bad_name(doctor: Doctor, tmp_path: Path) -> None:
+    """A name that is no id is refused."""
+    assert doctor("rules", "new", "My Cause", "--folder", tmp_path).exit_code == 2
+
+
+def test_broken_catalogue(tmp_path: Path) -> None:
+    """A broken rule is told with file and line, exit code 2, no traceback."""
+    rule = tmp_path / "host-x" / "rule.yaml"
+    rule.parent.mkdir()
+    rule.write_text("id: host-x\nid: host-y\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "rlhfdoctor", "rules", "list"], capture_output=True, text=True, cwd=ROOT,
+        env={**os.environ, "RLHFDOCTOR_RULES": str(tmp_path)}, check=False,
+    )  # fmt: skip
+    assert (done.returncode, f"{rule}:2:" in done.stderr, "Traceback" in done.stderr) == (2, True, False)
+
+
+def test_closed_pipe_is_no_error() -> None:
+    """`doctor ... | head -1` ends quietly."""
+    done = subprocess.run(
+        f"{sys.executable} -m rlhfdoctor rules list | head -1", shell=True, capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert done.stderr == ""

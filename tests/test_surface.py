@@ -1,0 +1,39 @@
+"""The public surface is frozen: options of the commands and names of the package change on purpose only."""
+
+from __future__ import annotations
+
+import click
+import pytest
+
+import rlhfdoctor
+from rlhfdoctor.cli import main
+
+OPTIONS = {
+    "analyze": {"paths", "configs", "framework", "since", "until", "form", "out", "min_confidence", "lang", "all_findings"},
+    "patch": {"paths", "configs", "framework", "since", "until", "write", "consent", "revert"},
+}
+
+
+@pytest.mark.parametrize("command", OPTIONS)
+def test_options(command: str) -> None:
+    """A command has exactly these options."""
+    assert {p.name for p in main.commands[command].params} == OPTIONS[command]
+
+
+def test_commands() -> None:
+    """These commands exist, with these below `rules`."""
+    group = main.commands["rules"]
+    assert isinstance(group, click.Group)
+    assert (set(main.commands), set(group.commands)) == ({"analyze", "patch", "rules"}, {"list", "explain", "test", "new"})
+
+
+@pytest.mark.parametrize("command", ["analyze", "patch", "rules"])
+def test_help_has_an_example(command: str) -> None:
+    """Every command's help shows an example."""
+    assert "Example" in (main.commands[command].help or "")
+
+
+def test_names() -> None:
+    """The package exports these names, and each can be had."""
+    expected = "DoctorError Event Evidence Finding Gap Incident Patch RuleError Setting SourceError UsageError analyze"
+    assert [name for name in rlhfdoctor.__all__ if getattr(rlhfdoctor, name)] == expected.split()
