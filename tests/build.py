@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -59,7 +60,7 @@ def fields_of(text: str | bytes, kind: str, name: str = "run.log") -> list[dict[
 def split_at(data: bytes, cuts: Iterable[int]) -> Iterator[bytes]:
     """The data in pieces, cut at the given offsets."""
     places = [0, *sorted(cuts), len(data)]
-    return (data[start:end] for start, end in zip(places, places[1:], strict=False))
+    return (data[start:end] for start, end in itertools.pairwise(places))
 
 
 def read_folder(paths: Sequence[Any]) -> tuple[dict[str, bytes], list[Gap]]:

@@ -35,7 +35,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     say(
         "config.model_size",
-        r"(?:[Mm]odel|actor|pretrain)[^\n]{0,60}?[\s/_-]\d{1,3}(?:\.\d+)?[bB](?:[\s,)/'+_-]|$)",
+        r"model: .{0,60}?\d[bB]\b|actor \d{1,3}(?:\.\d+)?[bB]\b",
         "model: Llama2 70B",
     ),
     say(

@@ -1,7 +1,7 @@
 """One pass over the bytes: find the hits of all patterns at once, and parse only around them.
 
-Two engines give the same hits. hyperscan runs all expressions together at more than 1 GB/s;
-where its wheel is missing, each pattern's rarest literal is looked for with `bytes.find`, or the
+Two engines give the same hits. hyperscan runs all expressions together; where its wheel is
+missing, the literals that a match must contain are looked for with `bytes.find`, or the
 expression itself where it has none. Both only propose places: what counts is Python's `re` on
 the line around the place, so the engines cannot differ in what an event says.
 
@@ -148,8 +148,7 @@ def _find_with_hyperscan(patterns: Sequence[Pattern]) -> Finder | None:
         import hyperscan
     except ImportError:
         return None
-    expressions = [_NAMED.sub("?:", p.regex).encode() for p in patterns]
-    database = _load_database(hyperscan, expressions)
+    database = _load_database(hyperscan, [_NAMED.sub("?:", p.regex).encode() for p in patterns])
     places: list[tuple[int, int]] = []
 
     def on_match(index: int, _start: int, end: int, _flags: int, _context: object) -> None:

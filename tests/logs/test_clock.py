@@ -1,0 +1,116 @@
+"""Stamps of kernels, Ray, vLLM, torch and slurm, with and without year and zone."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from rlhfdoctor.logs.clock import read_time, read_uptime, show_time
+
+
+def utc(*parts: int) -> float:
+    """Unix seconds of a moment in UTC."""
+    return datetime(*parts, tzinfo=UTC).timestamp()  # type: ignore[arg-type, misc]
+
+
+FULL = {
+    "ray": ("[2025-04-02 15:02:00,117 E 1 1] (raylet) node_manager.cc:3069: x", utc(2025, 4, 2, 15, 2, 0, 117000)),
+    "deepspeed": ("[2023-07-10 04:26:05,876] [INFO] [launch.py:318] x", utc(2023, 7, 10, 4, 26, 5, 876000)),
+    "iso with zone": ("2024-04-29T14:55:41,678628+02:00 x", utc(2024, 4, 29, 12, 55, 41, 678628)),
+    "iso with zone without colon": ("2024-04-29T14:55:41-0730 x", utc(2024, 4, 29, 22, 25, 41)),
+    "journal": ("2026-09-25T07:58:02.631401+00:00 host kernel: x", utc(2026, 9, 25, 7, 58, 2, 631401)),
+    "talos": ("kern:     err: [2026-07-25T14:23:17.527285605Z]: x", utc(2026, 7, 25, 14, 23, 17) + 0.527285605),
+    "slurm": ("slurmstepd: error: *** JOB 6 ON n CANCELLED AT 2022-08-12T02:06:12 ***", utc(2022, 8, 12, 2, 6, 12)),
+    "dmesg -T": ("[Fri Nov 21 14:22:56 2025] x", utc(2025, 11, 21, 14, 22, 56)),
+    "dmesg -x": ("kern  :info  : [Thu Aug 17 17:29:27 2023] x", utc(2023, 8, 17, 17, 29, 27)),
+    "one-digit day": ("[Thu Aug  7 17:29:27 2023] x", utc(2023, 8, 7, 17, 29, 27)),
+    "american": ("04/02/2025 15:02:00 - INFO - x", utc(2025, 4, 2, 15, 2)),
+    "behind a ray prefix": ("(raylet, ip=10.0.0.2) [2025-04-02 15:02:00,117 E 1 1] x", utc(2025, 4, 2, 15, 2, 0, 117000)),
+    "leap second": ("2016-12-31T23:59:60Z x", utc(2016, 12, 31, 23, 59, 59)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "expected"), FULL.values(), ids=FULL)
+def test_full_stamp(line: str, expected: float) -> None:
+    """A stamp with a year needs nothing else; one without a zone is UTC."""
+    assert pytest.approx(expected, abs=1e-5) == read_time(line)
+
+
+@pytest.mark.parametrize(("line", "expected"), FULL.values(), ids=FULL)
+def test_own_year_wins(line: str, expected: float) -> None:
+    """The year of the stamp goes before the one that is given."""
+    assert pytest.approx(expected, abs=1e-5) == read_time(line, 1999)
+
+
+WITHOUT_YEAR = {
+    "syslog": ("Jul 15 23:44:32 host kernel: x", utc(2025, 7, 15, 23, 44, 32)),
+    "syslog with uptime": ("May  5 23:01:53 host kernel: [  152.700479] x", utc(2025, 5, 5, 23, 1, 53)),
+    "vllm v0": ("INFO 01-11 15:51:18 llm_engine.py:275] x", utc(2025, 1, 11, 15, 51, 18)),
+    "vllm v1": ("ERROR 05-07 02:14:18 [core.py:396] x", utc(2025, 5, 7, 2, 14, 18)),
+    "vllm 0.10": ("(EngineCore_DP0 pid=17374) ERROR 09-28 15:47:24 [core.py:718] x", utc(2025, 9, 28, 15, 47, 24)),
+    "torch": ("[rank1]:[E1016 03:31:38.928019586 ProcessGroupNCCL.cpp:607] x", utc(2025, 10, 16, 3, 31, 38) + 0.928019586),
+    "torch in march": ("[rank1]:[E321 03:31:38.928019586 ProcessGroupNCCL.cpp:607] x", utc(2025, 3, 21, 3, 31, 38) + 0.928019586),
+    "torch warning": ("[rank1]:[W613 07:37:02.402317227 TCPStore.cpp:125] x", utc(2025, 6, 13, 7, 37, 2) + 0.402317227),
+    "glog": ("E0408 10:01:52.863123 77 x.cc:1] x", utc(2025, 4, 8, 10, 1, 52, 863123)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "expected"), WITHOUT_YEAR.values(), ids=WITHOUT_YEAR)
+def test_year_from_outside(line: str, expected: float) -> None:
+    """A stamp without a year takes the year that is given."""
+    assert pytest.approx(expected, abs=1e-5) == read_time(line, 2025)
+
+
+@pytest.mark.parametrize("line", [line for line, _ in WITHOUT_YEAR.values()], ids=WITHOUT_YEAR)
+def test_no_year_no_time(line: str) -> None:
+    """Without any year the time is unknown, rather than of this year."""
+    assert read_time(line) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "no stamp",
+        "[ 2929.921270] python invoked oom-killer",
+        "[  +0.000316] x",
+        "2025-13-41 25:61:61 x",
+        "2025-02-30 10:00:00 x",
+        "step 12-30 12:00",
+        "x" * 400 + "2025-04-02 15:02:00",
+        "[二 9月  3 05:57:48 2024] x",
+    ],
+)
+def test_no_stamp(line: str) -> None:
+    """What is no date gives no time; so do dates that do not exist, and stamps far inside a line."""
+    assert read_time(line, 2025) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("[ 2929.921270] x", 2929.92127),
+        ("[17798674.374045] x", 17798674.374045),
+        ("May 15 23:01:53 host kernel: [  152.700479] x", 152.700479),
+        ("[  +0.000316] x", None),
+        ("no stamp", None),
+    ],
+)
+def test_uptime(line: str, expected: float | None) -> None:
+    """Seconds since boot are read from dmesg and syslog, not from the deltas of `dmesg -d`."""
+    assert expected == read_uptime(line)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [(0.0, "1970-01-01T00:00:00.000Z"), (1743606120.117, "2025-04-02T15:02:00.117Z")],
+)
+def test_show_time(seconds: float, expected: str) -> None:
+    """Times are shown in UTC with milliseconds."""
+    assert expected == show_time(seconds)
+
+
+def test_what_is_shown_can_be_read() -> None:
+    """The shown form of a time is read as the same time."""
+    assert pytest.approx(1743606120.117, abs=1e-6) == read_time(show_time(1743606120.117))
