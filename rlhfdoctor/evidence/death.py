@@ -27,6 +27,7 @@ _EXCEPTION = 2
 _VANISHED = 3
 
 
+_NEAR_LINES = 12
 _RAY_ITSELF = re.compile(r"(?:site|dist)-packages/ray/|/ray/_private/")
 _WARNING = re.compile(r"\[W\d{3,4} \d\d:\d\d:")
 
@@ -260,9 +261,9 @@ def _cut_traceback(case: Case) -> Death | None:
 
 
 def _time_near(case: Case, event: Event) -> float | None:
-    """The last stamp before an unstamped line of the same file."""
+    """The last stamp a few lines before an unstamped line of the same file."""
     times = [e.time for e in case.events if e.origin.file == event.origin.file and e.time is not None
-             and (e.origin.line or 0) <= (event.origin.line or 0)]  # fmt: skip
+             and 0 <= (event.origin.line or 0) - (e.origin.line or 0) <= _NEAR_LINES]  # fmt: skip
     return times[-1] if times else None
 
 

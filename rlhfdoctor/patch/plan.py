@@ -83,6 +83,10 @@ def _applies(treatment: Treatment, configuration: Configuration) -> bool:
 
 
 def _plan(treatment: Treatment, facts: Facts, configuration: Configuration) -> Patch | None:
+    if treatment.instead:
+        table, spelling = _spelling(treatment, configuration)
+        logged = configuration.logged(treatment.setting)
+        return _shown(treatment, table, spelling, logged, treatment.to, facts, configuration)
     own = configuration.editable(treatment.setting)
     value = _target(treatment, own or configuration.logged(treatment.setting), facts)
     if value is _UNKNOWN:
@@ -95,7 +99,7 @@ def _plan(treatment: Treatment, facts: Facts, configuration: Configuration) -> P
     if logged is not None and _same(logged.value, value):
         return None
     table, spelling = _spelling(treatment, configuration)
-    if spelling is None or spelling.form == "code" or treatment.instead:
+    if spelling is None or spelling.form == "code":
         return _shown(treatment, table, spelling, logged, value, facts, configuration)
     if treatment.add or (logged is not None and logged.form in ("argv", "dump")):
         added = add_setting(spelling, value, configuration.texts, configuration.settings)
