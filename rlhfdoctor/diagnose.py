@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from rlhfdoctor.engine.catalogue import load_rules
 from rlhfdoctor.engine.match import Facts
@@ -200,9 +199,3 @@ def _timeline(case: Case, death: Death | None) -> list[Event]:
             continue
         told.append(event)
     return told[-_TIMELINE_COUNT:]
-
-
-def read_text(path: Path) -> str:
-    """A configuration file's text with its line ends as they are."""
-    with path.open(encoding="utf-8", errors="surrogateescape", newline="") as handle:
-        return handle.read()

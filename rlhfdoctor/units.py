@@ -9,6 +9,7 @@ Decimal units do not occur in anything that this project reads, except where sta
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 KIB = 1024
 MIB = 1024**2
@@ -76,6 +77,16 @@ def show_seconds(value: float) -> str:
     if value >= 60:
         return f"{value / 60:g} min" if value % 6 == 0 else f"{value / 60:.1f} min"
     return f"{value:g} s"
+
+
+def show_time(seconds: float) -> str:
+    """A moment in ISO 8601, UTC, with milliseconds.
+
+    >>> show_time(1743606120.117)
+    '2025-04-02T15:02:00.117Z'
+    """
+    stamp = datetime.fromtimestamp(seconds, UTC)
+    return stamp.strftime("%Y-%m-%dT%H:%M:%S.") + f"{stamp.microsecond // 1000:03d}Z"
 
 
 def show_ratio(value: float) -> str:

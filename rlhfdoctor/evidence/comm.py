@@ -17,9 +17,7 @@ _OWNERS = (
     (3600, "OpenRLHF from 0.5.5"),
     (36000, "verl's SFT helper initialize_global_process_group"),
 )  # fmt: skip
-_GENERATING = re.compile(
-    r"generate\b|generate_sequences|_sample\b|\bsample\b|greedy_search|beam_search"
-)
+_GENERATING = re.compile(r"generate\b|generate_sequences|_sample\b|\bsample\b|greedy_search|beam_search")
 _SMALL_NUMEL = 4096
 
 
@@ -100,7 +98,9 @@ def _meanwhile(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
     frames = [e for e in case.of("python.frame") if _GENERATING.search(str(e.fields.get("function_text"))) or "generation/utils.py" in e.text]  # fmt: skip
     if frames:
         ranks = {e.origin.rank if e.origin.rank is not None else e.origin.pid for e in frames}
-        yield fact("comm.in_generate", True, f"{show_count(len(ranks), 'process', 'processes')} inside generate()", frames[-1])
+        yield fact(
+            "comm.in_generate", True, f"{show_count(len(ranks), 'process', 'processes')} inside generate()", frames[-1]
+        )
     elsewhere = [e for e in case.of("python.frame") if re.search(r"log_probs?\b|compute_values|score", str(e.fields.get("function_text"))) ]  # fmt: skip
     if frames and elsewhere:
         yield fact("comm.apart", True, "while one rank generates, another already computes log-probabilities", elsewhere[-1])  # fmt: skip

@@ -164,7 +164,9 @@ def find_engine(case: Case) -> Iterator[Evidence]:
     frees = case.of("vllm.cache_freed")
     if frees:
         builds = sum(1 for e in frees if "before" in str(e.fields.get("when_text")) and "init cache" in e.text)
-        yield fact("engine.cache_build_count", builds, f"the engine rebuilt its cache {show_count(builds, 'time')}", frees[-1])
+        yield fact(
+            "engine.cache_build_count", builds, f"the engine rebuilt its cache {show_count(builds, 'time')}", frees[-1]
+        )
     profiled = case.first("sglang.profiled")
     value = number(profiled, "profiled")
     if profiled is not None and value is not None:

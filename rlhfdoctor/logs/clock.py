@@ -73,16 +73,6 @@ def read_uptime(text: str) -> float | None:
     return None if match is None else float(match["s"])
 
 
-def show_time(seconds: float) -> str:
-    """ISO 8601 in UTC with milliseconds.
-
-    >>> show_time(1743606120.117)
-    '2025-04-02T15:02:00.117Z'
-    """
-    stamp = datetime.fromtimestamp(seconds, UTC)
-    return stamp.strftime("%Y-%m-%dT%H:%M:%S.") + f"{stamp.microsecond // 1000:03d}Z"
-
-
 def _zone(text: str | None) -> timezone:
     if not text or text == "Z":
         return UTC

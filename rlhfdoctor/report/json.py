@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import json
-from datetime import UTC, datetime
 from importlib import resources
 from typing import Any
 
 from rlhfdoctor.report.clean import clean
 from rlhfdoctor.types import Death, Event, Finding, Framework, Incident, Patch, Process, Quote
+from rlhfdoctor.units import show_time
 
 SCHEMA = "rlhfdoctor.report/1"
 
@@ -53,14 +53,6 @@ def load_schema() -> dict[str, Any]:
     return schema
 
 
-def show_time(seconds: float | None) -> str | None:
-    """ISO 8601 in UTC with milliseconds, or None."""
-    if seconds is None:
-        return None
-    stamp = datetime.fromtimestamp(seconds, UTC)
-    return stamp.strftime("%Y-%m-%dT%H:%M:%S.") + f"{stamp.microsecond // 1000:03d}Z"
-
-
 def _framework(framework: Framework | None) -> dict[str, Any] | None:
     if framework is None:
         return None
@@ -73,7 +65,7 @@ def _framework(framework: Framework | None) -> dict[str, Any] | None:
 def _died(death: Death) -> dict[str, Any]:
     event = death.event
     return {
-        "time": show_time(death.time),
+        "time": show_time(death.time) if death.time is not None else None,
         "phase": death.phase,
         "step": death.step,
         "node": death.node,
@@ -131,6 +123,6 @@ def _patch(patch: Patch) -> dict[str, Any]:
 
 def _moment(event: Event) -> dict[str, Any]:
     return {
-        "time": show_time(event.time), "kind": event.kind, "file": event.origin.file, "line": event.origin.line,
+        "time": show_time(event.time) if event.time is not None else None, "kind": event.kind, "file": event.origin.file, "line": event.origin.line,
         "host": event.origin.host, "rank": event.origin.rank, "text": clean(event.text, 300),
     }  # fmt: skip

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from rlhfdoctor.report.json import show_time
 from rlhfdoctor.types import Incident
-from rlhfdoctor.units import show_bytes
+from rlhfdoctor.units import show_bytes, show_time
 
 KILLER_SAYS = {
     "kernel-oom-cgroup": "the kernel's OOM killer, at a cgroup's memory limit",

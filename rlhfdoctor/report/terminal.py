@@ -34,7 +34,9 @@ class _Page:
     def say(self, text: str, style: str = "", first: str = "   ", rest: str | None = None) -> None:
         """A sentence."""
         indent = " " * len(first) if rest is None else rest
-        lines = textwrap.wrap(clean(text, 4000), max(self.console.width - len(indent), 20), break_on_hyphens=False) or [""]
+        lines = textwrap.wrap(clean(text, 4000), max(self.console.width - len(indent), 20), break_on_hyphens=False) or [
+            ""
+        ]
         for number, line in enumerate(lines):
             self.console.print(Text(f"{indent if number else first}{line}", style=style), soft_wrap=True)
 
@@ -121,7 +123,9 @@ def _finding(finding: Finding, echoes: list[Finding], page: _Page, full: bool) -
         page.say(f"explains {echo.cause}: {echo.title}", "dim")
     if not full:
         if finding.patches:
-            page.say(f"help: {', '.join(clean(p.spelled) for p in finding.patches[:3])}  (--all shows the diffs)", "dim")
+            page.say(
+                f"help: {', '.join(clean(p.spelled) for p in finding.patches[:3])}  (--all shows the diffs)", "dim"
+            )
         return
     diffs = 0
     for patch in finding.patches:
@@ -147,7 +151,10 @@ def _patch(patch: Patch, page: _Page, with_diff: bool) -> None:
         ("   help: ", "bold green"), (clean(patch.spelled + change, 200), "bold"), (f"  [{patch.safety}]", _SAFETY[patch.safety])
     )  # fmt: skip
     cost = f"Cost: {patch.cost}." if patch.cost else ""
-    page.say(" ".join(_sentence(part) for part in (patch.effect, cost, *patch.side_effects, patch.note) if part), first="         ")
+    page.say(
+        " ".join(_sentence(part) for part in (patch.effect, cost, *patch.side_effects, patch.note) if part),
+        first="         ",
+    )
     if not with_diff:
         return
     for line in patch.diff.splitlines():
@@ -197,4 +204,8 @@ def _next_step(incident: Incident, first: list[Finding], page: _Page) -> None:
     if any(p.diff and p.safety != "show" for p in patches):
         sources = " ".join(clean(source) for source in incident.sources)
         consent = f" --consent {first[0].cause}" if any(p.safety == "consent" for p in patches) else ""
-        page.head(("write it: ", "dim"), (f"doctor patch {sources} --write{consent}", "bold"), ("   (--revert takes it back)", "dim"))
+        page.head(
+            ("write it: ", "dim"),
+            (f"doctor patch {sources} --write{consent}", "bold"),
+            ("   (--revert takes it back)", "dim"),
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from rlhfdoctor.settings.spell import FRAMEWORKS, load_table, lookup, normal, parse_version
+from rlhfdoctor.settings.spell import FRAMEWORKS, load_table, normal, parse_version
 from rlhfdoctor.types import Event, Framework, Setting
 
 #: actor classes that only one framework uses (openrlhf/trainer/ray/*.py; verl/single_controller/ray/base.py)
@@ -120,8 +120,3 @@ def _range(name: str, settings: Sequence[Setting]) -> tuple[str | None, str | No
             if known is None or (parse_version(last) or known) < known:
                 until = last
     return since, until
-
-
-def knows(spelled: str) -> bool:
-    """Whether any table knows a spelling."""
-    return lookup(spelled) is not None

@@ -8,7 +8,6 @@ people can still ask for it.
 from __future__ import annotations
 
 import ast
-import json
 import re
 from collections.abc import Iterator
 
@@ -291,12 +290,3 @@ def _setting(
         form=form,
         span=span,
     )
-
-
-def looks_like_deepspeed(text: str) -> bool:
-    """Whether a JSON text is a DeepSpeed configuration."""
-    try:
-        parsed = json.loads(text)
-    except ValueError:
-        return False
-    return isinstance(parsed, dict) and ("zero_optimization" in parsed or "train_micro_batch_size_per_gpu" in parsed)

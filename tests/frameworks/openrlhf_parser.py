@@ -44,7 +44,7 @@ def read_parser(path: Path) -> argparse.ArgumentParser:
         "argparse": SimpleNamespace(**{**vars(argparse), "ArgumentParser": _Parser}),
         "datetime": datetime.datetime,  # in the default of --wandb_run_name
     }
-    exec(compile(ast.Module(kept, type_ignores=[]), str(path), "exec"), names)  # noqa: S102
+    exec(compile(ast.Module(kept, type_ignores=[]), str(path), "exec"), names)
     parsers = [value for value in names.values() if isinstance(value, _Parser)]
     if len(parsers) != 1:
         raise ValueError(f"{path} builds {len(parsers)} parsers")

@@ -256,7 +256,7 @@ def test_deepspeed_judges_like_the_whole_package() -> None:
     whole = subprocess.check_output(command, input=json.dumps(configs), text=True, timeout=120)
     answers = [deepspeed_accepts("0.19.8", config) for config in configs]
     ours = ["refused" if answer else "accepted" for answer in answers]
-    assert ["accepted", "refused", "refused", "accepted"] == ours
+    assert ours == ["accepted", "refused", "refused", "accepted"]
     assert ours == whole.split()[-len(configs) :]
 
 

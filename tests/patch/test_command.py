@@ -64,13 +64,13 @@ def test_shown_patch_can_be_piped_into_patch(safe: Path) -> None:
     first = doctor(safe).stdout.partition("\n# ")[0] + "\n"
     command = ["patch", "-p1", "--batch", "-d", "/"]
     done = subprocess.run(command, input=first, text=True, capture_output=True, check=False)
-    assert (0, True) == (done.returncode, b"swap_space=4 " in (safe / "launch.sh").read_bytes())
+    assert (done.returncode, b"swap_space=4 " in (safe / "launch.sh").read_bytes()) == (0, True)
 
 
 def test_healthy_run_has_nothing_to_patch() -> None:
     """Exit 0 and no output."""
     result = doctor(HEALTHY)
-    assert (0, "") == (result.exit_code, result.stdout)
+    assert (result.exit_code, result.stdout) == (0, "")
 
 
 def test_write_applies_safe_patches_only(safe: Path) -> None:
@@ -130,7 +130,7 @@ def test_revert_from_inside_the_folder(safe: Path, monkeypatch: pytest.MonkeyPat
     before = tree(safe)
     doctor(safe, "--write")
     monkeypatch.chdir(safe)
-    assert (0, "restored launch.sh\n") == ((result := doctor("launch.sh", "--revert")).exit_code, result.stdout)
+    assert ((result := doctor("launch.sh", "--revert")).exit_code, result.stdout) == (0, "restored launch.sh\n")
     assert before == tree(safe)
 
 
@@ -190,7 +190,7 @@ def test_manual_change_between_two_writes_is_not_lost(safe: Path) -> None:
 def test_revert_without_a_write_is_wrong_use(safe: Path, target: str) -> None:
     """Nothing to take back is said, not passed over."""
     result = doctor(safe / target, "--revert")
-    assert (2, True) == (result.exit_code, "nothing to take back" in result.stderr)
+    assert (result.exit_code, "nothing to take back" in result.stderr) == (2, True)
 
 
 def test_journal_that_cannot_be_made_is_a_message(safe: Path) -> None:
@@ -233,7 +233,7 @@ def archive(safe: Path) -> Path:
 def test_patches_of_an_archive_are_shown(archive: Path) -> None:
     """The diff names the member."""
     result = doctor(archive)
-    assert (1, True) == (result.exit_code, "+  actor_rollout_ref.rollout.swap_space=4 \\\n" in result.stdout)
+    assert (result.exit_code, "+  actor_rollout_ref.rollout.swap_space=4 \\\n" in result.stdout) == (1, True)
 
 
 @pytest.mark.xfail(strict=True, reason="cli.py _write_patches: apply_all reads the member as a file before the message")
@@ -248,7 +248,7 @@ def test_member_of_an_archive_is_not_written(archive: Path) -> None:
 def test_member_of_an_archive_leaves_exit_2(archive: Path) -> None:
     """Whatever the words, it is wrong use and no traceback."""
     result = doctor(archive, "--write")
-    assert (2, True) == (result.exit_code, result.stderr.startswith("doctor: "))
+    assert (result.exit_code, result.stderr.startswith("doctor: ")) == (2, True)
 
 
 @pytest.mark.parametrize("words", [[], ["--write"], ["--write", "--consent", CAUSE]])
@@ -268,4 +268,4 @@ def test_bytes_that_are_no_utf8_do_no_harm(safe: Path, words: list[str], request
 def test_unreadable_path_is_a_message(tmp_path: Path) -> None:
     """Exit 2 for what is not there."""
     result = doctor(tmp_path / "none")
-    assert (2, True) == (result.exit_code, result.stderr.startswith("doctor: "))
+    assert (result.exit_code, result.stderr.startswith("doctor: ")) == (2, True)

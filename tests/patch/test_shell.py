@@ -310,7 +310,7 @@ def test_environment_variable_is_replaced(before: str) -> None:
     assert text.replace("=20", "=22").replace("='20", "='22") == result
 
 
-@pytest.mark.xfail(strict=True, reason="plan.py _of_line: a value flag set to null becomes `--actor_num_nodes null`")
+@pytest.mark.xfail(strict=True, reason="plan.py _of_line: a value flag set to null (without `instead`) becomes `--flag null`")
 @pytest.mark.parametrize("setting", ["actor_num_nodes", "train.micro_batch_size"])
 def test_null_is_never_written_into_a_flag(setting: str) -> None:
     """argparse would refuse the word null; a value that is only told changes no line."""

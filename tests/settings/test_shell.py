@@ -1,0 +1,138 @@
+"""Words of shell scripts with their places."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rlhfdoctor.settings.shell import read_tokens
+
+
+def words(script: str) -> list[str]:
+    """The words of a script as the shell passes them."""
+    return [token.text for token in read_tokens(script)]
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("", []),
+        ("run --a 1", ["run", "--a", "1"]),
+        ("run \\\n  --a 1 \\\n  --b", ["run", "--a", "1", "--b"]),
+        ("run \\\r\n  --a 1\r\n", ["run", "--a", "1"]),
+        ("run --a 1\\\n--b", ["run", "--a", "1", "--b"]),
+        ("run 'a b' \"c d\"", ["run", "a b", "c d"]),
+        ("run 'it'\"'\"'s'", ["run", "it's"]),
+        ('run "say \\"hi\\""', ["run", 'say "hi"']),
+        ("run '\\n $HOME'", ["run", "\\n $HOME"]),
+        ("run a\\ b", ["run", "a b"]),
+        ("run # --a 1\nnext", ["run", "next"]),
+        ("# all of it", []),
+        ("run a#b --c=#1", ["run", "a#b", "--c=#1"]),
+        ("run '#no' \"#comment\"", ["run", "#no", "#comment"]),
+        ("run --a 1 > log 2>&1 &", ["run", "--a", "1", "log", "2", "1"]),
+        ("a && b || c; d | e", ["a", "b", "c", "d", "e"]),
+        ("(a b)", ["a", "b"]),
+        ('run "" --b', ["run", "", "--b"]),
+        ("run --x='' y", ["run", "--x=", "y"]),
+        ("run 'a\nb' c", ["run", "a\nb", "c"]),
+        ("unfinished 'quote", ["unfinished", "quote"]),
+        ("trailing\\", ["trailing\\"]),
+        ("run --a\t1", ["run", "--a", "1"]),
+    ],
+)
+def test_words(script: str, expected: list[str]) -> None:
+    """Quotes, escapes, comments, continuations and operators are read as the shell reads them."""
+    assert words(script) == expected
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("BS=4\nrun --bs $BS", "4"),
+        ("BS=4\nrun --bs ${BS}", "4"),
+        ('BS=4\nrun --bs "${BS}"', "4"),
+        ("BS=4\nrun --bs '${BS}'", "${BS}"),
+        ("export BS=4\nrun --bs $BS", "4"),
+        ("BS=4 OTHER=1 run --bs $BS", "4"),
+        ("run --bs ${BS:-8}", "8"),
+        ("BS=4\nrun --bs ${BS:-8}", "4"),
+        ("BS=4\nBS=5\nrun --bs $BS", "5"),
+        ("A=2\nBS=${A}x\nrun --bs $BS", "2x"),
+        ("run --bs $BS", "$BS"),
+        ("run --bs \\$BS", "$BS"),
+        ("run --bs $1", "$1"),
+        ("run --bs $(nproc --all)", "$(nproc --all)"),
+        ("run bs=3 --bs $bs", "$bs"),
+        ('BS="a b"\nrun --bs $BS', "a b"),
+        ("BS='4'\r\nrun --bs $BS\r\n", "4"),
+    ],
+)
+def test_variables(script: str, expected: str) -> None:
+    """Variables that the script sets are replaced; others stay as they are written."""
+    assert words(script)[-1] == expected
+
+
+SCRIPT = (
+    "#!/bin/bash\n"
+    "set -x\n"
+    "BS=4   # batch\n"
+    "python3 -m openrlhf.cli.train_ppo_ray \\\n"
+    "   --micro_train_batch_size ${BS} \\\n"
+    "   --save_path './a b' \\\n"
+    "   --text 'two\n"
+    "lines' --last 1\n"
+)
+
+
+@pytest.mark.parametrize("script", [SCRIPT, SCRIPT.replace("\n", "\r\n")], ids=["LF", "CRLF"])
+def test_places(script: str) -> None:
+    """Every token is the text at its place."""
+    tokens = list(read_tokens(script))
+    assert [script[token.start : token.end] for token in tokens] == [token.raw for token in tokens]
+
+
+@pytest.mark.parametrize("script", [SCRIPT, SCRIPT.replace("\n", "\r\n")], ids=["LF", "CRLF"])
+@pytest.mark.parametrize(
+    ("word", "line"),
+    [("set", 2), ("BS=4", 3), ("python3", 4), ("--micro_train_batch_size", 5), ("4", 5), ("./a b", 6), ("--last", 8)],
+)
+def test_lines(script: str, word: str, line: int) -> None:
+    """Every token knows its line, behind continuations and behind words of several lines."""
+    assert [token.line for token in read_tokens(script) if token.text == word] == [line]
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("run --a", ["run"]),
+        ("A=1 run --a", ["A=1", "run"]),
+        ("sudo docker run", ["sudo", "docker"]),
+        ("export A=1", ["export", "A=1"]),
+        ("env A=1 run b", ["env", "A=1", "run"]),
+        ("a b && c d; e f\ng", ["a", "c", "e", "g"]),
+        ("a \\\n b", ["a"]),
+        ("a > log b", ["a"]),
+    ],
+)
+def test_first_words(script: str, expected: list[str]) -> None:
+    """The first word of each command is known, behind assignments, sudo, env and export."""
+    assert [token.text for token in read_tokens(script) if token.first] == expected
+
+
+@settings(max_examples=150, deadline=None, database=None, derandomize=True)
+@given(st.text(alphabet="ab1 \t\n\r\\'\"#$={}();&|-", max_size=60))
+def test_any_text(script: str) -> None:
+    """No text stops the reader; tokens come in order, are the text at their place and do not overlap."""
+    tokens = list(read_tokens(script))
+    ends = [place for token in tokens for place in (token.start, token.end)]
+    assert (ends, [token.raw for token in tokens]) == (sorted(ends), [script[t.start : t.end] for t in tokens])
+
+
+@settings(max_examples=100, deadline=None, database=None, derandomize=True)
+@given(st.text(alphabet="ab1 \t\n\r\\'\"#$={}();&|-", max_size=60))
+def test_lines_of_any_text(script: str) -> None:
+    """The line of a token is one more than the newlines before it."""
+    tokens = list(read_tokens(script))
+    assert [token.line for token in tokens] == [script.count("\n", 0, token.start) + 1 for token in tokens]
