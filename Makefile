@@ -8,13 +8,13 @@ help: ## list the targets
 
 $(BIN)/doctor: pyproject.toml .ci/base.lock
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install -q --disable-pip-version-check -r .ci/base.lock
-	$(BIN)/pip install -q --disable-pip-version-check --no-deps -e .
+	$(BIN)/pip install -qq --disable-pip-version-check -r .ci/base.lock
+	$(BIN)/pip install -qq --disable-pip-version-check --no-deps -e .
 	@touch $@
 
 .venv/.dev: $(BIN)/doctor .ci/dev.lock
-	$(BIN)/pip install -q --disable-pip-version-check torch==2.13.0
-	$(BIN)/pip install -q --disable-pip-version-check -r .ci/dev.lock
+	$(BIN)/pip install -qq --disable-pip-version-check torch==2.13.0
+	$(BIN)/pip install -qq --disable-pip-version-check -r .ci/dev.lock
 	@touch $@
 
 install: $(BIN)/doctor ## the small environment: no torch, no Ray

@@ -5,6 +5,7 @@ Exit codes (contract.md): 0 nothing wrong found, 1 an incident, 2 wrong use or u
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -26,6 +27,9 @@ class _Group(click.Group):
     """Prints the errors that users may see without a traceback, and exits with 2."""
 
     def invoke(self, ctx: click.Context) -> Any:
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
         try:
             return super().invoke(ctx)
         except DoctorError as error:
@@ -34,6 +38,18 @@ class _Group(click.Group):
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(0)
+        except (click.ClickException, click.exceptions.Exit, click.Abort, KeyboardInterrupt):
+            raise
+        except Exception as error:
+            if os.environ.get("RLHFDOCTOR_DEBUG"):
+                raise
+            told = f"{type(error).__name__}: {error}"[:300]
+            click.echo(
+                f"doctor: an error of the doctor itself, not of your run: {told}\n"
+                "Please report it with the output of the same command under RLHFDOCTOR_DEBUG=1.",
+                err=True,
+            )
+            ctx.exit(2)
 
 
 @click.group(cls=_Group, context_settings=_SETTINGS)
@@ -144,7 +160,7 @@ def patch(paths: tuple[str, ...], write: bool, consent: tuple[str, ...], revert:
             for item in finding.patches:
                 state = "would be written" if item in chosen else f"not written: {item.safety}" if item.diff else "no file at hand"  # fmt: skip
                 click.echo(f"# {finding.cause}: {item.spelled} {item.before or '(not set)'} -> {item.after} [{item.safety}] {state}")  # fmt: skip
-                click.echo(item.diff, nl=False)
+                click.echo(item.diff.encode("utf-8", "surrogateescape"), nl=False)
         sys.exit(1 if incident.verdict != "healthy" else 0)
     _write_patches(incident, paths, consent, reading)
 
@@ -156,13 +172,15 @@ def _write_patches(
     from rlhfdoctor.patch.apply import selected, write_file
     from rlhfdoctor.patch.redo import apply_all
 
-    texts = apply_all(selected(incident.findings, consent))
+    chosen = selected(incident.findings, consent)
+    inside = next((p.file for p in chosen if p.file and "!" in p.file), None)
+    if inside is not None:
+        raise UsageError(f"{inside}: stands in an archive; unpack it to patch it")
+    texts = apply_all(chosen)
     if not texts:
         click.echo("nothing written: no patch of a known cause is safe or has your consent", err=True)
         sys.exit(1)
     for name, (text, count) in texts.items():
-        if "!" in name:
-            raise UsageError(f"{name}: stands in an archive; unpack it to patch it")
         write_file(Path(name), text)
         click.echo(f"patched {name} ({count} change{'s' if count > 1 else ''}); take it back with: doctor patch {name} --revert")  # fmt: skip
 
@@ -174,6 +192,10 @@ def _analyze(
     from rlhfdoctor.diagnose import analyze as run
     from rlhfdoctor.logs.clock import read_time
 
+    if min_confidence != min_confidence:
+        raise UsageError("--min-confidence takes a number from 0 to 1")
+    if framework is not None and not framework.partition("==")[0].strip():
+        raise UsageError(f"--framework '{framework}': write NAME or NAME==VERSION, such as openrlhf==0.5.3")
     bounds = []
     for name, text in (("--since", since), ("--until", until)):
         full = None if text is None else text if ":" in text else f"{text} 00:00"
@@ -223,13 +245,11 @@ def _render(incident: Incident, form: str, to_file: bool, all_findings: bool) ->
         from rlhfdoctor.report import markdown
 
         return markdown.render(incident)
-    import io
-
     from rich.console import Console
 
     from rlhfdoctor.report import terminal
 
-    plain = to_file or not sys.stdout.isatty()
+    plain = to_file or sys.stdout is None or not sys.stdout.isatty()
     console = Console(
         file=io.StringIO(), force_terminal=not plain, no_color=plain or bool(os.environ.get("NO_COLOR")), highlight=False,
         width=160 if plain else min(max(Console().width, 60), 160), emoji=False, markup=False,
@@ -240,11 +260,18 @@ def _render(incident: Incident, form: str, to_file: bool, all_findings: bool) ->
 
 def _write(text: str, out: str | None) -> None:
     if out is None:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        if sys.stdout is None:
+            raise UsageError("standard output is closed; use --out FILE")
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise UsageError(f"standard output: {error.strerror}") from None
         return
     try:
-        Path(out).write_text(text, encoding="utf-8")
+        Path(out).write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise UsageError(f"--out {out}: {error.strerror}") from None
     click.echo(f"wrote {out}", err=True)

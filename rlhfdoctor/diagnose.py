@@ -22,8 +22,10 @@ from rlhfdoctor.settings.framework import find_framework, find_versions
 from rlhfdoctor.settings.read import is_configuration, read_configuration, read_logged
 from rlhfdoctor.types import Death, Event, Evidence, Finding, Framework, Gap, Incident, RuledOut, Setting
 
-CONFIG_LIMIT_BYTES = 4 * 1024**2
+CONFIG_LIMIT_BYTES = 2 * 1024**2
 _TIMELINE_COUNT = 40
+_TREATED_CONFIDENCE = 0.25
+"""Below, a finding is a remote possibility, and a patch for it would be a guess."""
 
 
 @dataclass
@@ -70,8 +72,10 @@ def analyze(
     events = [e for e in order_events(reading.events) if _within(e, since, until)]
     case = make_case(events, reading, framework)
     death, findings, excluded = conclude(case, catalogue, reading)
-    findings = [f for f in findings if f.confidence >= min_confidence]
     best = findings[0].confidence if findings else 0.0
+    findings = [f for f in findings if f.confidence >= min_confidence]
+    kept = {f.cause for f in findings}
+    findings = [f for f in findings if f.explained_by is None or f.explained_by in kept]
     verdict = "healthy" if death is None else "cause" if best >= DECISIVE_CONFIDENCE else "undecided"
     return Incident(
         sources=tuple(str(path) for path in paths),
@@ -93,11 +97,20 @@ def read_all(
     """One pass over all sources: events of the logs, texts of the configuration files."""
     reading = Reading()
     scanner = Scanner(PATTERNS, engine)
+    seen: set[bytes] = set()
     for source in find_sources(paths, reading.gaps):
         reading.source_count += 1
-        small = source.size_bytes is not None and source.size_bytes <= CONFIG_LIMIT_BYTES
-        if is_configuration(source.name) and small:
+        mark = source.fingerprint() if source.fingerprint is not None else b""
+        if mark in seen:
+            reading.gaps.append(Gap(what=source.name, why="a copy of a file that was read already"))
+            continue
+        seen.update({mark} - {b""})
+        if is_configuration(source.name):
             data = source.read(CONFIG_LIMIT_BYTES)
+            if len(data) == CONFIG_LIMIT_BYTES:
+                reading.gaps.append(
+                    Gap(what=source.name, why=f"configuration of more than {CONFIG_LIMIT_BYTES >> 20} MiB; cut there")
+                )
             reading.texts[source.name] = data.decode("utf-8", "surrogateescape")
             source = replace(source, stream=lambda data=data: iter((data,)))  # type: ignore[misc]
         counted = replace(source, stream=_counting(source, reading, progress))
@@ -164,7 +177,7 @@ def conclude(case: Case, rules: Sequence[Rule], reading: Reading) -> tuple[Death
     configuration = Configuration(reading.texts, case.settings, case.framework, case.versions)
     complete = [
         replace(f, patches=tuple(plan_patches(treatments(by_id[f.cause], facts), facts, configuration)))
-        if f.explained_by is None
+        if f.explained_by is None and f.confidence >= _TREATED_CONFIDENCE
         else f
         for f in findings
     ]

@@ -8,10 +8,13 @@ Decimal units do not occur in anything that this project reads, except where sta
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import UTC, datetime
 
 KIB = 1024
+_MOST_BYTES = 2.0**100
+"""A size beyond is a fault of the text, not a size."""
 MIB = 1024**2
 GIB = 1024**3
 TIB = 1024**4
@@ -34,7 +37,8 @@ def parse_bytes(text: str) -> int | None:
     if unit not in _FACTORS:
         unit = unit.removesuffix("b").removesuffix("i")
     factor = _FACTORS.get(unit)
-    return None if factor is None else round(float(match[1]) * factor)
+    size = float(match[1]) * factor if factor is not None else math.inf
+    return round(size) if size < _MOST_BYTES else None
 
 
 def parse_seconds(text: str) -> float | None:
@@ -47,7 +51,8 @@ def parse_seconds(text: str) -> float | None:
     if match is None:
         return None
     factor = _SECONDS.get(match[2].lower() or "s")
-    return None if factor is None else float(match[1]) * factor
+    seconds = float(match[1]) * factor if factor is not None else math.inf
+    return seconds if math.isfinite(seconds) else None
 
 
 def show_bytes(value: int | float) -> str:

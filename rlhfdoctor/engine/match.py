@@ -28,11 +28,12 @@ class Answer:
     quotes: tuple[Quote, ...] = ()
 
 
-def ask(condition: Condition, facts: Facts) -> Answer:
-    """Whether a condition holds."""
+def ask(condition: Condition, facts: Facts, closed: bool = False) -> Answer:
+    """Whether a condition holds. In a closed world, what is unknown does not hold."""
     if condition.op == "test":
-        return _TESTS[condition.noun](condition, facts)
-    answers = [ask(part, facts) for part in condition.parts]
+        answer = _TESTS[condition.noun](condition, facts)
+        return Answer(False) if closed and answer.value is None else answer
+    answers = [ask(part, facts, closed) for part in condition.parts]
     quotes = tuple(q for a in answers if a.value for q in a.quotes)
     values = [a.value for a in answers]
     if condition.op == "any":

@@ -63,7 +63,7 @@ def judge(rule: Rule, facts: Facts) -> Finding:
         for w in rule.missing
         if w.unless is None or ask(w.unless, facts).value is not True
     ]
-    if needed.quotes:
+    if needed.quotes and needed.quotes[0].says:
         speaking.append(needed.quotes[0])
     return Finding(
         cause=rule.id,
@@ -77,15 +77,15 @@ def judge(rule: Rule, facts: Facts) -> Finding:
 
 
 def treatments(rule: Rule, facts: Facts) -> list[Treatment]:
-    """The rule's treatments whose own condition does not fail."""
-    return [t for t in rule.treat if t.when is None or ask(t.when, facts).value is True]
+    """The rule's treatments whose own condition holds; a setting that is not set is not so."""
+    return [t for t in rule.treat if t.when is None or ask(t.when, facts, closed=True).value]
 
 
 def _quote(answer: Answer, says: str) -> Quote:
     first = next((q for q in answer.quotes if q.text), answer.quotes[0] if answer.quotes else None)
     if first is None:
         return Quote(kind="evidence", says=says)
-    detail = first.says if first.kind == "evidence" and first.says not in says else ""
+    detail = first.says if first.kind == "evidence" and first.says and first.says not in says else ""
     joined = f"{says} ({detail})" if detail and first.kind == "evidence" else says
     return Quote(kind=first.kind, says=joined, file=first.file, line=first.line, text=first.text)
 
@@ -101,6 +101,10 @@ def _once(quotes: Sequence[Quote]) -> tuple[Quote, ...]:
     return tuple(q for q in kept if q.says)
 
 
+def _kind(finding: Finding) -> str:
+    return finding.cause.partition("-")[0]
+
+
 def _fold(findings: list[Finding], rules: Sequence[Rule]) -> list[Finding]:
     """Echoes go behind the best finding that explains them."""
     explains = {rule.id: rule.explains for rule in rules}
@@ -111,7 +115,7 @@ def _fold(findings: list[Finding], rules: Sequence[Rule]) -> list[Finding]:
             (
                 f for f in findings
                 if f is not finding and finding.cause in explains.get(f.cause, ())
-                and f.confidence >= min(DECISIVE_CONFIDENCE, finding.confidence)
+                and f.confidence >= (finding.confidence if _kind(f) == _kind(finding) else min(DECISIVE_CONFIDENCE, finding.confidence))
                 and finding.cause not in [e.cause for e in echoes if e.explained_by == f.cause]
                 and f.cause not in {e.cause for e in echoes}
             ),

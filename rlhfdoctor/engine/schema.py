@@ -228,6 +228,8 @@ def read_rule(folder: Path) -> Rule:
         raw = yaml.load(path.read_text(encoding="utf-8"), Loader=_Lines)
     except OSError as error:
         raise RuleError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise RuleError(f"{path}:1: is not UTF-8") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         raise RuleError(f"{path}:{mark.line + 1 if mark else 1}: {getattr(error, 'problem', error)}") from None

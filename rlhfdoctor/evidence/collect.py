@@ -80,7 +80,7 @@ def find_evidence(case: Case, death: Death | None, gaps: list[Gap]) -> dict[str,
         try:
             for evidence in part(case):
                 found.setdefault(evidence.name, evidence)
-        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             gaps.append(Gap(what=f"evidence {part.__name__}", why=f"{type(error).__name__}: {error}"))
     return found
 
@@ -95,25 +95,25 @@ def _of_death(case: Case, death: Death | None) -> Iterator[Evidence]:
     def fact(name: str, value: str | int | bool, says: str) -> Evidence:
         return Evidence(name=name, value=value, says=says, origin=origin, text=text)
 
-    yield fact("death.killer", death.killer, f"the killer is {death.killer}")
-    yield fact("death.host_memory", death.killer in HOST_KILLERS, "killed for host memory")
+    yield fact("death.killer", death.killer, "")
+    yield fact("death.host_memory", death.killer in HOST_KILLERS, "")
     yield fact("death.certain", death.certain, "the killer names itself" if death.certain else "the process only vanished")  # fmt: skip
     if event is not None:
         yield fact("death.event", event.kind, f"shown by {event.kind}")
     if death.phase:
-        yield fact("death.phase", death.phase, f"it happened in the phase {death.phase}")
+        yield fact("death.phase", death.phase, "")
     if death.step is not None:
         yield fact("death.step", death.step, f"it happened in step {death.step}")
     if death.victim.bytes:
         yield fact("death.victim_bytes", death.victim.bytes, f"the victim held {show_bytes(death.victim.bytes)}")
     finished = case.first("phase.step", "phase.episode", "phase.update", "phase.finished")
-    yield fact("death.before_first_step", finished is None, "no step had finished" if finished is None else "steps had finished")  # fmt: skip
+    yield fact("death.before_first_step", finished is None, "")  # fmt: skip
     before = [e for e in case.events if event is None or _precedes(e, event)]
     marks = [e for e in before if e.kind in ("deepspeed.optimizer_init", "deepspeed.zero_stage", "deepspeed.checkpoint_load", "deepspeed.checkpoint_save", "phase.update", "phase.rollout", "phase.step", "phase.checkpoint", "phase.checkpoint_load", "phase.load", "deepspeed.cpu_adam", "phase.finished")]  # fmt: skip
     if marks:
-        yield Evidence(name="death.last_mark", value=marks[-1].kind, says=f"the last sign of life is {marks[-1].kind}", origin=marks[-1].origin, text=marks[-1].text)  # fmt: skip
+        yield Evidence(name="death.last_mark", value=marks[-1].kind, says="", origin=marks[-1].origin, text=marks[-1].text)  # fmt: skip
     first_steps = case.first("phase.first_steps")
     if first_steps is not None and "first optimizer step" in first_steps.text:
-        yield Evidence(name="death.first_optimizer_step", value=True, says="it died in the first optimizer step, when DeepSpeed allocates the moments", origin=first_steps.origin, text=first_steps.text)  # fmt: skip
+        yield Evidence(name="death.first_optimizer_step", value=True, says="", origin=first_steps.origin, text=first_steps.text)  # fmt: skip
     others = {found[0] for e in case.events if (found := classify(e)) and found[0] != death.killer}
     yield fact("death.other_killers", ", ".join(sorted(others)), f"other deaths in the logs: {', '.join(sorted(others)) or 'none'}")  # fmt: skip

@@ -262,7 +262,7 @@ def _cut_traceback(case: Case) -> Death | None:
 
 def _time_near(case: Case, event: Event) -> float | None:
     """The last stamp a few lines before an unstamped line of the same file."""
-    times = [e.time for e in case.events if e.origin.file == event.origin.file and e.time is not None
+    times = [e.time for e in case.events if e.origin.file == event.origin.file and e.time is not None and e.kind != "ray.monitor_start"
              and 0 <= (event.origin.line or 0) - (e.origin.line or 0) <= _NEAR_LINES]  # fmt: skip
     return times[-1] if times else None
 

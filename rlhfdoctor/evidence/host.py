@@ -99,7 +99,7 @@ def _table(case: Case, killed: Event | None, limit: int | None) -> Iterator[Evid
         yield fact("kernel.first_to_second", ratio, f"the largest process of the run holds {ratio:.1f} times as much as the next of its kind", largest)  # fmt: skip
     if limit:
         yield fact("kernel.table_to_limit", total / limit, f"the table's RSS is {show_ratio(total / limit)} of the limit", largest)  # fmt: skip
-    roles = {role for _, r in ours if (role := find_role(str(r.fields["comm"])))}
+    roles = {role for _, r in ours if (role := find_role(str(r.fields["comm"]))) and role not in ("driver", "raylet")}
     yield fact("kernel.role_count", len(roles), "roles in the table: " + (", ".join(sorted(roles)) or "none known"), largest)  # fmt: skip
 
 
@@ -151,7 +151,11 @@ def _top(case: Case, used: int | None) -> Iterator[Evidence]:
     total = sum(size for _, size, _ in rows)
     workers = [(size, name) for _, size, name in rows if name.startswith("ray::")]
     largest = max(rows, key=lambda row: row[1])
-    roles = {role for _, _, name in rows if name.startswith("ray::") and (role := find_role(name))}
+    roles = {
+        role
+        for _, _, name in rows
+        if name.startswith("ray::") and (role := find_role(name)) and role not in ("driver", "raylet")
+    }
     yield fact("ray.role_count", len(roles), "roles in the table: " + (", ".join(sorted(roles)) or "none known"), where)
     yield fact("ray.top_bytes", total, f"Ray's ten largest processes held {show_bytes(total)} together", where)
     yield fact("ray.largest_bytes", largest[1], f"the largest was {largest[2] or largest[0]} with {show_bytes(largest[1])}", where)  # fmt: skip

@@ -7,13 +7,14 @@ node holds all shards.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 
 from rlhfdoctor.evidence.case import Case, whole
 from rlhfdoctor.evidence.host import fact, find_total
 from rlhfdoctor.types import Evidence, Setting
-from rlhfdoctor.units import GIB, show_bytes, show_count
+from rlhfdoctor.units import GIB, MIB, show_bytes, show_count
 
 _SIZE = re.compile(r"(?<![\w.])(\d{1,3}(?:\.\d+)?)[bB](?![a-zA-Z0-9])")
 _SIZE_IN_NAME = re.compile(r"[-_/](\d{1,3}(?:\.\d+)?)[bB](?![a-zA-Z0-9])")
@@ -134,9 +135,10 @@ def find_cures(case: Case) -> Iterator[Evidence]:
     size = whole(limit, "limit_bytes")
     total = find_total(case)
     if size is not None:
-        wish = round(size * 1.25 / GIB)
-        room = int(total.value * 0.9 / GIB) if total is not None and isinstance(total.value, int) else wish
-        yield Evidence(name="cure.container_memory", value=f"{max(min(wish, room), round(size / GIB))}g", says=f"a quarter more than the {show_bytes(size)} that were full, within 90 % of the node")  # fmt: skip
+        unit, letter = (GIB, "g") if size >= 16 * GIB else (MIB, "m")
+        wish = math.ceil(size * 1.25 / unit)
+        room = int(total.value * 0.9 / unit) if total is not None and isinstance(total.value, int) else wish
+        yield Evidence(name="cure.container_memory", value=f"{min(wish, room)}{letter}" if min(wish, room) * unit > size else None, says=f"a quarter more than the {show_bytes(size)} that were full, within 90 % of the node")  # fmt: skip
     swap = case.value("rollout.swap_space")
     if isinstance(swap, int | float) and not isinstance(swap, bool):
         yield Evidence(name="swap.space_bytes", value=round(swap * GIB), says=f"swap_space is {swap:g} GiB per GPU, page-locked by vLLM's V0 engine", origin=s.origin if (s := case.setting("rollout.swap_space")) else None)  # fmt: skip

@@ -22,6 +22,7 @@ _SYSLOG = re.compile(
 _VLLM = re.compile(r"\b(?:INFO|ERROR|WARNING|DEBUG) (?P<m>[01]\d)-(?P<d>[0-3]\d) (?P<H>\d\d):(?P<M>\d\d):(?P<S>\d\d)\b")
 _GLOG = re.compile(r"\b[IWEF](?P<m>1[0-2]|[1-9]|0[1-9])(?P<d>[0-3]\d) (?P<H>\d\d):(?P<M>\d\d):(?P<S>\d\d)\.(?P<f>\d+)")
 _US = re.compile(r"\b(?P<m>[01]\d)/(?P<d>[0-3]\d)/(?P<Y>20\d\d) (?P<H>\d\d):(?P<M>\d\d):(?P<S>\d\d)")
+_UNIX = re.compile(r"received at time=(1[0-9]{9})\b")
 _UPTIME = re.compile(r"\[ *(?P<s>\d+\.\d{6})\]")
 _MONTHS = {
     name: i + 1
@@ -40,6 +41,9 @@ def read_time(text: str, year: int | None = None) -> float | None:
     True
     """
     head = text[:400]
+    unix = _UNIX.search(head)
+    if unix is not None:
+        return float(unix[1])
     for regex in (_ISO, _CTIME, _US, _SYSLOG, _VLLM, _GLOG):
         match = regex.search(head)
         if match is None:

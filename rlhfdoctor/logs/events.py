@@ -127,4 +127,7 @@ def _around(text: str, match: re.Match[str]) -> str:
 
 
 def _year(modified: float | None) -> int | None:
-    return datetime.fromtimestamp(modified, UTC).year if modified else None
+    try:
+        return datetime.fromtimestamp(modified, UTC).year if modified else None
+    except (ValueError, OverflowError, OSError):
+        return None  # a damaged archive can hold any number

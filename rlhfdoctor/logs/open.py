@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import hashlib
+import io
+import lzma
 import os
 import stat
 import sys
@@ -26,6 +29,7 @@ from rlhfdoctor.types import Gap
 READ_BYTES = 512 * 1024
 _MOST_BYTES = 64 * 1024**3
 _MOST_FILES = 200_000
+_SMALL_BYTES = 4096
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".tzst", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 _SKIPPED_FOLDERS = frozenset({".git", "__pycache__", ".venv", "node_modules", "runtime_resources"})
 _SKIPPED_ENDINGS = [
@@ -58,7 +62,7 @@ _SKIPPED_ENDINGS = [
     ".pid",
     ".distcp",
 ]
-READ_ERRORS = (OSError, EOFError, ValueError, zlib.error, tarfile.TarError, zipfile.BadZipFile)
+READ_ERRORS = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile)
 """What reading a damaged or forbidden file may raise (zstd's error is a subclass of none: see `_zstd`)."""
 
 
@@ -71,6 +75,8 @@ class Source:
     size_bytes: int | None = None
     modified: float | None = None
     """Unix seconds, where known; gives the year to stamps that lack it."""
+    fingerprint: Callable[[], bytes] | None = None
+    """Tells copies of one file: a hash of its size, start and end. Small files have none."""
 
     def read(self, limit_bytes: int = 8 * 1024**2) -> bytes:
         """The first bytes of the source at once, for configuration files."""
@@ -91,10 +97,12 @@ def find_sources(paths: Sequence[str], gaps: list[Gap]) -> Iterator[Source]:
     count = 0
     for name in paths:
         if name == "-":
-            yield Source("-", lambda: _decoded(_pieces(sys.stdin.buffer)))
+            if sys.stdin is None or sys.stdin.closed:
+                raise SourceError("-: standard input is closed")
+            yield Source("-", lambda: _guard("-", lambda: _sniffed(sys.stdin.buffer), gaps))
             continue
         path = Path(name)
-        if not path.exists():
+        if not _exists(path):
             raise SourceError(
                 f"{name}: no such file or folder.\n"
                 "Give the folder that Ray wrote (for example /tmp/ray/session_latest/logs), a log file, or - for standard input."
@@ -107,18 +115,42 @@ def find_sources(paths: Sequence[str], gaps: list[Gap]) -> Iterator[Source]:
             yield from _open_file(file, gaps)
 
 
+def _fingerprint(path: Path, size: int) -> bytes:
+    try:
+        with path.open("rb") as handle:
+            start = handle.read(_SMALL_BYTES * 16)
+            handle.seek(max(size - _SMALL_BYTES * 16, 0))
+            return hashlib.sha256(b"%d|%b|%b" % (size, start, handle.read(_SMALL_BYTES * 16))).digest()
+    except OSError:
+        return b""  # reading it will say why
+
+
+def _exists(path: Path) -> bool:
+    """Whether a named path is there, as far as this user may know."""
+    try:
+        return path.exists()
+    except OSError as error:
+        raise SourceError(f"{str(path)[:200]}: {error.strerror or error}") from None
+
+
 def _walk(path: Path, gaps: list[Gap]) -> Iterator[Path]:
-    if path.is_file():
+    if path.is_file() or path.is_fifo():
         yield path
         return
     if not path.is_dir():
-        gaps.append(Gap(what=str(path), why="is no regular file"))
+        gaps.append(Gap(what=str(path), why="is neither file, pipe nor folder"))
         return
+    visited: set[tuple[int, int]] = set()
 
     def on_error(error: OSError) -> None:
         gaps.append(Gap(what=str(error.filename), why=error.strerror or "not readable"))
 
-    for folder, folders, files in os.walk(path, onerror=on_error):
+    for folder, folders, files in os.walk(path, onerror=on_error, followlinks=True):
+        info = Path(folder).stat()
+        if (info.st_dev, info.st_ino) in visited:
+            folders.clear()  # a link that leads back
+            continue
+        visited.add((info.st_dev, info.st_ino))
         folders[:] = sorted(name for name in folders if name not in _SKIPPED_FOLDERS and not name.startswith("."))
         for name in sorted(files):
             file = Path(folder, name)
@@ -137,7 +169,10 @@ def _open_file(path: Path, gaps: list[Gap]) -> Iterator[Source]:
     name = str(path)
     try:
         info = path.stat()
-        if info.st_size == 0:
+        if stat.S_ISFIFO(info.st_mode):
+            yield Source(name, lambda: _guard(name, lambda: _file_blocks(path, None), gaps))
+            return
+        if info.st_size == 0 and not name.startswith(("/proc/", "/sys/")):
             return
         lower = name.lower()
         if lower.endswith(".zip"):
@@ -152,14 +187,45 @@ def _open_file(path: Path, gaps: list[Gap]) -> Iterator[Source]:
                 lambda: _guard(name, lambda: _file_blocks(path, lower), gaps),
                 info.st_size,
                 info.st_mtime,
+                (lambda: _fingerprint(path, info.st_size)) if info.st_size >= _SMALL_BYTES else None,
             )
     except READ_ERRORS as error:
         gaps.append(Gap(what=name, why=_reason(error)))
 
 
-def _file_blocks(path: Path, lower: str) -> Iterator[bytes]:
+def _file_blocks(path: Path, lower: str | None) -> Iterator[bytes]:
     with path.open("rb") as raw:
-        yield from _decoded(_pieces(_decompressed(raw, lower)))
+        if lower is None:
+            yield from _sniffed(raw)
+        else:
+            yield from _decoded(_pieces(_decompressed(raw, lower)))
+
+
+def _sniffed(raw: IO[bytes]) -> Iterator[bytes]:
+    """The text of a nameless stream, decompressed by its first bytes."""
+    head = raw.read(4)
+    joined = _Joined(head, raw)
+    for magic, ending in ((b"\x1f\x8b", ".gz"), (b"\x28\xb5\x2f\xfd", ".zst"), (b"BZh", ".bz2"), (b"\xfd7zX", ".xz")):
+        if head.startswith(magic):
+            yield from _decoded(_pieces(_decompressed(io.BufferedReader(joined), ending)))
+            return
+    yield from _decoded(_pieces(joined))
+
+
+class _Joined(io.RawIOBase):
+    """Bytes already read, then the stream that they came from."""
+
+    def __init__(self, head: bytes, raw: IO[bytes]) -> None:
+        self._head, self._raw = head, raw
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._head[: len(buffer)] if self._head else self._raw.read(len(buffer))
+        self._head = self._head[len(data) :] if self._head else b""
+        buffer[: len(data)] = data
+        return len(data)
 
 
 def _guard(name: str, blocks: Callable[[], Iterator[bytes]], gaps: list[Gap]) -> Iterator[bytes]:
@@ -219,12 +285,29 @@ def _decompressed(raw: IO[bytes], lower: str) -> Any:
 def _zstd(raw: IO[bytes]) -> Any:
     import zstandard
 
-    reader = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
-
     class Reader:
-        def read(self, size: int = -1) -> bytes:
+        """Frames one behind the other; unlike zstandard's own reader it notices a last frame that is cut."""
+
+        def __init__(self) -> None:
+            self._frame = zstandard.ZstdDecompressor().decompressobj()
+            self._rest, self._begun = b"", False
+
+        def read(self, _size: int = -1) -> bytes:
             try:
-                return bytes(reader.read(size))
+                while True:
+                    data = self._rest or raw.read(READ_BYTES // 4)
+                    self._rest = b""
+                    if not data:
+                        if self._begun:
+                            raise EOFError("the last frame is cut")
+                        return b""
+                    self._begun = True
+                    out = bytes(self._frame.decompress(data))
+                    if self._frame.eof:
+                        self._rest, self._begun = self._frame.unused_data, False
+                        self._frame = zstandard.ZstdDecompressor().decompressobj()
+                    if out:
+                        return out
             except zstandard.ZstdError as error:
                 raise _ZstdError(f"damaged or truncated archive ({error})") from None
 
@@ -240,7 +323,11 @@ def _decoded(pieces: Iterator[bytes]) -> Iterator[bytes]:
     """UTF-8 for UTF-16 and UTF-32 with a mark, or UTF-16 that shows by its zero bytes; raises for binary."""
     first = next(pieces, b"")
     encoding = None
-    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    if first.startswith(codecs.BOM_UTF8):
+        first = first[3:]
+    if first.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        encoding = "utf-32"
+    elif first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "utf-16"
     elif b"\0" in first.lstrip(b"\0")[:4096]:
         zeros = (first[0:4096:2].count(0), first[1:4096:2].count(0))
@@ -308,7 +395,7 @@ def _zip_members(path: Path, gaps: list[Gap]) -> Iterator[Source]:
                     return
                 try:
                     handle = archive.open(info)
-                except (RuntimeError, NotImplementedError) as error:
+                except (RuntimeError, NotImplementedError, zipfile.BadZipFile) as error:
                     gaps.append(Gap(what=f"{name}!{info.filename}", why=str(error)))
                     continue
                 yield _member(name, info.filename, handle, info.file_size, None, gaps)

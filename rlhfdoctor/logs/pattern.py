@@ -18,7 +18,7 @@ import re
 from dataclasses import dataclass
 
 from rlhfdoctor.types import Value
-from rlhfdoctor.units import GIB, KIB, parse_bytes
+from rlhfdoctor.units import KIB, parse_bytes
 
 _INT = re.compile(r"-?\d{1,18}")
 _FLOAT = re.compile(r"-?\d+\.\d*(?:[eE][+-]?\d+)?")
@@ -62,19 +62,25 @@ def convert(name: str, text: str) -> tuple[str, Value]:
     (('anon_bytes', 4096), ('request_bytes', 1610612736), ('limit_s', 1800.0))
     """
     if name.endswith("_kb"):
-        return name[:-3] + "_bytes", int(text) * KIB
+        return name[:-3] + "_bytes", _whole(text, KIB)
     if name.endswith("_gib"):
-        return name[:-4] + "_bytes", round(float(text) * GIB)
+        return name[:-4] + "_bytes", parse_bytes(f"{text} GiB")
     if name.endswith("_size"):
         return name[:-5] + "_bytes", parse_bytes(text)
     if name.endswith("_ms"):
-        return name[:-3] + "_s", int(text) / 1000
+        milliseconds = _whole(text)
+        return name[:-3] + "_s", None if milliseconds is None else milliseconds / 1000
     if name.endswith("_pct"):
-        return name[:-4] + "_ratio", float(text) / 100
+        return name[:-4] + "_ratio", float(text[:20]) / 100
     if name in _TEXT_GROUPS or name.endswith(("_id", "_text", "_name")):
         return name, text.strip()
     if _INT.fullmatch(text):
         return name, int(text)
-    if _FLOAT.fullmatch(text):
+    if _FLOAT.fullmatch(text) and len(text) < 40:
         return name, float(text)
     return name, text.strip()
+
+
+def _whole(text: str, factor: int = 1) -> int | None:
+    """A number of at most 18 digits; longer ones are a fault of the text."""
+    return int(text) * factor if _INT.fullmatch(text) else None

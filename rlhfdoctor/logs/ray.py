@@ -121,6 +121,11 @@ PATTERNS: tuple[Pattern, ...] = (
         "MemoryMonitor disabled. Specify memory_monitor_interval_ms > 0 to enable the monitor.",
     ),
     say(
+        "ray.killing",
+        r"Killing (?:worker with task|\d+ worker\(s\))",
+        "node_manager.cc:3199: Killing 1 worker(s), kill details: Memory on the node (IP: 10.0.0.1) was 2.01GB used / 23.54GB limit (0.085223)",
+    ),
+    say(
         "ray.worker_exit_gcs",
         r"Reporting worker exit, worker id = (?P<worker_id>\w+), node id = (?P<node_id>\w+), address = [^,]*, exit_type = (?P<exit_type>\w+), "
         r"exit_detail = (?P<detail_text>.*)",

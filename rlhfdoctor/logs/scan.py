@@ -162,12 +162,17 @@ def _find_with_hyperscan(patterns: Sequence[Pattern]) -> Finder | None:
     return find
 
 
+def _cache_folder() -> Path:
+    """Where compiled patterns are kept; a path that cannot exist where the user has no home."""
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111  (does not raise)
+    return Path(os.devnull if home.startswith("~") else home, "rlhfdoctor")
+
+
 def _load_database(hyperscan: Any, expressions: list[bytes]) -> Any:
     """The compiled database, from the user's cache where it fits this set and this version."""
     version = f"{hyperscan.__version__}:{os.uname().machine}".encode()
     key = hashlib.sha256(b"\0".join([version, *expressions])).hexdigest()[:24]
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    path = home / "rlhfdoctor" / f"patterns-{key}.hs"
+    path = _cache_folder() / f"patterns-{key}.hs"
     try:
         database = hyperscan.loadb(path.read_bytes(), hyperscan.HS_MODE_BLOCK)
         database.scratch = hyperscan.Scratch(database)

@@ -39,6 +39,7 @@ def write_file(path: Path, text: str) -> None:
     Raises:
         SourceError: the file or its folder cannot be written.
     """
+    path = path.resolve()
     try:
         original = path.read_bytes()
         data = text.encode("utf-8", "surrogateescape")
@@ -48,6 +49,10 @@ def write_file(path: Path, text: str) -> None:
             _replace(journal, json.dumps({"file": path.name, "original": base64.b64encode(original).decode(), "written": _hash(data)}).encode())  # fmt: skip
         else:
             entry = json.loads(journal.read_text())
+            if entry["written"] != _hash(original):
+                entry["original"] = base64.b64encode(
+                    original
+                ).decode()  # edited by hand since: that is the new original
             entry["written"] = _hash(data)
             _replace(journal, json.dumps(entry).encode())
         _replace(path, data, path.stat().st_mode)
@@ -62,7 +67,8 @@ def revert_files(folders: Sequence[Path]) -> list[Path]:
         UsageError: a file was changed after it was patched.
     """
     restored: list[Path] = []
-    for folder in folders:
+    for named in folders:
+        folder = named.resolve()
         start = folder if folder.is_dir() else folder.parent
         for journal in sorted(start.rglob(f"{_JOURNAL}/*.json")):
             entry = json.loads(journal.read_text())

@@ -31,6 +31,8 @@ def change_setting(own: Setting, value: Any, text: str) -> Edit | None:
     old = text[start:end]
     if own.form in ("yaml", "json"):
         new = _document_value(value, old, own.form)
+        if not old and text[start - 1 : start] == ":":
+            new = f" {new}"
     elif own.form == "flag" and own.value is True:
         return None  # a switch that stands there is already on
     elif own.spelled in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF") or "=" in own.spelled:
@@ -53,7 +55,7 @@ def remove_setting(own: Setting, text: str) -> Edit | None:
         after = text[line_end + 1 :]
         before = text[:line_start]
         if not rest.rstrip().endswith("\\"):  # it was the last line of the command
-            before = re.sub(r"[ \t]*\\\r?\n$", "\n", before)
+            before = re.sub(r"[ \t]*\\(\r?\n)$", r"\1", before)
         return Edit(own.origin.file, own.origin.line or 1, before + after)
     gap = 1 if text[end : end + 1] == " " else 0
     return Edit(own.origin.file, own.origin.line or 1, text[:start] + text[end + gap :])
@@ -96,7 +98,7 @@ def _add_word(spelling: Spelling, value: Any, texts: Mapping[str, str], settings
     token_end = next((t.end for t in read_tokens(text) if t.start <= end - 1 < t.end), end)
     if not alone or indent is None:
         return Edit(last.origin.file, last.origin.line or 1, f"{text[:token_end]} {word}{text[token_end:]}")
-    newline = "\r\n" if text[: text.find("\n") + 1].endswith("\r\n") else "\n"
+    newline = _newline(text)
     tail = text[token_end:]
     continued = re.match(r"[ \t]*\\\r?\n", tail)
     insert = f" \\{newline}{indent[0]}{word}"
@@ -123,17 +125,37 @@ def _add_key(spelling: Spelling, value: Any, texts: Mapping[str, str], settings:
     pad = indent[0] if indent else ""
     if spelling.form == "json":
         inline = '"' not in text[line_start:start].split(":")[0] or text[line_start:start].count('"') != 2
-        joint = ", " if inline else f",\n{pad}"
+        joint = ", " if inline else f",{_newline(text)}{pad}"
         return Edit(last.origin.file, last.origin.line or 1, f"{text[:end]}{joint}{json.dumps(key)}: {json.dumps(value)}{text[end:]}")  # fmt: skip
-    if "{" in text[line_start:start]:
+    if _in_braces(text[:start]):
         return Edit(last.origin.file, last.origin.line or 1, f"{text[:end]}, {key}: {_plain(value)}{text[end:]}")
-    line_end = text.find("\n", end)
+    line_end = text.find("\n", max(end - 1, start) if text[end - 1 : end] == "\n" else end)
     line_end = len(text) if line_end < 0 else line_end
-    return Edit(last.origin.file, (last.origin.line or 1) + 1, f"{text[:line_end]}\n{pad}{key}: {_plain(value)}{text[line_end:]}")  # fmt: skip
+    cut = line_end - 1 if text[line_end - 1 : line_end] == "\r" else line_end
+    return Edit(last.origin.file, (last.origin.line or 1) + 1, f"{text[:cut]}{_newline(text)}{pad}{key}: {_plain(value)}{text[cut:]}")  # fmt: skip
+
+
+def _newline(text: str) -> str:
+    """The line end of a file, by its first line."""
+    return "\r\n" if text[: text.find("\n") + 1].endswith("\r\n") else "\n"
+
+
+def _in_braces(before: str) -> bool:
+    """Whether a place in YAML lies inside a flow mapping."""
+    bare = re.sub(r"#[^\n]*|'[^']*'|\"[^\"]*\"", "", before)
+    return bare.count("{") > bare.count("}")
 
 
 def _add_export(spelling: Spelling, value: Any, texts: Mapping[str, str], settings: Sequence[Setting]) -> Edit | None:
     """`export NAME=value` before the command that starts the run."""
+    key, _, inner = spelling.spelled.partition("=")
+    content = f"{inner}:{_env(value)}" if inner else _env(value)
+    there = [s for s in settings if s.spelled == key and s.form == "env" and s.span and s.origin.file in texts]
+    if inner and there:  # the variable is set: the option goes behind what it holds
+        name, end = there[-1].origin.file, (there[-1].span or (0, 0))[1]
+        text = texts[name]
+        end -= text[end - 1 : end] in "'\""
+        return Edit(name, there[-1].origin.line or 1, f"{text[:end]},{content}{text[end:]}")
     own = [s for s in settings if s.form in ("flag", "hydra", "env") and s.span and s.origin.file in texts]
     if not own:
         return None
@@ -144,9 +166,7 @@ def _add_export(spelling: Spelling, value: Any, texts: Mapping[str, str], settin
     if place is None:
         return None
     line_start = text.rfind("\n", 0, place.start) + 1
-    key, _, inner = spelling.spelled.partition("=")
-    content = f"{inner}:{_env(value)}" if inner else _env(value)
-    return Edit(name, place.line, f"{text[:line_start]}export {key}={content}\n{text[line_start:]}")
+    return Edit(name, place.line, f"{text[:line_start]}export {key}={content}{_newline(text)}{text[line_start:]}")
 
 
 def _env(value: Any) -> str:

@@ -66,7 +66,8 @@ def plan_patches(treatments: Sequence[Treatment], facts: Facts, configuration: C
 
 def _applies(treatment: Treatment, configuration: Configuration) -> bool:
     framework = configuration.framework
-    if treatment.frameworks and (framework is None or framework.name not in treatment.frameworks):
+    names = {framework.name} if framework is not None else {s.framework for s in configuration.settings} & {"deepspeed"}
+    if treatment.frameworks and not names & set(treatment.frameworks):
         return False
     if not treatment.versions:
         return True
@@ -88,6 +89,8 @@ def _plan(treatment: Treatment, facts: Facts, configuration: Configuration) -> P
         logged = configuration.logged(treatment.setting)
         return _shown(treatment, table, spelling, logged, treatment.to, facts, configuration)
     own = configuration.editable(treatment.setting)
+    if treatment.to is None and (own is None or own.value is not True):
+        return None
     value = _target(treatment, own or configuration.logged(treatment.setting), facts)
     if value is _UNKNOWN:
         return None
@@ -99,6 +102,8 @@ def _plan(treatment: Treatment, facts: Facts, configuration: Configuration) -> P
     if logged is not None and _same(logged.value, value):
         return None
     table, spelling = _spelling(treatment, configuration)
+    if logged is None and spelling is not None and spelling.default is not None and _same_as_default(spelling, value):
+        return None  # it is so already
     if spelling is None or spelling.form == "code":
         return _shown(treatment, table, spelling, logged, value, facts, configuration)
     if treatment.add or (logged is not None and logged.form in ("argv", "dump")):
@@ -135,6 +140,10 @@ def _same(one: Value, two: Any) -> bool:
     return show_value(one) == show_value(two)
 
 
+def _same_as_default(spelling: Spelling, value: Any) -> bool:
+    return isinstance(spelling.default, bool | int | float) and show_value(spelling.default) == show_value(value)
+
+
 def show_value(value: Any) -> str:
     """A value as configuration files write it.
 
@@ -150,6 +159,10 @@ def _of_line(
     treatment: Treatment, own: Setting, value: Any, facts: Facts, configuration: Configuration
 ) -> Patch | None:
     text = configuration.texts[own.origin.file]
+    if own.spelled.endswith(".device") and isinstance(value, bool):
+        value = "cpu" if value else "none"  # DeepSpeed's offload devices
+        if _same(own.value, value):
+            return None
     edit = remove_setting(own, text) if value in (None, False) and own.value is True and own.form == "flag" else change_setting(own, value, text)  # fmt: skip
     return None if edit is None else _patch(treatment, own.spelled, own, value, edit, facts, configuration)
 
@@ -246,7 +259,8 @@ def split_lines(text: str) -> list[str]:
 
 def make_diff(before: str, after: str, name: str) -> str:
     """A unified diff that `patch -p1` and `git apply` read, also where the last line has no newline."""
+    blank = "\t" if " " in name else ""  # patch(1) ends a name at a blank unless a tab follows
     lines = difflib.unified_diff(
-        split_lines(before), split_lines(after), f"a/{name.lstrip('/')}", f"b/{name.lstrip('/')}"
+        split_lines(before), split_lines(after), f"a/{name.lstrip('/')}{blank}", f"b/{name.lstrip('/')}{blank}"
     )  # fmt: skip
     return "".join(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in lines)

@@ -29,7 +29,7 @@ def apply_all(patches: Sequence[Patch]) -> dict[str, tuple[str, int]]:
             new = apply_diff(base, patch.diff, name)
             found = _ranges(base, new)
             for start, end, text in found:
-                if any(not (end < s or start > e) and (start, end, text) != (s, e, t) and (start != end or s != e) for s, e, t in edits):  # fmt: skip
+                if any(not (end <= s or start >= e) and (start, end, text) != (s, e, t) and (start != end or s != e) for s, e, t in edits):  # fmt: skip
                     raise UsageError(f"{name}: the patch of {patch.spelled} touches the same place as another; apply them one by one")  # fmt: skip
             edits.extend(edit for edit in found if edit not in edits)
         text = base

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from importlib import resources
 from typing import Any
 
@@ -11,6 +12,7 @@ from rlhfdoctor.report.clean import clean
 from rlhfdoctor.types import Death, Event, Finding, Framework, Incident, Patch, Process, Quote
 from rlhfdoctor.units import show_time
 
+_SURROGATES = re.compile("[\ud800-\udfff]")
 SCHEMA = "rlhfdoctor.report/1"
 
 
@@ -42,7 +44,8 @@ def to_dict(incident: Incident) -> dict[str, Any]:
 
 def render(incident: Incident) -> str:
     """The report as indented JSON text."""
-    return json.dumps(to_dict(incident), indent=2, ensure_ascii=False, allow_nan=False, default=str) + "\n"
+    text = json.dumps(to_dict(incident), indent=2, ensure_ascii=False, allow_nan=False, default=str)
+    return _SURROGATES.sub("\ufffd", text) + "\n"
 
 
 @functools.cache
@@ -113,7 +116,11 @@ def _patch(patch: Patch) -> dict[str, Any]:
         "before": patch.before,
         "after": patch.after,
         "safety": patch.safety,
-        "effect": {"says": patch.effect, "host_bytes": list(patch.host_bytes) if patch.host_bytes else None},
+        "effect": {
+            "says": patch.effect,
+            "basis": patch.effect,
+            "host_bytes": list(patch.host_bytes) if patch.host_bytes else None,
+        },
         "cost": patch.cost,
         "side_effects": list(patch.side_effects),
         "note": patch.note,

@@ -45,7 +45,7 @@ def killed(incident: Incident) -> str:
     if death is None:
         return ""
     victim = death.victim
-    who = victim.name or victim.role or "a process"
+    who = (victim.name or victim.role or "a process").rpartition("<locals>.")[2]
     role = f" ({victim.role})" if victim.role and victim.name and victim.role != victim.name else ""
     parts = [f"{who}{role}"]
     if victim.pid is not None:
@@ -61,7 +61,7 @@ def killed(incident: Incident) -> str:
     if death.phase:
         when.append(f"in the {death.phase.replace('_', ' ')} phase")
     if death.step is not None:
-        when.append(f"after step {death.step}")
+        when.append(f"after step {death.step}" if death.step else "before the first step had ended")
     if death.time is not None:
         when.append(f"at {show_time(death.time)}")
     verb = (

@@ -64,6 +64,7 @@ def render(incident: Incident, console: Console, all_findings: bool = False) -> 
         if event is not None:
             page.quote("  --> ", str(event.origin), "cyan")
             page.quote("   | ", event.text)
+            page.quoted.add((event.origin.file, event.origin.line))
     if incident.death is not None and incident.death.killer == "sigkill-unknown":
         page.say(VANISHED_SAYS, "dim")
     if incident.framework is not None:
@@ -84,7 +85,8 @@ def render(incident: Incident, console: Console, all_findings: bool = False) -> 
     if incident.ledger:
         page.head(("\nledger", "bold"))
         for part in incident.ledger[:8]:
-            page.say(f"{show_bytes(part.bytes):>10}  {part.part}  ({part.basis})")
+            name = "counted twice (shared pages)" if part.part == "unexplained" and part.bytes < 0 else part.part
+            page.say(f"{show_bytes(abs(part.bytes)):>10}  {name}  ({part.basis})")
     _missing(incident, roots, page)
     _gaps(incident, page)
     _next_step(incident, shown[:1], page)
@@ -201,11 +203,12 @@ def _next_step(incident: Incident, first: list[Finding], page: _Page) -> None:
     for name in ("safe", "consent", "show"):
         if any(p.safety == name for p in patches):
             page.head((f"[{name}]", _SAFETY[name]), (f" {_SAFETY_SAYS[name]}", "dim"))
-    if any(p.diff and p.safety != "show" for p in patches):
-        sources = " ".join(clean(source) for source in incident.sources)
-        consent = f" --consent {first[0].cause}" if any(p.safety == "consent" for p in patches) else ""
+    command = f"doctor patch {' '.join(clean(source) for source in incident.sources)} --write"
+    if any(p.diff and p.safety == "safe" for p in patches):
+        page.head(("write the safe ones: ", "dim"), (command, "bold"), ("   (--revert takes it back)", "dim"))
+    if any(p.diff and p.safety == "consent" for p in patches):
         page.head(
-            ("write it: ", "dim"),
-            (f"doctor patch {sources} --write{consent}", "bold"),
+            ("and with consent:    ", "dim"),
+            (f"{command} --consent {first[0].cause}", "bold"),
             ("   (--revert takes it back)", "dim"),
         )

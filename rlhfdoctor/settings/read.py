@@ -8,6 +8,7 @@ people can still ask for it.
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Iterator
 
@@ -18,7 +19,11 @@ from rlhfdoctor.settings.spell import Spelling, load_table, lookup
 from rlhfdoctor.types import Event, Gap, Origin, Setting, Value
 
 _OVERRIDE = re.compile(r"^(?P<plus>[+~]{0,2})(?P<key>[A-Za-z_][\w/@-]*(?:\.[\w@-]+)+)=(?P<value>.*)$", re.S)
-_ENV = re.compile(r"^(?P<key>[A-Z][A-Z0-9_]{2,})=(?P<value>.*)$", re.S)
+_ENV = re.compile(r"^(?P<key>[A-Z][A-Z0-9_]{2,}|RAY_\w+)=(?P<value>.*)$", re.S)
+_COMPRESSED = (".gz", ".zst", ".zstd", ".bz2", ".xz")
+_MOST_SETTINGS = 20_000
+_DEEPEST = 200
+_ANCHOR_OR_TAG = re.compile(r"(?:[&!]\S*[ \t]+)+")
 _FLAG = re.compile(r"^(?P<key>--?[A-Za-z][\w.-]*)(?:=(?P<value>.*))?$", re.S)
 _SBATCH = re.compile(r"^#SBATCH +(?P<key>--mem)(?:=| +)(?P<value>\S+)", re.M)
 _PYTHON_ARGUMENT = re.compile(r"\b(?P<key>object_store_memory|_memory)\s*=\s*(?P<value>[^,)\n]+(?:\([^)\n]*\))?)")
@@ -27,7 +32,15 @@ CONFIG_ENDINGS = (".sh", ".bash", ".slurm", ".sbatch", ".yaml", ".yml", ".json",
 
 def is_configuration(name: str) -> bool:
     """Whether a file is configuration by its name, and so no log."""
-    return name.rsplit("!", 1)[-1].lower().endswith(CONFIG_ENDINGS)
+    return _plain_name(name).endswith(CONFIG_ENDINGS)
+
+
+def _plain_name(name: str) -> str:
+    """The file's name in lower case without the ending of its compression."""
+    lower = name.rsplit("!", 1)[-1].lower()
+    for ending in _COMPRESSED:
+        lower = lower.removesuffix(ending)
+    return lower
 
 
 def read_configuration(name: str, text: str, prefer: str | None = None) -> tuple[list[Setting], list[Gap]]:
@@ -38,7 +51,7 @@ def read_configuration(name: str, text: str, prefer: str | None = None) -> tuple
         text: the whole file.
         prefer: framework whose table wins where a spelling stands in several.
     """
-    lower = name.lower()
+    lower = _plain_name(name)
     try:
         if lower.endswith((".yaml", ".yml", ".json")):
             return list(read_document(name, text, prefer)), []
@@ -52,7 +65,7 @@ def read_configuration(name: str, text: str, prefer: str | None = None) -> tuple
         where = f", line {mark.line + 1}" if mark else ""
         return [], [Gap(what=name, why=f"no valid YAML or JSON{where}: {getattr(error, 'problem', error)}")]
     except RecursionError:
-        return [], [Gap(what=name, why="nested too deeply")]
+        return [], [Gap(what=name, why="nested too deeply, or more than 20,000 settings; not read as configuration")]
 
 
 # --- shell -------------------------------------------------------------------------------------
@@ -77,7 +90,7 @@ def _read_word(
 ) -> Iterator[Setting]:
     override = _OVERRIDE.match(token.text)
     if override:
-        value_at = token.start + token.raw.index("=") + 1
+        value_at = _value_at(token)
         yield _setting(
             override["key"], override["value"], name, token.line, "hydra", (value_at, token.end), prefer,
             plus=override["plus"],
@@ -85,7 +98,7 @@ def _read_word(
         return
     env = _ENV.match(token.text)
     if env:
-        value_at = token.start + token.raw.index("=") + 1
+        value_at = _value_at(token)
         yield from _environment(env["key"], env["value"], name, token.line, (value_at, token.end), prefer)
         return
     flag = _FLAG.match(token.text)
@@ -107,6 +120,12 @@ def _read_word(
         )
     else:
         yield _setting(flag["key"], True, name, token.line, "flag", (token.start, token.end), prefer, owner)
+
+
+def _value_at(token: Token) -> int:
+    """Where the value of `key=value` begins; the end of the word where a variable hides the sign."""
+    equals = token.raw.find("=")
+    return token.end if equals < 0 else token.start + equals + 1
 
 
 def _environment(
@@ -135,25 +154,60 @@ def _read_python(name: str, text: str) -> Iterator[Setting]:
 
 
 def read_document(name: str, text: str, prefer: str | None = None) -> Iterator[Setting]:
-    """Settings of a YAML or JSON file: every scalar under its dotted path."""
-    form = "json" if name.lower().endswith(".json") else "yaml"
+    """Settings of a YAML or JSON file: every scalar under its dotted path.
+
+    Raises:
+        yaml.YAMLError: the text is neither.
+        RecursionError: it is nested too deeply, or its aliases multiply beyond reason.
+    """
+    form = "json" if _plain_name(name).endswith(".json") else "yaml"
     plain = text.replace("\t", " ") if form == "json" else text
-    for root in yaml.compose_all(plain, Loader=yaml.SafeLoader):
-        if isinstance(root, yaml.MappingNode):
-            yield from _walk(root, (), name, form, prefer, 0)
+    if _nesting(plain) > _DEEPEST:
+        raise RecursionError
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    count = 0
+    for root in yaml.compose_all(plain, Loader=loader):
+        if not isinstance(root, yaml.MappingNode):
+            continue
+        for setting in _walk(root, (), (name, form, prefer, plain), set(), []):
+            count += 1
+            if count > _MOST_SETTINGS:
+                raise RecursionError
+            yield setting
+
+
+def _nesting(text: str) -> int:
+    """How deep brackets or compact sequences go; libyaml recurses without a guard."""
+    deepest = max((len(run.group()) // 2 for run in re.finditer(r"(?:- ){50,}", text)), default=0)
+    depth = 0
+    for bracket in re.finditer(r"[\[{\]}]", text):
+        depth += 1 if bracket.group() in "[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def _walk(
-    node: yaml.MappingNode, path: tuple[str, ...], name: str, form: str, prefer: str | None, depth: int
+    node: yaml.MappingNode,
+    path: tuple[str, ...],
+    file: tuple[str, str, str | None, str],
+    seen: set[int],
+    above: list[int],
 ) -> Iterator[Setting]:
+    """Scalars below a mapping. What an alias shows a second time has no place of its own to edit."""
+    name, form, prefer, text = file
+    if id(node) in above or len(path) > 40:
+        return
     for key, value in node.value:
-        if not isinstance(key, yaml.ScalarNode) or depth > 40:
+        if not isinstance(key, yaml.ScalarNode):
             continue
         inner = (*path, key.value)
         if isinstance(value, yaml.MappingNode):
-            yield from _walk(value, inner, name, form, prefer, depth + 1)
+            yield from _walk(value, inner, file, seen, [*above, id(node)])
         elif isinstance(value, yaml.ScalarNode):
-            span = (value.start_mark.index, value.end_mark.index)
+            start, end = value.start_mark.index, value.end_mark.index
+            mark = _ANCHOR_OR_TAG.match(text, start, end)
+            span = None if id(value) in seen else (mark.end() if mark else start, end)
+            seen.add(id(value))
             content: Value = value.value if value.style in ("'", '"') else _scalar(value.value)
             yield _setting(".".join(inner), content, name, value.start_mark.line + 1, form, span, prefer)
 
@@ -173,12 +227,21 @@ def _number(text: str) -> Value:
     clean = text.strip().strip("'\"").replace("_", "")
     if re.fullmatch(r"[+-]?\d{1,18}", clean):
         return int(clean)
-    if re.fullmatch(r"[+-]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?", clean):
-        return float(clean)
-    factors = re.fullmatch(r"(?:int\()?([\d.e+]+) ?\* ?(?:1024 ?\*\* ?(\d)|([\d.e+]+))\)?", clean)
-    if factors:
-        return int(float(factors[1]) * (1024 ** int(factors[2]) if factors[2] else float(factors[3])))
+    if re.fullmatch(_REAL, clean):
+        return _finite(float(clean), text)
+    product = re.fullmatch(rf"(?:int\()?({_REAL}) ?\* ?(?:1024 ?\*\* ?([1-6])|({_REAL}))\)?", clean)
+    if product:
+        factor = 1024.0 ** int(product[2]) if product[2] else float(product[3])
+        value = _finite(float(product[1]) * factor, text)
+        return int(value) if isinstance(value, float) else value
     return text.strip()
+
+
+_REAL = r"[+-]?(?:\d{1,40}\.\d{0,40}|\.\d{1,40}|\d{1,40})(?:[eE][+-]?\d{1,3})?"
+
+
+def _finite(value: float, text: str) -> Value:
+    return value if math.isfinite(value) else text.strip()
 
 
 # --- what logs show of the configuration --------------------------------------------------------

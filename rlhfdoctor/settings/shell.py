@@ -11,6 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 _SPECIAL = frozenset(";|&()<>\n")
+_REDIRECTION = re.compile(r"(?:\d*|&)[<>]{1,3}(?:&\d+|&-|(&?[ \t]*)(?=[^\s;|&()<>]))")
+"""`2>&1`, `> log`, `&> log`, `< input`, `<<EOF`; with group 1 a target follows that is no argument."""
+_LONGEST_WORD = 64 * 1024
+"""Variables that double each other end here."""
 _ASSIGNMENT = re.compile(r"^(?:export\s+)?([A-Za-z_]\w*)=")
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)(?::-([^}]*))?\}?")
 
@@ -56,6 +60,8 @@ def read_tokens(script: str) -> Iterator[Token]:
         elif char == "#" and (position == 0 or script[position - 1] in " \t\n;|&("):
             end = script.find("\n", position)
             position = length if end < 0 else end
+        elif redirection := _REDIRECTION.match(script, position):
+            position = _word_end(script, redirection.end()) if redirection[1] else redirection.end()
         elif char in _SPECIAL:
             first = char in ";|&("
             position += 1
@@ -127,4 +133,4 @@ def _unquote(raw: str, variables: dict[str, str]) -> str:
         else:
             out.append(char)
         i += 1
-    return "".join(out)
+    return "".join(out)[:_LONGEST_WORD]

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rlhfdoctor.logs.clock import read_time, read_uptime, show_time
+from rlhfdoctor.logs.clock import read_time, read_uptime
 
 
 def utc(*parts: int) -> float:
@@ -100,17 +100,3 @@ def test_no_stamp(line: str) -> None:
 def test_uptime(line: str, expected: float | None) -> None:
     """Seconds since boot are read from dmesg and syslog, not from the deltas of `dmesg -d`."""
     assert expected == read_uptime(line)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "expected"),
-    [(0.0, "1970-01-01T00:00:00.000Z"), (1743606120.117, "2025-04-02T15:02:00.117Z")],
-)
-def test_show_time(seconds: float, expected: str) -> None:
-    """Times are shown in UTC with milliseconds."""
-    assert expected == show_time(seconds)
-
-
-def test_what_is_shown_can_be_read() -> None:
-    """The shown form of a time is read as the same time."""
-    assert pytest.approx(1743606120.117, abs=1e-6) == read_time(show_time(1743606120.117))

@@ -116,7 +116,7 @@ def test_slurm_task(line: str) -> None:
     [
         ("/var/spool/slurmd/job18837441/slurm_script: line 48: 880015 Killed                  python3 x.py", "shell.killed", 880015),
         ("Killed", "shell.killed", None),
-        pytest.param("Killed\r", "shell.killed", None, marks=pytest.mark.xfail(strict=True, reason="scan.py:168: hyperscan's `$` does not stand before a carriage return")),
+        pytest.param("Killed\r", "shell.killed", None, marks=pytest.mark.xfail(strict=True, reason="scan.py:155: hyperscan's `$` does not stand before a carriage return")),
         ("run.sh: line 28:  8156 Terminated              python3 main.py", "shell.terminated", 8156),
         ("run.sh: line 3:  77 Bus error               (core dumped) python3 main.py", "shell.bus_error", 77),
         ("Bus error (core dumped)", "shell.bus_error", None),
@@ -162,7 +162,7 @@ def test_kubernetes(text: str, expected: list[str]) -> None:
             "The node was low on resource: memory. Threshold quantity: 100Mi, available: 88200Ki. Container egg was using 5053216Ki, "
             "request is 1Gi, has larger consumption of memory.",
             {"resource_text": "memory", "name": "egg", "used_bytes": 5053216 * 1024},
-            marks=pytest.mark.xfail(strict=True, reason="job.py:95: the newer eviction text (kubelet 1.26+) loses container and use"),
+            marks=pytest.mark.xfail(strict=True, reason="job.py:82: the newer eviction text (kubelet 1.26+) loses container and use"),
         ),
     ],
 )  # fmt: skip

@@ -246,7 +246,7 @@ def test_names_in_the_table(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["7z", "-bash", "3proxy"])
-@pytest.mark.xfail(strict=True, reason="kernel.py:55: a name that begins with a digit or a dash is not taken")
+@pytest.mark.xfail(strict=True, reason="kernel.py:51: a name that begins with a digit or a dash is not taken")
 def test_names_that_begin_with_a_digit(name: str) -> None:
     """Names of processes may begin with a digit or a dash."""
     row = f"[   1208]  1000  1208    26122      716    81920        0             0 {name}"

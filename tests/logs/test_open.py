@@ -10,10 +10,10 @@ import os
 import sys
 import tarfile
 import tempfile
+import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import zstandard
@@ -119,17 +119,31 @@ def test_missing_path(tmp_path: Path) -> None:
         read_folder([tmp_path / "nothere"])
 
 
-def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`-` is standard input."""
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(TEXT)))
+@pytest.mark.parametrize(
+    "pack", [bytes, gzip.compress, lzma.compress, lambda data: zst(data)], ids=["plain", "gz", "xz", "zst"]
+)
+def test_standard_input(monkeypatch: pytest.MonkeyPatch, pack: Callable[[bytes], bytes]) -> None:
+    """`-` is standard input, compressed or not."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(pack(TEXT))))
     assert read_folder(["-"]) == ({"-": TEXT}, [])
 
 
-@pytest.mark.xfail(strict=True, reason="open.py:86: standard input is not guarded, so _Binary is raised at the caller")
+FOUR_BYTES = pytest.mark.xfail(
+    strict=True, reason="open.py _sniffed: the plain branch hands on 4 bytes first, too few to tell the encoding"
+)
+
+
+@FOUR_BYTES
 def test_binary_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     """Binary standard input is a gap, as a binary file is."""
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(bytes(range(256)) * 64)))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(bytes(range(256)) * 64)))
     assert [Gap(what="-", why="binary file, not read")] == read_folder(["-"])[1]
+
+
+def test_utf16_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    """UTF-16 without a mark is recognised on standard input too."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT.decode().encode("utf-16-le"))))
+    assert read_folder(["-"]) == ({"-": TEXT}, [])
 
 
 def test_symlink_to_a_folder_above(tmp_path: Path) -> None:
@@ -147,6 +161,15 @@ def test_symlinks_to_each_other(tmp_path: Path) -> None:
     why = "Too many levels of symbolic links"
     expected = [Gap(what=str(tmp_path / name), why=why) for name in ("x.log", "y.log")]
     assert ({str(tmp_path / "a.log"): b"text"}, expected) == read_folder([tmp_path])
+
+
+def test_symlink_to_another_folder(tmp_path: Path) -> None:
+    """A link to a folder elsewhere is followed."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "a.log").write_bytes(b"text")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "logs").symlink_to(tmp_path / "elsewhere")
+    assert read_folder([tmp_path / "run"]) == ({str(tmp_path / "run" / "logs" / "a.log"): b"text"}, [])
 
 
 def test_dangling_symlink(tmp_path: Path) -> None:
@@ -171,9 +194,11 @@ def test_fifo_in_a_folder(tmp_path: Path) -> None:
 
 
 def test_fifo_by_its_name(tmp_path: Path) -> None:
-    """A FIFO given by its name is a gap."""
-    os.mkfifo(tmp_path / "a.log")
-    assert ({}, [Gap(what=str(tmp_path / "a.log"), why="is no regular file")]) == read_folder([tmp_path / "a.log"])
+    """A FIFO given by its name, as the shell's `<(...)`, is read to its end."""
+    path = tmp_path / "a.log"
+    os.mkfifo(path)
+    threading.Thread(target=path.write_bytes, args=(b"text",), daemon=True).start()
+    assert read_folder([path]) == ({str(path): b"text"}, [])
 
 
 @pytest.fixture
@@ -300,12 +325,10 @@ def test_special_members(tmp_path: Path) -> None:
 
 # --- damage ------------------------------------------------------------------------------------
 
-LOST = pytest.mark.xfail(strict=True, reason="open.py:236: read() throws away up to 512 KiB when the end is missing")
-NO_GAP = pytest.mark.xfail(strict=True, reason="open.py:202: zstandard ends quietly where a frame is cut off")
-NO_LZMA = pytest.mark.xfail(strict=True, reason="open.py:54: lzma.LZMAError is not among READ_ERRORS")
+LOST = pytest.mark.xfail(strict=True, reason="open.py:235: read() throws away up to 512 KiB when the end is missing")
 
 
-@pytest.mark.parametrize("name", ["run.log.gz", pytest.param("run.log.zst", marks=NO_GAP), "run.log.bz2", "run.log.xz"])
+@pytest.mark.parametrize("name", ["run.log.gz", "run.log.zst", "run.log.bz2", "run.log.xz"])
 def test_truncated_file_leaves_a_gap(tmp_path: Path, name: str) -> None:
     """A compressed file that was cut off leaves one gap under its name."""
     path = tmp_path / name
@@ -334,9 +357,7 @@ def test_file_cut_within_its_only_frame(tmp_path: Path, name: str) -> None:
     assert (big.startswith(text), len(text) > len(big) // 2) == (True, True)
 
 
-@pytest.mark.parametrize(
-    "name", ["run.log.gz", "run.log.zst", "run.log.bz2", pytest.param("run.log.xz", marks=NO_LZMA)]
-)
+@pytest.mark.parametrize("name", ["run.log.gz", "run.log.zst", "run.log.bz2", "run.log.xz"])
 def test_file_with_a_false_ending(tmp_path: Path, name: str) -> None:
     """Text under the name of a compressed file is a gap."""
     path = tmp_path / name
@@ -345,9 +366,7 @@ def test_file_with_a_false_ending(tmp_path: Path, name: str) -> None:
     assert ({str(path): b""}, [str(path)]) == (found, [gap.what for gap in gaps])
 
 
-@pytest.mark.parametrize(
-    "name", ["run.log.gz", "run.log.zst", "run.log.bz2", pytest.param("run.log.xz", marks=NO_LZMA)]
-)
+@pytest.mark.parametrize("name", ["run.log.gz", "run.log.zst", "run.log.bz2", "run.log.xz"])
 def test_corrupted_file(tmp_path: Path, name: str) -> None:
     """A flipped byte inside a compressed file is a gap, not a crash."""
     path = tmp_path / name
@@ -393,9 +412,7 @@ def test_corrupted_member_of_a_zip(tmp_path: Path) -> None:
     assert (b"text", [f"{path}!a.log"]) == (found[f"{path}!b.log"], [gap.what for gap in gaps])
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=NO_LZMA) if name.endswith(".xz") else name for name in ARCHIVES]
-)
+@pytest.mark.parametrize("name", [*ARCHIVES])
 def test_archive_of_nothing_but_noise(tmp_path: Path, name: str) -> None:
     """Text under the name of an archive is a gap."""
     path = tmp_path / name
@@ -428,11 +445,9 @@ def test_utf16(tmp_path: Path, encoding: str, mark: bytes) -> None:
     "data",
     [
         b"short",
-        b"\xff\xfe\n",
         b"na\xc3\xafve \xe4\xba\x8c\n",
         b"latin \xe9\n",
         b"\x1b[31mred\x1b[0m\n",
-        b"\xef\xbb\xbfmark\n",
     ],
 )
 def test_bytes_stay_as_they_are(tmp_path: Path, data: bytes) -> None:
@@ -440,6 +455,13 @@ def test_bytes_stay_as_they_are(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "run.log"
     path.write_bytes(data)
     assert read_folder([path]) == ({str(path): data}, [])
+
+
+def test_mark_of_utf8(tmp_path: Path) -> None:
+    """The mark that Windows puts before UTF-8 is taken off, so that the first line begins with its text."""
+    path = tmp_path / "run.log"
+    path.write_bytes(b"\xef\xbb\xbfKilled\n")
+    assert read_folder([path]) == ({str(path): b"Killed\n"}, [])
 
 
 @pytest.mark.parametrize(

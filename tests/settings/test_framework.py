@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rlhfdoctor.settings.framework import find_framework, find_versions, knows
+from rlhfdoctor.settings.framework import find_framework, find_versions
 from rlhfdoctor.settings.read import read_configuration
 from rlhfdoctor.types import Event, Framework, Setting
 from tests.build import make_event, make_setting, read_log
@@ -148,9 +148,3 @@ def test_version_of_the_framework() -> None:
     events = read_log("\nopenrlhf==0.5.3\n")
     found = find_framework(events, [], find_versions(events))
     assert found == Framework(name="openrlhf", version="0.5.3", basis="run.log:2")
-
-
-@pytest.mark.parametrize(("spelled", "expected"), [("--adam_offload", True), ("--nonsense", False)])
-def test_knows(spelled: str, expected: bool) -> None:
-    """A spelling is known where any table has it."""
-    assert knows(spelled) == expected

