@@ -18,7 +18,7 @@ from rlhfdoctor import __version__
 from rlhfdoctor.errors import DoctorError, UsageError
 
 if TYPE_CHECKING:
-    from rlhfdoctor.types import Incident
+    from rlhfdoctor.types import Incident, Patch
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -158,11 +158,16 @@ def patch(paths: tuple[str, ...], write: bool, consent: tuple[str, ...], revert:
     if not write:
         for finding in incident.findings:
             for item in finding.patches:
-                state = "would be written" if item in chosen else f"not written: {item.safety}" if item.diff else "no file at hand"  # fmt: skip
-                click.echo(f"# {finding.cause}: {item.spelled} {item.before or '(not set)'} -> {item.after} [{item.safety}] {state}")  # fmt: skip
-                click.echo(item.diff.encode("utf-8", "surrogateescape"), nl=False)
+                _show_patch(finding.cause, item, item in chosen)
         sys.exit(1 if incident.verdict != "healthy" else 0)
     _write_patches(incident, paths, consent, reading)
+
+
+def _show_patch(cause: str, item: Patch, wanted: bool) -> None:
+    state = "would be written" if wanted else f"not written: {item.safety}" if item.diff else "no file to change"
+    change = "" if item.after in (None, "null") else f" {item.before or '(not set)'} -> {item.after}"
+    click.echo(f"# {cause}: {item.spelled}{change} [{item.safety}] {state}")
+    click.echo(item.diff.encode("utf-8", "surrogateescape"), nl=False)
 
 
 def _write_patches(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -40,7 +41,17 @@ def samples_page() -> str:
     return "\n".join([*lines, ""])
 
 
-PAGES = {"rules/README.md": rules_page, "samples/README.md": samples_page}
+def readme_page() -> str:
+    """README.md with the report of its first command as it is today."""
+    text = (ROOT / "README.md").read_text()
+    done = subprocess.run(
+        [sys.executable, "-m", "rlhfdoctor", "analyze", "samples/openrlhf-save-kill/run"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    before, rest = text.split("```text\n", 1)
+    return f"{before}```text\n{done.stdout}```{rest.split('```', 1)[1]}"
+
+
+PAGES = {"README.md": readme_page, "rules/README.md": rules_page, "samples/README.md": samples_page}
 
 if __name__ == "__main__" and "--write" in sys.argv:
     for name, page in PAGES.items():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from rlhfdoctor.logs import config, deepspeed, job, kernel, nccl, phases, python, ray, torch, vllm
@@ -47,6 +48,9 @@ def read_events(source: Source, scanner: Scanner, gaps: list[Gap]) -> Iterator[E
     dropped: dict[str, int] = {}
     for hit in scanner.scan(source.stream()):
         event = make_event(hit, source.name, year)
+        if event.time is not None and source.modified is not None and event.time > source.modified + 86400:
+            earlier = read_time(event.text, year - 1) if year is not None else None
+            event = replace(event, time=earlier) if earlier is not None and earlier < event.time else event
         if event.time is not None:
             year = datetime.fromtimestamp(event.time, UTC).year
         kind = event.kind

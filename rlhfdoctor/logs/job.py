@@ -11,7 +11,7 @@ from rlhfdoctor.logs.pattern import Pattern, say
 PATTERNS: tuple[Pattern, ...] = (
     say(
         "slurm.oom",
-        r"Detected (?P<kill_count>\d+) oom[-_]kill event(?:\(s\)|s)? in (?P<step_text>\S+(?: \S+\.batch)?)",
+        r"Detected (?P<kill_count>\d+) oom[-_]kill event(?:\(s\)|s)? in (?P<step_text>(?:step )?[\w=.]*\w)",
         "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=191.batch cgroup. Some of your processes may have been killed by the "
         "cgroup out-of-memory handler.",
         when="17.11+",
@@ -79,8 +79,8 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     say(
         "k8s.evicted",
-        r"The node was low on resource: (?P<resource_text>[a-z-]+)\.?(?: Container (?P<name>\S+) was using (?P<used_size>[0-9]+[KMGT]i), which exceeds its "
-        r"request of (?P<request_text>\S+?)\.)?|The node had condition: \[(?P<condition_text>\w+)\]|Pod was evicted",
+        r"The node was low on resource: (?P<resource_text>[a-z-]+)\.?(?: Threshold quantity: [^.]*\.)?(?: Container (?P<name>\S+) was using (?P<used_size>[0-9]+[KMGT]i), "
+        r"(?:which exceeds its )?request (?:of|is) (?P<request_text>[\w]+))?|The node had condition: \[(?P<condition_text>\w+)\]|Pod was evicted",
         "The node was low on resource: memory. Container egg was using 5053216Ki, which exceeds its request of 0.",
     ),
     say(

@@ -26,7 +26,7 @@ _RSS = (
 PATTERNS: tuple[Pattern, ...] = (
     say(
         "kernel.oom_invoked",
-        r"(?:^|[\]:>] +)(?P<comm>[^\]\n]{1,15}?) invoked oom-killer: gfp_mask=(?P<gfp_text>0x[0-9a-f]+)",
+        r"(?:^|[\]:>] +|;|[+-]\d\d:\d\d )(?:> *)?(?P<comm>[^\]>;\s][^\]>;\n]{0,14}?) invoked oom-killer: gfp_mask=(?P<gfp_text>0x[0-9a-f]+)",
         "[ 1016.926650] python invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0",
     ),
     say(
@@ -48,7 +48,7 @@ PATTERNS: tuple[Pattern, ...] = (
     say(
         "kernel.task",
         r"\[ *(?P<pid>\d+)\] +(?P<uid>\d+) +(?P<tgid>\d+) +(?P<total_vm_pages>\d+) +(?P<rss_pages>\d+)"
-        r"(?P<rest_text>(?: +-?\d+){2,7}) +(?P<comm>[^\s\d-].*)",
+        r"(?P<rest_text>(?: +-?\d+){2,7}) +(?P<comm>\S.*)",
         "[ 8730]     0  8730  2623712   126625        4014080        0             0 python",
     ),
     say(

@@ -23,7 +23,7 @@ PATTERNS: tuple[Pattern, ...] = (
     say(
         "nccl.work_status",
         r"Rank (?P<rank>\d+)\] +(?:Timeout at NCCL work: \d+|Exception \(either an error or timeout\) detected by watchdog at work: \d+"
-        r"|failure detected by watchdog at work sequence id: \d+ PG status), ?:? ?last enqueued (?:NCCL )?work: (?P<enqueued>-?\d+), "
+        r"|failure detected by watchdog at work sequence id: \d+ PG status)[,:]{1,2} ?last enqueued (?:NCCL )?work: (?P<enqueued>-?\d+), "
         r"last completed (?:NCCL )?work: (?P<completed>-?\d+)",
         "[PG 3 Rank 4] Timeout at NCCL work: 9141, last enqueued NCCL work: 9141, last completed NCCL work: 9140.",
     ),

@@ -7,10 +7,7 @@ becomes a `Gap` with the reason. Archives are read as streams and never unpacked
 
 from __future__ import annotations
 
-import codecs
-import gzip
 import hashlib
-import io
 import lzma
 import os
 import stat
@@ -21,12 +18,12 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from rlhfdoctor.errors import SourceError
+from rlhfdoctor.logs.streams import Binary, decoded, decompressed, pieces, sniffed
 from rlhfdoctor.types import Gap
 
-READ_BYTES = 512 * 1024
 _MOST_BYTES = 64 * 1024**3
 _MOST_FILES = 200_000
 _SMALL_BYTES = 4096
@@ -99,7 +96,7 @@ def find_sources(paths: Sequence[str], gaps: list[Gap]) -> Iterator[Source]:
         if name == "-":
             if sys.stdin is None or sys.stdin.closed:
                 raise SourceError("-: standard input is closed")
-            yield Source("-", lambda: _guard("-", lambda: _sniffed(sys.stdin.buffer), gaps))
+            yield Source("-", lambda: _guard("-", lambda: sniffed(sys.stdin.buffer), gaps))
             continue
         path = Path(name)
         if not _exists(path):
@@ -196,36 +193,9 @@ def _open_file(path: Path, gaps: list[Gap]) -> Iterator[Source]:
 def _file_blocks(path: Path, lower: str | None) -> Iterator[bytes]:
     with path.open("rb") as raw:
         if lower is None:
-            yield from _sniffed(raw)
+            yield from sniffed(raw)
         else:
-            yield from _decoded(_pieces(_decompressed(raw, lower)))
-
-
-def _sniffed(raw: IO[bytes]) -> Iterator[bytes]:
-    """The text of a nameless stream, decompressed by its first bytes."""
-    head = raw.read(4)
-    joined = _Joined(head, raw)
-    for magic, ending in ((b"\x1f\x8b", ".gz"), (b"\x28\xb5\x2f\xfd", ".zst"), (b"BZh", ".bz2"), (b"\xfd7zX", ".xz")):
-        if head.startswith(magic):
-            yield from _decoded(_pieces(_decompressed(io.BufferedReader(joined), ending)))
-            return
-    yield from _decoded(_pieces(joined))
-
-
-class _Joined(io.RawIOBase):
-    """Bytes already read, then the stream that they came from."""
-
-    def __init__(self, head: bytes, raw: IO[bytes]) -> None:
-        self._head, self._raw = head, raw
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._head[: len(buffer)] if self._head else self._raw.read(len(buffer))
-        self._head = self._head[len(data) :] if self._head else b""
-        buffer[: len(data)] = data
-        return len(data)
+            yield from decoded(pieces(decompressed(raw, lower)))
 
 
 def _guard(name: str, blocks: Callable[[], Iterator[bytes]], gaps: list[Gap]) -> Iterator[bytes]:
@@ -238,7 +208,7 @@ def _guard(name: str, blocks: Callable[[], Iterator[bytes]], gaps: list[Gap]) ->
                 gaps.append(Gap(what=name, why=f"larger than {_MOST_BYTES >> 30} GiB; cut there"))
                 return
             yield block
-    except _Binary:
+    except Binary:
         gaps.append(Gap(what=name, why="binary file, not read"))
     except READ_ERRORS as error:
         gaps.append(
@@ -258,113 +228,12 @@ def _reason(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-class _Binary(Exception):
-    """The stream is no text."""
-
-
-class _ZstdError(ValueError):
-    """zstandard's error under a name that is always there."""
-
-
-def _decompressed(raw: IO[bytes], lower: str) -> Any:
-    if lower.endswith((".gz", ".tgz")):
-        return gzip.GzipFile(fileobj=raw)
-    if lower.endswith((".zst", ".zstd")):
-        return _zstd(raw)
-    if lower.endswith(".bz2"):
-        import bz2
-
-        return bz2.BZ2File(raw)
-    if lower.endswith(".xz"):
-        import lzma
-
-        return lzma.LZMAFile(raw)
-    return raw
-
-
-def _zstd(raw: IO[bytes]) -> Any:
-    import zstandard
-
-    class Reader:
-        """Frames one behind the other; unlike zstandard's own reader it notices a last frame that is cut."""
-
-        def __init__(self) -> None:
-            self._frame = zstandard.ZstdDecompressor().decompressobj()
-            self._rest, self._begun = b"", False
-
-        def read(self, _size: int = -1) -> bytes:
-            try:
-                while True:
-                    data = self._rest or raw.read(READ_BYTES // 4)
-                    self._rest = b""
-                    if not data:
-                        if self._begun:
-                            raise EOFError("the last frame is cut")
-                        return b""
-                    self._begun = True
-                    out = bytes(self._frame.decompress(data))
-                    if self._frame.eof:
-                        self._rest, self._begun = self._frame.unused_data, False
-                        self._frame = zstandard.ZstdDecompressor().decompressobj()
-                    if out:
-                        return out
-            except zstandard.ZstdError as error:
-                raise _ZstdError(f"damaged or truncated archive ({error})") from None
-
-    return Reader()
-
-
-def _pieces(handle: Any) -> Iterator[bytes]:
-    while piece := handle.read(READ_BYTES):
-        yield piece
-
-
-def _decoded(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """UTF-8 for UTF-16 and UTF-32 with a mark, or UTF-16 that shows by its zero bytes; raises for binary."""
-    first = next(pieces, b"")
-    encoding = None
-    if first.startswith(codecs.BOM_UTF8):
-        first = first[3:]
-    if first.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
-        encoding = "utf-32"
-    elif first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        encoding = "utf-16"
-    elif b"\0" in first.lstrip(b"\0")[:4096]:
-        zeros = (first[0:4096:2].count(0), first[1:4096:2].count(0))
-        half = min(len(first), 4096) // 2
-        if zeros[1] > half * 0.4 and zeros[0] < half * 0.05:
-            encoding = "utf-16-le"
-        elif zeros[0] > half * 0.4 and zeros[1] < half * 0.05:
-            encoding = "utf-16-be"
-        elif _looks_binary(first.lstrip(b"\0")[:4096]):
-            raise _Binary
-    elif _looks_binary(first[:4096]):
-        raise _Binary
-    if encoding is None:
-        yield first
-        yield from pieces
-        return
-    decoder = codecs.getincrementaldecoder(encoding)("replace")
-    yield decoder.decode(first).encode("utf-8", "replace")
-    for piece in pieces:
-        yield decoder.decode(piece).encode("utf-8", "replace")
-
-
-def _looks_binary(head: bytes) -> bool:
-    """Whether more than a twentieth of the bytes are control characters that no log holds.
-
-    Leading zeros are no sign: copytruncate rotation leaves a hole at the start of a log.
-    """
-    controls = sum(head.count(bytes([c])) for c in (*range(7), *range(14, 26), 127))
-    return controls > max(len(head) // 20, 8)
-
-
 def _tar_members(path: Path, gaps: list[Gap]) -> Iterator[Source]:
     name = str(path)
     read = 0
     try:
         with path.open("rb") as raw:
-            plain = _decompressed(raw, name.lower())
+            plain = decompressed(raw, name.lower())
             with tarfile.open(fileobj=plain, mode="r|") as archive:
                 for member in archive:
                     if not member.isfile() or member.size == 0:
@@ -407,6 +276,6 @@ def _member(archive: str, member: str, handle: IO[bytes], size: int, modified: f
     name = f"{archive}!{member}"
 
     def blocks() -> Iterator[bytes]:
-        yield from _decoded(_pieces(_decompressed(handle, member.lower())))
+        yield from decoded(pieces(decompressed(handle, member.lower())))
 
     return Source(name, lambda: _guard(name, blocks, gaps), size, modified)

@@ -32,7 +32,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     say(
         "ray.memory_kill_victim",
-        r"(?:task name=(?P<name>[^,)]{1,120})[^)]{0,200}?, )?(?:pid=(?P<pid>\d+), )?actual memory used=(?P<victim_gib>\d+\.\d+)GB",
+        r"(?:task name=(?P<name>[^,]{1,120}).{0,200}?, )?(?:pid=(?P<pid>\d+), )?actual memory used=(?P<victim_gib>\d+\.\d+)GB",
         "[(Task: job ID=05000000, lease ID=ab, task name=ReadRange->MapBatches(f), required resources={CPU: 1}, pid=3471, "
         "actual memory used=2.85GB, worker ID=cd)]",
         when="2.55+",
@@ -234,7 +234,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     say(
         "ray.disk_full",
-        r"file_system_monitor\.cc:\d+: (?P<path_text>\S+) is over (?P<full_text>[0-9.]+)% full, available space: (?P<available_text>[0-9.]+)",
+        r"file_system_monitor\.cc:\d+: (?P<path_text>\S+) is over (?P<full_text>[0-9.]+)% full, available space: (?P<available_text>[0-9]+(?:\.[0-9]+)?)",
         "file_system_monitor.cc:116: /tmp/ray/session_a is over 95% full, available space: 42.6695 GB; capacity: 876.137 GB.",
     ),
     say(

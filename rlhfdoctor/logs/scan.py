@@ -65,8 +65,7 @@ class Scanner:
         while current is not None:
             upcoming = next(blocks, None)
             block, fresh, overlap = current
-            text = _ANSI.sub(b"", block) if b"\x1b" in block else block
-            yield from self._hits(text, line, upcoming[0] if upcoming else b"", overlap)
+            yield from self._hits(block, line, upcoming[0] if upcoming else b"", overlap)
             line += block.count(b"\n", overlap) if fresh else 0
             current = upcoming
 
@@ -78,7 +77,7 @@ class Scanner:
         found: dict[tuple[int, int], int] = {}
         for position, index in places:
             start, end = _segment(block, position)
-            if end > overlap:  # else seen at the end of the block before
+            if end > overlap:
                 found[start, index] = end
         lines_until = 0
         for (start, index), end in sorted(found.items()):
@@ -87,6 +86,8 @@ class Scanner:
             match = compiled(pattern.regex).search(text)
             if match is None:
                 continue
+            if overlap and start + len(text[: match.end()].encode("utf-8", "replace")) <= overlap:
+                continue  # seen at the end of the block before
             line += block.count(b"\n", max(lines_until, overlap), start)
             lines_until = max(start, lines_until)
             after = _following(block, end, upcoming, pattern.follow) if pattern.follow else ()
@@ -104,6 +105,9 @@ def _blocks(stream: Iterable[bytes]) -> Iterator[tuple[bytes, bool, int]]:
         rest += piece
         if len(rest) < BLOCK_BYTES:
             continue
+        if b"\x1b" in rest:
+            kept = _ANSI.sub(b"", rest[overlap:])
+            rest = rest[:overlap] + kept
         cut = rest.rfind(b"\n") + 1
         if cut > overlap:
             yield rest[:cut], True, overlap
@@ -111,6 +115,8 @@ def _blocks(stream: Iterable[bytes]) -> Iterator[tuple[bytes, bool, int]]:
         elif len(rest) >= _LONGEST_LINE:
             yield rest, True, overlap
             rest, overlap = rest[-_OVERLAP:], _OVERLAP
+    if b"\x1b" in rest:
+        rest = rest[:overlap] + _ANSI.sub(b"", rest[overlap:])
     if len(rest) > overlap:
         yield rest, True, overlap
 
@@ -156,7 +162,7 @@ def _find_with_hyperscan(patterns: Sequence[Pattern]) -> Finder | None:
 
     def find(block: bytes) -> list[tuple[int, int]]:
         places.clear()
-        database.scan(block, match_event_handler=on_match)
+        database.scan(block.replace(b"\r", b"\n"), match_event_handler=on_match)
         return list(places)
 
     return find
@@ -215,8 +221,9 @@ def _find_with_re(patterns: Sequence[Pattern]) -> Finder:
             while position >= 0:
                 places.extend((position, index) for index in indexes)
                 position = block.find(literal, position + 1)
+        lines = block.replace(b"\r", b"\n") if b"\r" in block else block
         for index, regex in without:
-            places.extend((max(m.end() - 1, m.start()), index) for m in regex.finditer(block))
+            places.extend((max(m.end() - 1, m.start()), index) for m in regex.finditer(lines))
         return places
 
     return find

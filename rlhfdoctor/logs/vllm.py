@@ -76,7 +76,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     say(
         "vllm.version",
-        r"(?:Initializing (?:an LLM engine|a V1 LLM engine)|LLM engine|vLLM API server version|vLLM version) \(?v?(?P<version>\d+\.\d+(?:\.\d+)?)",
+        r"(?:Initializing (?:an LLM engine|a V1 LLM engine)|LLM engine|vLLM API server version|vLLM version) \(?v?(?P<version>\d+\.\d+(?:\.\d+)?(?:\.post\d+)?)",
         "INFO 01-11 15:51:18 llm_engine.py:234] Initializing an LLM engine (v0.6.6.post1) with config: model='x'",
     ),
     say(

@@ -20,13 +20,14 @@ from rlhfdoctor.types import Event, Gap, Origin, Setting, Value
 
 _OVERRIDE = re.compile(r"^(?P<plus>[+~]{0,2})(?P<key>[A-Za-z_][\w/@-]*(?:\.[\w@-]+)+)=(?P<value>.*)$", re.S)
 _ENV = re.compile(r"^(?P<key>[A-Z][A-Z0-9_]{2,}|RAY_\w+)=(?P<value>.*)$", re.S)
+_STARTS_IN_CONTAINER = re.compile(r"^(?:.*/)?(?:bash|sh|python[\d.]*|torchrun|deepspeed|accelerate|ray|sleep)$")
 _COMPRESSED = (".gz", ".zst", ".zstd", ".bz2", ".xz")
 _MOST_SETTINGS = 20_000
 _DEEPEST = 200
 _ANCHOR_OR_TAG = re.compile(r"(?:[&!]\S*[ \t]+)+")
 _FLAG = re.compile(r"^(?P<key>--?[A-Za-z][\w.-]*)(?:=(?P<value>.*))?$", re.S)
 _SBATCH = re.compile(r"^#SBATCH +(?P<key>--mem)(?:=| +)(?P<value>\S+)", re.M)
-_PYTHON_ARGUMENT = re.compile(r"\b(?P<key>object_store_memory|_memory)\s*=\s*(?P<value>[^,)\n]+(?:\([^)\n]*\))?)")
+_PYTHON_ARGUMENT = re.compile(r"\b(?P<key>object_store_memory|_memory)\s*=\s*(?P<value>[^,()\n]+(?:\([^()\n]*\))?)")
 CONFIG_ENDINGS = (".sh", ".bash", ".slurm", ".sbatch", ".yaml", ".yml", ".json", ".env", ".py", ".cfg", ".toml")
 
 
@@ -81,6 +82,8 @@ def read_shell(name: str, text: str, prefer: str | None = None) -> Iterator[Sett
     for index, token in enumerate(tokens):
         if token.first:
             in_docker = token.text in ("docker", "podman", "nvidia-docker")
+        elif in_docker and _STARTS_IN_CONTAINER.search(token.text):
+            in_docker = False
         following = tokens[index + 1] if index + 1 < len(tokens) and not tokens[index + 1].first else None
         yield from _read_word(name, token, following, in_docker, prefer)
 
@@ -208,8 +211,14 @@ def _walk(
             mark = _ANCHOR_OR_TAG.match(text, start, end)
             span = None if id(value) in seen else (mark.end() if mark else start, end)
             seen.add(id(value))
-            content: Value = value.value if value.style in ("'", '"') else _scalar(value.value)
-            yield _setting(".".join(inner), content, name, value.start_mark.line + 1, form, span, prefer)
+            quoted = value.style in ("'", '"')
+            yield _setting(
+                ".".join(inner), value.value, name, value.start_mark.line + 1, form, span, prefer, quoted=quoted
+            )  # fmt: skip
+        elif isinstance(value, yaml.SequenceNode):
+            for item in value.value:
+                if isinstance(item, yaml.MappingNode):
+                    yield from _walk(item, inner, file, seen, [*above, id(node)])
 
 
 def _scalar(text: str) -> Value:
@@ -229,6 +238,9 @@ def _number(text: str) -> Value:
         return int(clean)
     if re.fullmatch(_REAL, clean):
         return _finite(float(clean), text)
+    whole = re.fullmatch(rf"int\(({_REAL})\)", clean)
+    if whole:
+        return _finite(float(whole[1]), text) if not math.isfinite(float(whole[1])) else int(float(whole[1]))
     product = re.fullmatch(rf"(?:int\()?({_REAL}) ?\* ?(?:1024 ?\*\* ?([1-6])|({_REAL}))\)?", clean)
     if product:
         factor = 1024.0 ** int(product[2]) if product[2] else float(product[3])
@@ -324,7 +336,11 @@ def _unique_tails(framework: str) -> dict[str, str]:
         for spelling in load_table(table):
             if spelling.form in ("hydra", "yaml"):
                 found.setdefault(spelling.spelled.rsplit(".", 1)[-1], set()).add(spelling.spelled)
-    return {tail: next(iter(paths)) for tail, paths in found.items() if len(paths) == 1}
+    return {
+        tail: next(iter(paths))
+        for tail, paths in found.items()
+        if len(paths) == 1 and tail not in ("name", "n", "path", "mode")
+    }
 
 
 def _setting(
@@ -337,13 +353,14 @@ def _setting(
     prefer: str | None,
     owner: str | None = None,
     plus: str = "",
+    quoted: bool = False,
 ) -> Setting:
     known: Spelling | None = lookup(spelled, owner or prefer)
     if known is not None and known.framework == "container" and owner is None and form not in ("yaml", "sbatch"):
         known = None
     if known is None and form == "yaml" and spelled.endswith("resources.limits.memory"):
         known = lookup("resources.limits.memory")
-    converted = _scalar(value) if isinstance(value, str) else value
+    converted = _scalar(value) if isinstance(value, str) and not quoted else value
     return Setting(
         name=known.name if known else spelled.lstrip("-").replace("-", "_"),
         spelled=plus + spelled,

@@ -90,7 +90,7 @@ def _word_end(script: str, position: int) -> int:
         elif char in "'\"":
             quote = char
         elif char == "\\":
-            if script[position : position + 2] in ("\\\n", "\\\r"):
+            if script.startswith(("\\\n", "\\\r\n"), position):
                 return position
             position += 1
         elif char == "$" and script[position : position + 2] == "$(":

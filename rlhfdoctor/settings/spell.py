@@ -78,7 +78,7 @@ def load_table(framework: str) -> tuple[Spelling, ...]:
                     name=row["name"],
                     spelled=merged["spelled"],
                     framework=framework,
-                    form=row["form"],
+                    form=merged["form"],
                     since=merged["since"],
                     until=merged["until"],
                     default=merged["default"],
@@ -138,4 +138,9 @@ def spell(name: str, framework: str, version: str | None) -> Spelling | None:
     >>> spell("rollout.free_cache_engine", "openrlhf", "0.5.3") is None
     True
     """
-    return next((s for s in spellings(name, framework) if s.holds_at(version)), None)
+    holding = [s for s in spellings(name, framework) if s.holds_at(version)]
+    if version is None or len(holding) < 2:
+        return holding[0] if holding else None
+    first = holding[0]  # of one spelling the row with the narrowest range knows that release's default
+    same = [s for s in holding if s.spelled == first.spelled and s.until is not None]
+    return min(same, key=lambda s: parse_version(s.until) or Version("9999"), default=first)
