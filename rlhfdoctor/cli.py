@@ -66,7 +66,7 @@ def main() -> None:
     """
 
 
-_PATHS = click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=str))
+_PATHS = click.argument("paths", nargs=-1, required=True)
 
 
 def _reading_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -89,11 +89,6 @@ OWN = ("launch.sh", "pip-freeze.txt", "versions.txt", "config.yaml", "ds_config.
 LAUNCHERS = ("python3", "python", "ray", "docker", "tee", "deepspeed", "torchrun")
 STAND_IN = "#!/bin/sh\n{ printf '%s\\0' \"${0##*/}\" \"$@\"; printf '\\036'; } >> \"$CALLS\"\n"
 
-REFUSED = {
-    ("deepspeed", "offload_optimizer"): 'to: false becomes `"device": false` (plan.py _target; a word: "none")',
-}
-"""(framework, setting) whose patch is refused today: tested on its own, as a known bug."""
-
 
 # --- configurations -----------------------------------------------------------------------------
 
@@ -247,16 +242,7 @@ def test_configuration_itself_is_accepted(kind: str, version: str, tmp_path: Pat
 @pytest.mark.parametrize(("kind", "version"), RELEASES)
 def test_patches_are_accepted(kind: str, version: str, tmp_path: Path, stand_ins: Path) -> None:
     """Each patch of each rule alone leaves a configuration that the release's own code takes."""
-    framework = kind.partition(" ")[0]
-    found = refused([rule.id for rule in RULES.values() if rule.treat], kind, version, tmp_path, stand_ins)
-    assert [entry for entry in found if (framework, entry[1]) not in REFUSED] == []
-
-
-@pytest.mark.parametrize(("kind", "version"), [entry for entry in RELEASES if entry[0].startswith("deepspeed")])
-@pytest.mark.xfail(strict=True, reason=f"known: {REFUSED}")
-def test_patch_known_to_be_refused(kind: str, version: str, tmp_path: Path, stand_ins: Path) -> None:
-    """The patches of REFUSED must be accepted too."""
-    assert refused(["host-oversubscribed"], kind, version, tmp_path, stand_ins) == []
+    assert refused([rule.id for rule in RULES.values() if rule.treat], kind, version, tmp_path, stand_ins) == []
 
 
 @pytest.mark.parametrize(("kind", "version"), ONE_OF_EACH)
@@ -270,7 +256,7 @@ def test_fixed_values_are_proposed_once(rule: str, kind: str, version: str, tmp_
     files = configuration(kind, version)
     for incident in incidents(rule, files, tmp_path):
         for finding in (f for f in incident.findings if f.cause == rule):
-            wanted = [p for p in finding.patches if p.diff and p.setting in fixed and (kind.split()[0], p.setting) not in REFUSED]
+            wanted = [p for p in finding.patches if p.diff and p.setting in fixed]
             for patch in wanted:
                 assert patch.setting not in again(patch, incident, rule)
 
@@ -287,7 +273,7 @@ def again(patch: Patch, incident: Incident, rule: str) -> list[str]:
     return [p.setting for f in second.findings if f.cause == rule for p in f.patches if p.diff]
 
 
-# --- tests: known silent no-ops (settings_notes.md, section 2) -----------------------------------
+# --- tests: silent no-ops (settings_notes.md, section 2) -----------------------------------
 
 
 def proposed(rule: str, files: Mapping[str, str], folder: Path) -> dict[str, Patch]:
@@ -298,14 +284,10 @@ def proposed(rule: str, files: Mapping[str, str], folder: Path) -> dict[str, Pat
     return found
 
 
-NO_OP = functools.partial(pytest.mark.xfail, strict=True)
-
-
 @pytest.mark.parametrize(
     ("rule", "kind", "version", "setting"),
     [
-        pytest.param("comm-long-generation", "verl full", "0.8.0", "collective_timeout", marks=NO_OP(reason="rule has versions: ''; at 0.8.0-0.9.1 nothing reads it")),
-        pytest.param("comm-long-generation", "verl full", "0.9.1", "collective_timeout", marks=NO_OP(reason="rule has versions: ''; at 0.8.0-0.9.1 nothing reads it")),
+        *(("comm-long-generation", "verl full", version, "collective_timeout") for version in ("0.8.0", "0.9.1")),
         *(("host-engine-sleep-backup", "verl full", version, "rollout.free_cache_engine") for version in ("0.2", "0.4.1", "0.6.1", "0.8.0", "0.9.1")),
         *(("host-rollout-cache-churn", "verl full", version, "rollout.free_cache_engine") for version in VERL),
         *(("gpu-trainer-cache-held", "openrlhf full", version, "train.sleep") for version in OPENRLHF),
@@ -335,7 +317,6 @@ def stage_2(files: Mapping[str, str]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("version", OPENRLHF)
-@pytest.mark.xfail(strict=True, reason="host-oversubscribed: ref.offload_param has no `when: zero.stage is 3`")
 def test_reference_offload_below_stage_3_is_left_alone(version: str, tmp_path: Path) -> None:
     """`--ref_reward_offload` does nothing below ZeRO-3, so to take it out frees nothing."""
     assert "ref.offload_param" not in proposed("host-oversubscribed", stage_2(configuration("openrlhf full", version)), tmp_path)
@@ -343,20 +324,17 @@ def test_reference_offload_below_stage_3_is_left_alone(version: str, tmp_path: P
 
 @pytest.mark.parametrize("rule", ["gpu-micro-batch", "gpu-model-states"])
 @pytest.mark.parametrize("version", VERL)
-@pytest.mark.xfail(strict=True, reason="plan.py _plan: a value that is the release's default is added; verl has True since 0.2")
 def test_default_is_not_added(rule: str, version: str, tmp_path: Path) -> None:
     """`enable_gradient_checkpointing=True` changes nothing where it is the default."""
     assert "gradient_checkpointing" not in proposed(rule, configuration("verl bare", version), tmp_path)
 
 
 @pytest.mark.parametrize(("kind", "version"), [("verl full", "0.6.1"), ("openrlhf full", "0.9.7"), ("openrlhf full", "0.11.2")])
-@pytest.mark.xfail(strict=True, reason="gpu-long-sequences: train.max_tokens has no `when: train.dynamic_batch is true`")
 def test_token_budget_needs_dynamic_batches(kind: str, version: str, tmp_path: Path) -> None:
     """Without dynamic batches the budget of tokens is not read."""
     assert "train.max_tokens" not in proposed("gpu-long-sequences", configuration(kind, version), tmp_path)
 
 
-@pytest.mark.xfail(strict=True, reason="rules: train.micro_batch_size has no `when: none train.dynamic_batch is true`")
 @pytest.mark.parametrize("rule", ["gpu-long-sequences", "gpu-micro-batch", "gpu-logits-upcast", "gpu-model-states"])
 def test_micro_batch_is_not_read_with_dynamic_batches(rule: str, tmp_path: Path) -> None:
     """With use_dynamic_bsz, ppo_max_token_len_per_gpu rules and the micro batch is ignored."""
@@ -365,15 +343,13 @@ def test_micro_batch_is_not_read_with_dynamic_batches(rule: str, tmp_path: Path)
     assert "train.micro_batch_size" not in proposed(rule, files, tmp_path)
 
 
-@pytest.mark.xfail(strict=True, reason="host-checkpoint-save: consent writes both, and the run then saves no checkpoint at all")
 @pytest.mark.parametrize("version", OPENRLHF[2:])
 def test_one_kind_of_checkpoint_is_left(version: str, tmp_path: Path) -> None:
-    """Without the DeepSpeed copy, the Hugging Face copy must stay (ppo_actor.py writes nothing else)."""
+    """Of the DeepSpeed copy and the Hugging Face copy one must stay (ppo_actor.py writes nothing else): the former does."""
     patches = proposed("host-checkpoint-save", configuration("openrlhf full", version), tmp_path)
-    assert not {"checkpoint.save_hf", "checkpoint.disable_deepspeed"} <= set(patches)
+    assert "checkpoint.disable_deepspeed" not in patches
 
 
-@pytest.mark.xfail(strict=True, reason="rules scale one factor: OpenRLHF asserts actor GPUs == engines x tensor parallel size")
 @pytest.mark.parametrize("version", OPENRLHF[2:])
 @pytest.mark.parametrize(
     ("rule", "setting"),
@@ -474,7 +450,7 @@ def test_patched_seed_is_parsed_by_its_openrlhf(sample: str, version: str, tmp_p
     for patch in (p for f in incident.findings for p in f.patches if p.diff):
         after = apply_diff(Path(str(patch.file)).read_text(), patch.diff, str(patch.file))
         error = judge("openrlhf", version, training_words(after, tmp_path, stand_ins))
-        if error is not None and ("openrlhf", patch.setting) not in REFUSED:
+        if error is not None:
             errors[patch.spelled] = error
     assert errors == {}
 

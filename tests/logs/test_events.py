@@ -117,7 +117,6 @@ def test_year_of_the_stamps_before() -> None:
     assert (events[1].time or 0) - (events[0].time or 0) == 60.0
 
 
-@pytest.mark.xfail(strict=True, reason="events.py:130: a log of December, written to in January, lands a year late")
 def test_turn_of_the_year() -> None:
     """A stamp of December in a file last written in January is of the year before."""
     modified = datetime(2025, 1, 2, tzinfo=UTC).timestamp()

@@ -8,8 +8,6 @@ from rlhfdoctor.types import Value
 from rlhfdoctor.units import GIB, MIB, TIB
 from tests.build import fields_of, read_kind, read_log
 
-FULL_STOP = pytest.mark.xfail(strict=True, reason="job.py:14: the full stop is taken into step_text")
-
 
 @pytest.mark.parametrize(
     ("line", "count", "step"),
@@ -21,17 +19,15 @@ FULL_STOP = pytest.mark.xfail(strict=True, reason="job.py:14: the full stop is t
             1,
             "StepId=191.batch",
         ),
-        pytest.param(
+        (
             "slurmstepd: error: Detected 1 oom_kill event in StepId=32436650.batch. Some of the step tasks have been OOM Killed.",
             1,
             "StepId=32436650.batch",
-            marks=FULL_STOP,
         ),
-        pytest.param(
+        (
             "slurmstepd-node01: error: Detected 12 oom_kill events in StepId=3.0. Some of the step tasks have been OOM Killed.",
             12,
             "StepId=3.0",
-            marks=FULL_STOP,
         ),
     ],
     ids=["17.11", "19", "21", "many"],
@@ -116,7 +112,7 @@ def test_slurm_task(line: str) -> None:
     [
         ("/var/spool/slurmd/job18837441/slurm_script: line 48: 880015 Killed                  python3 x.py", "shell.killed", 880015),
         ("Killed", "shell.killed", None),
-        pytest.param("Killed\r", "shell.killed", None, marks=pytest.mark.xfail(strict=True, reason="scan.py:155: hyperscan's `$` does not stand before a carriage return")),
+        ("Killed\r", "shell.killed", None),
         ("run.sh: line 28:  8156 Terminated              python3 main.py", "shell.terminated", 8156),
         ("run.sh: line 3:  77 Bus error               (core dumped) python3 main.py", "shell.bus_error", 77),
         ("Bus error (core dumped)", "shell.bus_error", None),

@@ -101,11 +101,10 @@ def test_rank_of_the_origin(line: str, expected: dict[str, Value]) -> None:
             "enqueued NCCL work: 809, last completed NCCL work: 807.",
             (1, 809, 807),
         ),
-        pytest.param(
+        (
             "[PG ID 0 PG GUID 0(default_pg) Rank 1]  failure detected by watchdog at work sequence id: 9 PG status: last enqueued "
             "work: 9, last completed work: 8",
             (1, 9, 8),
-            marks=pytest.mark.xfail(strict=True, reason="nccl.py:26: a comma is asked for behind `PG status`"),
         ),
         (
             "[PG ID 1 PG GUID 1 Rank 3] Timeout at NCCL work: 1, last enqueued NCCL work: -1, last completed NCCL work: -1.",

@@ -181,7 +181,6 @@ def test_kill_of_2_0() -> None:
             V255,
             {"name": "ReadRange->MapBatches(f)", "pid": 3471, "victim_bytes": gib("2.85")},
             id="2.55",
-            marks=pytest.mark.xfail(strict=True, reason="ray.py:35: a name with parentheses is not taken"),
         ),
         pytest.param(
             f"Selected to kill: (Actor({ACTOR}) pid=1879, actual memory used=0.44GB)\n",
@@ -455,11 +454,10 @@ def test_object_store(line: str, kind: str, expected: dict[str, Value]) -> None:
 @pytest.mark.parametrize(
     ("line", "share", "available"),
     [
-        pytest.param(
+        (
             "file_system_monitor.cc:105: /mnt/data0/ray is over 0.95% full, available space: 50637901824. Object creation will fail if spilling is required.",
             "0.95",
             "50637901824",
-            marks=pytest.mark.xfail(strict=True, reason="ray.py:232: the full stop is taken into available_text"),
         ),
         (
             "file_system_monitor.cc:111: /tmp/ray/session_a is over 95% full, available space: 1392345088; capacity: 269427478528. Object creation will fail",

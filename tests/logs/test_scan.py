@@ -55,7 +55,6 @@ def expected_of(data: bytes) -> list[tuple[str, int, str]]:
     ]
 
 
-NO_CR = pytest.mark.xfail(strict=True, reason="scan.py:155: hyperscan's `^` and `$` do not know carriage returns")
 SMALL = CORPUS[:12_000]
 FILLER = (b"x" * 119 + b"\n") * 2000
 BIG = FILLER + SMALL + b"\n" + FILLER + SMALL + b"\n" + FILLER + SMALL + b"\n" + FILLER
@@ -108,7 +107,7 @@ def test_pieces_of_one_size_over_real_blocks(size: int) -> None:
     assert seen(split_at(BIG, range(size, len(BIG), size))) == REAL
 
 
-@pytest.mark.parametrize("engine", [pytest.param("hyperscan", marks=NO_CR), "re"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_crlf(engine: str) -> None:
     """Lines that end in CRLF give the hits of lines that end in LF."""
     anchored = [p.sample for p in PATTERNS if "^" in p.regex or "$" in p.regex]
@@ -219,16 +218,13 @@ def long_line(offset: int) -> list[bytes]:
     return list(split_at(whole, range(PIECE, len(whole), PIECE)))
 
 
-TWICE = pytest.mark.xfail(strict=True, reason="scan.py:81: a message in the overlap is told by both blocks")
-
-
 @pytest.mark.parametrize(
     "offset",
     [
         pytest.param(100, id="start"),
         pytest.param(LONG - 300_000, id="far before"),
-        pytest.param(LONG - 4000, id="before", marks=TWICE),
-        pytest.param(LONG - len(MESSAGE), id="ends at the cut", marks=TWICE),
+        pytest.param(LONG - 4000, id="before"),
+        pytest.param(LONG - len(MESSAGE), id="ends at the cut"),
         pytest.param(LONG - 30, id="on the cut"),
         pytest.param(LONG, id="begins at the cut"),
         pytest.param(LONG + 5000, id="after"),
@@ -240,7 +236,6 @@ def test_message_in_a_very_long_line(offset: int) -> None:
     assert places(long_line(offset)) == [1, 2]
 
 
-@pytest.mark.xfail(strict=True, reason="scan.py:81: the overlap is measured with colours, the places without")
 def test_colours_before_the_cut_of_a_long_line() -> None:
     """A message behind the cut is found also where the bytes before the cut are mostly colour codes."""
     start = b"x" * (LONG - 8192) + b"\x1b[38;5;196m" * 745
@@ -269,7 +264,6 @@ def test_pattern_without_a_literal() -> None:
     assert [(hit.line, hit.text) for hit in hits] == [(2, "12 34")]
 
 
-@NO_CR
 def test_anchor_is_the_segment() -> None:
     """`^` in a pattern is the start of a segment, behind a carriage return too."""
     pattern = say("test.start", r"^Killed here$", "Killed here")

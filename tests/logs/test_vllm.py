@@ -132,7 +132,6 @@ def test_deaths(line: str, kind: str) -> None:
     assert [kind] == [event.kind for event in read_log(line) if event.kind.startswith(("vllm.", "sglang."))]
 
 
-@pytest.mark.xfail(strict=True, reason="vllm.py:79: the version stops before .post1, as it is not in the group")
 def test_version_with_a_post_release() -> None:
     """The release number keeps its post-release, by which settings differ."""
     line = "INFO 01-11 15:51:18 llm_engine.py:234] Initializing an LLM engine (v0.6.3.post1) with config: model='x'"

@@ -154,7 +154,6 @@ def test_revert_keeps_the_mode_of_the_file(safe: Path) -> None:
     assert (safe / "launch.sh").stat().st_mode & 0o777 == 0o750
 
 
-@pytest.mark.xfail(strict=True, reason="apply.py _replace: os.replace puts a plain file where a link stood")
 def test_link_stays_a_link(safe: Path) -> None:
     """The file behind a symbolic link is patched, the link stays."""
     (safe / "launch.sh").rename(safe.parent / "shared.sh")
@@ -175,7 +174,6 @@ def test_revert_after_a_manual_change_is_refused(safe: Path, change: bytes) -> N
     assert f"{safe / 'launch.sh'}: changed since it was patched; the original is kept in" in result.stderr
 
 
-@pytest.mark.xfail(strict=True, reason="apply.py write_file: a second write takes a manual change between for its own")
 def test_manual_change_between_two_writes_is_not_lost(safe: Path) -> None:
     """A revert brings back the text with the change, or refuses; it never drops it."""
     doctor(safe, "--write")

@@ -50,16 +50,7 @@ def test_own_diff_is_applied_by_ourselves(case: str) -> None:
 
 
 @pytest.mark.skipif(shutil.which("patch") is None, reason="the tool `patch` is not installed")
-@pytest.mark.parametrize(
-    "name",
-    [
-        "run/launch.sh",
-        pytest.param(
-            "my run/launch.sh",
-            marks=pytest.mark.xfail(strict=True, reason="plan.py make_diff: a name with a blank needs a tab behind it"),
-        ),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("name", ["run/launch.sh", "my run/launch.sh"])
 @pytest.mark.parametrize("case", [case for case in CASES if case not in ("emptied", "empty")])
 def test_own_diff_is_applied_by_patch(case: str, name: str, tmp_path: Path) -> None:
     """`patch -p1` takes it without fuzz, offset or a reject, byte for byte."""
@@ -144,7 +135,6 @@ def test_two_added_flags_are_both_there(tmp_path: Path) -> None:
     assert count == 2
 
 
-@pytest.mark.xfail(strict=True, reason="redo.py apply_all: a value and a flag added right behind it count as a collision")
 def test_change_of_the_last_flag_and_one_added_behind_it(tmp_path: Path) -> None:
     """The value of the last flag and a flag behind it are two places."""
     file = tmp_path / "launch.sh"

@@ -82,7 +82,6 @@ def test_yaml_flow_value_is_replaced() -> None:
     assert expected == patched("c.yaml", FLOW, "train.micro_batch_size", 2, framework=EASYR1)
 
 
-@pytest.mark.xfail(strict=True, reason="edit.py change_setting: an empty scalar has no blank after its colon: `key:false`")
 def test_yaml_empty_value_is_filled() -> None:
     """`key:` with nothing behind it is null, and gets a value after a blank."""
     text = actor("offload:", after="      offload_optimizer:\n")
@@ -90,14 +89,7 @@ def test_yaml_empty_value_is_filled() -> None:
     assert text.replace("offload_optimizer:", "offload_optimizer: true") == result
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        pytest.param("&size 4", marks=pytest.mark.xfail(strict=True, reason="read.py _walk: the span of an anchored scalar holds the anchor")),
-        pytest.param("!!int 4", marks=pytest.mark.xfail(strict=True, reason="read.py _walk: the span of a tagged scalar holds the tag")),
-    ],
-    ids=["anchor", "tag"],
-)  # fmt: skip
+@pytest.mark.parametrize("line", ["&size 4", "!!int 4"], ids=["anchor", "tag"])
 def test_yaml_anchor_and_tag_stay(line: str) -> None:
     """Another place may refer to the anchor."""
     text = actor(update(line), after="    global_batch_size: *size\n" if "&" in line else "")
@@ -125,21 +117,16 @@ def test_yaml_alias_is_replaced_at_its_own_place() -> None:
         ("trainer:\n  nnodes: 1", "trainer:\n  nnodes: 1\n  save_model_only: true"),
         ("trainer: {nnodes: 1, save_freq: 5}\n", "trainer: {nnodes: 1, save_freq: 5, save_model_only: true}\n"),
         ("trainer:\n  nnodes: 1\n  logger: [console]\n", "trainer:\n  nnodes: 1\n  save_model_only: true\n  logger: [console]\n"),
-        pytest.param(
+        (
             "trainer:\n  note: |\n    two\n    lines\nworker:\n  actor:\n    global_batch_size: 8\n",
             "trainer:\n  note: |\n    two\n    lines\n  save_model_only: true\nworker:\n  actor:\n    global_batch_size: 8\n",
-            marks=pytest.mark.xfail(strict=True, reason="edit.py _add_key: a block scalar ends on the line behind it"),
         ),
         pytest.param(
             "trainer: {\n  nnodes: 1,\n  save_freq: 5\n}\n",
             "trainer: {\n  nnodes: 1,\n  save_freq: 5,\n  save_model_only: true\n}\n",
             marks=pytest.mark.xfail(strict=True, reason="edit.py _add_key: no comma in a flow mapping over several lines"),
         ),
-        pytest.param(
-            "trainer:\r\n  nnodes: 1\r\n",
-            "trainer:\r\n  nnodes: 1\r\n  save_model_only: true\r\n",
-            marks=pytest.mark.xfail(strict=True, reason="edit.py _add_key: a bare newline in a file with CRLF"),
-        ),
+        ("trainer:\r\n  nnodes: 1\r\n", "trainer:\r\n  nnodes: 1\r\n  save_model_only: true\r\n"),
     ],
     ids=["block", "deep-indent", "no-newline", "flow", "before-list", "block-scalar", "long-flow", "crlf"],
 )  # fmt: skip
@@ -195,10 +182,9 @@ def test_json_value_is_replaced(setting: str, to: object, before: str, after: st
         (PRETTY, PRETTY.replace('"pin_memory": true', '"pin_memory": true,\n      "ratio": 0.9')),
         (PRETTY.replace("  ", "\t"), PRETTY.replace("  ", "\t").replace(": true\n\t\t}", ': true,\n\t\t\t"ratio": 0.9\n\t\t}')),
         (json.dumps(json.loads(PRETTY)), json.dumps(json.loads(PRETTY)).replace('"pin_memory": true', '"pin_memory": true, "ratio": 0.9')),
-        pytest.param(
+        (
             PRETTY.replace("\n", "\r\n"),
             PRETTY.replace('"pin_memory": true', '"pin_memory": true,\n      "ratio": 0.9').replace("\n", "\r\n"),
-            marks=pytest.mark.xfail(strict=True, reason="edit.py _add_key: a bare newline in a file with CRLF"),
         ),
     ],
     ids=["pretty", "tabs", "one-line", "crlf"],
@@ -210,7 +196,6 @@ def test_json_key_is_added_beside_its_siblings(text: str, expected: str) -> None
     assert expected == result
 
 
-@pytest.mark.xfail(strict=True, reason="plan.py _target: DeepSpeed's offload device takes \"none\", not the boolean false")
 def test_deepspeed_offload_is_switched_off_in_its_own_word() -> None:
     """`"device": "none"`; false is refused by DeepSpeed's classes."""
     result = patched("ds_config.json", PRETTY, "offload_optimizer", False)

@@ -112,15 +112,10 @@ def test_switch_is_removed(before: str, after: str, eol: str) -> None:
         ("\n", "\n"),
         ("\n", "\necho done\n"),
         ("\n", " # Adam on the CPU\n"),
-        pytest.param(
-            "\r\n", "\r\necho done\r\n",
-            marks=pytest.mark.xfail(
-                strict=True, reason="edit.py remove_setting: the line before loses its carriage return"
-            ),
-        ),
+        ("\r\n", "\r\necho done\r\n"),
     ],
     ids=["last", "more-behind", "comment", "crlf"],
-)  # fmt: skip
+)
 def test_switch_at_the_end_takes_the_continuation_before_it(eol: str, end: str) -> None:
     """The command still ends where it ended: the next line does not become part of it."""
     text = script("--zero_stage 3", "--adam_offload").replace("\n", eol)[: -len(eol)] + end
@@ -140,17 +135,10 @@ def test_switch_at_the_very_end_of_a_file_without_newline() -> None:
 
 
 @pytest.mark.parametrize("behind", ["> train.log", "2>&1 | tee train.log", "&> log", "< /dev/null", "| tee log", "&"])
-def test_switch_before_a_redirection_is_on(behind: str, request: pytest.FixtureRequest) -> None:
+def test_switch_before_a_redirection_is_on(behind: str) -> None:
     """The file of a redirection is no value of the switch before it."""
-    if behind in ("> train.log", "2>&1 | tee train.log", "&> log", "< /dev/null"):
-        request.applymarker(
-            pytest.mark.xfail(strict=True, reason="shell.py read_tokens: redirection operators and targets are words")
-        )
     text = script("--zero_stage 3", f"--adam_offload {behind}")
     assert value_of("launch.sh", text, "offload_optimizer", OPENRLHF) is True
-
-
-REDIRECTED = pytest.mark.xfail(strict=True, reason="shell.py read_tokens: `2` of 2>&1 is read as the switch's value")
 
 
 @pytest.mark.parametrize("eol", ["\n", "\r\n"], ids=["lf", "crlf"])
@@ -164,8 +152,8 @@ REDIRECTED = pytest.mark.xfail(strict=True, reason="shell.py read_tokens: `2` of
         (script("--bf16", "--zero_stage 3", '"$@"'), script("--bf16", "--zero_stage 3", "--grad_accum_dtype bf16", '"$@"')),
         (script("--zero_stage 3 2>&1 | tee l"), script("--zero_stage 3", "--grad_accum_dtype bf16 2>&1 | tee l")),
         (script("--bf16 | tee l"), script("--bf16", "--grad_accum_dtype bf16 | tee l")),
-        pytest.param(script("--bf16 2>&1 | tee l"), script("--bf16", "--grad_accum_dtype bf16 2>&1 | tee l"), marks=REDIRECTED),
-        pytest.param(script("--bf16 > log"), script("--bf16", "--grad_accum_dtype bf16 > log"), marks=REDIRECTED),
+        (script("--bf16 2>&1 | tee l"), script("--bf16", "--grad_accum_dtype bf16 2>&1 | tee l")),
+        (script("--bf16 > log"), script("--bf16", "--grad_accum_dtype bf16 > log")),
         ("python3 train_ppo_ray.py --zero_stage 3 | tee l\n", "python3 train_ppo_ray.py --zero_stage 3 --grad_accum_dtype bf16 | tee l\n"),
     ],
     ids=[
@@ -242,7 +230,6 @@ def test_override_is_added_before_what_follows(end: str) -> None:
     assert hydra("data.train_batch_size=64", f"actor_rollout_ref.model.use_fused_kernels=True{end}", end="") == result
 
 
-@pytest.mark.xfail(strict=True, reason="read.py _ENV wants capitals only: RAY_memory_usage_threshold is not read")
 @pytest.mark.parametrize("before", ["export {}=0.8", "{}=0.8 ray start --head;", "export A=1 {}=0.8", "export {}='0.8'"])
 def test_ray_threshold_is_replaced(before: str) -> None:
     """An exported value, or one before a command, changes in place."""
@@ -251,14 +238,7 @@ def test_ray_threshold_is_replaced(before: str) -> None:
     assert expected == patched("run.sh", text, "ray.memory_usage_threshold", 0.95, framework=OPENRLHF)
 
 
-@pytest.mark.parametrize(
-    "eol",
-    [
-        "\n",
-        pytest.param("\r\n", marks=pytest.mark.xfail(strict=True, reason="edit.py _add_export: ends with a bare newline")),
-    ],
-    ids=["lf", "crlf"],
-)  # fmt: skip
+@pytest.mark.parametrize("eol", ["\n", "\r\n"], ids=["lf", "crlf"])
 def test_environment_variable_is_exported_before_the_command(eol: str) -> None:
     """The export stands on the line before the command, in the file's line ends."""
     text = script("--zero_stage 3", "--bf16", eol=eol)
@@ -269,7 +249,6 @@ def test_environment_variable_is_exported_before_the_command(eol: str) -> None:
 
 
 @pytest.mark.parametrize("place", ["export {}\n{}", "{} {}"])
-@pytest.mark.xfail(strict=True, reason="edit.py _add_export: a second export beside the user's own, before it or over it")
 def test_allocator_option_joins_the_users_own(place: str) -> None:
     """PYTORCH_CUDA_ALLOC_CONF is one variable: an added option must not drop or lose to the others."""
     text = place.format("PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:0.8", script("--zero_stage 3", head=""))
@@ -310,7 +289,6 @@ def test_environment_variable_is_replaced(before: str) -> None:
     assert text.replace("=20", "=22").replace("='20", "='22") == result
 
 
-@pytest.mark.xfail(strict=True, reason="plan.py _of_line: a value flag set to null (without `instead`) becomes `--flag null`")
 @pytest.mark.parametrize("setting", ["actor_num_nodes", "train.micro_batch_size"])
 def test_null_is_never_written_into_a_flag(setting: str) -> None:
     """argparse would refuse the word null; a value that is only told changes no line."""

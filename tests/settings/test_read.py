@@ -147,9 +147,6 @@ def test_docker_ends_with_its_command() -> None:
     assert found == []
 
 
-@pytest.mark.xfail(
-    strict=True, reason="read.py:80: everything in the docker command is docker's, the inner command too"
-)
 def test_command_inside_docker_run() -> None:
     """Behind the image `-m` is that of the program in the container."""
     found = [s.value for s in read_shell("run.sh", "docker run -m 400g img python3 -m verl.trainer.main_ppo")]
@@ -222,7 +219,6 @@ def test_allocator_parts_have_their_name(part: str) -> None:
     assert one(found, f"PYTORCH_CUDA_ALLOC_CONF={part}").name == part
 
 
-@pytest.mark.xfail(strict=True, reason="tables/torch.yaml: parts are spelled only under PYTORCH_CUDA_ALLOC_CONF")
 @pytest.mark.parametrize("part", ["expandable_segments", "max_split_size_mb"])
 def test_allocator_parts_under_the_new_variable(part: str) -> None:
     """A part has its canonical name under the newer spelling of the variable too."""
@@ -276,7 +272,6 @@ def test_yaml(spelled: str, line: int, written: str, value: Value, end: str) -> 
     assert (setting.origin.line, text[start:stop], setting.value) == (line, written, value)
 
 
-@pytest.mark.xfail(strict=True, reason="read.py:299: _setting converts strings again, so a quoted 'no' becomes False")
 def test_quoted_scalar_stays_text() -> None:
     """A quoted word is text, even where it looks like a number or a truth value."""
     assert one(list(read_document("config.yaml", YAML)), "worker.actor.offload.other").value == "no"
@@ -360,7 +355,6 @@ def test_deeply_nested_document() -> None:
     assert (settings, [gap.why.split(",")[0] for gap in gaps]) == ([], ["nested too deeply"])
 
 
-@pytest.mark.xfail(strict=True, reason="read.py:161: `spec.containers` is a list, and lists are not walked")
 def test_limit_of_a_pod() -> None:
     """The memory limit of a pod's container is a setting of the container."""
     text = "spec:\n  containers:\n  - name: a\n    resources:\n      limits:\n        memory: 64Gi\n"

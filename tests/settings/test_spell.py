@@ -125,18 +125,13 @@ def test_normal(one: str, two: str, same: bool) -> None:
     assert (normal(one) == normal(two)) == same
 
 
-TOO_NEW = pytest.mark.xfail(
-    strict=True, reason="spell.py:141: the newest row covers the old releases too, so its default wins"
-)
-
-
 @pytest.mark.parametrize(
     ("framework", "name", "version", "default"),
     [
         ("vllm", "rollout.gpu_memory_utilization", "0.33.0", 0.92),
-        pytest.param("vllm", "rollout.gpu_memory_utilization", "0.19.1", 0.9, marks=TOO_NEW),
-        pytest.param("trl", "vllm_mode", "0.20.0", "server", marks=TOO_NEW),
-        pytest.param("trl", "rollout.gpu_memory_utilization", "0.15.0", 0.9, marks=TOO_NEW),
+        ("vllm", "rollout.gpu_memory_utilization", "0.19.1", 0.9),
+        ("trl", "vllm_mode", "0.20.0", "server"),
+        ("trl", "rollout.gpu_memory_utilization", "0.15.0", 0.9),
     ],
 )
 def test_default_by_release(framework: str, name: str, version: str, default: object) -> None:
@@ -270,20 +265,7 @@ def test_no_two_spellings_in_one_release(table: str, name: str, one: dict[str, s
     assert bool(apart)
 
 
-@pytest.mark.parametrize(
-    "table",
-    [
-        pytest.param(
-            table,
-            marks=pytest.mark.xfail(
-                strict=True, reason="tables/openrlhf.yaml:859: flash_attn begins with its oldest spelling"
-            )
-            if table == "openrlhf"
-            else (),
-        )
-        for table in TABLES
-    ],
-)
+@each_table
 def test_newest_spelling_comes_first(table: str) -> None:
     """Of the spellings of a name in one row the first has the latest end."""
     rows = [spellings(name, table) for name in {s.name for s in load_table(table)}]
