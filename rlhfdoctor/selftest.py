@@ -7,7 +7,10 @@ from pathlib import Path
 from rlhfdoctor.diagnose import analyze
 from rlhfdoctor.engine.catalogue import load_rules, rules_folder
 from rlhfdoctor.engine.schema import Rule, read_rule
-from rlhfdoctor.patch.redo import apply_all
+from rlhfdoctor.types import Incident
+
+EXPECTED = "expected.diff"
+"""The patches that a `fires/` sample must yield, beside its input."""
 
 
 def check_rules(folder: Path | None) -> tuple[list[str], int]:
@@ -37,9 +40,8 @@ def samples(rule: Rule) -> list[Path]:
 
 
 def check_sample(rule: Rule, sample: Path, rules: tuple[Rule, ...]) -> str | None:
-    """What is wrong with a sample, or None. `expected.diff` beside a sample is the patch it must yield."""
-    incident = analyze([str(sample)], rules=rules)
-    first = incident.best
+    """What is wrong with a sample, or None. `expected.diff` in a sample is what its patches must be."""
+    first = _analyze(sample, rules).best
     said = f"{first.cause} {first.confidence}" if first else "nothing"
     if sample.parent.name == "silent":
         claimed = first is not None and first.cause == rule.id and first.confidence >= 0.5
@@ -48,12 +50,18 @@ def check_sample(rule: Rule, sample: Path, rules: tuple[Rule, ...]) -> str | Non
         return f"{sample}: the doctor says {said}, not {rule.id}"
     if first.confidence < 0.5:
         return f"{sample}: {rule.id} comes first, but at {first.confidence} it is no verdict"
-    expected = sample.parent / f"{sample.name}.diff"
-    if expected.exists():
-        changed = apply_all([p for p in first.patches if p.diff])
-        shown = "".join(p.diff for p in first.patches).replace(str(sample).lstrip("/") + "/", "")
-        if shown != expected.read_text():
-            return f"{sample}: its patch differs from {expected.name}; it is now:\n{shown}"
-        if not changed:
-            return f"{sample}: the patches cannot be applied together"
-    return None
+    expected = (sample / EXPECTED).read_text() if (sample / EXPECTED).exists() else ""
+    shown = sample_diff(sample, rules)
+    return None if shown == expected else f"{sample}: its patches differ from {EXPECTED}; they are now:\n{shown}"
+
+
+def sample_diff(sample: Path, rules: tuple[Rule, ...]) -> str:
+    """The diffs of the first finding's patches, with paths below the sample's folder."""
+    first = _analyze(sample, rules).best
+    shown = "".join(patch.diff for patch in first.patches) if first else ""
+    return shown.replace(f"{str(sample).lstrip('/')}/", "")
+
+
+def _analyze(sample: Path, rules: tuple[Rule, ...]) -> Incident:
+    files = sorted(path for path in sample.rglob("*") if path.is_file() and path.name != EXPECTED)
+    return analyze([str(path) for path in files], rules=rules)

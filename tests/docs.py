@@ -8,6 +8,7 @@ from pathlib import Path
 
 import yaml
 
+from rlhfdoctor import selftest
 from rlhfdoctor.engine.catalogue import load_rules
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -53,6 +54,19 @@ def readme_page() -> str:
 
 PAGES = {"README.md": readme_page, "rules/README.md": rules_page, "samples/README.md": samples_page}
 
+def write_expected_diffs() -> None:
+    """expected.diff of every fires/ sample whose patches change a file; to be reviewed as a diff."""
+    rules = load_rules()
+    for rule in rules:
+        for sample in (path for path in selftest.samples(rule) if path.parent.name == "fires"):
+            text = selftest.sample_diff(sample, rules)
+            if text:
+                (sample / selftest.EXPECTED).write_text(text)
+            else:
+                (sample / selftest.EXPECTED).unlink(missing_ok=True)
+
+
 if __name__ == "__main__" and "--write" in sys.argv:
     for name, page in PAGES.items():
         (ROOT / name).write_text(page())
+    write_expected_diffs()

@@ -161,6 +161,8 @@ def _add_export(spelling: Spelling, value: Any, texts: Mapping[str, str], settin
         return None
     name = own[0].origin.file
     text = texts[name]
+    if "ray job submit" in text:
+        return None  # the workers belong to a cluster that another shell started
     tokens = list(read_tokens(text))
     place = next((t for t in reversed(tokens) if t.first and t.start <= (own[0].span or (0, 0))[0]), None)
     if place is None:

@@ -219,6 +219,10 @@ def _shown(
 def _note(treatment: Treatment, configuration: Configuration) -> str:
     framework = configuration.framework
     parts = [treatment.note]
+    if any(s.form == "env" for s in spellings(treatment.setting, "torch")):
+        parts.append(
+            "A shell's export reaches the workers only if that shell starts Ray; for a running cluster set it in env_vars of the runtime_env."
+        )
     if treatment.versions and framework is not None and configuration.version(treatment.versions.split()[0] if " " in treatment.versions else framework.name) is None:  # fmt: skip
         parts.append(f"Works only for {treatment.versions}; your version is not known.")
     return " ".join(part for part in parts if part)
