@@ -11,6 +11,7 @@ behind the last redraw is seen. Colour codes are taken out before anything is ma
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import os
 import re
@@ -101,8 +102,10 @@ def _blocks(stream: Iterable[bytes]) -> Iterator[tuple[bytes, bool, int]]:
     a message on the cut is still seen whole.
     """
     rest, overlap = b"", 0
+    start = True
     for piece in stream:
-        rest += piece
+        rest += piece.removeprefix(codecs.BOM_UTF8) if start else piece
+        start = False
         if len(rest) < BLOCK_BYTES:
             continue
         if b"\x1b" in rest:

@@ -78,8 +78,6 @@ def decoded(pieces: Iterator[bytes]) -> Iterator[bytes]:
     """UTF-8 for UTF-16 and UTF-32 with a mark, or UTF-16 that shows by its zero bytes; raises for binary."""
     first = next(pieces, b"")
     encoding = None
-    if first.startswith(codecs.BOM_UTF8):
-        first = first[3:]
     if first.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
         encoding = "utf-32"
     elif first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -135,7 +133,8 @@ class _Joined(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data = self._head[: len(buffer)] if self._head else self._raw.read(len(buffer))
-        self._head = self._head[len(data) :] if self._head else b""
+        data, self._head = self._head[: len(buffer)], self._head[len(buffer) :]
+        if len(data) < len(buffer):
+            data += getattr(self._raw, "read1", self._raw.read)(len(buffer) - len(data))
         buffer[: len(data)] = data
         return len(data)

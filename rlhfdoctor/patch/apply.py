@@ -39,7 +39,6 @@ def write_file(path: Path, text: str) -> None:
     Raises:
         SourceError: the file or its folder cannot be written.
     """
-    path = path.resolve()
     try:
         original = path.read_bytes()
         data = text.encode("utf-8", "surrogateescape")
@@ -55,7 +54,7 @@ def write_file(path: Path, text: str) -> None:
                 ).decode()  # edited by hand since: that is the new original
             entry["written"] = _hash(data)
             _replace(journal, json.dumps(entry).encode())
-        _replace(path, data, path.stat().st_mode)
+        _replace(path.resolve(), data, path.stat().st_mode)
     except OSError as error:
         raise SourceError(f"{path}: cannot be written: {error.strerror}. Nothing was changed there.") from None
 
@@ -67,8 +66,7 @@ def revert_files(folders: Sequence[Path]) -> list[Path]:
         UsageError: a file was changed after it was patched.
     """
     restored: list[Path] = []
-    for named in folders:
-        folder = named.resolve()
+    for folder in folders:
         start = folder if folder.is_dir() else folder.parent
         for journal in sorted(start.rglob(f"{_JOURNAL}/*.json")):
             entry = json.loads(journal.read_text())
@@ -78,7 +76,7 @@ def revert_files(folders: Sequence[Path]) -> list[Path]:
             if not path.exists() or _hash(path.read_bytes()) != entry["written"]:
                 raise UsageError(f"{path}: changed since it was patched; the original is kept in {journal}")
             try:
-                _replace(path, base64.b64decode(entry["original"]), path.stat().st_mode)
+                _replace(path.resolve(), base64.b64decode(entry["original"]), path.stat().st_mode)
                 journal.unlink()
                 if not any(journal.parent.iterdir()):
                     journal.parent.rmdir()

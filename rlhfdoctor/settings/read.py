@@ -11,6 +11,7 @@ import ast
 import math
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import yaml
 
@@ -52,6 +53,9 @@ def read_configuration(name: str, text: str, prefer: str | None = None) -> tuple
         text: the whole file.
         prefer: framework whose table wins where a spelling stands in several.
     """
+    if text.startswith("\ufeff"):  # spans count the mark, parsers do not
+        found, gaps = read_configuration(name, text[1:], prefer)
+        return [replace(s, span=(s.span[0] + 1, s.span[1] + 1)) if s.span else s for s in found], gaps
     lower = _plain_name(name)
     try:
         if lower.endswith((".yaml", ".yml", ".json")):

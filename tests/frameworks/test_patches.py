@@ -408,14 +408,7 @@ def test_first_finding_is_the_cause(sample: str, tmp_path: Path) -> None:
     assert finding.cause in truth(sample)["accept"]  # type: ignore[operator]
 
 
-@pytest.mark.parametrize(
-    "sample",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(strict=True, reason="no cure with a diff, and `frameworks: [deepspeed]` hides the ratio"))
-        if name == "openrlhf-72b-resume" else name
-        for name in SEEDS
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("sample", SEEDS)
 def test_first_finding_offers_a_patch_of_the_truth(sample: str, tmp_path: Path) -> None:
     """One of the patches that the truth names is offered, written or told."""
     _, finding = first_finding(sample, tmp_path)

@@ -154,11 +154,10 @@ def test_kubernetes(text: str, expected: list[str]) -> None:
         ),
         ("The node was low on resource: ephemeral-storage.", {"resource_text": "ephemeral-storage"}),
         ("The node had condition: [MemoryPressure].", {"condition_text": "MemoryPressure"}),
-        pytest.param(
+        (
             "The node was low on resource: memory. Threshold quantity: 100Mi, available: 88200Ki. Container egg was using 5053216Ki, "
             "request is 1Gi, has larger consumption of memory.",
-            {"resource_text": "memory", "name": "egg", "used_bytes": 5053216 * 1024},
-            marks=pytest.mark.xfail(strict=True, reason="job.py:82: the newer eviction text (kubelet 1.26+) loses container and use"),
+            {"resource_text": "memory", "name": "egg", "used_bytes": 5053216 * 1024, "request_text": "1Gi"},
         ),
     ],
 )  # fmt: skip

@@ -128,12 +128,6 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch, pack: Callable[[bytes],
     assert read_folder(["-"]) == ({"-": TEXT}, [])
 
 
-FOUR_BYTES = pytest.mark.xfail(
-    strict=True, reason="open.py _sniffed: the plain branch hands on 4 bytes first, too few to tell the encoding"
-)
-
-
-@FOUR_BYTES
 def test_binary_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     """Binary standard input is a gap, as a binary file is."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(bytes(range(256)) * 64)))
@@ -455,10 +449,10 @@ def test_bytes_stay_as_they_are(tmp_path: Path, data: bytes) -> None:
 
 
 def test_mark_of_utf8(tmp_path: Path) -> None:
-    """The mark that Windows puts before UTF-8 is taken off, so that the first line begins with its text."""
+    """The mark that Windows puts before UTF-8 stays in the bytes: spans of settings count it."""
     path = tmp_path / "run.log"
     path.write_bytes(b"\xef\xbb\xbfKilled\n")
-    assert read_folder([path]) == ({str(path): b"Killed\n"}, [])
+    assert read_folder([path]) == ({str(path): b"\xef\xbb\xbfKilled\n"}, [])
 
 
 @pytest.mark.parametrize(

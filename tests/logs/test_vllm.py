@@ -82,7 +82,7 @@ def test_pid_of_the_prefix(name: str) -> None:
         (
             "INFO 01-11 15:51:18 llm_engine.py:234] Initializing an LLM engine (v0.6.6.post1) with config: model='x'",
             "vllm.version",
-            {"version": "0.6.6"},
+            {"version": "0.6.6.post1"},
         ),
         (
             "INFO 05-07 02:14:18 [core.py:58] Initializing a V1 LLM engine (v0.8.5) with config: model='x'",

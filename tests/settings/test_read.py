@@ -402,18 +402,12 @@ def test_is_configuration(name: str, expected: bool) -> None:
     [
         ("ray.init(object_store_memory=10 * 1024**3)", 10 * 1024**3),
         ("ray.init(object_store_memory=80_000_000_000, x=1)", 80_000_000_000),
-        pytest.param(
-            "ray.init(object_store_memory=int(1.5e9))",
-            "int(1.5e9)",
-            marks=pytest.mark.xfail(
-                strict=True, reason="read.py:26: the value and its span end before the last parenthesis"
-            ),
-        ),
+        ("ray.init(object_store_memory=int(1.5e9))", 1_500_000_000),
         ("ray.init(object_store_memory=size)", "size"),
     ],
 )
 def test_python(line: str, value: Value) -> None:
-    """Ray's object store as an argument in Python is read, with products computed."""
+    """Ray's object store as an argument in Python is read, with products and int() computed."""
     settings, gaps = read_configuration("train.py", f"import ray\n{line}\n")
     assert ([("ray.object_store_memory", value, 2)], []) == (
         [(s.name, s.value, s.origin.line) for s in settings],

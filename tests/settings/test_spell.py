@@ -157,20 +157,7 @@ def test_forms(table: str) -> None:
     assert [s.name for s in load_table(table) if s.form not in FORMS] == []
 
 
-@pytest.mark.parametrize(
-    "table",
-    [
-        pytest.param(
-            table,
-            marks=pytest.mark.xfail(
-                strict=True, reason="spell.py:81: an alias takes the form of its row, though it is an env"
-            )
-            if table == "ray"
-            else (),
-        )
-        for table in TABLES
-    ],
-)
+@pytest.mark.parametrize("table", TABLES)
 def test_spellings_fit_their_form(table: str) -> None:
     """Flags begin with a dash; nothing else does, but slurm's option."""
     wrong = [s.spelled for s in load_table(table) if s.spelled.startswith("-") != (s.form in ("flag", "sbatch"))]
@@ -242,18 +229,11 @@ PAIRS = [
     and "only" not in two
     and (table, two["spelled"]) not in BOTH
 ]
-ANOTHER_THING = {"--cgroup-path", "--system-reserved-cpu", "RAY_DEFAULT_OBJECT_STORE_MEMORY_PROPORTION"}
-NOT_THE_SAME = pytest.mark.xfail(
-    strict=True, reason="tables/ray.yaml: an alias that is another setting, in another unit"
-)
 
 
 @pytest.mark.parametrize(
     ("table", "name", "one", "two"),
-    [
-        pytest.param(*pair, marks=NOT_THE_SAME if {pair[2]["spelled"], pair[3]["spelled"]} & ANOTHER_THING else ())
-        for pair in PAIRS
-    ],
+    PAIRS,
     ids=[f"{table}:{one['spelled']}:{two['spelled']}" for table, _, one, two in PAIRS],
 )
 def test_no_two_spellings_in_one_release(table: str, name: str, one: dict[str, str], two: dict[str, str]) -> None:
