@@ -71,6 +71,7 @@ def tar_with_odd_members() -> bytes:
         ("number.json", b'{"a": {"b": 1e999, "c": "\\ud800"}}', 0),
         ("twice.yaml", b"a: 1\na: 2\n<<: {b: 1}\n", 0),
     ],
+    ids=lambda value: "data" if isinstance(value, bytes) else str(value),
 )
 def test_file(tmp_path: Path, name: str, data: bytes, code: int) -> None:
     """A file of this kind ends with this exit code."""
