@@ -44,7 +44,14 @@ def _show(text: str) -> str:
 
 
 def _wrap(text: str) -> list[str]:
-    return textwrap.wrap(text, 88, initial_indent="  ", subsequent_indent="  ")
+    indent = "    " if text.startswith(("- ", "  ")) else "  "
+    return textwrap.wrap(
+        text.strip(),
+        88,
+        initial_indent="  " if text.startswith("- ") else indent,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+    )
 
 
 def write_skeleton(folder: Path) -> Path:

@@ -39,6 +39,8 @@ def diagnose(rules: Sequence[Rule], facts: Facts) -> tuple[list[Finding], list[R
         elif rule.speaks_against and finding.against:
             excluded.append(RuledOut(cause=rule.id, because=finding.against[0].says))
     findings.sort(key=lambda f: (-f.confidence, f.cause))
+    # what nothing speaks for is kept only where there is nothing else, so that it can say what would settle it
+    findings = [f for f in findings if f.evidence or f.confidence >= 0.3] or findings[:2]
     return _fold(findings, rules), excluded
 
 

@@ -64,6 +64,8 @@ def read_events(source: Source, scanner: Scanner, gaps: list[Gap]) -> Iterator[E
         tail.append(event)
     for tail in last.values():
         yield from tail
+    if scanner.longest_line_cut:
+        gaps.append(Gap(what=source.name, why="holds a line of more than 4 MiB, which was read in pieces"))
     for kind, count in dropped.items():
         if not kind.startswith(("phase.", "python.frame", "kernel.task")):
             gaps.append(Gap(what=f"{source.name}: {kind}", why=f"{count} more lines of this kind left out"))

@@ -50,6 +50,8 @@ class Scanner:
     def __init__(self, patterns: Sequence[Pattern], engine: str = "auto") -> None:
         """`engine` is `hyperscan`, `re`, or `auto` (hyperscan where it can be imported)."""
         self.patterns = tuple(patterns)
+        self.longest_line_cut = False
+        """Whether the last stream had a line too long to be seen in one piece."""
         self._follow = max((p.follow for p in self.patterns), default=0)
         self._find = _find_with_hyperscan(self.patterns) if engine != "re" else None
         if self._find is None and engine == "hyperscan":
@@ -61,13 +63,15 @@ class Scanner:
     def scan(self, stream: Iterable[bytes]) -> Iterator[Hit]:
         """Hits in the order of the text. Memory is bounded whatever the length of a line."""
         line = 1
+        self.longest_line_cut = False
         blocks = _blocks(stream)
         current = next(blocks, None)
         while current is not None:
             upcoming = next(blocks, None)
-            block, fresh, overlap = current
+            block, overlap = current
+            self.longest_line_cut |= overlap > 0
             yield from self._hits(block, line, upcoming[0] if upcoming else b"", overlap)
-            line += block.count(b"\n", overlap) if fresh else 0
+            line += block.count(b"\n", overlap)
             current = upcoming
 
     def _hits(self, block: bytes, line: int, upcoming: bytes, overlap: int) -> Iterator[Hit]:
@@ -95,8 +99,8 @@ class Scanner:
             yield Hit(pattern, match, text, line, after)
 
 
-def _blocks(stream: Iterable[bytes]) -> Iterator[tuple[bytes, bool, int]]:
-    """(block, whether its newlines count, bytes repeated from the block before).
+def _blocks(stream: Iterable[bytes]) -> Iterator[tuple[bytes, int]]:
+    """(block, bytes of it that are repeated from the block before).
 
     A block ends at a newline. A line longer than `_LONGEST_LINE` is cut, with an overlap, so that
     a message on the cut is still seen whole.
@@ -113,15 +117,15 @@ def _blocks(stream: Iterable[bytes]) -> Iterator[tuple[bytes, bool, int]]:
             rest = rest[:overlap] + kept
         cut = rest.rfind(b"\n") + 1
         if cut > overlap:
-            yield rest[:cut], True, overlap
+            yield rest[:cut], overlap
             rest, overlap = rest[cut:], 0
         elif len(rest) >= _LONGEST_LINE:
-            yield rest, True, overlap
+            yield rest, overlap
             rest, overlap = rest[-_OVERLAP:], _OVERLAP
     if b"\x1b" in rest:
         rest = rest[:overlap] + _ANSI.sub(b"", rest[overlap:])
     if len(rest) > overlap:
-        yield rest, True, overlap
+        yield rest, overlap
 
 
 def _segment(block: bytes, position: int) -> tuple[int, int]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 
 from rlhfdoctor.report.clean import clean
-from rlhfdoctor.report.story import headline, killed
+from rlhfdoctor.report.story import headline, killed, sentence
 from rlhfdoctor.types import Finding, Incident, Quote
 from rlhfdoctor.units import show_bytes
 
+_LEAST_CONFIDENCE = 0.2
+"""Findings below are named only."""
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
 
 
@@ -23,7 +25,11 @@ def render(incident: Incident) -> str:
     if incident.framework is not None:
         lines += [f"Framework: {incident.framework.name} {incident.framework.version or '(version unknown)'} ({_plain(incident.framework.basis)})", ""]  # fmt: skip
     for finding in incident.findings:
-        lines += _finding(finding)
+        if finding.confidence >= _LEAST_CONFIDENCE:
+            lines += _finding(finding)
+    remote = [f for f in incident.findings if f.confidence < _LEAST_CONFIDENCE and f.explained_by is None]
+    if remote:
+        lines += ["Less likely: " + ", ".join(f"{f.cause} ({f.confidence:.2f})" for f in remote), ""]
     if incident.ruled_out:
         lines += ["### Ruled out", ""]
         lines += [f"- **{r.cause}**: {_plain(r.because)}" for r in incident.ruled_out] + [""]
@@ -48,7 +54,7 @@ def _finding(finding: Finding) -> list[str]:
     lines += [_quoted("for", q) for q in finding.evidence] + [_quoted("against", q) for q in finding.against] + [""]
     for patch in finding.patches:
         before = patch.before if patch.before is not None else "(not set)"
-        lines += [f"**{_plain(patch.spelled)}**: `{_code(before)}` → `{_code(str(patch.after))}` ({patch.safety}). {_plain(patch.effect)} {_plain(patch.note)}".rstrip(), ""]  # fmt: skip
+        lines += [f"**{_plain(patch.spelled)}**: `{_code(before)}` → `{_code(str(patch.after))}` ({patch.safety}). {' '.join(_plain(sentence(part)) for part in (patch.effect, patch.note) if part)}", ""]  # fmt: skip
         if patch.diff:
             fence = "`" * max(3, *(len(run) + 1 for run in re.findall(r"`+", patch.diff)), 3)
             lines += [f"{fence}diff", patch.diff.rstrip("\n"), fence, ""]

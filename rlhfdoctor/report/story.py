@@ -70,3 +70,10 @@ def killed(incident: Incident) -> str:
         else "killed by"
     )
     return f"{', '.join(parts)}: {verb} {by}{', ' + ', '.join(when) if when else ''}"
+
+
+def sentence(text: str) -> str:
+    """A part of speech with a capital, unless it begins with a name, and a full stop."""
+    text = text.strip()
+    proper = any(c.isupper() for c in text.split(" ")[0])
+    return (text if proper else text[:1].upper() + text[1:]) + ("" if text.endswith((".", ")")) else ".")

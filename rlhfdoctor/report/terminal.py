@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from rlhfdoctor.report.clean import clean
-from rlhfdoctor.report.story import VANISHED_SAYS, headline, killed
+from rlhfdoctor.report.story import VANISHED_SAYS, headline, killed, sentence
 from rlhfdoctor.types import Finding, Framework, Incident, Patch, Quote
 from rlhfdoctor.units import show_bytes
 
@@ -154,7 +154,7 @@ def _patch(patch: Patch, page: _Page, with_diff: bool) -> None:
     )  # fmt: skip
     cost = f"Cost: {patch.cost}." if patch.cost else ""
     page.say(
-        " ".join(_sentence(part) for part in (patch.effect, cost, *patch.side_effects, patch.note) if part),
+        " ".join(sentence(part) for part in (patch.effect, cost, *patch.side_effects, patch.note) if part),
         first="         ",
     )
     if not with_diff:
@@ -162,12 +162,6 @@ def _patch(patch: Patch, page: _Page, with_diff: bool) -> None:
     for line in patch.diff.splitlines():
         colour = "green" if line.startswith("+") else "red" if line.startswith("-") else "dim"
         page.head((f"      {clean(line, 400)}", colour))
-
-
-def _sentence(text: str) -> str:
-    text = text.strip()
-    proper = any(c.isupper() for c in text.split(" ")[0])
-    return (text if proper else text[:1].upper() + text[1:]) + ("" if text.endswith((".", ")")) else ".")
 
 
 def _missing(incident: Incident, roots: list[Finding], page: _Page) -> None:
