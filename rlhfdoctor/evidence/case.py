@@ -68,3 +68,13 @@ def whole(event: Event | None, name: str) -> int | None:
     """A whole-number field of an event, or None."""
     value = number(event, name)
     return None if value is None else int(value)
+
+
+def page_size(rows: Sequence[Event], killed: Event | None) -> int:
+    """4 kB, unless the victim's total_vm in pages and in kB say otherwise (16 kB and 64 kB exist)."""
+    if killed is not None:
+        victim = next((r for r in rows if r.fields.get("pid") == killed.fields.get("pid")), None)
+        pages, size = whole(victim, "total_vm_pages"), whole(killed, "total_vm_bytes")
+        if pages and size and size % pages == 0 and size // pages in (4096, 16384, 65536):
+            return size // pages
+    return 4096

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from rlhfdoctor.evidence.case import Case, number, whole
+from rlhfdoctor.evidence.case import Case, number, page_size, whole
 from rlhfdoctor.evidence.roles import MARKS, find_phase, find_role
 from rlhfdoctor.logs.kernel import read_oom_kill
 from rlhfdoctor.types import Death, Event, Phase, Process
@@ -340,7 +340,13 @@ def _victim(case: Case, event: Event, killer: str) -> Process:
 
 
 def _culprit(case: Case, killer: str) -> Process | None:
-    """Who held most when it happened, by the kernel's table or Ray's."""
+    """Who held most when it happened, by the kernel's task table or Ray's."""
+    table = case.of("kernel.task")
+    if killer.startswith("kernel-oom") and table:
+        top = max(table, key=lambda row: number(row, "rss_pages") or 0)
+        comm = str(top.fields.get("comm"))
+        size = (whole(top, "rss_pages") or 0) * page_size(table, case.first("kernel.killed"))
+        return Process(role=find_role(comm), name=comm, pid=whole(top, "pid"), bytes=size)
     if killer == "ray-memory-monitor":
         rows = case.of("ray.memory_row")
         if rows:

@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Iterator
 
-from rlhfdoctor.evidence.case import Case, number, whole
+from rlhfdoctor.evidence.case import Case, number, page_size, whole
 from rlhfdoctor.evidence.roles import find_role
 from rlhfdoctor.logs.kernel import read_oom_kill, read_task
 from rlhfdoctor.logs.ray import read_top
@@ -74,7 +74,7 @@ def _table(case: Case, killed: Event | None, limit: int | None) -> Iterator[Evid
         return
     header = case.first("kernel.task_header")
     columns = str(header.fields.get("columns_text")) if header else None
-    page = _page_size(rows, killed)
+    page = page_size(rows, killed)
     unique: dict[int, tuple[int, Event]] = {}
     shared = 0
     for row in rows:
@@ -101,16 +101,6 @@ def _table(case: Case, killed: Event | None, limit: int | None) -> Iterator[Evid
         yield fact("kernel.table_to_limit", total / limit, f"the table's RSS is {show_ratio(total / limit)} of the limit", largest)  # fmt: skip
     roles = {role for _, r in ours if (role := find_role(str(r.fields["comm"]))) and role not in ("driver", "raylet")}
     yield fact("kernel.role_count", len(roles), "roles in the table: " + (", ".join(sorted(roles)) or "none known"), largest)  # fmt: skip
-
-
-def _page_size(rows: list[Event], killed: Event | None) -> int:
-    """4 kB, unless the victim's total_vm in pages and in kB say otherwise (16 kB and 64 kB exist)."""
-    if killed is not None:
-        victim = next((r for r in rows if r.fields.get("pid") == killed.fields.get("pid")), None)
-        pages, size = whole(victim, "total_vm_pages"), whole(killed, "total_vm_bytes")
-        if pages and size and size % pages == 0 and size // pages in (4096, 16384, 65536):
-            return size // pages
-    return 4096
 
 
 def find_ray(case: Case) -> Iterator[Evidence]:

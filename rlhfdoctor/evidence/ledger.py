@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlhfdoctor.evidence.case import Case, whole
+from rlhfdoctor.evidence.case import Case, page_size, whole
 from rlhfdoctor.evidence.roles import find_role
 from rlhfdoctor.logs.ray import read_top
 from rlhfdoctor.types import Part
@@ -15,9 +15,10 @@ def make_ledger(case: Case) -> Iterator[Part]:
     usage = case.first("kernel.memcg_usage")
     rows = case.of("kernel.task")
     if rows:
+        page = page_size(rows, case.first("kernel.killed"))
         table: dict[int, tuple[str, int]] = {}
         for row in rows:
-            table[whole(row, "pid") or 0] = (str(row.fields["comm"]), (whole(row, "rss_pages") or 0) * 4096)
+            table[whole(row, "pid") or 0] = (str(row.fields["comm"]), (whole(row, "rss_pages") or 0) * page)
         yield from _parts(list(table.values()), whole(usage, "usage_bytes"), "rss of the kernel's task table")
         return
     kill = case.first("ray.memory_kill", "ray.memory_kill_numbers")

@@ -69,6 +69,9 @@ def killed(incident: Incident) -> str:
         if death.killer in ("exception", "collective-timeout", "cuda-oom", "object-store-full", "other")
         else "killed by"
     )
+    culprit = death.culprit
+    if culprit is not None and culprit.pid != victim.pid and culprit.bytes and culprit.bytes > (victim.bytes or 0):
+        when.append(f"while {culprit.name} (pid {culprit.pid}) held {show_bytes(culprit.bytes)}")
     return f"{', '.join(parts)}: {verb} {by}{', ' + ', '.join(when) if when else ''}"
 
 

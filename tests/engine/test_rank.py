@@ -58,3 +58,24 @@ def test_settings_alone_prove_nothing(case: Case) -> None:
     launch = "python3 -m verl.trainer.main_ppo \\\n  actor_rollout_ref.actor.fsdp_config.optimizer_offload=True \\\n  actor_rollout_ref.rollout.free_cache_engine=True\n"
     incident = case({"launch.sh": launch, "driver.log": "step:1 - actor/lr:0.0\n"})
     assert (incident.verdict, incident.findings) == ("healthy", ())
+
+
+def test_conditions_of_one_rule_meet_on_one_host(case: Case) -> None:
+    """The offload of one node is no evidence for the death on another."""
+    adam = "(ActorModelRayActor pid=7, ip=10.0.0.9) [2025-01-11 13:07:02,908] DeepSpeed Basic Optimizer = DeepSpeedCPUAdam\n"
+    lost = "(CriticModelRayActor pid=8, ip=10.0.0.9) [2025-01-11 13:09:02,908] Fatal Python error: Segmentation fault\n"
+    kill = "[2025-01-11 13:08:00,117 E 1 1] (raylet, ip=10.0.0.1) " + RAY_KILL.splitlines()[1].replace("0.6.", "0.95.") + "\n"
+    incident = case({"driver.log": adam + kill + lost})
+    assert incident.death is not None
+    assert (incident.death.node, [f.cause for f in incident.findings if f.cause == "host-optimizer-offload"]) == ("10.0.0.1", [])
+
+
+def test_culprit_is_told_from_the_victim(case: Case) -> None:
+    """Who held most in the kernel's task table is named beside who was killed."""
+    table = "[  pid  ]   uid  tgid total_vm      rss pgtables_bytes swapents oom_score_adj name\n"
+    rows = "[ 7]     0   7  2000  9000  4096  0  -900 ray::CriticMode\n[ 8]     0   8  2000   500  4096  0  0 python\n"
+    killed = "Out of memory: Killed process 8 (python) total-vm:8000kB, anon-rss:2000kB, file-rss:0kB, shmem-rss:0kB, UID:0\n"
+    death = case({"dmesg.txt": table + rows + killed}).death
+    assert death is not None
+    assert death.culprit is not None
+    assert (death.victim.pid, death.culprit.pid, death.culprit.role) == (8, 7, "critic")
