@@ -93,14 +93,8 @@ def _quote(answer: Answer, says: str) -> Quote:
 
 
 def _once(quotes: Sequence[Quote]) -> tuple[Quote, ...]:
-    seen: set[tuple[str | None, int | None, str | None]] = set()
-    kept = []
-    for quote in quotes:
-        key = (quote.file, quote.line, quote.says if quote.file is None else None)
-        if key not in seen or (quote.says and not quote.text):
-            kept.append(quote)
-        seen.add(key)
-    return tuple(q for q in kept if q.says)
+    """Each sentence once; several may rest on the same line."""
+    return tuple({(q.says, q.file, q.line): q for q in quotes if q.says}.values())
 
 
 def _kind(finding: Finding) -> str:

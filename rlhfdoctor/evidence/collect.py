@@ -37,7 +37,9 @@ def find_errors(case: Case) -> Iterator[Evidence]:
     else:
         crash = case.first("python.signal", "python.fatal", "kernel.segfault", "torch.cuda_error", "torch.cuda_oom")
         says = (
-            crash.text[:200] if crash is not None else "the program ended with an error whose text is not in the logs"
+            _crash_says(case, crash)
+            if crash is not None
+            else "The program ended with an error whose text is not in the logs."
         )
         yield Evidence(name="python.error_says", value=says, says=says, origin=crash.origin if crash else None)
     for event in case.of("kernel.xid"):
@@ -51,6 +53,22 @@ def find_errors(case: Case) -> Iterator[Evidence]:
         value = store.fields.get(key) if store is not None else None
         if store is not None and isinstance(value, int):
             yield Evidence(name="store.capacity_bytes", value=value, says=f"the object store holds {show_bytes(value)}", origin=store.origin, text=store.text)  # fmt: skip
+
+
+def _crash_says(case: Case, crash: Event) -> str:
+    """A crash with the Python frame that faulthandler shows for it."""
+    frames = [
+        e
+        for e in case.around(crash, 40)
+        if e.kind == "python.frame" and (e.origin.line or 0) > (crash.origin.line or 0)
+    ]
+    own = next((e for e in frames if "-packages/" not in e.text and "/lib/python" not in e.text), None)
+    what = str(crash.fields.get("name") or crash.fields.get("error_text") or crash.text[:200])
+    if own is None:
+        return f"{what}; no Python frame is shown for it."
+    return (
+        f"{what} in {own.fields.get('function_text')}(), {own.fields.get('path_text')} line {own.fields.get('line')}."
+    )
 
 
 _RESOURCE = re.compile(r"out of memory|No available memory|cache blocks|KV cache|Errno 28|Errno 12|Errno 24|object store|/dev/shm|NCCL|Connection|killed by signal|ECC error|Memory usage increased|Free memory on device|Resource temporarily|process group", re.I)  # fmt: skip

@@ -127,6 +127,9 @@ def _target(treatment: Treatment, own: Setting | None, facts: Facts) -> Any:
             return to.get("else", _UNKNOWN)
         return evidence.value
     if "scale" in to:
+        if own is not None and own.form == "python" and isinstance(own.value, str):
+            simple = re.fullmatch(r"[\w.* ()]+", own.value) is not None
+            return f"{to['scale']:g} * {own.value if simple else f'({own.value})'}"
         if own is None or not isinstance(own.value, int | float) or isinstance(own.value, bool):
             return to.get("else", _UNKNOWN)
         scaled = own.value * to["scale"]
@@ -201,7 +204,7 @@ def _shown(
         spelled = treatment.instead or (spelling.spelled if spelling else treatment.setting)
     ranges = ""
     version = configuration.version(table) if table else None
-    if table and spelling is not None and spelling.form != "code" and version is None:
+    if table and spelling is not None and spelling.form != "code" and version is None and not treatment.instead:
         ranges = "; ".join(
             f"{s.spelled} ({s.since or 'start'} to {s.until or 'newest'})" for s in spellings(treatment.setting, table)
         )

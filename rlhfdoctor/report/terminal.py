@@ -73,7 +73,8 @@ def render(incident: Incident, console: Console, all_findings: bool = False) -> 
     shown = roots if all_findings else _worth_showing(incident, roots)
     for index, finding in enumerate(shown):
         echoes = [f for f in incident.findings if f.explained_by == finding.cause]
-        _finding(finding, echoes, page, full=index == 0 or all_findings)
+        titled = index == 0 and incident.verdict == "cause"  # the headline is its title
+        _finding(finding, echoes, page, full=index == 0 or all_findings, title="" if titled else finding.title)
     if len(roots) > len(shown):
         names = ", ".join(f"{f.cause} {f.confidence:.2f}" for f in roots[len(shown) :][:5])
         page.head(("", ""))
@@ -108,12 +109,12 @@ def _worth_showing(incident: Incident, roots: list[Finding]) -> list[Finding]:
     return [f for f in roots[:3] if f.confidence >= 0.2]
 
 
-def _finding(finding: Finding, echoes: list[Finding], page: _Page, full: bool) -> None:
+def _finding(finding: Finding, echoes: list[Finding], page: _Page, full: bool, title: str) -> None:
     style = "red" if finding.confidence >= 0.5 else "yellow"
     page.head(
         (f"\nfinding[{finding.cause}]", f"bold {style}"),
         (f" {finding.confidence:.2f}", "bold"),
-        (f"  {finding.title}" if not full else "", ""),
+        (f"  {title}" if title else "", ""),
     )
     page.say(finding.summary)
     count = len(finding.evidence) if page.everything else _EVIDENCE_COUNT if full else 2
