@@ -19,10 +19,11 @@ from rlhfdoctor.logs.open import Source, find_sources
 from rlhfdoctor.logs.scan import Scanner
 from rlhfdoctor.patch.plan import Configuration, plan_patches
 from rlhfdoctor.settings.framework import find_framework, find_versions
-from rlhfdoctor.settings.read import is_configuration, read_configuration, read_logged
+from rlhfdoctor.settings.read import is_configuration, is_source, read_configuration, read_logged
 from rlhfdoctor.types import Death, Event, Evidence, Finding, Framework, Gap, Incident, RuledOut, Setting
 
 CONFIG_LIMIT_BYTES = 2 * 1024**2
+_SAID_BY_SOURCES = ("config.", "framework.", "version.", "host.note")
 _TIMELINE_COUNT = 40
 _TREATED_CONFIDENCE = 0.25
 """Below, a finding is a remote possibility, and a patch for it would be a guess."""
@@ -114,7 +115,10 @@ def read_all(
             reading.texts[source.name] = data.decode("utf-8", "surrogateescape")
             source = replace(source, stream=lambda data=data: iter((data,)))  # type: ignore[misc]
         counted = replace(source, stream=_counting(source, reading, progress))
-        reading.events.extend(read_events(counted, scanner, reading.gaps))
+        found = read_events(counted, scanner, reading.gaps)
+        if is_source(source.name):  # a program that can raise an error has not raised it
+            found = (event for event in found if event.kind.startswith(_SAID_BY_SOURCES))
+        reading.events.extend(found)
     if not reading.byte_count:
         why = "; ".join(f"{gap.what}: {gap.why}" for gap in reading.gaps[:3]) or "no files, or all of them empty"
         raise SourceError(

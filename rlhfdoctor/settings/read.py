@@ -37,6 +37,11 @@ def is_configuration(name: str) -> bool:
     return _plain_name(name).endswith(CONFIG_ENDINGS)
 
 
+def is_source(name: str) -> bool:
+    """Whether a file is a program or a configuration that no program writes to; JSON may be a log."""
+    return is_configuration(name) and not _plain_name(name).endswith(".json")
+
+
 def _plain_name(name: str) -> str:
     """The file's name in lower case without the ending of its compression."""
     lower = name.rsplit("!", 1)[-1].lower()

@@ -93,3 +93,9 @@ def test_vanished_before_the_timeout(case: Case) -> None:
     death = case({"driver.log": lost + wait}).death
     assert death is not None
     assert (death.killer, death.certain) == ("sigkill-unknown", False)
+
+
+def test_a_program_that_can_raise_has_not_raised(case: Case) -> None:
+    """Error names in source code and scripts are no deaths."""
+    code = "except ObjectStoreFullError:\n    raise OutOfDiskError('KeyError: x')\n# Out of memory: Killed process 7 (python) total-vm:9kB, anon-rss:8kB, file-rss:1kB\n"
+    assert case({"job.py": code, "launch.sh": f"# {code}", "driver.log": "step:1 - actor/lr:0.0\n"}).death is None
