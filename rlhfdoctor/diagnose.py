@@ -193,9 +193,7 @@ def make_facts(case: Case, evidence: Mapping[str, Evidence]) -> Facts:
     events: dict[str, list[Event]] = {}
     for event in case.events:
         events.setdefault(event.kind, []).append(event)
-    names = {s.name for s in case.settings}
-    settings = {name: s for name in names if (s := case.setting(name)) is not None}
-    return Facts(events=events, evidence=evidence, settings=settings)
+    return Facts(events=events, evidence=evidence, settings=case.in_force())
 
 
 def _within(event: Event, since: float | None, until: float | None) -> bool:

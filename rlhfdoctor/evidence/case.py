@@ -37,6 +37,11 @@ class Case:
         chosen = own or found
         return chosen[-1] if chosen else None
 
+    def in_force(self) -> dict[str, Setting]:
+        """Every setting in force, by canonical name."""
+        shown = {s.name: s for s in self.settings if s.form in ("dump", "argv")}
+        return shown | {s.name: s for s in self.settings if s.form not in ("dump", "argv")}
+
     def value(self, name: str) -> Value:
         """The value in force, or None."""
         setting = self.setting(name)

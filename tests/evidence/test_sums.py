@@ -141,3 +141,12 @@ def test_slope_per_step(facts: Facts) -> None:
     log = "".join(f"step:{n} - perf/cpu_memory_used_gb:{100 + 2 * n}.0\n" for n in range(1, 12))
     found = facts({"driver.log": log})
     assert (found["host.slope_bytes_per_step"], found["host.climbs_ratio"]) == (2 * GIB, 1.0)
+
+
+def test_settings_in_force_are_those_of_the_single_question(tmp_path: Path) -> None:
+    """All settings at once and one by one give the same: files before dumps, later before earlier."""
+    (tmp_path / "launch.sh").write_text("python3 -m openrlhf.cli.train_ppo_ray --zero_stage 2 --bf16 --zero_stage 3\n")
+    (tmp_path / "driver.log").write_text("Error executing job with overrides: ['data.train_batch_size=16', 'data.train_batch_size=32']\n")
+    reading = read_all([str(tmp_path)])
+    case = make_case(reading.events, reading, None)
+    assert case.in_force() == {name: case.setting(name) for name in {s.name for s in case.settings}}
