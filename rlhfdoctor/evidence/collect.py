@@ -131,7 +131,7 @@ def _of_death(case: Case, death: Death | None) -> Iterator[Evidence]:
     if marks:
         yield Evidence(name="death.last_mark", value=marks[-1].kind, says="", origin=marks[-1].origin, text=marks[-1].text)  # fmt: skip
     first_steps = case.first("phase.first_steps")
-    if first_steps is not None and "first optimizer step" in first_steps.text:
+    if first_steps is not None:
         yield Evidence(name="death.first_optimizer_step", value=True, says="", origin=first_steps.origin, text=first_steps.text)  # fmt: skip
     others = {found[0] for e in case.events if (found := classify(e)) and found[0] != death.killer}
     yield fact("death.other_killers", ", ".join(sorted(others)), f"other deaths in the logs: {', '.join(sorted(others)) or 'none'}")  # fmt: skip

@@ -8,7 +8,7 @@ PATTERNS: tuple[Pattern, ...] = (
     say(
         "config.argv",
         r"\[(?:ERROR|INFO)\] \[launch\.py:\d+:\w+\] (?:process \d+ spawned with command: )?(?P<list_text>\[.*)",
-        "[2023-07-10 04:26:35,999] [ERROR] [launch.py:324:sigkill_handler] ['/usr/bin/python3', '-u', 'run.py', "
+        "[2025-02-18 09:14:22,204] [ERROR] [launch.py:324:sigkill_handler] ['/usr/bin/python3', '-u', 'run.py', "
         "'--local_rank=1', '--deepspeed', 'ds.json'] exits with return code = -9",
     ),
     say(
@@ -19,13 +19,13 @@ PATTERNS: tuple[Pattern, ...] = (
     say(
         "config.dump",
         r"\{'(?:actor_rollout_ref|algorithm|data|worker)': \{",
-        "(main_task pid=32544) {'actor_rollout_ref': {'actor': {'clip_ratio': 0.2,",
+        "(main_task pid=40817) {'actor_rollout_ref': {'actor': {'clip_ratio': 0.2,",
         follow=400,
     ),
     say(
         "config.entry",
         r"^(?:\([^)]*\) +)?'(?:enable_chunked_prefill|swap_space|free_cache_engine|max_num_seqs|gpu_memory_utilization)': ",
-        "(TaskRunner pid=22986)                                  'gpu_memory_utilization': 0.95,",
+        "(TaskRunner pid=51203)                                  'gpu_memory_utilization': 0.95,",
         follow=60,
     ),
     say(

@@ -8,7 +8,7 @@ PATTERNS: tuple[Pattern, ...] = (
     say(
         "deepspeed.killing",
         r"sigkill_handler\] Killing subprocess (?P<pid>\d+)",
-        "[2023-07-10 04:26:05,876] [INFO] [launch.py:318:sigkill_handler] Killing subprocess 94984",
+        "[2025-02-18 09:14:03,530] [INFO] [launch.py:318:sigkill_handler] Killing subprocess 70312",
     ),
     say(
         "deepspeed.exit",
@@ -40,12 +40,12 @@ PATTERNS: tuple[Pattern, ...] = (
     say(
         "deepspeed.host_memory",
         r"CPU Virtual Memory: +used = (?P<used_gib>[0-9.]+) GB, percent = (?P<share_pct>[0-9.]+)%",
-        "[INFO] [utils.py:838:see_memory_usage] CPU Virtual Memory:  used = 28.43 GB, percent = 22.6%",
+        "[INFO] [utils.py:838:see_memory_usage] CPU Virtual Memory:  used = 31.07 GB, percent = 22.6%",
     ),
     say(
         "deepspeed.partition",
         r"partition count \[(?P<partition_count>\d+)[^\]]*\] and sizes\[\((?P<partition_numel>\d+),",
-        "Rank: 0 partition count [1] and sizes[(6049711186, False)]",
+        "Rank: 0 partition count [1] and sizes[(7241998336, False)]",
     ),
     say(
         "deepspeed.checkpoint_load",

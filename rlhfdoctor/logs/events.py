@@ -2,7 +2,7 @@
 
 Knows the prefixes that Ray and torch put in front of a line:
 
-    (ActorModelRayActor pid=348952, ip=10.0.0.2) [rank3]:[E408 10:01:52.863 ...] text [repeated 7x across cluster]
+    (ActorModelRayActor pid=204417, ip=10.0.0.2) [rank3]:[E408 10:01:52.863 ...] text [repeated 7x across cluster]
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def make_event(hit: Hit, file: str, year: int | None = None) -> Event:
 def read_origin(text: str, file: str, line: int, fields: dict[str, Value]) -> Origin:
     """Where the line comes from, by its prefixes, its fields and the name of its file.
 
-    >>> read_origin("(LLMRayActor pid=95409, ip=10.0.0.2) INFO", "a.log", 3, {}).host
+    >>> read_origin("(LLMRayActor pid=71180, ip=10.0.0.2) INFO", "a.log", 3, {}).host
     '10.0.0.2'
     """
     head = text[:300]

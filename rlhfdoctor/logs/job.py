@@ -1,6 +1,6 @@
 """What slurm, Kubernetes, docker and shells say of a job, and what people note of the host.
 
-Notes such as `docker memory request/limit: 500G` or the output of `free`, `df /dev/shm`, `cat
+Notes such as `container memory limit: 480G` or the output of `free`, `df /dev/shm`, `cat
 memory.limit_in_bytes` are often handed over beside the logs; they are read here too.
 """
 
@@ -12,7 +12,7 @@ PATTERNS: tuple[Pattern, ...] = (
     say(
         "slurm.oom",
         r"Detected (?P<kill_count>\d+) oom[-_]kill event(?:\(s\)|s)? in (?P<step_text>(?:step )?[\w=.]*\w)",
-        "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=191.batch cgroup. Some of your processes may have been killed by the "
+        "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=2043.batch cgroup. Some of your processes may have been killed by the "
         "cgroup out-of-memory handler.",
         when="17.11+",
     ),
@@ -35,22 +35,22 @@ PATTERNS: tuple[Pattern, ...] = (
     say(
         "slurm.cancelled",
         r"\*\*\* (?:JOB|STEP) (?P<step_text>[0-9.]+) ON (?P<ip>\S+) CANCELLED AT (?P<at_text>\S+)(?: DUE TO (?P<reason_text>[A-Z ]+?))? \*\*\*",
-        "slurmstepd: error: *** JOB 608 ON node01 CANCELLED AT 2022-08-12T02:06:12 DUE TO TIME LIMIT ***",
+        "slurmstepd: error: *** JOB 7715 ON node01 CANCELLED AT 2025-10-04T17:41:09 DUE TO TIME LIMIT ***",
     ),
     say(
         "slurm.preempted",
         r"this job is preempted|DUE TO PREEMPTION|Job requeued",
-        "submitit WARNING (2022-08-12 02:06:11,453) - Caught signal SIGUSR2 on node01: this job is preempted.",
+        "submitit WARNING (2025-10-04 17:41:08,453) - Caught signal SIGUSR2 on node01: this job is preempted.",
     ),
     say(
         "shell.killed",
         r"line \d+: +(?P<pid>\d+) Killed\b(?P<command_text>.*)|^Killed$",
-        "/var/spool/slurmd/job1/slurm_script: line 28:  8156 Killed                  python3 main.py",
+        "/var/spool/slurmd/job1/slurm_script: line 61:  30418 Killed                  python3 main.py",
     ),
     say(
         "shell.terminated",
         r"line \d+: +(?P<pid>\d+) Terminated\b|^Terminated$",
-        "run.sh: line 28:  8156 Terminated              python3 main.py",
+        "run.sh: line 61:  30418 Terminated              python3 main.py",
     ),
     say(
         "shell.bus_error",
@@ -81,7 +81,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "k8s.evicted",
         r"The node was low on resource: (?P<resource_text>[a-z-]+)\.?(?: Threshold quantity: [^.]*\.)?(?: Container (?P<name>\S+) was using (?P<used_size>[0-9]+[KMGT]i), "
         r"(?:which exceeds its )?request (?:of|is) (?P<request_text>[\w]+))?|The node had condition: \[(?P<condition_text>\w+)\]|Pod was evicted",
-        "The node was low on resource: memory. Container egg was using 5053216Ki, which exceeds its request of 0.",
+        "The node was low on resource: memory. Container ppo was using 7340032Ki, which exceeds its request of 0.",
     ),
     say(
         "k8s.pod_limit_guess",
@@ -101,7 +101,7 @@ PATTERNS: tuple[Pattern, ...] = (
     say(
         "host.meminfo",
         r"(?P<name>MemTotal|MemAvailable|MemFree|Cached|Shmem|Mlocked|SwapTotal|SwapFree): +(?P<size_kb>\d+) kB",
-        "MemTotal:    1056140440 kB",
+        "MemTotal:    1031798784 kB",
     ),
     say(
         "host.free",
@@ -118,17 +118,17 @@ PATTERNS: tuple[Pattern, ...] = (
     say(
         "host.note_limit",
         r"(?:docker|container|cgroup|pod|job) mem(?:ory)?[a-z /]*limit[a-z ]*: *(?P<limit_size>[0-9.]+ ?[KMGT]i?B?)",
-        "docker memory request/limit: 500G",
+        "container memory limit: 480G",
     ),
     say(
         "host.note_total",
         r"(?:MEM total|RAM per node|memory per node|host memory|total memory|RAM): *(?P<total_size>[0-9.]+ ?[KMGT]i?B?)\b",
-        "RAM per node: 1600GB",
+        "RAM per node: 1024GB",
     ),
     say(
         "host.note_used",
         r"(?:MEM used|memory used): *(?P<used_size>[0-9.]+ ?[KMGT]i?B?)\b",
-        "MEM used: 537GB",
+        "memory used: 611GB",
     ),
     say(
         "host.cgroup_limit",
@@ -154,6 +154,6 @@ PATTERNS: tuple[Pattern, ...] = (
     say(
         "host.gpu_unreachable",
         r"Unable to determine the device handle for GPU|GPU is lost|nvidia-smi has failed because it couldn't communicate",
-        "Unable to determine the device handle for GPU0000:03:00.0: Unknown Error",
+        "Unable to determine the device handle for GPU0000:41:00.0: Unknown Error",
     ),
 )

@@ -6,9 +6,9 @@ An OOM report of kernel 5.15:
     python invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0
     memory: usage 204800kB, limit 204800kB, failcnt 70
     [  pid  ]   uid  tgid total_vm      rss pgtables_bytes swapents oom_score_adj name
-    [   8730]     0  8730  2623712   126625        4014080        0             0 python
+    [   5127]     0  5127  2623712   126625        4014080        0             0 python
     oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=x,...,oom_memcg=/docker/x,...
-    Memory cgroup out of memory: Killed process 8730 (python) total-vm:..kB, anon-rss:..kB, ...
+    Memory cgroup out of memory: Killed process 5127 (python) total-vm:..kB, anon-rss:..kB, ...
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ PATTERNS: tuple[Pattern, ...] = (
     say(
         "kernel.oom_invoked",
         r"(?:^|[\]:>] +|;|[+-]\d\d:\d\d )(?:> *)?(?P<comm>[^\]>;\s][^\]>;\n]{0,14}?) invoked oom-killer: gfp_mask=(?P<gfp_text>0x[0-9a-f]+)",
-        "[ 1016.926650] python invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0",
+        "[ 4127.318402] python invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0",
     ),
     say(
         "kernel.memcg_usage",
         r"(?:^|[^+\w])memory: usage (?P<usage_kb>\d+)kB, limit (?P<limit_kb>\d+)kB, failcnt (?P<fail_count>\d+)",
-        "[ 2993.664150] memory: usage 4194304kB, limit 4194304kB, failcnt 1273284",
+        "[ 7781.402913] memory: usage 4194304kB, limit 4194304kB, failcnt 90412",
     ),
     say(
         "kernel.memcg_task",
@@ -49,13 +49,13 @@ PATTERNS: tuple[Pattern, ...] = (
         "kernel.task",
         r"\[ *(?P<pid>\d+)\] +(?P<uid>\d+) +(?P<tgid>\d+) +(?P<total_vm_pages>\d+) +(?P<rss_pages>\d+)"
         r"(?P<rest_text>(?: +-?\d+){2,7}) +(?P<comm>\S.*)",
-        "[ 8730]     0  8730  2623712   126625        4014080        0             0 python",
+        "[ 5127]     0  5127  2623712   126625        4014080        0             0 python",
     ),
     say(
         "kernel.oom_kill",
         r"oom-kill:constraint=(?P<constraint>CONSTRAINT_[A-Z_]+)(?P<rest_text>.*)",
         "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=a,mems_allowed=0,"
-        "oom_memcg=/docker/a,task_memcg=/docker/a,task=python,pid=8730,uid=0",
+        "oom_memcg=/docker/a,task_memcg=/docker/a,task=python,pid=5127,uid=0",
         when="4.19+",
     ),
     say(
@@ -88,7 +88,7 @@ PATTERNS: tuple[Pattern, ...] = (
         r"Out of memory and no killable processes",
         "Out of memory and no killable processes...",
     ),
-    say("kernel.ram", r"(?P<ram_pages>\d+) pages RAM\b", "[  490.400550] 1012736 pages RAM"),
+    say("kernel.ram", r"(?P<ram_pages>\d+) pages RAM\b", "[  913.207716] 6144000 pages RAM"),
     say(
         "kernel.swap",
         r"(?P<which>Free|Total) swap +=? *(?P<swap_kb>\d+)kB",
@@ -129,7 +129,7 @@ PATTERNS: tuple[Pattern, ...] = (
     say(
         "kernel.pcie",
         r"PCIe Bus Error: severity=(?P<severity>\w+)(?: \((?P<class_text>\w+)\))?",
-        "pcieport 0000:00:03.0: PCIe Bus Error: severity=Corrected, type=Data Link Layer, (Transmitter ID)",
+        "pcieport 0000:40:01.0: PCIe Bus Error: severity=Corrected, type=Data Link Layer, (Transmitter ID)",
     ),
 )
 

@@ -2,9 +2,9 @@
 
 Watchdog wording of torch 1.9 to 2.7+ (torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp):
 
-    [rank3]:[E1016 03:31:38.928019586 ProcessGroupNCCL.cpp:607] [Rank 3] Watchdog caught collective operation
-    timeout: WorkNCCL(SeqNum=9141, OpType=_ALLGATHER_BASE, NumelIn=19008, NumelOut=152064,
-    Timeout(ms)=600000) ran for 600071 milliseconds before timing out.
+    [rank3]:[E1203 11:27:45.310468221 ProcessGroupNCCL.cpp:607] [Rank 3] Watchdog caught collective operation
+    timeout: WorkNCCL(SeqNum=7322, OpType=_ALLGATHER_BASE, NumelIn=20480, NumelOut=163840,
+    Timeout(ms)=600000) ran for 600038 milliseconds before timing out.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ PATTERNS: tuple[Pattern, ...] = (
         r"OpType=(?P<op>\w+), (?:NumelIn=(?P<numel_in>\d+), NumelOut=(?P<numel_out>\d+), )?Timeout\(ms\)=(?P<timeout_ms>\d+)\)"
         r"(?: ran for (?P<ran_ms>\d+) milliseconds)?",
         "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, "
-        "Timeout(ms)=1800000) ran for 1802246 milliseconds before timing out.",
+        "Timeout(ms)=1800000) ran for 1801377 milliseconds before timing out.",
     ),
     say(
         "nccl.work_status",
         r"Rank (?P<rank>\d+)\] +(?:Timeout at NCCL work: \d+|Exception \(either an error or timeout\) detected by watchdog at work: \d+"
         r"|failure detected by watchdog at work sequence id: \d+ PG status)[,:]{1,2} ?last enqueued (?:NCCL )?work: (?P<enqueued>-?\d+), "
         r"last completed (?:NCCL )?work: (?P<completed>-?\d+)",
-        "[PG 3 Rank 4] Timeout at NCCL work: 9141, last enqueued NCCL work: 9141, last completed NCCL work: 9140.",
+        "[PG 3 Rank 4] Timeout at NCCL work: 7322, last enqueued NCCL work: 7322, last completed NCCL work: 7321.",
     ),
     say(
         "nccl.down",
@@ -46,7 +46,7 @@ PATTERNS: tuple[Pattern, ...] = (
     say(
         "nccl.closed_by_peer",
         r"Connection closed by remote peer (?P<ip>[^\s<]+)|Call to recv from (?P<peer_text>[^\s<]+)<\d+> failed|Broken pipe",
-        "misc/socket.cc:49 NCCL WARN socketProgress: Connection closed by remote peer node01<51159>",
+        "misc/socket.cc:49 NCCL WARN socketProgress: Connection closed by remote peer node01<47113>",
     ),
     say(
         "nccl.ib_error",

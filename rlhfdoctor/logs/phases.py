@@ -12,13 +12,13 @@ PATTERNS: tuple[Pattern, ...] = (
     say(
         "phase.step",
         r"(?:^|[\s)])step:(?P<step>\d+) - ",
-        "(main_task pid=32544) step:1 - response_length/mean:651.989 - response_length/max:8192.000",
+        "(main_task pid=40817) step:1 - response_length/mean:612.402 - response_length/max:8192.000",
         when="verl",
     ),
     say(
         "phase.step",
         r"Running step (?P<step>\d+):",
-        "(pid=22967) Running step 3:   7%|▋         | 4.00/60.0 [2:11:12<23:53:54, 1.54ks/it]",
+        "(pid=61840) Running step 3:   7%|▋         | 3.00/80.0 [1:38:05<19:20:41, 1.96ks/it]",
         when="EasyR1",
     ),
     say(
@@ -30,13 +30,13 @@ PATTERNS: tuple[Pattern, ...] = (
     say(
         "phase.episode",
         r"Episode \[(?P<episode>\d+)/\d+\]: +\d+%\|[^|]*\| (?P<step>\d+)/(?P<total_count>\d+)",
-        "Episode [1/10000]:   7%|7         | 11/147 [3:34:08<44:07:37, 1168.07s/it, policy_loss=-0.115]",
+        "Episode [1/10000]:   7%|7         | 9/210 [2:51:33<63:48:10, 1142.70s/it, policy_loss=-0.087]",
         when="OpenRLHF",
     ),
     say(
         "phase.update",
         r"Train epoch \[\d+/\d+\]: +\d+%",
-        "Train epoch [1/1]:  88%|#| 7/8 [01:46<00:14, 14.28s/it, pg=-0.795, rm=0.525]",
+        "Train epoch [1/1]:  62%|#| 5/8 [01:12<00:43, 14.41s/it, pg=-0.412, rm=0.377]",
         when="OpenRLHF",
     ),
     say(
@@ -48,7 +48,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "phase.rollout",
         r"Processed prompts: +\d+%\|[^|]*\| *(?P<done_count>\d+)/(?P<total_count>\d+) \[(?P<elapsed_text>[\d:]+)<"
         r"|Processed prompts: +\d+%|actor_rollout_generate_sequences|\bgenerate_sequences\b|Start generating|make_experience\b|make_sample",
-        "Processed prompts:  85%|########5 | 1090/1280 [04:25<01:03,  2.98it/s]",
+        "Processed prompts:  85%|########5 | 870/1024 [03:19<00:35,  4.37it/s]",
     ),
     say(
         "phase.score",
@@ -63,7 +63,7 @@ PATTERNS: tuple[Pattern, ...] = (
     say(
         "phase.checkpoint",
         r"Saving sharded model checkpoint|Saving model (?:checkpoint|to)|actor_rollout_save_checkpoint|save_checkpoint\b|Saved (?:model|optim|checkpoint) to|local_global_step_folder|save_ckpt",
-        "(WorkerDict pid=29470, ip=10.0.0.11) Saving sharded model checkpoint to /ckpt/global_step_1/actor",
+        "(WorkerDict pid=18233, ip=10.0.0.11) Saving sharded model checkpoint to /ckpt/global_step_1/actor",
     ),
     say(
         "phase.checkpoint_load",
@@ -77,13 +77,19 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     say(
         "phase.first_steps",
-        r"^\W*dies at: (?P<note_text>.*)",
-        "dies at: step 32, i.e. the first optimizer step",
+        r"(?P<note_text>(?:dies|died|crash\w*|killed|OOM)\b.{0,80}\bfirst optimizer step)",
+        "crashed at micro step 16 of 16, in the first optimizer step",
+    ),
+    say(
+        "phase.step",
+        r"\{'loss': [-+.\deE]+, .{0,2000}'epoch': (?P<epoch_text>[.\d]+)\}",
+        "{'loss': 0.0021, 'grad_norm': 0.4115, 'learning_rate': 9.5e-07, 'reward': 0.5312, 'kl': 0.0007, 'epoch': 0.03}",
+        when="TRL and the Hugging Face trainer: one dictionary a logging step",
     ),
     say(
         "phase.finished",
         r"'train_runtime': |Training (?:completed|finished)|Job finished",
-        "{'train_runtime': 23328.5006, 'train_samples_per_second': 0.391}",
+        "{'train_runtime': 18204.7719, 'train_samples_per_second': 0.447}",
     ),
     say(
         "host.used",

@@ -13,7 +13,7 @@ PATTERNS: tuple[Pattern, ...] = (
     say(
         "python.frame",
         r"File \"(?P<path_text>[^\"]{1,300})\", line (?P<line>\d+)(?:,? in (?P<function_text>[\w<>.]+))?",
-        '  File "/work/verl/workers/fsdp_workers.py", line 463, in generate_sequences',
+        '  File "/opt/verl/workers/fsdp_workers.py", line 527, in update_actor',
         follow=1,
     ),
     say(
@@ -25,7 +25,7 @@ PATTERNS: tuple[Pattern, ...] = (
     say(
         "python.error",
         r"(?:^|[\s:)|\]])(?P<name>(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?:Error|Exception|Interrupt)|ChildFailedError))(?:\([^)\n]*\))?: (?P<message_text>.{1,300})",
-        "AttributeError: 'DeepSpeedZeRoOffload' object has no attribute '_register_hooks_recursively'",
+        "AttributeError: 'DeepSpeedEngine' object has no attribute 'reload_states'",
     ),
     say(
         "python.bare_error",
@@ -35,7 +35,7 @@ PATTERNS: tuple[Pattern, ...] = (
     say(
         "python.fatal",
         r"Fatal Python error: (?P<error_text>Segmentation fault|Bus error|Aborted|Floating point exception|Illegal instruction|none_dealloc)",
-        "(pid=4496) Fatal Python error: Bus error",
+        "(pid=6120) Fatal Python error: Bus error",
     ),
     say(
         "python.signal",
@@ -51,7 +51,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "python.logits_code",
         r"log_softmax|logits\.float\(|cross_entropy\(|log_?probs_from_logits|entropy_from_logits|logits\.clone\(|\.softmax\(|in softmax|selective_log_softmax"
         r"|float16_to_fp32|calculate_log_probs_and_entropy",
-        "    per_token_logps = torch.gather(logits.log_softmax(-1), dim=2, index=labels.unsqueeze(2)).squeeze(2)",
+        "    logps = logits.log_softmax(dim=-1)",
     ),
     say(
         "python.memory_error",

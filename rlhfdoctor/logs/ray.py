@@ -27,7 +27,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "ray.memory_kill_victim",
         r"where the task \((?:task ID: (?P<task_id>\w+)|actor ID: (?P<actor_id>\w+)), name=(?P<name>.{1,120}?),? ?pid=(?P<pid>\d+), "
         r"memory used=(?P<victim_gib>\d+\.\d+)GB",
-        "where the task (actor ID: ab, name=SimEnv.__init__, pid=4331, memory used=2.22GB) was running was 59.49GB / 62.58GB",
+        "where the task (actor ID: ab, name=SimEnv.__init__, pid=5870, memory used=3.18GB) was running was 61.02GB / 64.20GB",
         when="2.2-2.54",
     ),
     say(
@@ -42,7 +42,7 @@ PATTERNS: tuple[Pattern, ...] = (
         r"^\W*"
         + _USED
         + r" \((?P<used_ratio>[0-9.]+)\), which exceeds the memory usage threshold of (?P<threshold_ratio>[0-9.]*\d)",
-        "110.53GB / 121.63GB (0.908750), which exceeds the memory usage threshold of 0.905000.",
+        "115.24GB / 126.80GB (0.908833), which exceeds the memory usage threshold of 0.905000.",
         when="2.55+ in an exception",
     ),
     say(
@@ -137,8 +137,8 @@ PATTERNS: tuple[Pattern, ...] = (
         r"A worker died or was killed while executing a task by an unexpected system error"
         r"(?:.*Worker PID: (?P<pid>\d+))?",
         "(raylet) A worker died or was killed while executing a task by an unexpected system error. To troubleshoot the problem, "
-        "check the logs for the dead worker. RayTask ID: ff Worker ID: 75 Node ID: a7 Worker IP address: 10.0.0.2 Worker port: 11014 "
-        "Worker PID: 1212159 Worker exit type: SYSTEM_ERROR",
+        "check the logs for the dead worker. RayTask ID: ff Worker ID: 75 Node ID: a7 Worker IP address: 10.0.0.2 Worker port: 10233 "
+        "Worker PID: 884210 Worker exit type: SYSTEM_ERROR",
     ),
     say(
         "ray.worker_vanished",
@@ -200,7 +200,7 @@ PATTERNS: tuple[Pattern, ...] = (
     say(
         "ray.object_store_full",
         r"Failed to put object (?P<object_id>\w+) in object store because it is full\. Object size is (?P<object_bytes>\d+) bytes",
-        "plasma_store_provider.cc:122: Failed to put object ab in object store because it is full. Object size is 219375455268 bytes.",
+        "plasma_store_provider.cc:122: Failed to put object ab in object store because it is full. Object size is 42949673984 bytes.",
     ),
     say(
         "ray.object_store_error",
@@ -215,7 +215,7 @@ PATTERNS: tuple[Pattern, ...] = (
     say(
         "ray.object_store_capacity",
         r"\(global lru\) capacity: (?P<capacity_bytes>\d+)",
-        "(global lru) capacity: 78466815590",
+        "(global lru) capacity: 34359738368",
     ),
     say(
         "ray.object_store_usage",
@@ -245,7 +245,7 @@ PATTERNS: tuple[Pattern, ...] = (
     say(
         "ray.shm_exceeded",
         r"The configured object store size \((?P<store_text>[0-9.]+) GB\) exceeds /dev/shm size \((?P<shm_text>[0-9.]+) GB\)",
-        "ValueError: The configured object store size (11.81114368 GB) exceeds /dev/shm size (11.8111232 GB). This will harm performance.",
+        "ValueError: The configured object store size (21.47483648 GB) exceeds /dev/shm size (17.17986918 GB). This will harm performance.",
     ),
     say(
         "ray.unschedulable",
@@ -256,7 +256,7 @@ PATTERNS: tuple[Pattern, ...] = (
     say(
         "ray.task_error",
         r"ray\.exceptions\.RayTaskError(?:\((?P<error>\w+)\))?: (?:\x1b\[\d+m)?ray::(?P<name>[^\s(]+)\(\)",
-        "ray.exceptions.RayTaskError(OutOfMemoryError): ray::LLMActor.backload_to_gpu() (pid=11992, ip=10.0.0.1)",
+        "ray.exceptions.RayTaskError(OutOfMemoryError): ray::LLMActor.backload_to_gpu() (pid=23801, ip=10.0.0.1)",
     ),
     say(
         "ray.unhandled_task_error",
@@ -266,12 +266,12 @@ PATTERNS: tuple[Pattern, ...] = (
     say(
         "ray.job_failed",
         r"Job '?(?P<job_text>raysubmit_\w+)'? failed|Status message: (?P<message_text>.{1,300})",
-        "2025-04-24 18:57:03,337 ERR cli.py:71 -- Job 'raysubmit_LKF' failed",
+        "2025-09-17 06:22:48,337 ERR cli.py:71 -- Job 'raysubmit_Qz7' failed",
     ),
     say(
         "ray.job_succeeded",
         r"Job '?(?P<job_text>raysubmit_\w+)'? succeeded",
-        "Job 'raysubmit_LKF' succeeded",
+        "Job 'raysubmit_Qz7' succeeded",
     ),
 )
 

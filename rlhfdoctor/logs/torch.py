@@ -20,8 +20,8 @@ PATTERNS: tuple[Pattern, ...] = (
     say(
         "torch.cuda_oom",
         r"(?:CUDA|HIP|NPU|XPU) out of memory\. Tried to allocate (?P<request_size>[0-9.]+ (?:bytes|[KMGT]iB))(?P<rest_text>.*)",
-        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 130.00 MiB. GPU 0 has a total capacity of 79.10 GiB "
-        "of which 12.81 MiB is free.",
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 256.00 MiB. GPU 0 has a total capacity of 79.10 GiB "
+        "of which 20.25 MiB is free.",
         follow=4,
     ),
     say(

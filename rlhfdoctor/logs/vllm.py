@@ -13,7 +13,7 @@ PATTERNS: tuple[Pattern, ...] = (
     say(
         "vllm.blocks",
         r"# (?:GPU|cuda|CUDA) blocks: (?P<gpu_count>\d+), # CPU blocks: (?P<cpu_count>\d+)",
-        "INFO 04-27 10:13:05 llm_engine.py:275] # GPU blocks: 0, # CPU blocks: 256",
+        "INFO 01-19 08:44:31 llm_engine.py:275] # GPU blocks: 0, # CPU blocks: 256",
         when="V0",
     ),
     say(
@@ -31,12 +31,12 @@ PATTERNS: tuple[Pattern, ...] = (
     say(
         "vllm.sleep_backup",
         r"sleep freed (?P<freed_gib>[0-9.]+) GiB memory in total, of which (?P<backup_gib>[0-9.]+) GiB is backed up in CPU",
-        "CuMemAllocator: sleep freed 34.06 GiB memory in total, of which 7.56 GiB is backed up in CPU and the rest 26.51 GiB is discarded directly.",
+        "CuMemAllocator: sleep freed 31.48 GiB memory in total, of which 6.92 GiB is backed up in CPU and the rest 24.56 GiB is discarded directly.",
     ),
     say(
         "vllm.sleep",
         r"Sleep mode freed (?P<freed_gib>[0-9.]+) GiB memory, (?P<left_gib>[0-9.]+) GiB memory is still in use",
-        "INFO 04-24 04:12:06 [gpu_worker.py:81] Sleep mode freed 58.62 GiB memory, 7.87 GiB memory is still in use.",
+        "INFO 03-02 22:51:40 [gpu_worker.py:81] Sleep mode freed 55.18 GiB memory, 8.04 GiB memory is still in use.",
     ),
     say(
         "vllm.sleep_grew",
@@ -46,12 +46,12 @@ PATTERNS: tuple[Pattern, ...] = (
     say(
         "vllm.asleep",
         r"It took (?P<took>[0-9.]+) seconds to fall asleep",
-        "It took 3.152677 seconds to fall asleep.",
+        "It took 2.740193 seconds to fall asleep.",
     ),
     say(
         "vllm.awake",
         r"It took (?P<took>[0-9.]+) seconds to wake up",
-        "INFO 06-20 01:37:11 executor_base.py:219] It took 1.462464 seconds to wake up.",
+        "INFO 02-11 13:08:52 executor_base.py:219] It took 1.207715 seconds to wake up.",
     ),
     say(
         "vllm.wake_oom",
@@ -88,13 +88,13 @@ PATTERNS: tuple[Pattern, ...] = (
     say(
         "vllm.cache_freed",
         r"(?P<when_text>before|after) (?:init cache|free cache engine|building kv cache).{0,20}memory allocated: (?P<allocated_text>[0-9.]+) ?GB",
-        "(WorkerDict pid=3566775) before init cache memory allocated: 5.96926464GB, reserved: 6.079643648GB",
+        "(WorkerDict pid=1402211) before init cache memory allocated: 6.24113152GB, reserved: 6.408904704GB",
         when="verl with vLLM to 0.6.3",
     ),
     say(
         "sglang.profiled",
         r"max_total_tokens=(?P<wanted>-?\d+) is larger than the profiled value (?P<profiled>-?\d+)",
-        "max_total_tokens=131072 is larger than the profiled value -561981. Use the profiled value instead.",
+        "max_total_tokens=131072 is larger than the profiled value -413206. Use the profiled value instead.",
     ),
     say(
         "sglang.no_memory",
@@ -104,7 +104,7 @@ PATTERNS: tuple[Pattern, ...] = (
     say(
         "sglang.loaded",
         r"Load weight end\. .*avail mem=(?P<free_gib>[0-9.]+) GB, mem usage=(?P<weights_gib>[0-9.]+) GB",
-        "[2025-07-02 07:41:58 DP0 TP0] Load weight end. type=DeepseekV3ForCausalLM, dtype=torch.bfloat16, avail mem=21.73 GB, mem usage=166.59 GB.",
+        "[2025-08-21 12:05:36 DP0 TP0] Load weight end. type=DeepseekV3ForCausalLM, dtype=torch.bfloat16, avail mem=19.40 GB, mem usage=150.22 GB.",
     ),
     say(
         "sglang.crashed",

@@ -15,7 +15,7 @@ from pathlib import Path
 from rlhfdoctor.diagnose import read_all
 from rlhfdoctor.logs.events import PATTERNS
 
-LINE = "(ActorModelRayActor pid={pid}, ip=10.0.0.{ip}) [2025-03-07 23:55:15,{ms:03d}] [INFO] [logging.py:128:log_dist] [Rank {rank}] step={step} lr=1e-6 loss=0.{ms}\n"
+LINE = "(ActorModelRayActor pid={pid}, ip=10.0.0.{ip}) [2025-04-21 18:02:32,{ms:03d}] [INFO] [logging.py:128:log_dist] [Rank {rank}] step={step} lr=1e-6 loss=0.{ms}\n"
 
 
 def write_log(path: Path, megabytes: int) -> None:

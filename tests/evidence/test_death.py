@@ -29,13 +29,13 @@ VANISHED = (
         ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB.", "cuda-oom"),
         ("CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:56", "cuda-oom"),
         ("ray.exceptions.ObjectStoreFullError: Failed to put object ab in object store because it is full.", "object-store-full"),
-        ("(pid=4496) Fatal Python error: Bus error", "sigbus"),
+        ("(pid=6120) Fatal Python error: Bus error", "sigbus"),
         ("[ERROR] [launch.py:321:sigkill_handler] ['python'] exits with return code = -7", "sigbus"),
         ("*** SIGSEGV received at time=1 on cpu 3 ***", "sigsegv"),
         ("[ERROR] [launch.py:321:sigkill_handler] ['python'] exits with return code = -11", "sigsegv"),
-        ("[Rank 6] Watchdog caught collective operation timeout: WorkNCCL(OpType=ALLREDUCE, Timeout(ms)=1800000) ran for 1802246 milliseconds", "collective-timeout"),
+        ("[Rank 6] Watchdog caught collective operation timeout: WorkNCCL(OpType=ALLREDUCE, Timeout(ms)=1800000) ran for 1801377 milliseconds", "collective-timeout"),
         ("KeyError: 'actor'", "exception"),
-        ("slurmstepd: error: *** JOB 608 ON n1 CANCELLED AT 2022-08-12T02:06:12 DUE TO PREEMPTION ***", "other"),
+        ("slurmstepd: error: *** JOB 7715 ON n1 CANCELLED AT 2025-10-04T17:41:09 DUE TO PREEMPTION ***", "other"),
         ("failed (exitcode: -9) local_rank: 0 (pid: 598577) of binary: /usr/bin/python", "sigkill-unknown"),
     ],
 )  # fmt: skip
@@ -88,7 +88,7 @@ def test_vanished_before_the_timeout(case: Case) -> None:
     lost = "[2025-04-02 14:00:01,117 E 9 9] A worker died or was killed while executing a task by an unexpected system error.\n"
     wait = (
         "[2025-04-02 14:30:05,117] [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=BROADCAST, "
-        "Timeout(ms)=1800000) ran for 1800042 milliseconds before timing out.\n"
+        "Timeout(ms)=1800000) ran for 1800061 milliseconds before timing out.\n"
     )
     death = case({"driver.log": lost + wait}).death
     assert death is not None

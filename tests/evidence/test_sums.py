@@ -114,7 +114,7 @@ def test_who_set_the_timeout(facts: Facts, ms: int, owner: str) -> None:
 )  # fmt: skip
 def test_how_ranks_differ(facts: Facts, two: str, name: str) -> None:
     """Same number with another call or size is a mismatch; another number is a lag."""
-    line = "[Rank {}] Watchdog caught collective operation timeout: WorkNCCL({}, Timeout(ms)=600000) ran for 600010 milliseconds\n"
+    line = "[Rank {}] Watchdog caught collective operation timeout: WorkNCCL({}, Timeout(ms)=600000) ran for 600022 milliseconds\n"
     found = facts({"driver.log": line.format(1, "SeqNum=696, OpType=ALLREDUCE, NumelIn=8, NumelOut=8") + line.format(2, two)})
     names = ("comm.op_differs", "comm.numel_differs", "comm.seq_spread")
     assert [n for n in names if found.get(n)] == [name]

@@ -16,10 +16,10 @@ DEAD = "To avoid data inconsistency, we are taking the entire process down."
 @pytest.mark.parametrize(
     ("prefix", "actor", "pid", "host"),
     [
-        ("(ActorModelRayActor pid=348952, ip=10.0.0.2) ", "ActorModelRayActor", 348952, "10.0.0.2"),
+        ("(ActorModelRayActor pid=204417, ip=10.0.0.2) ", "ActorModelRayActor", 204417, "10.0.0.2"),
         ("(WorkerDict pid=77) ", "WorkerDict", 77, None),
-        ("(pid=4496) ", None, 4496, None),
-        ("(pid=4496, ip=10.0.0.9) ", None, 4496, "10.0.0.9"),
+        ("(pid=6120) ", None, 6120, None),
+        ("(pid=6120, ip=10.0.0.9) ", None, 6120, "10.0.0.9"),
         ("(RolloutWorker rank=3, pid=9) ", "RolloutWorker", 9, None),
         ("(create_colocated_worker_cls.<locals>.WorkerDict pid=5) ", "create_colocated_worker_cls.<locals>.WorkerDict", 5, None),
         ("\x1b[36m(TaskRunner pid=1)\x1b[0m ", "TaskRunner", 1, None),

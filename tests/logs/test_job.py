@@ -14,10 +14,10 @@ from tests.build import fields_of, read_kind, read_log
     [
         ("slurmstepd: error: Detected 2 oom-kill event(s) in step 3756240.batch cgroup.", 2, "step 3756240.batch"),
         (
-            "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=191.batch cgroup. Some of your processes may have been killed by "
+            "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=2043.batch cgroup. Some of your processes may have been killed by "
             "the cgroup out-of-memory handler.",
             1,
-            "StepId=191.batch",
+            "StepId=2043.batch",
         ),
         (
             "slurmstepd: error: Detected 1 oom_kill event in StepId=32436650.batch. Some of the step tasks have been OOM Killed.",
@@ -73,18 +73,18 @@ def test_slurm_touched_its_limit(line: str) -> None:
     ("line", "reason"),
     [
         (
-            "slurmstepd: error: *** JOB 608 ON node01 CANCELLED AT 2022-08-12T02:06:12 DUE TO TIME LIMIT ***",
+            "slurmstepd: error: *** JOB 7715 ON node01 CANCELLED AT 2025-10-04T17:41:09 DUE TO TIME LIMIT ***",
             "TIME LIMIT",
         ),
         (
-            "slurmstepd: error: *** JOB 608 ON node01 CANCELLED AT 2022-08-12T02:06:12 DUE TO PREEMPTION ***",
+            "slurmstepd: error: *** JOB 7715 ON node01 CANCELLED AT 2025-10-04T17:41:09 DUE TO PREEMPTION ***",
             "PREEMPTION",
         ),
         (
-            "slurmstepd: error: *** JOB 608 ON node01 CANCELLED AT 2022-08-12T02:06:12 DUE TO JOB REQUEUE ***",
+            "slurmstepd: error: *** JOB 7715 ON node01 CANCELLED AT 2025-10-04T17:41:09 DUE TO JOB REQUEUE ***",
             "JOB REQUEUE",
         ),
-        ("slurmstepd-node01: error: *** STEP 6053.0 ON node01 CANCELLED AT 2022-08-12T02:06:12 ***", None),
+        ("slurmstepd-node01: error: *** STEP 6053.0 ON node01 CANCELLED AT 2025-10-04T17:41:09 ***", None),
     ],
 )
 def test_slurm_cancelled(line: str, reason: str | None) -> None:
@@ -113,7 +113,7 @@ def test_slurm_task(line: str) -> None:
         ("/var/spool/slurmd/job18837441/slurm_script: line 48: 880015 Killed                  python3 x.py", "shell.killed", 880015),
         ("Killed", "shell.killed", None),
         ("Killed\r", "shell.killed", None),
-        ("run.sh: line 28:  8156 Terminated              python3 main.py", "shell.terminated", 8156),
+        ("run.sh: line 61:  30418 Terminated              python3 main.py", "shell.terminated", 30418),
         ("run.sh: line 3:  77 Bus error               (core dumped) python3 main.py", "shell.bus_error", 77),
         ("Bus error (core dumped)", "shell.bus_error", None),
     ],
@@ -149,15 +149,15 @@ def test_kubernetes(text: str, expected: list[str]) -> None:
     ("line", "expected"),
     [
         (
-            "The node was low on resource: memory. Container egg was using 5053216Ki, which exceeds its request of 0.",
-            {"resource_text": "memory", "name": "egg", "used_bytes": 5053216 * 1024, "request_text": "0"},
+            "The node was low on resource: memory. Container ppo was using 7340032Ki, which exceeds its request of 0.",
+            {"resource_text": "memory", "name": "ppo", "used_bytes": 7340032 * 1024, "request_text": "0"},
         ),
         ("The node was low on resource: ephemeral-storage.", {"resource_text": "ephemeral-storage"}),
         ("The node had condition: [MemoryPressure].", {"condition_text": "MemoryPressure"}),
         (
-            "The node was low on resource: memory. Threshold quantity: 100Mi, available: 88200Ki. Container egg was using 5053216Ki, "
+            "The node was low on resource: memory. Threshold quantity: 100Mi, available: 88200Ki. Container ppo was using 7340032Ki, "
             "request is 1Gi, has larger consumption of memory.",
-            {"resource_text": "memory", "name": "egg", "used_bytes": 5053216 * 1024, "request_text": "1Gi"},
+            {"resource_text": "memory", "name": "ppo", "used_bytes": 7340032 * 1024, "request_text": "1Gi"},
         ),
     ],
 )  # fmt: skip
@@ -202,7 +202,7 @@ def test_other_exits(line: str) -> None:
 @pytest.mark.parametrize(
     ("line", "kind", "expected"),
     [
-        ("MemTotal:       1056140440 kB", "host.meminfo", {"name": "MemTotal", "size_bytes": 1056140440 * 1024}),
+        ("MemTotal:       1031798784 kB", "host.meminfo", {"name": "MemTotal", "size_bytes": 1031798784 * 1024}),
         ("Mlocked:           26592 kB", "host.meminfo", {"name": "Mlocked", "size_bytes": 26592 * 1024}),
         (
             "tmpfs            64M     0   64M   0% /dev/shm",
@@ -253,7 +253,7 @@ def test_cat_of_a_cgroup_file() -> None:
         ("(pid=7) ValueError: no", "python.error", {"name": "ValueError", "message_text": "no"}),
         ("[rank0]: torch.cuda.OutOfMemoryError: CUDA", "python.error", {"name": "torch.cuda.OutOfMemoryError", "message_text": "CUDA"}),
         ("[rank0]: AssertionError", "python.bare_error", {"name": "AssertionError"}),
-        ("(pid=4496) Fatal Python error: Bus error", "python.fatal", {"error_text": "Bus error"}),
+        ("(pid=6120) Fatal Python error: Bus error", "python.fatal", {"error_text": "Bus error"}),
         ("(AsyncActor pid=46603) *** SIGSEGV received at time=1743606120 on cpu 3 ***", "python.signal", {"name": "SIGSEGV"}),
         (
             "terminate called after throwing an instance of 'c10::DistBackendError'",
@@ -265,16 +265,16 @@ def test_cat_of_a_cgroup_file() -> None:
             "python.memory_error",
             {},
         ),
-        ("[2023-07-10 04:26:05,876] [INFO] [launch.py:316:sigkill_handler] Killing subprocess 410126", "deepspeed.killing", {"pid": 410126}),
+        ("[2025-02-18 09:14:03,530] [INFO] [launch.py:316:sigkill_handler] Killing subprocess 410126", "deepspeed.killing", {"pid": 410126}),
         (
             "[ERROR] [launch.py:321:sigkill_handler] ['/usr/bin/python3', '-u', 'run.py'] exits with return code = -9",
             "deepspeed.exit",
             {"exit_code": -9},
         ),
         (
-            "[INFO] [utils.py:838:see_memory_usage] CPU Virtual Memory:  used = 28.43 GB, percent = 22.6%",
+            "[INFO] [utils.py:838:see_memory_usage] CPU Virtual Memory:  used = 31.07 GB, percent = 22.6%",
             "deepspeed.host_memory",
-            {"used_bytes": round(28.43 * GIB), "share_ratio": pytest.approx(0.226)},
+            {"used_bytes": round(31.07 * GIB), "share_ratio": pytest.approx(0.226)},
         ),
         ("step:3 - perf/max_memory_allocated_gb:41.5 - actor/lr:0.0", "gpu.used", {"what_text": "allocated", "used_bytes": 83 * 512 * MIB}),
     ],
@@ -286,7 +286,7 @@ def test_programs(line: str, kind: str, expected: dict[str, Value]) -> None:
 
 def test_frame_has_its_source_line() -> None:
     """A frame of a traceback brings the source line behind it."""
-    text = '  File "/work/verl/workers/fsdp_workers.py", line 463, in generate_sequences\n    self.rollout.run()\n'
+    text = '  File "/opt/verl/workers/fsdp_workers.py", line 463, in generate_sequences\n    self.rollout.run()\n'
     (event,) = read_kind(text, "python.frame")
     assert (
         event.fields["line"], event.fields["function_text"], event.after,

@@ -17,8 +17,8 @@ def watchdog(prefix: str, work: str, ran: int) -> str:
 
 TIMEOUTS = {
     "1.9": (
-        watchdog("[E ProcessGroupNCCL.cpp:485] [Rank 6] ", "OpType=ALLREDUCE, Timeout(ms)=1800000", 1802246),
-        {"rank": 6, "op": "ALLREDUCE", "timeout_s": 1800.0, "ran_s": 1802.246},
+        watchdog("[E ProcessGroupNCCL.cpp:485] [Rank 6] ", "OpType=ALLREDUCE, Timeout(ms)=1800000", 1801377),
+        {"rank": 6, "op": "ALLREDUCE", "timeout_s": 1800.0, "ran_s": 1801.377},
     ),
     "1.13": (
         watchdog(
@@ -42,28 +42,28 @@ TIMEOUTS = {
     "2.2": (
         watchdog(
             "[rank1]:[E ProcessGroupNCCL.cpp:563] [Rank 1] ",
-            "SeqNum=9, OpType=_ALLGATHER_BASE, NumelIn=19008, NumelOut=152064, Timeout(ms)=600000",
-            600071,
+            "SeqNum=9, OpType=_ALLGATHER_BASE, NumelIn=20480, NumelOut=163840, Timeout(ms)=600000",
+            600038,
         ),
         {
-            "rank": 1, "seq": 9, "op": "_ALLGATHER_BASE", "numel_in": 19008, "numel_out": 152064, "timeout_s": 600.0,
-            "ran_s": 600.071,
+            "rank": 1, "seq": 9, "op": "_ALLGATHER_BASE", "numel_in": 20480, "numel_out": 163840, "timeout_s": 600.0,
+            "ran_s": 600.038,
         },
     ),
     "2.4": (
         watchdog(
-            "[rank7]:[E1016 03:31:38.928019586 ProcessGroupNCCL.cpp:607] [Rank 7] ",
-            "SeqNum=9141, OpType=REDUCE_SCATTER, NumelIn=8, NumelOut=1, Timeout(ms)=600000",
+            "[rank7]:[E1203 11:27:45.310468221 ProcessGroupNCCL.cpp:607] [Rank 7] ",
+            "SeqNum=7322, OpType=REDUCE_SCATTER, NumelIn=8, NumelOut=1, Timeout(ms)=600000",
             600001,
         ),
         {
-            "rank": 7, "seq": 9141, "op": "REDUCE_SCATTER", "numel_in": 8, "numel_out": 1, "timeout_s": 600.0,
+            "rank": 7, "seq": 7322, "op": "REDUCE_SCATTER", "numel_in": 8, "numel_out": 1, "timeout_s": 600.0,
             "ran_s": 600.001,
         },
     ),
     "2.7": (
         watchdog(
-            "[rank3]:[E321 03:31:38.928019586 ProcessGroupNCCL.cpp:632] [Rank 3] ",
+            "[rank3]:[E321 11:27:45.310468221 ProcessGroupNCCL.cpp:632] [Rank 3] ",
             "SeqNum=1, OpType=BROADCAST, NumelIn=5, NumelOut=5, Timeout(ms)=60000",
             60050,
         ),
@@ -93,8 +93,8 @@ def test_rank_of_the_origin(line: str, expected: dict[str, Value]) -> None:
             (3, 1, 0),
         ),
         (
-            "[PG 3 Rank 4] Exception (either an error or timeout) detected by watchdog at work: 9141, last enqueued NCCL work: 9141, last completed NCCL work: 9140.",
-            (4, 9141, 9140),
+            "[PG 3 Rank 4] Exception (either an error or timeout) detected by watchdog at work: 7322, last enqueued NCCL work: 7322, last completed NCCL work: 7321.",
+            (4, 7322, 7321),
         ),
         (
             "[PG ID 0 PG GUID 0(default_pg) Rank 1] Exception (either an error or timeout) detected by watchdog at work: 808, last "
@@ -143,7 +143,7 @@ def test_heartbeat(line: str) -> None:
         ),
         ("NCCL WARN Net : Call to recv from 10.0.0.1<58355> failed : Broken pipe", "nccl.closed_by_peer"),
         (
-            "misc/socket.cc:49 NCCL WARN socketProgress: Connection closed by remote peer node01<51159>",
+            "misc/socket.cc:49 NCCL WARN socketProgress: Connection closed by remote peer node01<47113>",
             "nccl.closed_by_peer",
         ),
         (
@@ -169,7 +169,7 @@ def test_heartbeat(line: str) -> None:
             "nccl.store_timeout",
         ),
         (
-            "[rank1]:[W613 07:37:02.402317227 TCPStore.cpp:125] [c10d] recvValue failed on SocketImpl(fd=3). Connection was likely closed.",
+            "[rank1]:[W613 12:19:44.730915508 TCPStore.cpp:125] [c10d] recvValue failed on SocketImpl(fd=3). Connection was likely closed.",
             "nccl.store_timeout",
         ),
         (

@@ -30,10 +30,10 @@ V06 = (
     "\nIn addition, ~4.24 GB of shared memory is currently being used by the Ray object store.\n"
 )
 V08 = (
-    "ray.exceptions.RayTaskError(RayOutOfMemoryError): ray::_RemoteSingleAgentEnv.step() (pid=2162, ip=10.0.0.1)\n"
-    "ray.memory_monitor.RayOutOfMemoryError: More than 95% of the memory on node gpu-7 is used (59.55 / 62.58 GB). "
+    "ray.exceptions.RayTaskError(RayOutOfMemoryError): ray::_RemoteSingleAgentEnv.step() (pid=2710, ip=10.0.0.1)\n"
+    "ray.memory_monitor.RayOutOfMemoryError: More than 95% of the memory on node gpu-7 is used (59.55 / 64.20 GB). "
     "The top 10 memory consumers are:\n\n"
-    "PID\tMEM\tCOMMAND\n2162\t2.64GiB\tray::_RemoteSingleAgentEnv.step()\n2170\t0.5GiB\tray::IDLE\n"
+    "PID\tMEM\tCOMMAND\n2710\t2.64GiB\tray::_RemoteSingleAgentEnv.step()\n2170\t0.5GiB\tray::IDLE\n"
 )
 V20 = (
     "(raylet) [2022-08-29 15:18:33,592 E 30307 30344] (raylet) node_manager.cc:2963: System memory low at node with IP "
@@ -71,7 +71,7 @@ def modern(where: str, used: str = "32.62GB / 33.28GB (0.980175)", threshold: st
 
 V22_TASK = modern(f"task ID: {TASK}, name=allocate_memory, pid=91085, memory used=24.99GB")
 V22_ACTOR = modern(
-    f"actor ID: {ACTOR}, name=SimEnv.__init__, pid=4331, memory used=2.22GB", "59.49GB / 62.58GB (0.950553)", "0.95"
+    f"actor ID: {ACTOR}, name=SimEnv.__init__, pid=5870, memory used=2.22GB", "61.02GB / 64.20GB (0.950553)", "0.95"
 )
 V22_NO_TASK = modern("task ID: NIL_ID, name=download_batch, pid=115205, memory used=0.18GB")
 V22_GLUED = modern(f"task ID: {TASK}, name=f, pid=5, memory used=1.00GB", glue="")
@@ -103,7 +103,7 @@ def kill(ip: str, used: str, total: str, ratio: float, threshold: float | None =
     [
         pytest.param(V21, kill("10.0.0.1", "32.53", "33.28", 0.977449, 0.969955), id="2.1"),
         pytest.param(V22_TASK, kill("10.0.0.1", "32.62", "33.28", 0.980175, 0.96), id="2.2 task"),
-        pytest.param(V22_ACTOR, kill("10.0.0.1", "59.49", "62.58", 0.950553, 0.95), id="2.2 actor"),
+        pytest.param(V22_ACTOR, kill("10.0.0.1", "61.02", "64.20", 0.950553, 0.95), id="2.2 actor"),
         pytest.param(V22_NO_TASK, kill("10.0.0.1", "32.62", "33.28", 0.980175, 0.96), id="2.2 no task yet"),
         pytest.param(V22_GLUED, kill("10.0.0.1", "32.62", "33.28", 0.980175, 0.96), id="2.2 glued"),
         pytest.param(V255, kill("10.0.0.1", "28.62", "30.00", 0.954017, 0.95), id="2.55"),
@@ -127,7 +127,7 @@ def test_every_generation_is_a_memory_kill(text: str, engine: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "node", "used", "total", "share"),
-    [(V06, "Local", "15.98", "16.82", 0.95), (V08, "gpu-7", "59.55", "62.58", 0.95)],
+    [(V06, "Local", "15.98", "16.82", 0.95), (V08, "gpu-7", "59.55", "64.20", 0.95)],
     ids=["0.6", "0.8"],
 )
 def test_error_of_old(text: str, node: str, used: str, total: str, share: float) -> None:
@@ -140,7 +140,7 @@ def test_error_of_old(text: str, node: str, used: str, total: str, share: float)
     ("text", "expected"),
     [
         (V06, [(4758, gib("7.3"), "ray_ImpalaTrainer:train()"), (4761, gib("1.02"), "ray_PolicyEvaluator")]),
-        (V08, [(2162, gib("2.64"), "ray::_RemoteSingleAgentEnv.step()"), (2170, gib("0.5"), "ray::IDLE")]),
+        (V08, [(2710, gib("2.64"), "ray::_RemoteSingleAgentEnv.step()"), (2170, gib("0.5"), "ray::IDLE")]),
     ],
     ids=["0.6", "0.8"],
 )
@@ -169,7 +169,7 @@ def test_kill_of_2_0() -> None:
         ),
         pytest.param(
             V22_ACTOR,
-            {"actor_id": ACTOR, "name": "SimEnv.__init__", "pid": 4331, "victim_bytes": gib("2.22")},
+            {"actor_id": ACTOR, "name": "SimEnv.__init__", "pid": 5870, "victim_bytes": gib("2.22")},
             id="actor",
         ),
         pytest.param(
@@ -183,8 +183,8 @@ def test_kill_of_2_0() -> None:
             id="2.55",
         ),
         pytest.param(
-            f"Selected to kill: (Actor({ACTOR}) pid=1879, actual memory used=0.44GB)\n",
-            {"pid": 1879, "victim_bytes": gib("0.44")},
+            f"Selected to kill: (Actor({ACTOR}) pid=2041, actual memory used=0.44GB)\n",
+            {"pid": 2041, "victim_bytes": gib("0.44")},
             id="2.55 actor",
         ),
     ],
@@ -201,9 +201,9 @@ def test_victim_is_not_known_in_2_1() -> None:
 
 def test_numbers_on_a_line_of_their_own() -> None:
     """In an exception of 2.55 the text is broken, and the numbers stand on a line without the node."""
-    text = "  110.53GB / 121.63GB (0.908750), which exceeds the memory usage threshold of 0.905000.\n"
+    text = "  115.24GB / 126.80GB (0.908833), which exceeds the memory usage threshold of 0.905000.\n"
     expected = {
-        "used_bytes": gib("110.53"), "total_bytes": gib("121.63"), "used_ratio": 0.90875, "threshold_ratio": 0.905,
+        "used_bytes": gib("115.24"), "total_bytes": gib("126.80"), "used_ratio": 0.908833, "threshold_ratio": 0.905,
     }  # fmt: skip
     assert [expected] == fields_of(text, "ray.memory_kill_numbers")
 
@@ -308,14 +308,14 @@ def test_summary(line: str, expected: dict[str, Value]) -> None:
             34664513536, 0.97, "", 35738255360,
         ),
         (
-            "threshold_memory_monitor.cc:52: MemoryMonitor initialized with usage threshold at 118189481984 bytes (90.500000% of system "
-            "memory), total system memory bytes: 130596118528, monitor interval: 100ms",
-            118189481984, 90.5, "%", 130596118528,
+            "threshold_memory_monitor.cc:52: MemoryMonitor initialized with usage threshold at 124382252892 bytes (90.500000% of system "
+            "memory), total system memory bytes: 137438953472, monitor interval: 100ms",
+            124382252892, 90.5, "%", 137438953472,
         ),
         (
-            "ThresholdMemoryMonitor initialized with usage threshold at 118189481984 bytes (90.500000% of system memory), total system "
-            "memory bytes: 130596118528, monitor interval: 100ms, resource isolation enabled, monitoring only user slice memory usage",
-            118189481984, 90.5, "%", 130596118528,
+            "ThresholdMemoryMonitor initialized with usage threshold at 124382252892 bytes (90.500000% of system memory), total system "
+            "memory bytes: 137438953472, monitor interval: 100ms, resource isolation enabled, monitoring only user slice memory usage",
+            124382252892, 90.5, "%", 137438953472,
         ),
     ],
     ids=["to 2.54", "2.55", "later"],
@@ -340,16 +340,16 @@ def test_monitor_start(line: str, threshold: int, share: float, unit: str, total
         (
             "(raylet) A worker died or was killed while executing a task by an unexpected system error. To troubleshoot the problem, "
             f"check the logs for the dead worker. RayTask ID: {TASK} Worker ID: {WORKER} Node ID: {NODE} Worker IP address: 10.0.0.2 "
-            "Worker port: 11014 Worker PID: 1212159 Worker exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits with a "
+            "Worker port: 10233 Worker PID: 884210 Worker exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits with a "
             "connection error code 2. End of file. There are some potential root causes. (1) The process is killed by SIGKILL by OOM "
             "killer due to high memory usage. (2) ray stop --force is called. (3) The worker is crashed unexpectedly due to SIGSEGV or "
             "other unexpected errors.",
-            {"pid": 1212159},
+            {"pid": 884210},
         ),
         (
             "(raylet) A worker died or was killed while executing a task by an unexpected system error. To troubleshoot the problem, "
             f"check the logs for the dead worker. Lease ID: {LEASE} Worker ID: {WORKER} Node ID: {NODE} Worker IP address: 10.0.0.2 "
-            "Worker port: 11014 Worker PID: 77 Worker exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits with a "
+            "Worker port: 10233 Worker PID: 77 Worker exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits with a "
             "connection error code 2. End of file. Some common causes include: (1) the process was killed by the OOM killer due to high "
             "memory usage, (2) ray stop --force was called, or (3) the worker crashed unexpectedly due to SIGSEGV or another unexpected "
             "error.",
@@ -407,11 +407,11 @@ def test_exit_in_the_gcs() -> None:
     ("line", "kind", "expected"),
     [
         (
-            f"plasma_store_provider.cc:122: Failed to put object {WORKER} in object store because it is full. Object size is 219375455268 bytes.",
+            f"plasma_store_provider.cc:122: Failed to put object {WORKER} in object store because it is full. Object size is 42949673984 bytes.",
             "ray.object_store_full",
-            {"object_id": WORKER, "object_bytes": 219375455268},
+            {"object_id": WORKER, "object_bytes": 42949673984},
         ),
-        ("(global lru) capacity: 78466815590", "ray.object_store_capacity", {"capacity_bytes": 78466815590}),
+        ("(global lru) capacity: 34359738368", "ray.object_store_capacity", {"capacity_bytes": 34359738368}),
         (
             f"(pid=raylet) [2021-02-01 10:00:00,000 E 1 1] store.cc:306: Not enough memory to create the object {WORKER}, "
             "data_size=83886321, metadata_size=6, retrying after a timeout",
@@ -435,9 +435,9 @@ def test_exit_in_the_gcs() -> None:
             {"shm_bytes": 67108864},
         ),
         (
-            "ValueError: The configured object store size (11.81114368 GB) exceeds /dev/shm size (11.8111232 GB). This will harm performance.",
+            "ValueError: The configured object store size (21.47483648 GB) exceeds /dev/shm size (17.17986918 GB). This will harm performance.",
             "ray.shm_exceeded",
-            {"store_text": "11.81114368", "shm_text": "11.8111232"},
+            {"store_text": "21.47483648", "shm_text": "17.17986918"},
         ),
         (
             "store_runner.cc:50: Allowing the Plasma store to use up to 1.07374GB of memory.",
@@ -494,7 +494,7 @@ def test_unschedulable(line: str) -> None:
     ("line", "name", "error"),
     [
         (
-            "ray.exceptions.RayTaskError(OutOfMemoryError): ray::LLMActor.backload_to_gpu() (pid=11992, ip=10.0.0.1)",
+            "ray.exceptions.RayTaskError(OutOfMemoryError): ray::LLMActor.backload_to_gpu() (pid=23801, ip=10.0.0.1)",
             "LLMActor.backload_to_gpu",
             "OutOfMemoryError",
         ),

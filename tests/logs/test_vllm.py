@@ -13,14 +13,14 @@ PREFIXES = {
     "v1": "ERROR 05-07 02:14:18 [core.py:396] ",
     "0.10": "(EngineCore_DP0 pid=17374) ERROR 09-28 15:47:24 [core.py:718] ",
     "2026": "(EngineCore pid=1154) INFO 07-15 15:33:47 [v1/worker/gpu_worker.py:144] ",
-    "worker": "(Worker_TP0 pid=1366) INFO 07-15 15:33:47 [shm_broadcast.py:705] ",
+    "worker": "(Worker_TP0 pid=1420) INFO 07-15 15:33:47 [shm_broadcast.py:705] ",
 }
 LINES = {
     "no_cache_blocks": "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.",
     "blocks": "# GPU blocks: 0, # CPU blocks: 256",
-    "sleep": "Sleep mode freed 35.43 GiB memory, 1.19 GiB memory is still in use.",
-    "asleep": "It took 3.152677 seconds to fall asleep.",
-    "awake": "It took 1.462464 seconds to wake up.",
+    "sleep": "Sleep mode freed 32.90 GiB memory, 1.19 GiB memory is still in use.",
+    "asleep": "It took 2.740193 seconds to fall asleep.",
+    "awake": "It took 1.207715 seconds to wake up.",
     "broadcast_wait": "No available shared memory broadcast block found in 60 seconds. This typically happens when some processes are "
     "hanging or doing some time-consuming work (e.g. compilation).",
     "engine_dead": "EngineCore failed to start.",
@@ -38,7 +38,7 @@ def test_line_behind_every_prefix(prefix: str, kind: str, line: str) -> None:
 def test_pid_of_the_prefix(name: str) -> None:
     """Newer prefixes tell the process."""
     (event,) = read_kind(PREFIXES[name] + LINES["asleep"], "vllm.asleep")
-    assert {"0.10": 17374, "2026": 1154, "worker": 1366}[name] == event.origin.pid
+    assert {"0.10": 17374, "2026": 1154, "worker": 1420}[name] == event.origin.pid
 
 
 @pytest.mark.parametrize(
@@ -72,9 +72,9 @@ def test_pid_of_the_prefix(name: str) -> None:
             {"free_text": "3.22", "total_text": "4.0", "wanted_ratio": 0.9},
         ),
         (
-            "CuMemAllocator: sleep freed 34.06 GiB memory in total, of which 7.56 GiB is backed up in CPU and the rest 26.51 GiB is discarded directly.",
+            "CuMemAllocator: sleep freed 31.48 GiB memory in total, of which 6.92 GiB is backed up in CPU and the rest 24.56 GiB is discarded directly.",
             "vllm.sleep_backup",
-            {"freed_bytes": round(34.06 * GIB), "backup_bytes": round(7.56 * GIB)},
+            {"freed_bytes": round(31.48 * GIB), "backup_bytes": round(6.92 * GIB)},
         ),
         ("WARNING 01-01 00:00:00 shm_broadcast.py:396] No available block found in 60 second.", "vllm.broadcast_wait", {"wait": 60}),
         ("TimeoutError: RPC call to sample_tokens timed out", "vllm.rpc_timeout", {"call_text": "sample_tokens"}),
@@ -90,14 +90,14 @@ def test_pid_of_the_prefix(name: str) -> None:
             {"version": "0.8.5"},
         ),
         (
-            "max_total_tokens=131072 is larger than the profiled value -561981. Use the profiled value instead.",
+            "max_total_tokens=131072 is larger than the profiled value -413206. Use the profiled value instead.",
             "sglang.profiled",
-            {"wanted": 131072, "profiled": -561981},
+            {"wanted": 131072, "profiled": -413206},
         ),
         (
-            "Load weight end. type=DeepseekV3ForCausalLM, dtype=torch.bfloat16, avail mem=21.73 GB, mem usage=166.59 GB.",
+            "Load weight end. type=DeepseekV3ForCausalLM, dtype=torch.bfloat16, avail mem=19.40 GB, mem usage=150.22 GB.",
             "sglang.loaded",
-            {"free_bytes": round(21.73 * GIB), "weights_bytes": round(166.59 * GIB)},
+            {"free_bytes": round(19.40 * GIB), "weights_bytes": round(150.22 * GIB)},
         ),
         ("Subprocess scheduler_0 (pid=9) crashed with exit code -6.", "sglang.crashed", {"exit_code": -6}),
     ],

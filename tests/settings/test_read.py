@@ -434,12 +434,12 @@ def logged(line: str, kind: str, prefer: str | None = None) -> dict[str, Value]:
     ("line", "expected"),
     [
         (
-            "[2023-07-10 04:26:35,999] [ERROR] [launch.py:324:sigkill_handler] ['/usr/bin/python3', '-u', 'run.py', '--local_rank=1', "
+            "[2025-02-18 09:14:22,204] [ERROR] [launch.py:324:sigkill_handler] ['/usr/bin/python3', '-u', 'run.py', '--local_rank=1', "
             "'--zero_stage', '3', '--offload', '--lr', '-1'] exits with return code = -9",
             {"--local_rank": 1, "--zero_stage": 3, "--offload": True, "--lr": -1},
         ),
         (
-            "[2025-07-10 04:26:35,999] [INFO] [launch.py:256:main] process 7 spawned with command: ['python', 'x.py', '--bf16', '--bs', '4']",
+            "[2025-07-10 09:14:22,999] [INFO] [launch.py:256:main] process 7 spawned with command: ['python', 'x.py', '--bf16', '--bs', '4']",
             {"--bf16": True, "--bs": 4},
         ),
     ],
@@ -493,7 +493,7 @@ PATHS = {
 }
 
 
-@pytest.mark.parametrize("prefix", ["", "(main_task pid=32544) ", "(TaskRunner pid=7, ip=10.0.0.1) "])
+@pytest.mark.parametrize("prefix", ["", "(main_task pid=40817) ", "(TaskRunner pid=7, ip=10.0.0.1) "])
 def test_dump(prefix: str) -> None:
     """The paths of a pretty-printed configuration are told from its columns, with Ray's prefix or without."""
     found = read_dump(tuple(prefix + line for line in DUMP), Origin(file="run.log", line=10), "verl")

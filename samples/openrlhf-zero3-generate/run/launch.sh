@@ -5,7 +5,7 @@ set -x
 export PATH=$HOME/.local/bin/:$PATH
 
 ray job submit --address="http://127.0.0.1:8265" \
-    --runtime-env-json='{"working_dir": "/work/OpenRLHF"}' \
+    --runtime-env-json='{"working_dir": "/opt/OpenRLHF"}' \
     -- python3 examples/train_ppo_ray.py \
     --ref_num_nodes 1 \
     --ref_num_gpus_per_node 1 \
