@@ -175,7 +175,7 @@ def _write_patches(
 ) -> None:
     """One patch after the other: each is planned anew on the text that the one before left."""
     from rlhfdoctor.patch.apply import selected, write_file
-    from rlhfdoctor.patch.redo import apply_all
+    from rlhfdoctor.patch.merge import apply_all
 
     chosen = selected(incident.findings, consent)
     inside = next((p.file for p in chosen if p.file and "!" in p.file), None)
@@ -208,14 +208,14 @@ def _analyze(
         if full is not None and value is None:
             raise UsageError(f"{name} {text}: write a time such as '2026-01-31 12:00'")
         bounds.append(value)
-    with _progress() as progress:
+    with _Progress() as progress:
         return run(
             paths, configs=configs, framework=framework, since=bounds[0], until=bounds[1],
             min_confidence=min_confidence, progress=progress,
         )  # fmt: skip
 
 
-class _progress:
+class _Progress:
     """A line on standard error while reading takes long; nothing on a pipe or for a quick run."""
 
     def __enter__(self) -> Callable[[str, int], None] | None:

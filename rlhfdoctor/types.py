@@ -31,9 +31,6 @@ KILLERS = (
 )
 """Who ended the run; the words of the report (contract.md)."""
 
-ROLES = ("actor", "critic", "reference", "reward", "rollout engine", "driver", "raylet")
-"""The roles that a process of a run may have."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:

@@ -21,7 +21,6 @@ TIB = 1024**4
 
 _FACTORS = {"": 1, "b": 1, "byte": 1, "bytes": 1, "k": KIB, "m": MIB, "g": GIB, "t": TIB}
 _SIZE = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)\s*$")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def parse_bytes(text: str) -> int | None:
@@ -39,20 +38,6 @@ def parse_bytes(text: str) -> int | None:
     factor = _FACTORS.get(unit)
     size = float(match[1]) * factor if factor is not None else math.inf
     return round(size) if size < _MOST_BYTES else None
-
-
-def parse_seconds(text: str) -> float | None:
-    """Seconds of a duration such as `1s`, `500ms`, `10m`, `1.5h`; None when it is none.
-
-    >>> parse_seconds("500ms"), parse_seconds("10m"), parse_seconds("soon")
-    (0.5, 600.0, None)
-    """
-    match = _SIZE.match(text)
-    if match is None:
-        return None
-    factor = _SECONDS.get(match[2].lower() or "s")
-    seconds = float(match[1]) * factor if factor is not None else math.inf
-    return seconds if math.isfinite(seconds) else None
 
 
 def show_bytes(value: int | float) -> str:
@@ -110,12 +95,3 @@ def show_count(value: int, one: str, many: str = "") -> str:
     ('1 step', '3 processes')
     """
     return f"{value} {one if value == 1 else many or one + 's'}"
-
-
-def next_power_of_two(value: int) -> int:
-    """The smallest power of two that is at least `value`, as torch's CachingHostAllocator rounds.
-
-    >>> next_power_of_two(5), next_power_of_two(8)
-    (8, 8)
-    """
-    return 1 if value <= 1 else 1 << (value - 1).bit_length()

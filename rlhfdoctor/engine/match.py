@@ -46,7 +46,7 @@ def ask(condition: Condition, facts: Facts, closed: bool = False) -> Answer:
 def _event(condition: Condition, facts: Facts) -> Answer:
     for event in facts.events.get(condition.name, ()):
         checks = [compare(event.fields.get(name), tests) for name, tests in condition.fields]
-        if all(checks) and compare(len(event.text) > 0, ()):
+        if all(checks):
             wanted = not any(op == "exists" and operand is False for op, operand in condition.compare)
             return Answer(wanted, (quote_event(event, ""),) if wanted else ())
     return Answer(any(op == "exists" and operand is False for op, operand in condition.compare))

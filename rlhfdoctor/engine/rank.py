@@ -88,7 +88,7 @@ def _quote(answer: Answer, says: str) -> Quote:
     if first is None:
         return Quote(kind="evidence", says=says)
     detail = first.says if first.kind == "evidence" and first.says and first.says not in says else ""
-    joined = f"{says} ({detail})" if detail and first.kind == "evidence" else says
+    joined = f"{says} ({detail})" if detail else says
     return Quote(kind=first.kind, says=joined, file=first.file, line=first.line, text=first.text)
 
 

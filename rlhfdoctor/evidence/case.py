@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rlhfdoctor.types import Event, Framework, Setting, Value
+from rlhfdoctor.types import Event, Evidence, Framework, Setting, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +83,10 @@ def page_size(rows: Sequence[Event], killed: Event | None) -> int:
         if pages and size and size % pages == 0 and size // pages in (4096, 16384, 65536):
             return size // pages
     return 4096
+
+
+def fact(name: str, value: Value, says: str, event: Event | None = None) -> Evidence:
+    """An evidence that rests on an event (or on several; then on the telling one)."""
+    return Evidence(
+        name=name, value=value, says=says, origin=event.origin if event else None, text=event.text if event else None
+    )  # fmt: skip

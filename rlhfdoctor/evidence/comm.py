@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rlhfdoctor.evidence.case import Case, number, whole
+from rlhfdoctor.evidence.case import Case, fact, number, whole
 from rlhfdoctor.evidence.death import classify
-from rlhfdoctor.evidence.host import fact
 from rlhfdoctor.types import Event, Evidence
 from rlhfdoctor.units import show_count, show_seconds
 

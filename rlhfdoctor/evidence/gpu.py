@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rlhfdoctor.evidence.case import Case, number, whole
-from rlhfdoctor.evidence.host import fact
+from rlhfdoctor.evidence.case import Case, fact, number, whole
 from rlhfdoctor.logs.torch import read_cuda_oom
 from rlhfdoctor.types import Event, Evidence
 from rlhfdoctor.units import show_bytes, show_count, show_ratio

@@ -6,11 +6,11 @@ import itertools
 import re
 from collections.abc import Iterator
 
-from rlhfdoctor.evidence.case import Case, number, page_size, whole
+from rlhfdoctor.evidence.case import Case, fact, number, page_size, whole
 from rlhfdoctor.evidence.roles import find_role
 from rlhfdoctor.logs.kernel import read_oom_kill, read_task
 from rlhfdoctor.logs.ray import read_top
-from rlhfdoctor.types import Event, Evidence, Origin, Value
+from rlhfdoctor.types import Event, Evidence, Origin
 from rlhfdoctor.units import GIB, parse_bytes, show_bytes, show_count, show_ratio
 
 _OURS = re.compile(
@@ -18,13 +18,6 @@ _OURS = re.compile(
 )
 _NO_LIMIT_BYTES = 2**60
 """cgroup v1 shows 'no limit' as 9223372036854771712 or 9007199254740988 kB (a page-rounded LONG_MAX)."""
-
-
-def fact(name: str, value: Value, says: str, event: Event | None = None) -> Evidence:
-    """An evidence that rests on an event (or on several; then on the telling one)."""
-    return Evidence(
-        name=name, value=value, says=says, origin=event.origin if event else None, text=event.text if event else None
-    )  # fmt: skip
 
 
 def find_kernel(case: Case) -> Iterator[Evidence]:

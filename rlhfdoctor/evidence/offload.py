@@ -11,8 +11,8 @@ import math
 import re
 from collections.abc import Iterator
 
-from rlhfdoctor.evidence.case import Case, whole
-from rlhfdoctor.evidence.host import fact, find_total
+from rlhfdoctor.evidence.case import Case, fact, whole
+from rlhfdoctor.evidence.host import find_total
 from rlhfdoctor.types import Evidence, Setting
 from rlhfdoctor.units import GIB, MIB, show_bytes, show_count
 

@@ -23,7 +23,6 @@ _VLLM = re.compile(r"\b(?:INFO|ERROR|WARNING|DEBUG) (?P<m>[01]\d)-(?P<d>[0-3]\d)
 _GLOG = re.compile(r"\b[IWEF](?P<m>1[0-2]|[1-9]|0[1-9])(?P<d>[0-3]\d) (?P<H>\d\d):(?P<M>\d\d):(?P<S>\d\d)\.(?P<f>\d+)")
 _US = re.compile(r"\b(?P<m>[01]\d)/(?P<d>[0-3]\d)/(?P<Y>20\d\d) (?P<H>\d\d):(?P<M>\d\d):(?P<S>\d\d)")
 _UNIX = re.compile(r"received at time=(1[0-9]{9})\b")
-_UPTIME = re.compile(r"\[ *(?P<s>\d+\.\d{6})\]")
 _MONTHS = {
     name: i + 1
     for i, name in enumerate(["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"])
@@ -65,16 +64,6 @@ def read_time(text: str, year: int | None = None) -> float | None:
         fraction = part.get("f")
         return stamp.timestamp() + (float(f"0.{fraction}") if fraction else 0.0)
     return None
-
-
-def read_uptime(text: str) -> float | None:
-    """Seconds since boot of a dmesg line, for the order of lines within one file.
-
-    >>> read_uptime("[ 2929.921270] python invoked oom-killer: gfp_mask=0xcc0")
-    2929.92127
-    """
-    match = _UPTIME.search(text[:80])
-    return None if match is None else float(match["s"])
 
 
 def _zone(text: str | None) -> timezone:

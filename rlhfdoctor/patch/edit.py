@@ -149,7 +149,7 @@ def _in_braces(before: str) -> bool:
 def _add_export(spelling: Spelling, value: Any, texts: Mapping[str, str], settings: Sequence[Setting]) -> Edit | None:
     """`export NAME=value` before the command that starts the run."""
     key, _, inner = spelling.spelled.partition("=")
-    content = f"{inner}:{_env(value)}" if inner else _env(value)
+    content = f"{inner}:{value}" if inner else value
     there = [s for s in settings if s.spelled == key and s.form == "env" and s.span and s.origin.file in texts]
     if inner and there:  # the variable is set: the option goes behind what it holds
         name, end = there[-1].origin.file, (there[-1].span or (0, 0))[1]
@@ -169,10 +169,6 @@ def _add_export(spelling: Spelling, value: Any, texts: Mapping[str, str], settin
         return None
     line_start = text.rfind("\n", 0, place.start) + 1
     return Edit(name, place.line, f"{text[:line_start]}export {key}={content}{_newline(text)}{text[line_start:]}")
-
-
-def _env(value: Any) -> str:
-    return str(value)
 
 
 def _plain(value: Any, python: bool = False) -> str:

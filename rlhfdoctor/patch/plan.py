@@ -30,10 +30,10 @@ class Configuration:
     versions: Mapping[str, tuple[str, str]]
 
     def version(self, table: str) -> str | None:
-        """The version of the framework or package that a table describes."""
+        """The version of what a table describes; unknown, the newest release that takes all of the user's spellings."""
         if self.framework is not None and self.framework.name == table:
-            return self.framework.version or _pinned_range(self.framework)
-        found = self.versions.get({"torch": "torch"}.get(table, table))
+            return self.framework.version or self.framework.until
+        found = self.versions.get(table)
         return found[0] if found else None
 
     def editable(self, name: str) -> Setting | None:
@@ -45,11 +45,6 @@ class Configuration:
         """A setting that only a log shows."""
         found = [s for s in self.settings if s.name == name]
         return found[-1] if found else None
-
-
-def _pinned_range(framework: Framework) -> str | None:
-    """A release inside the range that the user's spellings allow, where all of it spells alike."""
-    return framework.until
 
 
 def plan_patches(treatments: Sequence[Treatment], facts: Facts, configuration: Configuration) -> Iterator[Patch]:
@@ -198,10 +193,7 @@ def _shown(
     """A change that is told and not made: no file at hand, code only, or the version unknown."""
     if spelling is None and not treatment.instead:
         return None
-    if spelling is not None and spelling.form == "code":
-        spelled = treatment.instead or spelling.spelled
-    else:
-        spelled = treatment.instead or (spelling.spelled if spelling else treatment.setting)
+    spelled = treatment.instead or (spelling.spelled if spelling else treatment.setting)
     ranges = ""
     version = configuration.version(table) if table else None
     if table and spelling is not None and spelling.form != "code" and version is None and not treatment.instead:

@@ -117,7 +117,6 @@ def _patch(patch: Patch) -> dict[str, Any]:
         "after": patch.after,
         "safety": patch.safety,
         "effect": {
-            "says": patch.effect,
             "basis": patch.effect,
             "host_bytes": list(patch.host_bytes) if patch.host_bytes else None,
         },

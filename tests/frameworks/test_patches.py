@@ -22,8 +22,8 @@ import yaml
 from rlhfdoctor.diagnose import analyze
 from rlhfdoctor.engine.catalogue import load_rules
 from rlhfdoctor.engine.match import Facts
+from rlhfdoctor.patch.merge import apply_all, apply_diff
 from rlhfdoctor.patch.plan import Configuration, plan_patches
-from rlhfdoctor.patch.redo import apply_all, apply_diff
 from rlhfdoctor.selftest import samples
 from rlhfdoctor.settings.read import read_configuration
 from rlhfdoctor.settings.spell import load_table, normal, spell

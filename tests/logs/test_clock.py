@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rlhfdoctor.logs.clock import read_time, read_uptime
+from rlhfdoctor.logs.clock import read_time
 
 
 def utc(*parts: int) -> float:
@@ -85,18 +85,3 @@ def test_no_year_no_time(line: str) -> None:
 def test_no_stamp(line: str) -> None:
     """What is no date gives no time; so do dates that do not exist, and stamps far inside a line."""
     assert read_time(line, 2025) is None
-
-
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("[ 2929.921270] x", 2929.92127),
-        ("[9204417.118830] x", 9204417.118830),
-        ("May 15 20:18:46 host kernel: [  318.445021] x", 318.445021),
-        ("[  +0.000427] x", None),
-        ("no stamp", None),
-    ],
-)
-def test_uptime(line: str, expected: float | None) -> None:
-    """Seconds since boot are read from dmesg and syslog, not from the deltas of `dmesg -d`."""
-    assert expected == read_uptime(line)

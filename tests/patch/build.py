@@ -6,8 +6,8 @@ from typing import Any
 
 from rlhfdoctor.engine.match import Facts
 from rlhfdoctor.engine.schema import Treatment
+from rlhfdoctor.patch.merge import apply_diff
 from rlhfdoctor.patch.plan import Configuration, plan_patches
-from rlhfdoctor.patch.redo import apply_diff
 from rlhfdoctor.settings.read import read_configuration
 from rlhfdoctor.types import Framework, Patch, Setting
 

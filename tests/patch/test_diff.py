@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from rlhfdoctor.errors import UsageError
+from rlhfdoctor.patch.merge import apply_all, apply_diff
 from rlhfdoctor.patch.plan import make_diff
-from rlhfdoctor.patch.redo import apply_all, apply_diff
 from rlhfdoctor.types import Patch
 
 from .build import OPENRLHF, VERL, plan
