@@ -1,0 +1,78 @@
+"""/dev/kmsg: the kernel log as it is written, without waiting.
+
+    6,1234,5678901234,-;Memory cgroup out of memory: Killed process 42 (python) ...
+     SUBSYSTEM=...
+
+Documentation/ABI/testing/dev-kmsg: priority, sequence, microseconds since boot, flags; a line that
+starts with a blank continues the record. Often unreadable in a container (dmesg_restrict).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+
+_ESCAPE = re.compile(r"\\x([0-9a-f]{2})")
+
+
+def parse_record(data: bytes) -> tuple[float, str] | None:
+    r"""Seconds since boot and text of one record, or None for what is no record.
+
+    >>> parse_record(b"4,99,12345678,-;Out of memory: Killed process 7 (a\\x0ab)\n KEY=1\n")
+    (12.345678, 'Out of memory: Killed process 7 (a\nb)')
+    """
+    head, mark, text = data.partition(b";")
+    parts = head.split(b",")
+    if not mark or len(parts) < 3 or not parts[2].isdigit():
+        return None
+    line = text.partition(b"\n")[0].decode("utf-8", "replace")
+    line = _ESCAPE.sub(lambda m: chr(int(m[1], 16)), line)
+    return int(parts[2]) / 1e6, line
+
+
+def show_stamp(seconds: float) -> str:
+    """A time as `dmesg --time-format iso` prints it, in UTC.
+
+    >>> show_stamp(1743606120.5)
+    '2025-04-02T15:02:00,500000+00:00'
+    """
+    whole, part = divmod(seconds, 1)
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole)) + f",{int(part * 1e6):06d}+00:00"
+
+
+class KernelLog:
+    """The records written since it was opened."""
+
+    def __init__(self, path: str = "/dev/kmsg") -> None:
+        """Raises OSError where the kernel log may not be read."""
+        self.fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            os.lseek(self.fd, 0, os.SEEK_END)
+        except OSError:
+            os.close(self.fd)
+            raise
+
+    def read(self, most_count: int = 2000) -> list[str]:
+        """New lines as `dmesg --time-format iso` prints them; what the kernel overwrote meanwhile is skipped (EPIPE)."""
+        lines: list[str] = []
+        for _ in range(most_count):
+            try:
+                data = os.read(self.fd, 8192)
+            except BlockingIOError:
+                break
+            except BrokenPipeError:
+                lines.append("rlhfdoctor: the kernel log ran over; lines were lost here")
+                continue
+            except OSError:
+                break
+            record = parse_record(data)
+            if record is not None:
+                lines.append(f"{show_stamp(record[0] + time.time() - time.monotonic())} {record[1]}")
+            elif not data:
+                break
+        return lines
+
+    def close(self) -> None:
+        """Gives the descriptor back."""
+        os.close(self.fd)

@@ -1,0 +1,149 @@
+"""NVML: memory of the GPUs and of the processes on them.
+
+Same numbers: `nvidia-smi --query-gpu=index,memory.used,memory.total --format=csv` and
+`nvidia-smi --query-compute-apps=pid,used_memory --format=csv`. NVML gives pids of the host's
+namespace, and all-ones values (NVML_VALUE_NOT_AVAILABLE) where it knows nothing: these become None.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rlhfdoctor.sources.procfs import read_file
+from rlhfdoctor.types import Gap
+
+_UNKNOWN = 2**64 - 1
+_LARGEST_BYTES = 2**50
+"""No GPU has a pebibyte; a size beyond is a sentinel of some driver."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One GPU or MIG instance at one moment."""
+
+    index: int
+    name: str
+    total_bytes: int | None
+    used_bytes: int | None
+    """All processes and the driver's own."""
+    busy_ratio: float | None
+    mig: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuProcess:
+    """What one process holds on one GPU."""
+
+    gpu: int
+    pid: int
+    """In the host's namespace."""
+    used_bytes: int | None
+    """None where the driver does not say (WSL, MIG without rights)."""
+
+
+class Nvml:
+    """The library, opened once; reading never raises."""
+
+    def __init__(self, library: Any = None) -> None:
+        """Opens NVML, or `library` in its place.
+
+        Raises:
+            ImportError: nvidia-ml-py is not installed.
+            OSError: no driver, or no right to use it.
+        """
+        if library is None:
+            import pynvml
+
+            library = pynvml
+        self._nvml = library
+        try:
+            library.nvmlInit()
+        except library.NVMLError as error:
+            raise OSError(f"NVML: {error}") from None
+        self._failed: set[str] = set()
+
+    def read(self) -> tuple[list[Gpu], list[GpuProcess], list[Gap]]:
+        """All devices, their processes, and what could not be read (each gap is told once)."""
+        gpus: list[Gpu] = []
+        processes: list[GpuProcess] = []
+        gaps: list[Gap] = []
+        for index in range(self._ask(gaps, "devices", "nvmlDeviceGetCount") or 0):
+            handle = self._ask(gaps, f"GPU {index}", "nvmlDeviceGetHandleByIndex", index)
+            if handle is None:
+                continue
+            instances = self._instances(handle)
+            for part in instances or [handle]:
+                memory = self._ask(gaps, f"memory of GPU {index}", "nvmlDeviceGetMemoryInfo", part)
+                rates = None if instances else self._ask(gaps, f"utilization of GPU {index}", "nvmlDeviceGetUtilizationRates", part)  # fmt: skip
+                name = self._ask(gaps, f"name of GPU {index}", "nvmlDeviceGetName", part) or "GPU"
+                gpus.append(
+                    Gpu(
+                        index=index,
+                        name=name.decode() if isinstance(name, bytes) else str(name),
+                        total_bytes=known(getattr(memory, "total", None)),
+                        used_bytes=known(getattr(memory, "used", None)),
+                        busy_ratio=None if rates is None else rates.gpu / 100,
+                        mig=bool(instances),
+                    )
+                )
+                found = self._ask(gaps, f"processes of GPU {index}", "nvmlDeviceGetComputeRunningProcesses", part)
+                processes.extend(
+                    GpuProcess(gpu=index, pid=p.pid, used_bytes=known(getattr(p, "usedGpuMemory", None)))
+                    for p in found or ()
+                )
+        return gpus, processes, gaps
+
+    def _instances(self, handle: Any) -> list[Any]:
+        """The MIG instances of a device; none where MIG is off or unknown."""
+        nvml = self._nvml
+        try:
+            current, _ = nvml.nvmlDeviceGetMigMode(handle)
+            if not current:
+                return []
+            most = nvml.nvmlDeviceGetMaxMigDeviceCount(handle)
+        except nvml.NVMLError:
+            return []
+        found = []
+        for index in range(most):
+            try:
+                found.append(nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index))
+            except nvml.NVMLError:
+                continue
+        return found
+
+    def _ask(self, gaps: list[Gap], what: str, call: str, *args: Any) -> Any:
+        try:
+            return getattr(self._nvml, call)(*args)
+        except self._nvml.NVMLError as error:
+            if what not in self._failed:
+                self._failed.add(what)
+                gaps.append(Gap(what=what, why=f"NVML: {error}"))
+            return None
+
+
+def known(value: Any) -> int | None:
+    """A size, or None for the sentinels by which NVML says that it does not know.
+
+    >>> known(17), known(None), known(2**64 - 1), known(2**63)
+    (17, None, None, None)
+    """
+    if not isinstance(value, int) or value == _UNKNOWN or not 0 <= value < _LARGEST_BYTES:
+        return None
+    return value
+
+
+def find_own_pid(host_pid: int, pids: list[int], root: str = "") -> int | None:
+    """The pid in our namespace of a pid that NVML gave, or None where that cannot be known.
+
+    A process below us shows all its ids in NSpid, the outermost first; from inside a container the
+    host's id is not visible, and only an equal number that is among ours is taken.
+    """
+    for pid in pids:
+        data = read_file(f"{root}/proc/{pid}/status", 4096) or b""
+        at = data.find(b"\nNSpid:")
+        if at >= 0:
+            ids = data[at + 7 : data.find(b"\n", at + 1)].split()
+            if ids and ids[0].isdigit() and int(ids[0]) == host_pid:
+                return pid
+    return None

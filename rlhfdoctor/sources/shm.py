@@ -1,0 +1,120 @@
+"""/dev/shm: what the file system holds, which objects, how old, and who still uses them.
+
+A file that was unlinked but is still mapped has no name here, and the file system still counts it:
+`used_bytes` of statvfs less the sum of the named files is what such objects hold. Ray's object store
+is of that kind (plasma unlinks its file at once). Owners come from /proc/PID/maps and are known for
+the processes that we may read only.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from rlhfdoctor.sources.procfs import Mappings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedMemory:
+    """The file system at one moment."""
+
+    size_bytes: int
+    used_bytes: int
+    """Named and unnamed objects."""
+    free_inodes_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedObject:
+    """One object in /dev/shm."""
+
+    path: str
+    inode: int
+    size_bytes: int
+    """Pages that it really holds (st_blocks), not its nominal length."""
+    modified: float
+    """Unix seconds."""
+    uid: int
+    owners: tuple[int, ...] = ()
+    """Pids that have it mapped, of those that were looked at."""
+    deleted: bool = False
+    """Unlinked, and still mapped by its owners; `size_bytes` is then the mapped size, an upper bound."""
+
+
+def read_shm(path: str = "/dev/shm") -> SharedMemory | None:
+    """Size and use of the file system, or None where there is none."""
+    try:
+        info = os.statvfs(path)
+    except OSError:
+        return None
+    return SharedMemory(
+        size_bytes=info.f_blocks * info.f_frsize,
+        used_bytes=(info.f_blocks - info.f_bfree) * info.f_frsize,
+        free_inodes_count=info.f_ffree,
+    )
+
+
+def list_objects(path: str = "/dev/shm", most_count: int = 5000) -> list[SharedObject]:
+    """The named objects, largest first; folders are walked, what vanishes meanwhile is left out."""
+    found: list[SharedObject] = []
+    for folder, _, names in os.walk(path):
+        for name in names:
+            file = f"{folder}/{name}"
+            try:
+                info = os.lstat(file)
+            except OSError:
+                continue
+            found.append(
+                SharedObject(
+                    path=file,
+                    inode=info.st_ino,
+                    size_bytes=info.st_blocks * 512,
+                    modified=info.st_mtime,
+                    uid=info.st_uid,
+                )
+            )
+            if len(found) >= most_count:
+                return sorted(found, key=lambda item: -item.size_bytes)
+    return sorted(found, key=lambda item: -item.size_bytes)
+
+
+def find_owners(objects: Iterable[SharedObject], maps: Mapping[int, Mappings]) -> list[SharedObject]:
+    """The objects with the pids that map them, and the unlinked ones that only maps still show."""
+    users: dict[int, list[int]] = {}
+    sizes: dict[int, tuple[str, int]] = {}
+    for pid, mappings in maps.items():
+        for inode, path, size in mappings.objects:
+            users.setdefault(inode, []).append(pid)
+            sizes[inode] = (path, max(size, sizes.get(inode, ("", 0))[1]))
+    named = {item.inode: item for item in objects}
+    result = [
+        SharedObject(
+            path=item.path, inode=inode, size_bytes=item.size_bytes, modified=item.modified, uid=item.uid,
+            owners=tuple(sorted(users.get(inode, ()))),
+        )
+        for inode, item in named.items()
+    ]  # fmt: skip
+    for inode, (path, size) in sizes.items():
+        if inode not in named:
+            result.append(
+                SharedObject(
+                    path=path,
+                    inode=inode,
+                    size_bytes=size,
+                    modified=0.0,
+                    uid=-1,
+                    owners=tuple(sorted(users[inode])),
+                    deleted=True,
+                )
+            )
+    return sorted(result, key=lambda item: -item.size_bytes)
+
+
+def find_orphans(objects: Iterable[SharedObject], now: float, least_age_s: float = 60) -> list[SharedObject]:
+    """Named objects that nobody we can see maps and nobody wrote to for a while: what SIGKILL left behind."""
+    return [
+        item
+        for item in objects
+        if not item.deleted and not item.owners and item.size_bytes > 0 and now - item.modified > least_age_s
+    ]
