@@ -1,0 +1,124 @@
+"""A recorded run in the words of the other sources: Events of what the recorder saw, and quick access to its figures."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Any
+
+from rlhfdoctor.trace.read import Columns, NodeTrace
+from rlhfdoctor.trace.schema import NULL
+from rlhfdoctor.trace.tables import identities
+from rlhfdoctor.types import Event, Origin, Value
+from rlhfdoctor.units import show_bytes
+
+_NEAR_NS = 3_000_000_000
+_HELD_BYTES = 16 << 20
+
+
+class Recorded:
+    """A node's trace with the questions that evidence asks."""
+
+    def __init__(self, node: NodeTrace) -> None:
+        """`node` as `read_node` gave it; its clock offset is applied to every time."""
+        self.node = node
+        self.offset_s = float(node.run.get("clock_offset_s") or 0.0)
+        self.known = identities(node)
+        self.file = f"{node.folder}/000001.trace"
+        self._index: dict[str, dict[int, list[int]]] = {}
+
+    def seconds(self, wall_ns: int) -> float:
+        """Unix seconds on the cluster's common clock."""
+        return wall_ns / 1e9 - self.offset_s
+
+    def series(self, table: str, key: int, column: str) -> list[tuple[float, int]]:
+        """(Unix seconds, value) of one row's column over the run; unknown values are left out."""
+        data = self.node.tables.get(table)
+        if data is None or column not in data.values:
+            return []
+        values = data.values[column]
+        return [(self.seconds(data.times_ns[i]), values[i]) for i in self._rows(table, data).get(key, ()) if values[i] != NULL]  # fmt: skip
+
+    def keys(self, table: str) -> list[int]:
+        """All rows of a table that ever were."""
+        data = self.node.tables.get(table)
+        return [] if data is None else list(self._rows(table, data))
+
+    def _rows(self, table: str, data: Columns) -> dict[int, list[int]]:
+        if table not in self._index:
+            index: dict[int, list[int]] = {}
+            for place, key in enumerate(data.keys):
+                index.setdefault(key, []).append(place)
+            self._index[table] = index
+        return self._index[table]
+
+    def last(self, table: str, key: int, column: str, before_s: float | None = None) -> int | None:
+        """The last known value, at or before a time."""
+        series = self.series(table, key, column)
+        if before_s is not None:
+            series = series[: bisect_right(series, (before_s, 2**62))]
+        return series[-1][1] if series else None
+
+    def of(self, *kinds: str) -> list[dict[str, Any]]:
+        """Events of the recorder of these kinds."""
+        return [event for event in self.node.events if event.get("kind") in kinds]
+
+    def role_of(self, pid: int | None) -> tuple[str | None, str | None]:
+        """(role, name) of a pid, the last process that had it."""
+        found = [row for row in self.known["process"].values() if row.get("pid") == pid]
+        return (found[-1].get("role"), found[-1].get("name")) if found else (None, None)
+
+
+def make_events(recorded: Recorded) -> Iterator[Event]:
+    """Marks, kills, exits and alarms as Events; what only the recorder needs is left out."""
+    gone = recorded.of("process.gone")
+    for event in recorded.node.events:
+        kind = str(event.get("kind"))
+        if kind == "mark":
+            yield from _mark(recorded, event)
+        elif kind == "oom_kill":
+            yield from _kill(recorded, event, gone)
+        elif kind == "job.exited" and event.get("code"):
+            code = int(event["code"])
+            yield _event(recorded, event, "trace.job_exit", {"exit_code": code, "pid": event.get("pid")}, f"the command ended with {'signal ' + str(-code) if code < 0 else 'exit status ' + str(code)}")  # fmt: skip
+        elif kind == "process.gone" and event.get("name") == "raylet":
+            yield _event(recorded, event, "trace.raylet_gone", {"pid": event.get("pid")}, f"the raylet (pid {event.get('pid')}) of {recorded.node.node} is gone")  # fmt: skip
+        elif kind == "process.gone" and (event.get("rss_anon_bytes") or 0) >= _HELD_BYTES:
+            held = show_bytes((event.get("rss_anon_bytes") or 0) + (event.get("rss_shmem_bytes") or 0))
+            fields = {key: event.get(key) for key in ("pid", "name", "role", "rss_anon_bytes", "rss_shmem_bytes")}
+            yield _event(recorded, event, "trace.gone", fields, f"{event.get('role') or event.get('name')} pid {event.get('pid')} is gone; it held {held} at its last sample")  # fmt: skip
+        elif kind == "node.lost":
+            yield _event(recorded, event, "trace.node_lost", {"why_text": event.get("why")}, f"node {event.get('node')} is lost: {event.get('why')}")  # fmt: skip
+        elif kind == "alarm":
+            yield _event(recorded, event, "trace.alarm", {"left_s": event.get("left_s")}, str(event.get("text")))
+
+
+def _mark(recorded: Recorded, event: dict[str, Any]) -> Iterator[Event]:
+    if event.get("edge") == "end":
+        return
+    fields = {key: event.get(key) for key in ("phase", "step", "pid", "role") if event.get(key) is not None}
+    told = " ".join([*([f"step {event['step']}"] if event.get("step") is not None else []), *([str(event["phase"])] if event.get("phase") else [])])  # fmt: skip
+    yield _event(recorded, event, "trace.mark", fields, f"{told} ({event.get('basis')})")
+
+
+def _kill(recorded: Recorded, event: dict[str, Any], gone: list[dict[str, Any]]) -> Iterator[Event]:
+    """A kill counter that rose; a process of the run must have gone at that time, or it was someone else's kill."""
+    at = int(event["wall_ns"])
+    near = [other for other in gone if abs(int(other["wall_ns"]) - at) < _NEAR_NS]
+    if not near:
+        return
+    level = str(event.get("level"))
+    fields: dict[str, Value] = {"level_text": level, "count": event.get("count"), "limit_bytes": event.get("max_bytes")}
+    where = "of the node" if level == "node" else f"of the cgroup {level}"
+    yield _event(recorded, event, "trace.node_kill" if level == "node" else "trace.cgroup_kill", fields, f"the kernel's kill counter {where} rose by {event.get('count')}")  # fmt: skip
+
+
+def _event(recorded: Recorded, event: dict[str, Any], kind: str, fields: dict[str, Any], text: str) -> Event:
+    at_ns = event.get("at_ns") or event["wall_ns"]
+    return Event(
+        kind=kind,
+        fields={key: value for key, value in fields.items() if value is not None},
+        origin=Origin(file=recorded.file, host=recorded.node.run.get("node") or None, pid=event.get("pid")),
+        text=text,
+        time=recorded.seconds(int(at_ns)),
+    )

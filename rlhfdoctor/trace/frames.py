@@ -1,0 +1,250 @@
+"""Frames: the bytes of a trace. Length, checksum, column deltas, zstd; every frame needs only its key frame.
+
+    marker  d7 'R' 'D' 0a | kind B | codec B | length u32 | crc32 u32 | payload
+
+The checksum covers kind, codec, length and payload. A reader that meets a damaged frame looks for the
+next marker. A sample holds deltas against the last key frame, not against the sample before, so that
+a lost frame takes no other along (but the key frame does), and a reader may skip frames.
+
+Sample payload: length of the head (u32), the head, then all integers as bytes of equal weight together.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import add, sub
+from typing import Any, NamedTuple
+
+import zstandard
+
+MARKER = b"\xd7RD\n"
+HEADER, KEY, SAMPLE, EVENT = b"H"[0], b"K"[0], b"S"[0], b"E"[0]
+PLAIN, ZSTD = 0, 1
+_HEAD = struct.Struct("<4sBBII")
+_CHECKED = struct.Struct("<BBI")
+_SAMPLE = struct.Struct("<QQqqB")
+_TABLE = struct.Struct("<BBI")
+_LONGEST = 64 << 20
+"""No frame is longer; a larger length is damage."""
+
+Rows = tuple[list[int], list[Sequence[int]]]
+"""Keys, and one sequence of integers per column."""
+
+
+class Frame(NamedTuple):
+    """One frame as it stands in a segment."""
+
+    offset: int
+    kind: int
+    payload: bytes
+    end: int
+
+
+@dataclass(slots=True)
+class Sample:
+    """One tick of the recorder."""
+
+    sequence: int
+    wall_ns: int
+    """CLOCK_REALTIME."""
+    mono_ns: int
+    """CLOCK_MONOTONIC of this boot."""
+    tables: dict[str, Rows]
+
+
+def pack(kind: int, payload: bytes, codec: int = PLAIN) -> bytes:
+    """A frame's bytes."""
+    size = len(payload)
+    crc = zlib.crc32(payload, zlib.crc32(_CHECKED.pack(kind, codec, size)))
+    return _HEAD.pack(MARKER, kind, codec, size, crc) + payload
+
+
+def unpack(data: bytes | memoryview, start: int = 0, final: bool = True) -> Iterator[Frame | tuple[int, int]]:
+    """Frames of a segment from an offset; damage is given as (offset, length in bytes).
+
+    Args:
+        final: False where more bytes may follow: an unfinished frame at the end is then left alone.
+    """
+    data = bytes(data)
+    at, size = start, len(data)
+    while at < size:
+        if size - at < _HEAD.size:
+            if final:
+                yield (at, size - at)
+            return
+        marker, kind, codec, length, crc = _HEAD.unpack_from(data, at)
+        end = at + _HEAD.size + length
+        if marker == MARKER and length <= _LONGEST:
+            if end <= size:
+                payload = data[at + _HEAD.size : end]
+                if zlib.crc32(payload, zlib.crc32(_CHECKED.pack(kind, codec, length))) == crc:
+                    plain = _plain(payload, codec)
+                    yield Frame(at, kind, plain, end) if plain is not None else (at, end - at)
+                    at = end
+                    continue
+            elif not final and data.find(MARKER, at + 1) < 0:
+                return
+        following = data.find(MARKER, at + 1)
+        if following < 0:
+            if final:
+                yield (at, size - at)
+            return
+        yield (at, following - at)
+        at = following
+
+
+def _plain(payload: bytes, codec: int) -> bytes | None:
+    """None for a codec that this version does not know."""
+    if codec == PLAIN:
+        return payload
+    if codec != ZSTD:
+        return None
+    try:
+        return zstandard.ZstdDecompressor().decompress(payload, max_output_size=_LONGEST)
+    except zstandard.ZstdError:
+        return None
+
+
+class Encoder:
+    """Samples -> frames, with a key frame now and then."""
+
+    def __init__(self, tables: Mapping[str, Sequence[str]], key_every: int = 60) -> None:
+        """`tables` is written into the header by the caller; their order gives their numbers."""
+        self._numbers = {name: number for number, name in enumerate(tables)}
+        self._every = key_every
+        self._zstd = zstandard.ZstdCompressor(level=3, write_content_size=True)
+        self._key: dict[str, Rows] = {}
+        self._index: dict[str, tuple[list[int], list[int]]] = {}
+        self._key_sequence = 0
+        self._sequence = 0
+        self._since_key = key_every
+
+    def restart(self) -> None:
+        """The next sample becomes a key frame: a new segment begins."""
+        self._since_key = self._every
+
+    def encode(self, wall_ns: int, mono_ns: int, tables: Mapping[str, Rows]) -> bytes:
+        """The frame of one sample."""
+        self._sequence += 1
+        key = self._since_key >= self._every
+        if key:
+            self._key, self._index, self._since_key = dict(tables), {}, 0
+            self._key_sequence = self._sequence
+        self._since_key += 1
+        head = [_SAMPLE.pack(self._sequence, self._key_sequence, wall_ns, mono_ns, len(tables))]
+        body = array("q")
+        for name, (keys, columns) in tables.items():
+            same = not key and keys == self._key.get(name, ((),))[0]
+            mask = 0
+            kept: list[list[int]] = []
+            for number, column in enumerate(columns):
+                delta = list(column) if key else list(map(sub, column, self._base(name, number, keys, same)))
+                if any(delta):
+                    mask |= 1 << number
+                    kept.append(delta)
+            head.append(_TABLE.pack(self._numbers[name], same, len(keys)))
+            head.append(mask.to_bytes((len(columns) + 7) // 8, "little"))
+            if not same:
+                body.extend(keys)
+            for delta in kept:
+                body.extend(delta)
+        front, raw = b"".join(head), body.tobytes()
+        planes = b"".join([raw[i::8] for i in range(8)])
+        payload = self._zstd.compress(struct.pack("<I", len(front)) + front + planes)
+        return pack(KEY if key else SAMPLE, payload, ZSTD)
+
+    def _base(self, name: str, number: int, keys: list[int], same: bool) -> Sequence[int]:
+        """The key frame's column in the order of these keys; 0 where it has no such row."""
+        before = self._key.get(name)
+        if before is None:
+            return [0] * len(keys)
+        column = before[1][number]
+        if same:
+            return column
+        known = self._index.get(name)
+        if known is None or known[0] != keys:
+            places = {key: place for place, key in enumerate(before[0])}
+            known = self._index[name] = (list(keys), [places.get(key, -1) for key in keys])
+        return [0 if place < 0 else column[place] for place in known[1]]
+
+
+class Decoder:
+    """Frames of one segment -> samples."""
+
+    def __init__(self, tables: Mapping[str, Sequence[str]]) -> None:
+        """`tables` as the segment's header lists them."""
+        self._names = list(tables)
+        self._columns = {name: len(columns) for name, columns in tables.items()}
+        self._key: dict[str, Rows] = {}
+        self._key_sequence = -1
+
+    def decode(self, frame: Frame) -> Sample | None:
+        """The sample of a frame; None where its key frame is lost or the payload is not understood."""
+        try:
+            sample, key_sequence = self._decode(frame)
+        except (struct.error, IndexError, ValueError, KeyError, OverflowError):
+            return None
+        if frame.kind == KEY:
+            self._key, self._key_sequence = sample.tables, sample.sequence
+        elif key_sequence != self._key_sequence:
+            return None
+        return sample
+
+    def _decode(self, frame: Frame) -> tuple[Sample, int]:
+        payload, key = frame.payload, frame.kind == KEY
+        (front,) = struct.unpack_from("<I", payload)
+        planes = payload[4 + front :]
+        count = len(planes) // 8
+        raw = bytearray(count * 8)
+        for i in range(8):
+            raw[i::8] = planes[i * count : (i + 1) * count]
+        numbers = array("q")
+        numbers.frombytes(bytes(raw))
+        sequence, key_sequence, wall_ns, mono_ns, table_count = _SAMPLE.unpack_from(payload, 4)
+        lost_key = not key and key_sequence != self._key_sequence
+        at, place = 4 + _SAMPLE.size, 0
+        tables: dict[str, Rows] = {}
+        for _ in range(0 if lost_key else table_count):
+            index, same, rows = _TABLE.unpack_from(payload, at)
+            name = self._names[index]
+            width = self._columns[name]
+            at += _TABLE.size
+            mask = int.from_bytes(payload[at : at + (width + 7) // 8], "little")
+            at += (width + 7) // 8
+            before = self._key.get(name, ([], [[] for _ in range(width)])) if not key else ([], [])
+            if same:
+                keys = before[0]
+            else:
+                keys = list(numbers[place : place + rows])
+                place += rows
+            if len(keys) != rows:
+                raise ValueError("rows are missing")
+            places = None if same or key else {k: i for i, k in enumerate(before[0])}
+            columns: list[Sequence[int]] = []
+            for number in range(width):
+                base: Sequence[int]
+                if key:
+                    base = [0] * rows
+                elif same:
+                    base = before[1][number]
+                else:
+                    assert places is not None
+                    base = [0 if (row := places.get(k)) is None else before[1][number][row] for k in keys]
+                if mask >> number & 1:
+                    columns.append(list(map(add, base, numbers[place : place + rows])))
+                    place += rows
+                else:
+                    columns.append(base)
+            tables[name] = (keys, columns)
+        return Sample(sequence, wall_ns, mono_ns, tables), key_sequence
+
+
+def json_payload(value: Mapping[str, Any]) -> bytes:
+    """An object as compact JSON; bytes that are no text are escaped."""
+    import json
+
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=True, default=str).encode()

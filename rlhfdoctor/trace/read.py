@@ -1,0 +1,299 @@
+"""Reads traces back: whole, thinned, or as they grow. Damage becomes a Gap and takes nothing else along."""
+
+from __future__ import annotations
+
+import json
+import os
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rlhfdoctor.errors import SourceError
+from rlhfdoctor.trace.frames import EVENT, HEADER, KEY, SAMPLE, Decoder, Frame, Sample, unpack
+from rlhfdoctor.trace.schema import FORMAT, TABLES
+from rlhfdoctor.trace.store import RING_NAME, SUFFIX
+from rlhfdoctor.types import Gap
+
+RUN_SCHEMA = "rlhfdoctor.run/1"
+
+
+@dataclass(slots=True)
+class Columns:
+    """One table of a trace, column by column; row i belongs to `times_ns[i]` and `keys[i]`."""
+
+    names: tuple[str, ...]
+    times_ns: array[int] = field(default_factory=lambda: array("q"))
+    """Wall clock, Unix nanoseconds."""
+    mono_ns: array[int] = field(default_factory=lambda: array("q"))
+    keys: array[int] = field(default_factory=lambda: array("q"))
+    values: dict[str, array[int]] = field(default_factory=dict)
+    """`schema.NULL` stands for None; `_ratio` columns are millionths."""
+
+
+@dataclass(slots=True)
+class NodeTrace:
+    """What one recorder wrote."""
+
+    folder: str
+    node: str
+    run: Mapping[str, Any]
+    """run.json, or empty."""
+    header: Mapping[str, Any]
+    """Of the last segment."""
+    tables: dict[str, Columns]
+    events: list[dict[str, Any]]
+    """In order of time; each has `kind`, `wall_ns`, `mono_ns`."""
+    gaps: list[Gap]
+    times_ns: array[int] = field(default_factory=lambda: array("q"))
+    """Wall clock of every sample."""
+
+
+class SegmentReader:
+    """One segment, read on from where the last call ended."""
+
+    def __init__(self, path: str) -> None:
+        """`path` is a file, or a memfd below /proc."""
+        self.path = path
+        self.header: dict[str, Any] = {}
+        self._offset = 0
+        self._rest = b""
+        self._decoder: Decoder | None = None
+        self.columns: Mapping[str, Sequence[str]] = TABLES
+
+    def read(self, gaps: list[Gap], *, final: bool, wanted: Wanted | None = None) -> Iterator[Sample | dict[str, Any]]:
+        """Samples and events that are new. Raises OSError where the file cannot be read."""
+        with open(self.path, "rb") as handle:
+            handle.seek(self._offset)
+            fresh = handle.read()
+        self._offset += len(fresh)
+        data = self._rest + fresh
+        used = 0
+        for item in unpack(data, final=final):
+            if not isinstance(item, Frame):
+                at, size = item
+                cut = final and at + size == len(data)
+                gaps.append(Gap(what=self.path, why=f"{size} bytes at {at} are {'cut off: the writer died there' if cut else 'damaged; skipped'}"))  # fmt: skip
+                used = at + size
+                continue
+            used = item.end
+            yield from self._item(item, gaps, wanted)
+        self._rest = data[used:]
+
+    def _item(self, frame: Frame, gaps: list[Gap], wanted: Wanted | None) -> Iterator[Sample | dict[str, Any]]:
+        if frame.kind == HEADER:
+            self._open(frame, gaps)
+        elif frame.kind == EVENT:
+            event = _json(frame.payload)
+            if event is None:
+                gaps.append(Gap(what=self.path, why=f"an event at {frame.offset} is no JSON"))
+            else:
+                yield event
+        elif frame.kind in (KEY, SAMPLE):
+            if self._decoder is None:
+                gaps.append(Gap(what=self.path, why="its header is lost; read with the tables of this version"))
+                self._decoder = Decoder(TABLES)
+            if wanted is not None and frame.kind == SAMPLE and not wanted.take(frame):
+                return
+            sample = self._decoder.decode(frame)
+            if sample is None:
+                gaps.append(Gap(what=self.path, why=f"a sample at {frame.offset} cannot be read without its damaged key frame"))  # fmt: skip
+            else:
+                yield sample
+        else:
+            gaps.append(Gap(what=self.path, why=f"a frame of kind {frame.kind}, which this version does not know"))
+
+    def _open(self, frame: Frame, gaps: list[Gap]) -> None:
+        header = _json(frame.payload)
+        if header is None or not isinstance(header.get("tables"), dict):
+            return
+        if int(header.get("format", 1)) > FORMAT:
+            gaps.append(Gap(what=self.path, why=f"written in format {header['format']}; this version reads up to {FORMAT}, some of it may be missing"))  # fmt: skip
+        self.header = header
+        self.columns = header["tables"]
+        self._decoder = Decoder(self.columns)
+
+
+class Wanted:
+    """Which samples to read: all of the last minutes, and one now and then before."""
+
+    def __init__(self, every_s: float, after_ns: int) -> None:
+        """`after_ns`: from this wall-clock time on everything is wanted."""
+        self._every_ns, self._after_ns, self._last_ns = int(every_s * 1e9), after_ns, -(2**62)
+
+    def take(self, frame: Frame) -> bool:
+        """Whether to decode a frame, by its wall clock alone."""
+        wall_ns = int.from_bytes(frame.payload[20:28], "little", signed=True)
+        if wall_ns < self._after_ns and wall_ns - self._last_ns < self._every_ns:
+            return False
+        self._last_ns = wall_ns
+        return True
+
+
+def _json(payload: bytes) -> dict[str, Any] | None:
+    try:
+        value = json.loads(payload)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def is_run(path: str | Path) -> bool:
+    """Whether a folder was written by `doctor watch`."""
+    folder = Path(path)
+    return folder.is_dir() and (
+        any(folder.glob(f"*{SUFFIX}")) or _run_file(folder) != {} or (folder / "nodes").is_dir()
+    )
+
+
+def _run_file(folder: Path) -> dict[str, Any]:
+    try:
+        value = _json((folder / "run.json").read_bytes())
+    except OSError:
+        return {}
+    return value if value is not None and value.get("schema") == RUN_SCHEMA else {}
+
+
+def find_nodes(path: str | Path) -> list[Path]:
+    """The folders of a run that hold segments: its own, and those of other nodes."""
+    folder = Path(path)
+    own = [folder] if any(folder.glob(f"*{SUFFIX}")) else []
+    return own + sorted(p for p in folder.glob("nodes/*") if p.is_dir())
+
+
+def read_node(path: str | Path, *, every_s: float = 0.0, whole_s: float = 600.0) -> NodeTrace:
+    """What one recorder wrote, sorted by time.
+
+    Args:
+        every_s: thin out to one sample in this time, but for the last `whole_s` seconds.
+
+    Raises:
+        SourceError: there is no segment, or none can be opened.
+    """
+    folder = Path(path)
+    names = sorted(folder.glob(f"*{SUFFIX}"))
+    if not names:
+        raise SourceError(f"{path}: no trace in it (a trace is a folder with files such as 000001{SUFFIX})")
+    run = _run_file(folder)
+    gaps: list[Gap] = []
+    wanted = Wanted(every_s, _last_ns(names) - int(whole_s * 1e9)) if every_s else None
+    tables: dict[str, Columns] = {}
+    events: list[dict[str, Any]] = []
+    times: list[tuple[int, int, Sample]] = []
+    header: Mapping[str, Any] = {}
+    for name in names:
+        segment = SegmentReader(str(name))
+        try:
+            for item in segment.read(gaps, final=True, wanted=wanted):
+                if isinstance(item, Sample):
+                    times.append((item.wall_ns, item.sequence, item))
+                else:
+                    events.append(item)
+        except OSError as error:
+            gaps.append(Gap(what=str(name), why=error.strerror or "not readable"))
+        header = segment.header or header
+        times.sort(key=lambda row: row[:2])
+        stamps = array("q")
+        for _, _, sample in times:
+            stamps.append(sample.wall_ns)
+            _append(tables, sample, segment.columns)
+        if "all" not in tables:
+            tables["all"] = Columns(())
+        tables["all"].times_ns.extend(stamps)
+        times.clear()
+    stamps = tables.pop("all").times_ns if "all" in tables else array("q")
+    events.sort(key=lambda event: int(event.get("wall_ns") or 0))
+    node = str(run.get("node") or header.get("node") or header.get("host") or folder.name)
+    return NodeTrace(str(folder), node, run, header, tables, _once(events), gaps, stamps)
+
+
+def _append(tables: dict[str, Columns], sample: Sample, columns: Mapping[str, Sequence[str]]) -> None:
+    for name, (keys, values) in sample.tables.items():
+        table = tables.get(name)
+        if table is None:
+            table = tables[name] = Columns(tuple(columns[name]), values={c: array("q") for c in columns[name]})
+        count = len(keys)
+        before = len(table.keys)
+        table.times_ns.extend([sample.wall_ns] * count)
+        table.mono_ns.extend([sample.mono_ns] * count)
+        table.keys.extend(keys)
+        for column, numbers in zip(columns[name], values):
+            if column not in table.values:  # a segment of a newer recorder
+                table.values[column] = array("q", [-(2**62)] * before)
+            table.values[column].extend(numbers)
+        for numbers_so_far in table.values.values():
+            if len(numbers_so_far) < before + count:
+                numbers_so_far.extend([-(2**62)] * (before + count - len(numbers_so_far)))
+
+
+def _once(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Events without those that later segments repeat to be understood alone."""
+    seen: set[str] = set()
+    kept = []
+    for event in events:
+        if event.pop("again", False):
+            key = json.dumps(event, sort_keys=True)
+            if key in seen:
+                continue
+        seen.add(json.dumps(event, sort_keys=True))
+        kept.append(event)
+    return kept
+
+
+def _last_ns(names: Sequence[Path]) -> int:
+    """About when the trace ends, by the files' time of change."""
+    return max(int(name.stat().st_mtime * 1e9) for name in names)
+
+
+class Follower:
+    """A run's trace as it grows, also where it is only in the recorder's memory."""
+
+    def __init__(self, folder: str) -> None:
+        """`folder` of the run."""
+        self.folder = folder
+        self._segments: dict[str, SegmentReader] = {}
+        self._pid = 0
+        self.gaps: list[Gap] = []
+
+    @property
+    def header(self) -> Mapping[str, Any]:
+        """The newest header that was read."""
+        return next((s.header for s in reversed(self._segments.values()) if s.header), {})
+
+    def read(self) -> list[tuple[Sample | dict[str, Any], Mapping[str, Sequence[str]]]]:
+        """New samples and events with the columns of their tables, in order of time."""
+        found: list[tuple[Sample | dict[str, Any], Mapping[str, Sequence[str]]]] = []
+        for path in self._paths():
+            segment = self._segments.get(path)
+            if segment is None:
+                segment = self._segments[path] = SegmentReader(path)
+            try:
+                found.extend((item, segment.columns) for item in segment.read(self.gaps, final=False))
+            except OSError:
+                continue
+            self._pid = int(segment.header.get("pid") or self._pid)
+        found.sort(
+            key=lambda item: item[0].wall_ns if isinstance(item[0], Sample) else int(item[0].get("wall_ns") or 0)
+        )
+        return found
+
+    def _paths(self) -> list[str]:
+        try:
+            names = sorted(name for name in os.listdir(self.folder) if name.endswith(SUFFIX))
+        except OSError:
+            names = []
+        return [f"{self.folder}/{name}" for name in names] + self._ring()
+
+    def _ring(self) -> list[str]:
+        """The segment in the recorder's memory, which it keeps while the disk takes nothing."""
+        if not self._pid:
+            return []
+        descriptors = f"/proc/{self._pid}/fd"
+        try:
+            for name in os.listdir(descriptors):
+                if RING_NAME in os.readlink(f"{descriptors}/{name}"):
+                    return [f"{descriptors}/{name}"]
+        except OSError:
+            pass
+        return []

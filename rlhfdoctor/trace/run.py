@@ -1,0 +1,80 @@
+"""The folder of a recorded run as `doctor analyze` reads it: traces, logs, and the configuration that was in force."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rlhfdoctor.errors import SourceError
+from rlhfdoctor.trace.events import Recorded, make_events
+from rlhfdoctor.trace.read import find_nodes, is_run, read_node
+from rlhfdoctor.types import Event, Gap
+
+_EVERY_S = 10.0
+"""Before the last ten minutes one sample in this time is enough for a verdict."""
+
+
+@dataclass(slots=True)
+class Run:
+    """What a run's folder offers."""
+
+    traces: list[Recorded] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    """Logs and configuration to be read like any others; the user's own files where they are still the same."""
+    shown_only: set[str] = field(default_factory=set)
+    """Those of them that tell settings but are not the user's to edit."""
+    gaps: list[Gap] = field(default_factory=list)
+
+
+def find_runs(path: str) -> list[Path]:
+    """The path itself, or the runs right below it."""
+    folder = Path(path)
+    if path == "-" or not folder.is_dir():
+        return []
+    if is_run(folder):
+        return [folder]
+    return sorted({trace.parent for trace in folder.glob("*/*.trace")})
+
+
+def read_run(path: Path) -> Run:
+    """Everything of one run's folder but the text of its logs."""
+    run = Run()
+    for node in find_nodes(path):
+        try:
+            recorded = Recorded(read_node(node, every_s=_EVERY_S))
+        except SourceError as error:
+            run.gaps.append(Gap(what=str(node), why=str(error)))
+            continue
+        run.gaps.extend(recorded.node.gaps)
+        run.traces.append(recorded)
+        run.events.extend(make_events(recorded))
+        _files_of(node, recorded, run)
+    if len(run.traces) == 0 and not run.gaps:
+        run.gaps.append(Gap(what=str(path), why="no trace in it: the recorder wrote nothing"))
+    return run
+
+
+def _files_of(node: Path, recorded: Recorded, run: Run) -> None:
+    run.files.extend(str(p) for p in sorted((node / "logs").rglob("*")) if p.is_file())
+    for name in ("versions.txt", "command.sh"):
+        if (node / name).is_file():
+            run.files.append(str(node / name))
+            run.shown_only.add(str(node / name))
+    for config in recorded.node.run.get("configs") or []:
+        own, copy = Path(str(config.get("path"))), node / str(config.get("copy"))
+        if _same(own, str(config.get("sha256"))):
+            run.files.append(str(own))
+        elif copy.is_file():
+            run.files.append(str(copy))
+            run.shown_only.add(str(copy))
+            if own.is_file():
+                run.gaps.append(Gap(what=str(own), why=f"has changed since the run; the copy of then was read: {copy}"))
+
+
+def _same(path: Path, sha256: str) -> bool:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest() == sha256
+    except OSError:
+        return False

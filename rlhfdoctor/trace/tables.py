@@ -1,0 +1,163 @@
+"""`read_trace`: a trace as polars frames, pandas frames or Parquet files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlhfdoctor.errors import SourceError
+from rlhfdoctor.trace.read import Columns, NodeTrace, find_nodes, read_node
+from rlhfdoctor.trace.schema import NULL, RATIO_SCALE
+from rlhfdoctor.types import Gap
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+_IDENTITY = {
+    "process": ("pid", "name", "role"), "mapping": ("pid", "name", "role"), "probe": ("pid", "name", "role"),
+    "cgroup": ("path",), "limit": ("name", "level"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A recorded run, of one node or several.
+
+    Example:
+        >>> trace = rlhfdoctor.read_trace("doctor-runs/...")       # doctest: +SKIP
+        >>> trace["process"].filter(polars.col("role") == "actor")  # doctest: +SKIP
+    """
+
+    nodes: tuple[NodeTrace, ...]
+
+    @property
+    def run(self) -> Mapping[str, Any]:
+        """run.json: command line, versions, limits, configuration files with their hashes."""
+        return self.nodes[0].run
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """What happened, in order of time: processes seen and gone, kills, marks, alarms."""
+        found = [{**event, "node": node.node} for node in self.nodes for event in node.events]
+        return sorted(found, key=lambda event: int(event.get("wall_ns") or 0))
+
+    @property
+    def gaps(self) -> list[Gap]:
+        """What could not be read of the trace."""
+        return [gap for node in self.nodes for gap in node.gaps]
+
+    @property
+    def names(self) -> list[str]:
+        """The tables that hold something: host, process, cgroup, ..."""
+        return sorted({name for node in self.nodes for name in node.tables})
+
+    def __getitem__(self, name: str) -> polars.DataFrame:
+        """A table with `time`, `node`, what the rows are, and its columns; None is null.
+
+        Raises:
+            KeyError: no such table in this trace.
+        """
+        import polars as pl
+
+        frames = [_frame(node, name, node.tables[name]) for node in self.nodes if name in node.tables]
+        if not frames:
+            raise KeyError(f"{name}: this trace has {', '.join(self.names)}")
+        return pl.concat(frames, how="diagonal").sort("time", maintain_order=True)
+
+    def to_polars(self) -> dict[str, polars.DataFrame]:
+        """All tables, by name."""
+        return {name: self[name] for name in self.names}
+
+    def to_pandas(self) -> dict[str, pandas.DataFrame]:
+        """All tables as pandas frames; pandas comes with the extra `notebooks`."""
+        import pandas as pd
+
+        return {name: pd.DataFrame(frame.to_dict(as_series=False)) for name, frame in self.to_polars().items()}
+
+    def write_parquet(self, folder: str | Path) -> list[Path]:
+        """One Parquet file a table, and `events.parquet`.
+
+        Raises:
+            SourceError: the folder cannot be written.
+        """
+        import polars as pl
+
+        target = Path(folder)
+        frames = self.to_polars()
+        events = [{**event, "detail": str(event)} for event in self.events]
+        frames["events"] = pl.DataFrame(
+            {key: [event.get(key) for event in events] for key in ("wall_ns", "node", "kind", "detail")}, strict=False
+        )  # fmt: skip
+        written = []
+        try:
+            target.mkdir(parents=True, exist_ok=True)
+            for name, frame in frames.items():
+                frame.write_parquet(target / f"{name}.parquet")
+                written.append(target / f"{name}.parquet")
+        except OSError as error:
+            raise SourceError(f"{folder}: {error.strerror or error}") from None
+        return written
+
+
+def read_trace(path: str | Path, *, every_s: float = 0.0) -> Trace:
+    """Reads the folder that `doctor watch` wrote, also while it is being written or after it was cut off.
+
+    Args:
+        path: folder of the run; the traces of several nodes below `nodes/` are merged.
+        every_s: one sample in this time is enough, but for the last ten minutes.
+
+    Raises:
+        SourceError: no trace there.
+    """
+    folders = find_nodes(path)
+    if not folders:
+        raise SourceError(f"{path}: no trace in it. `doctor watch` writes one to doctor-runs/<time>-<name>/")
+    gaps: list[Gap] = []
+    nodes: list[NodeTrace] = []
+    for folder in folders:
+        try:
+            nodes.append(read_node(folder, every_s=every_s))
+        except SourceError as error:
+            gaps.append(Gap(what=str(folder), why=str(error)))
+    if not nodes:
+        raise SourceError("; ".join(gap.why for gap in gaps))
+    nodes[0].gaps.extend(gaps)
+    return Trace(tuple(nodes))
+
+
+def identities(node: NodeTrace) -> dict[str, dict[int, dict[str, Any]]]:
+    """Table -> key -> what that row is, from the events that name processes, cgroups and limits.
+
+    A process is what it was called last; roles become known after the start.
+    """
+    found: dict[str, dict[int, dict[str, Any]]] = {"process": {}, "cgroup": {}, "limit": {}}
+    kinds = {"process.seen": "process", "process.named": "process", "cgroup.seen": "cgroup", "limit.seen": "limit"}
+    for event in node.events:
+        table = kinds.get(str(event.get("kind")))
+        if table is not None:
+            found[table].setdefault(int(event["uid"]), {}).update({k: v for k, v in event.items() if v is not None})
+    return found
+
+
+def _frame(node: NodeTrace, name: str, table: Columns) -> polars.DataFrame:
+    import polars as pl
+
+    offset_ns = int(float(node.run.get("clock_offset_s") or 0.0) * 1e9)
+    data: dict[str, Any] = {
+        "time": (pl.Series("time", table.times_ns) - offset_ns).cast(pl.Datetime("ns", "UTC")),
+        "node": [node.node] * len(table.keys),
+        "mono_s": pl.Series("mono_s", table.mono_ns) / 1e9,
+        "uid": pl.Series("uid", table.keys),
+    }
+    known = identities(node).get("process" if name in ("mapping", "probe") else name, {})
+    for column in _IDENTITY.get(name, ()):
+        mapping = {uid: row.get(column) for uid, row in known.items()}
+        data[column] = [mapping.get(key) for key in table.keys]
+    for column, values in table.values.items():
+        series = pl.Series(column, values)
+        series = series.set(series == NULL, None)
+        data[column] = series / RATIO_SCALE if column.endswith("_ratio") else series
+    return pl.DataFrame(data)
