@@ -1,0 +1,140 @@
+"""Alarms: when a limit comes near, by forecast or by use; to the trace, a command, a Prometheus page.
+
+An alarm fires once when the forecast says a limit will be reached within `--alert-at`, and again only
+after the forecast has been well above for a while. Page cache never raises one: limits count what
+cannot be reclaimed.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from rlhfdoctor.record.limits import Limit
+from rlhfdoctor.units import show_bytes, show_duration
+
+_FULL_RATIO = 0.95
+_REARM_RATIO = 1.5
+_REACH = 8
+"""No alarm looks further ahead than so many times the span in which the growth was seen."""
+_STEADY_COUNT = 3
+"""So many forecasts in a row must agree before an alarm fires on a forecast alone."""
+
+
+@dataclass(slots=True)
+class Alarms:
+    """Which limits have an alarm standing."""
+
+    alert_at_s: float
+    command: str | None = None
+    standing: dict[int, str] = field(default_factory=dict)
+    """Number of the limit -> text."""
+    _agreed: dict[int, int] = field(default_factory=dict)
+
+    def check(self, limits: Iterable[Limit]) -> list[tuple[Limit, str]]:
+        """The alarms that fire now, with their text."""
+        fired = []
+        for limit in limits:
+            text = self._says(limit)
+            if text is None:
+                if not self._near(limit, _REARM_RATIO):
+                    self.standing.pop(limit.uid, None)
+                continue
+            if limit.uid not in self.standing:
+                fired.append((limit, text))
+                self._run(limit, text)
+            self.standing[limit.uid] = text
+        return fired
+
+    def _near(self, limit: Limit, factor: float) -> bool:
+        left = limit.left_s
+        return (left is not None and left < self.alert_at_s * factor) or limit.full_ratio >= _FULL_RATIO - 0.05
+
+    def _says(self, limit: Limit) -> str | None:
+        label = show_limit(limit)
+        use = f"{show_bytes(limit.used_bytes)} of {show_bytes(limit.limit_bytes)}"
+        seen_s = limit.forecast.growth.seen_s if limit.forecast is not None else 0.0
+        if limit.left_s is not None and limit.left_s <= min(self.alert_at_s, seen_s * _REACH):
+            self._agreed[limit.uid] = self._agreed.get(limit.uid, 0) + 1
+            if self._agreed[limit.uid] >= _STEADY_COUNT or limit.left_s < 10:
+                return f"{label} will be full in {show_duration(limit.left_s)} ({use})"
+        else:
+            self._agreed[limit.uid] = 0
+        if limit.full_ratio >= _FULL_RATIO and limit.name != "node":
+            return f"{label} is {limit.full_ratio:.0%} full ({use})"
+        return None
+
+    def _run(self, limit: Limit, text: str) -> None:
+        """Starts the user's command and never waits for it."""
+        if not self.command:
+            return
+        environment = {
+            **os.environ, "RLHFDOCTOR_ALARM": text, "RLHFDOCTOR_LIMIT": limit.name, "RLHFDOCTOR_LEVEL": limit.level,
+            "RLHFDOCTOR_LEFT_S": "" if limit.left_s is None else f"{limit.left_s:.0f}",
+        }  # fmt: skip
+        try:
+            started = subprocess.Popen(
+                ["/bin/sh", "-c", self.command], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+        except OSError:
+            return
+        threading.Thread(target=started.wait, daemon=True).start()
+
+
+def show_limit(limit: Limit) -> str:
+    """A limit for people: `container limit`, `node memory`, `GPU 3`."""
+    return {
+        "cgroup": "container limit", "node": "node memory", "ray": "Ray's threshold", "shm": "/dev/shm", "gpu": f"GPU {limit.level}",
+    }.get(limit.name, limit.name)  # fmt: skip
+
+
+def show_metrics(limits: Iterable[Limit], roles: dict[str, int], standing: Iterable[str]) -> str:
+    """The Prometheus page: bytes by limit and role, seconds left, alarms standing."""
+    lines = [
+        "# HELP rlhfdoctor_limit_used_bytes Unreclaimable memory in use below a limit.",
+        "# TYPE rlhfdoctor_limit_used_bytes gauge",
+    ]
+    rows = list(limits)
+
+    def label(limit: Limit) -> str:
+        level = limit.level.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
+        return f'{{limit="{limit.name}",level="{level}"}}'
+
+    lines += [f"rlhfdoctor_limit_used_bytes{label(limit)} {limit.used_bytes}" for limit in rows]
+    lines += ["# HELP rlhfdoctor_limit_bytes The limit.", "# TYPE rlhfdoctor_limit_bytes gauge"]
+    lines += [f"rlhfdoctor_limit_bytes{label(limit)} {limit.limit_bytes}" for limit in rows]
+    lines += ["# HELP rlhfdoctor_limit_left_seconds Forecast time until the limit.", "# TYPE rlhfdoctor_limit_left_seconds gauge"]  # fmt: skip
+    lines += [f"rlhfdoctor_limit_left_seconds{label(limit)} {limit.left_s:.1f}" for limit in rows if limit.left_s is not None]  # fmt: skip
+    lines += ["# HELP rlhfdoctor_role_rss_bytes RSS by role; shared pages count in each.", "# TYPE rlhfdoctor_role_rss_bytes gauge"]  # fmt: skip
+    lines += [f'rlhfdoctor_role_rss_bytes{{role="{role}"}} {size}' for role, size in sorted(roles.items())]
+    lines += ["# HELP rlhfdoctor_alarms Alarms standing.", "# TYPE rlhfdoctor_alarms gauge", f"rlhfdoctor_alarms {len(list(standing))}"]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def serve(port: int, page: Callable[[], str]) -> int:
+    """Serves the page on 127.0.0.1 from a thread; the port that was taken (0 asks for a free one).
+
+    Raises:
+        OSError: the port is taken.
+    """
+    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = page().encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "text/plain; version=0.0.4")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_args: object) -> None:
+            """Says nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+    return int(server.server_address[1])

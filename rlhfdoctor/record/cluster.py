@@ -1,0 +1,341 @@
+"""`doctor watch --ray`: one recorder a node, carried there by a Ray actor; their traces come back piece by piece.
+
+Ray is the engine: node affinity places the actors, the object store carries the bytes. An actor only
+starts the recorder (which detaches from it and outlives actor and raylet) and hands over what was
+written. What a node wrote before it was lost is here already; the rest is fetched when it comes back.
+
+    DIR/000001.trace          the cluster's own events: nodes found, lost, back
+    DIR/nodes/<node>/         run.json, trace and logs of one node, with its clock offset
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rlhfdoctor.errors import DoctorError, UsageError
+from rlhfdoctor.record.command import Wish, find_ray_pids
+from rlhfdoctor.record.command import watch as watch_here
+from rlhfdoctor.record.orders import Orders
+from rlhfdoctor.record.start import command_of, describe_run, make_folder, start_recorder
+from rlhfdoctor.record.state import State
+from rlhfdoctor.record.view import say_event, show_line
+from rlhfdoctor.trace.read import Follower
+from rlhfdoctor.trace.store import Writer
+
+_COLLECT_S = 2.0
+_LOOK_S = 10.0
+_PATIENCE_S = 15.0
+"""A node that does not answer for so long counts as lost."""
+_MOST_BYTES = 8 << 20
+_LINE_S = 30.0
+_PINGS = 5
+
+
+class NodeRecorder:
+    """The courier on one node; becomes a Ray actor."""
+
+    def clock(self) -> float:
+        """This node's wall clock, Unix seconds."""
+        return time.time()
+
+    def start(
+        self, name: str, node: str, interval_s: float, alert_at_s: float, clock_offset_s: float
+    ) -> dict[str, Any]:
+        """Starts the recorder on the raylet that this actor belongs to, and everything below it."""
+        folder = Path(tempfile.gettempdir(), f"rlhfdoctor-{os.getuid()}", name, node)
+        raylet = os.getppid()
+        pids = [raylet]
+        if (siblings := [pid for pid in find_ray_pids() if "gcs_server" in command_of(pid)[0] and _session(pid) == _session(raylet)]):  # fmt: skip
+            pids += siblings
+        orders = Orders(name=name, node=node, pids=tuple(pids), interval_s=interval_s, alert_at_s=alert_at_s)
+        folder.mkdir(parents=True, exist_ok=True)
+        describe_run(make_folder(str(folder), node), orders, argv=[], pid=raylet, clock_offset_s=clock_offset_s)
+        start_recorder(folder, orders, daemon=True)
+        return {"folder": str(folder), "raylet": raylet, "host": os.uname().nodename}
+
+    def read(self, folder: str, offsets: dict[str, int]) -> dict[str, tuple[int, bytes]]:
+        """What the files of a run gained behind the offsets, at most some MiB a call."""
+        return read_files(folder, offsets)
+
+    def stop(self, folder: str) -> None:
+        """Asks the recorder to end."""
+        follower = Follower(folder)
+        follower.read()
+        recorder = follower.header.get("pid")
+        if isinstance(recorder, int):
+            os.kill(recorder, signal.SIGTERM)
+
+
+def _session(pid: int) -> str:
+    """The session folder in a Ray service's command line."""
+    words = " ".join(command_of(pid))
+    at = words.find("/session_")
+    return words[at : at + 40] if at >= 0 else ""
+
+
+def read_files(folder: str, offsets: dict[str, int]) -> dict[str, tuple[int, bytes]]:
+    """File below the folder -> (offset, new bytes); copies of logs that were cut start anew."""
+    found: dict[str, tuple[int, bytes]] = {}
+    left = _MOST_BYTES
+    for path in sorted(Path(folder).rglob("*")):
+        name = str(path.relative_to(folder))
+        if not path.is_file() or name in ("lock", "orders.json") or left <= 0:
+            continue
+        start = offsets.get(name, 0)
+        size = path.stat().st_size
+        start = 0 if size < start else start
+        if size == start:
+            continue
+        with open(path, "rb") as handle:
+            handle.seek(start)
+            data = handle.read(left)
+        left -= len(data)
+        found[name] = (start, data)
+    return found
+
+
+@dataclass(slots=True)
+class Node:
+    """One node as the collector sees it."""
+
+    name: str
+    node_id: str
+    address: str
+    actor: Any
+    folder: Path
+    """Here."""
+    remote: str = ""
+    """There."""
+    host: str = ""
+    offsets: dict[str, int] = field(default_factory=dict)
+    pending: Any = None
+    asked_s: float = 0.0
+    lost: bool = False
+    follower: Follower | None = None
+    state: State = field(default_factory=State)
+    told_ns: int = 0
+
+
+class Collector:
+    """Keeps a recorder on every node and brings home what they write."""
+
+    def __init__(self, ray: Any, folder: Path, wish: Wish) -> None:
+        """`ray` is connected already."""
+        self.ray, self.folder, self.wish = ray, folder, wish
+        self.nodes: dict[str, Node] = {}
+        self.store = Writer(
+            str(folder), {"run": folder.name, "node": "cluster", "host": os.uname().nodename, "pid": os.getpid()}
+        )
+        self._looked_s = -1e9
+
+    def tell(self, kind: str, **fields: Any) -> None:
+        """Stores an event of the cluster."""
+        self.store.event({"kind": kind, "wall_ns": time.time_ns(), "mono_ns": time.monotonic_ns(), **fields})
+
+    def look(self) -> list[str]:
+        """Starts recorders on nodes that are new or back; what happened, as lines."""
+        self._looked_s = time.monotonic()
+        said = []
+        alive = {n["NodeID"]: n for n in self.ray.nodes() if n.get("Alive")}
+        for node_id, row in alive.items():
+            if node_id not in self.nodes:
+                said.append(self._start(node_id, str(row.get("NodeManagerAddress") or "?")))
+        for node in self.nodes.values():
+            if not node.lost and node.node_id not in alive:
+                said.append(self._lose(node, "Ray says that it is dead"))
+        return said
+
+    def _start(self, node_id: str, address: str) -> str:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        name = f"{address}-{node_id[:6]}"
+        before = [n for n in self.nodes.values() if n.address == address and n.lost]
+        actor = self.ray.remote(NodeRecorder).options(
+            num_cpus=0, max_restarts=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
+        ).remote()  # fmt: skip
+        node = Node(name, node_id, address, actor, self.folder / "nodes" / name)
+        self.nodes[node_id] = node
+        try:
+            offset = self._measure(actor)
+            told = self.ray.get(
+                actor.start.remote(self.folder.name, name, self.wish.interval_s, self.wish.alert_at_s, offset), timeout=60
+            )  # fmt: skip
+        except Exception as error:  # whatever Ray raises: this node has no recorder, the others go on
+            node.lost = True
+            self.tell("gap", what=f"recorder on {name}", why=_first_line(error))
+            return f"no recorder on {name}: {_first_line(error)}"
+        node.remote, node.host = told["folder"], told["host"]
+        node.folder.mkdir(parents=True, exist_ok=True)
+        node.follower = Follower(str(node.folder))
+        self.tell("node.back" if before else "node.found", node=name, raylet=told["raylet"], clock_offset_s=offset)
+        for old in before:
+            self._fetch_rest(old, actor)
+        return f"recording on {name} (raylet {told['raylet']}, clock {offset * 1000:+.0f} ms)"
+
+    def _measure(self, actor: Any) -> float:
+        """The node's clock less ours, by the quickest of some round trips."""
+        best = (1e9, 0.0)
+        for _ in range(_PINGS):
+            begin = time.time()
+            there = self.ray.get(actor.clock.remote(), timeout=60)
+            end = time.time()
+            best = min(best, (end - begin, there - (begin + end) / 2))
+        return best[1] if abs(best[1]) > best[0] else 0.0
+
+    def collect(self) -> list[str]:
+        """One round: new bytes of every node; what happened, as lines."""
+        said = self.look() if time.monotonic() - self._looked_s >= _LOOK_S else []
+        now = time.monotonic()
+        for node in self.nodes.values():
+            if not node.lost and node.pending is None:
+                node.pending, node.asked_s = node.actor.read.remote(node.remote, node.offsets), now
+        waiting = {node.pending: node for node in self.nodes.values() if node.pending is not None}
+        ready, _ = self.ray.wait(list(waiting), num_returns=len(waiting), timeout=_COLLECT_S) if waiting else ([], [])
+        for ref, node in waiting.items():
+            if ref in ready:
+                node.pending = None
+                try:
+                    self._keep(node, self.ray.get(ref))
+                except Exception as error:  # the actor died: with its worker, its raylet or its node
+                    said.append(self._lose(node, _first_line(error)))
+            elif now - node.asked_s > _PATIENCE_S:
+                said.append(self._lose(node, f"it did not answer for {_PATIENCE_S:.0f} s"))
+        for node in self.nodes.values():
+            if node.follower is not None:
+                for item, columns in node.follower.read():
+                    node.state.take(item, columns)
+                said.extend(self._news(node))
+        return said
+
+    def _news(self, node: Node) -> list[str]:
+        """Events of a node that people should hear of: alarms, kills, gaps."""
+        fresh = [event for event in node.state.events if int(event.get("wall_ns") or 0) > node.told_ns]
+        node.told_ns = max([node.told_ns, *(int(event.get("wall_ns") or 0) for event in fresh)])
+        return [
+            f"{node.name}: {text}" for event in fresh if (text := say_event(event)[0]) and event["kind"] != "ray.node"
+        ]
+
+    def _keep(self, node: Node, pieces: dict[str, tuple[int, bytes]]) -> None:
+        for name, (start, data) in pieces.items():
+            path = node.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with open(path, "r+b" if path.exists() else "w+b") as handle:
+                if start == 0:
+                    handle.truncate(0)
+                handle.seek(start)
+                handle.write(data)
+            node.offsets[name] = start + len(data)
+
+    def _lose(self, node: Node, why: str) -> str:
+        node.lost, node.pending = True, None
+        self.tell("node.lost", node=node.name, why=why)
+        if node.host == os.uname().nodename and Path(node.remote).is_dir():  # on this machine its folder is still there
+            self._keep(node, read_files(node.remote, node.offsets))
+        return f"node {node.name} is lost: {why}"
+
+    def _fetch_rest(self, old: Node, actor: Any) -> None:
+        """A node is back with its disk: what its earlier recorder wrote after we lost it."""
+        try:
+            self._keep(old, self.ray.get(actor.read.remote(old.remote, old.offsets), timeout=60))
+        except Exception as error:  # its disk is new: what came home before is all there is
+            self.tell("gap", what=f"rest of {old.name}", why=_first_line(error))
+
+    def finish(self) -> None:
+        """Stops the recorders and brings home the rest, as far as Ray still works."""
+        for node in self.nodes.values():
+            if node.lost:
+                if node.host == os.uname().nodename and Path(node.remote).is_dir():
+                    self._keep(node, read_files(node.remote, node.offsets))
+                continue
+            try:
+                self.ray.get(node.actor.stop.remote(node.remote), timeout=10)
+                time.sleep(0.5)
+                self._keep(node, self.ray.get(node.actor.read.remote(node.remote, node.offsets), timeout=30))
+            except Exception as error:  # the cluster is going down
+                self.tell("gap", what=f"last samples of {node.name}", why=_first_line(error))
+        self.tell("recorder.end", why="the cluster's run ended")
+        self.store.close()
+
+    def alive(self) -> bool:
+        """Whether there is a node left to watch."""
+        return any(not node.lost for node in self.nodes.values())
+
+
+def watch_ray(wish: Wish, address: str, verdict: Callable[[Path, bool], int]) -> int:
+    """Records a Ray cluster until it ends or Ctrl-C; the exit status.
+
+    Raises:
+        UsageError: no cluster there, or Ray is not installed and no raylet runs here.
+    """
+    if wish.command or wish.pids or wish.cgroup:
+        raise UsageError("--ray stands alone: it follows everything below the raylets")
+    try:
+        import ray
+    except ImportError:
+        pids = find_ray_pids()
+        if not pids:
+            raise UsageError(
+                "--ray: the ray package is not installed beside the doctor, and no raylet runs here"
+            ) from None
+        click.echo("doctor: the ray package is not installed beside the doctor: only this node is recorded", err=True)
+        return watch_here(Wish(**{**asdict(wish), "pids": tuple(pids)}), verdict)
+    folder = make_folder(wish.out, "ray")
+    package = str(Path(__file__).resolve().parent.parent)
+    try:
+        ray.init(
+            address=address,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            namespace="rlhfdoctor",
+            runtime_env={"py_modules": [package]},
+        )
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise UsageError(
+            f"--ray {address}: no Ray cluster there ({_first_line(error)}). Start Ray first, or give its address"
+        ) from None
+    describe_run(folder, Orders(name="ray", node="cluster"), argv=[])
+    return run_collector(Collector(ray, folder, wish), verdict)
+
+
+def run_collector(collector: Collector, verdict: Callable[[Path, bool], int]) -> int:
+    """Collects until the cluster is gone or the user stops it, then says what happened."""
+    told_s = time.monotonic()
+    click.echo(f"doctor: recording the cluster to {collector.folder}; Ctrl-C ends it", err=True)
+    before = signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+    try:
+        while True:
+            for line in collector.collect():
+                click.echo(f"doctor: {line}", err=True)
+            if not collector.alive():
+                break
+            if time.monotonic() - told_s > _LINE_S:
+                told_s = time.monotonic()
+                for node in collector.nodes.values():
+                    click.echo(
+                        f"doctor: {node.name}{' (lost)' if node.lost else ''}: {show_line(node.state)}", err=True
+                    )
+            time.sleep(_COLLECT_S)
+    except KeyboardInterrupt:
+        click.echo("doctor: stopping the recorders", err=True)
+    except (DoctorError, OSError, RuntimeError) as error:
+        click.echo(f"doctor: the cluster does not answer any more ({_first_line(error)})", err=True)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        collector.finish()
+    sys.stderr.flush()
+    return verdict(collector.folder, False)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -1,0 +1,201 @@
+"""`doctor watch` as a function: flags -> folder, recorder, view, verdict."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from rlhfdoctor.errors import UsageError
+from rlhfdoctor.record.orders import Orders
+from rlhfdoctor.record.start import command_of, describe_run, make_folder, name_of, require_process, start_recorder
+from rlhfdoctor.record.watch import Outcome, Watch
+from rlhfdoctor.sources.cgroupfs import find_hierarchy, find_path, list_processes
+from rlhfdoctor.sources.procfs import list_pids, parse_cmdline, read_file
+from rlhfdoctor.sources.ray import find_node
+
+_BAD_END = ("oom_kill", "kernel.line", "cgroup.oom", "node.lost")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What the user asked for."""
+
+    command: tuple[str, ...] = ()
+    pids: tuple[int, ...] = ()
+    cgroup: str | None = None
+    attach: str | None = None
+    out: str | None = None
+    interval_s: float = 1.0
+    alert_at_s: float = 600.0
+    alert_command: str | None = None
+    port: int | None = None
+    metrics: tuple[str, ...] = ()
+    view: bool = True
+
+
+def watch(wish: Wish, verdict: Callable[[Path, bool], int]) -> int:
+    """Records and waits; the exit status for the shell.
+
+    Args:
+        verdict: analyzes the folder and prints; given whether a command was run. 1 for an incident.
+
+    Raises:
+        UsageError: nothing, or too much, to watch; no such process; the folder cannot be written.
+    """
+    if wish.attach is not None:
+        return _attach(wish, verdict)
+    orders, argv, folder = prepare(wish)
+    live = wish.view and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    recorder = start_recorder(folder, orders)
+    click.echo(f"doctor: recording to {_short(folder)}", err=True)
+    session = Watch(folder, recorder, through=not live, live=live)
+    return _finish(_wait(session, live), folder, bool(argv and orders.command), verdict, wish.interval_s)
+
+
+def prepare(wish: Wish) -> tuple[Orders, list[str], Path]:
+    """Orders for the recorder, the argument list that is watched, and the run's folder, with run.json in it."""
+    modes = [bool(wish.command), bool(wish.pids), wish.cgroup is not None]
+    if sum(modes) != 1:
+        raise UsageError(
+            "nothing to watch: give a command behind --, or --pid, --cgroup or --ray.\n"
+            "For example: doctor watch -- python train.py"
+            if not any(modes) else "give one of: a command behind --, --pid, --cgroup, --ray"
+        )  # fmt: skip
+    cgroup, pids = wish.cgroup, wish.pids
+    if wish.command:
+        argv, name = list(wish.command), name_of(wish.command)
+        if shutil.which(argv[0]) is None:
+            raise UsageError(f"{argv[0]}: no such command, or it may not be run")
+    elif pids:
+        for pid in pids:
+            require_process(pid)
+        argv, name = command_of(pids[0]), name_of(command_of(pids[0]))
+    else:
+        assert cgroup is not None
+        cgroup, argv, name = find_cgroup(cgroup), [], Path(cgroup).name or "cgroup"
+    folder = make_folder(wish.out, name)
+    merged = _same_stream()
+    orders = Orders(
+        name=name, node="", command=wish.command, pids=pids, cgroup=cgroup, interval_s=wish.interval_s,
+        stdout=str(folder / "logs" / ("job.log" if merged else "job.out.log")) if wish.command else "",
+        stderr=str(folder / "logs" / ("job.log" if merged else "job.err.log")) if wish.command else "",
+        alert_at_s=wish.alert_at_s, alert_command=wish.alert_command, port=wish.port, metrics=wish.metrics,
+    )  # fmt: skip
+    describe_run(folder, orders, argv=argv, pid=pids[0] if pids else "self")
+    return orders, argv, folder
+
+
+def find_cgroup(path: str) -> str:
+    """The folder of a cgroup: a path, a path below the hierarchy, or `auto` for our own.
+
+    Raises:
+        UsageError: there is none, or no memory controller.
+    """
+    hierarchy = find_hierarchy()
+    if hierarchy is None:
+        raise UsageError("--cgroup: no cgroup hierarchy with the memory controller is mounted here")
+    if path == "auto":
+        found = find_path(hierarchy, "", "self")
+        if found is None:
+            raise UsageError("--cgroup auto: our own memory cgroup cannot be seen")
+        return found
+    for folder in (path, hierarchy.mount + "/" + path.strip("/")):
+        if Path(folder, "cgroup.procs").exists():
+            if not list_processes(folder):
+                raise UsageError(f"--cgroup {path}: no process is in it")
+            return folder.rstrip("/")
+    raise UsageError(
+        f"--cgroup {path}: no such cgroup below {hierarchy.mount}. See /proc/PID/cgroup for a process's path"
+    )
+
+
+def find_ray_pids() -> list[int]:
+    """The raylets of this machine with everything that Ray's services started; empty where Ray does not run."""
+    found = []
+    for pid in list_pids():
+        command = parse_cmdline(read_file(f"/proc/{pid}/cmdline", 4096) or b"")
+        if find_node(pid, command) is not None or "/gcs_server" in command.split(" ", 1)[0]:
+            found.append(pid)
+    return found
+
+
+def _same_stream() -> bool:
+    """Whether our standard output and error are one: then the job's stay one as well, in order."""
+    try:
+        one, two = os.fstat(1), os.fstat(2)
+    except OSError:
+        return True
+    return (one.st_dev, one.st_ino, one.st_rdev) == (two.st_dev, two.st_ino, two.st_rdev)
+
+
+def _attach(wish: Wish, verdict: Callable[[Path, bool], int]) -> int:
+    folder = Path(wish.attach or "")
+    if not any(folder.glob("*.trace")):
+        raise UsageError(f"--attach {folder}: no trace in it; give the folder that doctor watch named")
+    live = wish.view and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    session = Watch(folder.resolve(), None, through=False, live=True)
+    outcome = _wait(session, live)
+    return _finish(outcome, folder, outcome.state.job_pid is not None, verdict, wish.interval_s)
+
+
+def _wait(session: Watch, live: bool) -> Outcome:
+    if not live:
+        return session.wait(say=lambda line: click.echo(f"doctor: {line}", err=True))
+    from rich.console import Console
+    from rich.live import Live
+
+    from rlhfdoctor.record.view import View
+
+    console = Console(highlight=False, emoji=False, markup=False)
+    view = View(session.state, session.title, _short(session.folder), session.output.lines)
+    with Live(view, console=console, screen=True, auto_refresh=False, transient=True) as display:
+        return session.wait(show=display.refresh)
+
+
+def _finish(
+    outcome: Outcome, folder: Path, command: bool, verdict: Callable[[Path, bool], int], interval_s: float
+) -> int:
+    """What is printed at the end, and the exit status: the command's own where there was one."""
+    if outcome.detached:
+        pid = outcome.state.job_pid
+        click.echo(
+            f"doctor: left the view; run and recorder go on.\n  come back:  doctor watch --attach {_short(folder)}"
+            + (f"\n  end the run:  kill -TERM -{pid}" if pid is not None and outcome.exit_code is None else ""),
+            err=True,
+        )
+        return 0
+    code = outcome.exit_code
+    bad = (
+        (code not in (0, None))
+        or outcome.state.killed_count > 0
+        or any(e["kind"] in _BAD_END for e in outcome.state.events)
+    )
+    if command and code is None:
+        click.echo("doctor: how the command ended is not known: its recorder died with it", err=True)
+        bad = True
+    found = 0
+    if bad or not command:
+        time.sleep(min(interval_s, 0.5))
+        found = verdict(folder, command)
+    else:
+        click.echo(f"doctor: the command ended well; the trace is in {_short(folder)}", err=True)
+    if not command:
+        return found
+    if code is None:
+        return 1
+    return code if code >= 0 else 128 - code
+
+
+def _short(folder: Path) -> str:
+    """A path relative to here where that is shorter."""
+    try:
+        return str(folder.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(folder)

@@ -1,0 +1,256 @@
+"""What a tick reads besides the processes: host, cgroups, /dev/shm, GPUs, engines -> rows of the trace."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from rlhfdoctor.evidence.roles import find_phase
+from rlhfdoctor.record.slow import SlowLane
+from rlhfdoctor.record.target import Process, Target
+from rlhfdoctor.sources.cgroupfs import Hierarchy, Level, find_chain, find_hierarchy, find_path, read_level
+from rlhfdoctor.sources.nvml import Gpu, GpuProcess, Nvml, find_own_pid
+from rlhfdoctor.sources.pressure import parse_pressure
+from rlhfdoctor.sources.procfs import Mappings, parse_maps, parse_meminfo, parse_vmstat, read_file
+from rlhfdoctor.sources.shm import SharedMemory, SharedObject, find_orphans, find_owners, list_objects, read_shm
+from rlhfdoctor.sources.vllm import EngineLoad, find_port, read_metrics
+from rlhfdoctor.trace.schema import NULL, RATIO_SCALE, TABLES
+
+_TOLD_OBJECTS = 40
+_LEAST_SHM_BYTES = 1 << 20
+"""Below, no one asks who owns what in /dev/shm."""
+_WHOLE_LEVEL_TICKS = 10
+_COUNTER_TICKS = 3
+_KILL_ECHO_S = 5.0
+_GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg")
+_PLACES = {name: number for number, name in enumerate(TABLES["host"])}
+
+
+def number(value: float | None) -> int:
+    """A value as the store keeps it."""
+    return NULL if value is None else int(value)
+
+
+class Machine:
+    """All of this machine that is not a process."""
+
+    def __init__(self, target: Target, tell: Callable[..., Any], root: str = "") -> None:
+        """`tell` stores an event; `root` is where /proc and /sys are looked for."""
+        self._target, self._tell, self._root = target, tell, root
+        self.hierarchy = find_hierarchy(root)
+        self.host: dict[str, int] = {}
+        self.levels: list[Level] = []
+        self.shm: SharedMemory | None = None
+        self._counters: dict[str, int] = {}
+        self.gpus: list[Gpu] = []
+        self._gpu_processes: list[GpuProcess] = []
+        self._engines: dict[str, EngineLoad] = {}
+        self._folders: dict[str, tuple[int, bool]] = {}
+        """Folder of a level -> its number, and whether followed processes live in it."""
+        self._ticks = 0
+        self._kills: dict[str, int] = {}
+        self._kill_told_s = -1e9
+        self._objects: dict[int, SharedObject] = {}
+        self._named_bytes: int | None = None
+        self._orphaned_bytes: int | None = None
+        self._lane = SlowLane()
+        self._ports: set[str] = set()
+        self.phase: dict[str, Any] | None = None
+        self._titles: dict[int, str] = {}
+
+    def start(self, metrics: Iterable[str]) -> None:
+        """Starts the slow lane with what this machine has."""
+        self._lane.add("/dev/shm", 5.0, self._read_objects)
+        if any(os.path.exists(self._root + device) for device in _GPU_DEVICES):
+            self._lane.add("GPUs", 1.0, self._make_nvml())
+        for address in metrics:
+            self._add_engine(address)
+        self._lane.start()
+
+    def _make_nvml(self) -> Callable[[], Any]:
+        opened: list[Nvml] = []
+
+        def read() -> Any:
+            if not opened:
+                opened.append(Nvml())
+            return opened[0].read()
+
+        return read
+
+    def _add_engine(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        if address not in self._ports and port.isdigit():
+            self._ports.add(address)
+
+            def read() -> EngineLoad:
+                load = read_metrics(host or "127.0.0.1", int(port))
+                if load is None:
+                    raise OSError(f"no metrics of vLLM at {address}")
+                return load
+
+            self._lane.add(f"vLLM {address}", 2.0, read)
+
+    def met(self, process: Process) -> None:
+        """A new process: its cgroup's levels, its engine's metrics, the phase that its title tells."""
+        self.place(process)
+        port = find_port(process.command)
+        if port is not None:
+            self._add_engine(f"127.0.0.1:{port}")
+        self.title(process)
+
+    def place(self, process: Process) -> None:
+        """The levels of the cgroup that a process is in now; a launcher may move it after the start."""
+        if self.hierarchy is None:
+            return
+        folder = find_path(self.hierarchy, self._root, process.pid)
+        if folder is None or self._folders.get(folder, (0, False))[1]:
+            return
+        for level in find_chain(self.hierarchy, folder):
+            if level == self.hierarchy.mount:
+                continue  # the node itself
+            known = self._folders.get(level)
+            uid = known[0] if known is not None else len(self._folders) + 1
+            own = level == folder or (known is not None and known[1])
+            if known != (uid, own):
+                self._folders[level] = (uid, own)
+                self._tell("cgroup.seen", uid=uid, path=level, version=self.hierarchy.version, own=own)
+
+    def title(self, process: Process) -> None:
+        """A Ray worker's title names the method that runs; where that tells a phase, it is a mark."""
+        phase = find_phase(process.command) if process.command.startswith("ray::") else None
+        if phase is not None and self._titles.get(process.uid) != phase:
+            self._titles[process.uid] = phase
+            self.phase = self._tell("mark", phase=phase, basis="process title", uid=process.uid, pid=process.pid, role=process.role)  # fmt: skip
+
+    def read(self) -> dict[str, Any]:
+        """The rows of this tick."""
+        self._ticks += 1
+        self.host = parse_meminfo(read_file(f"{self._root}/proc/meminfo", 16384) or b"")
+        if self._ticks % _COUNTER_TICKS == 1:
+            self._counters = parse_vmstat(read_file(f"{self._root}/proc/vmstat", 32768) or b"")
+            pressure = parse_pressure(read_file(f"{self._root}/proc/pressure/memory", 512) or b"")
+            if pressure is not None:
+                self._counters |= {"some_us": pressure.some_us, "full_us": pressure.full_us}
+        self.shm = read_shm(f"{self._root}/dev/shm")
+        values = {**self.host, **self._counters}
+        if self.shm is not None:
+            values |= {"shm_size_bytes": self.shm.size_bytes, "shm_used_bytes": self.shm.used_bytes}
+        self._take_slow()
+        if self._named_bytes is not None:
+            values |= {"shm_named_bytes": self._named_bytes, "shm_orphaned_bytes": self._orphaned_bytes or 0}
+        self._count_kills("node", values.get("oom_kill_count"))
+        tables: dict[str, Any] = {"host": ([0], [[values.get(name, NULL)] for name in _PLACES])}
+        if self.hierarchy is not None and self._folders:
+            tables["cgroup"] = self._read_levels(self.hierarchy)
+        if self.gpus:
+            tables["gpu"] = (
+                list(range(len(self.gpus))),
+                [[number(g.total_bytes) for g in self.gpus], [number(g.used_bytes) for g in self.gpus],
+                 [number(None if g.busy_ratio is None else g.busy_ratio * RATIO_SCALE) for g in self.gpus]],
+            )  # fmt: skip
+            tables |= self._gpu_rows()
+        if self._engines:
+            loads = list(self._engines.values())
+            tables["engine"] = (
+                list(range(len(loads))),
+                [[number(e.running_count) for e in loads], [number(e.waiting_count) for e in loads],
+                 [number(None if e.cache_ratio is None else e.cache_ratio * RATIO_SCALE) for e in loads],
+                 [number(e.preempted_count) for e in loads]],
+            )  # fmt: skip
+        return tables
+
+    def _read_levels(self, hierarchy: Hierarchy) -> Any:
+        """Levels that processes live in or that have a limit, every tick; the others now and then."""
+        keys: list[int] = []
+        rows: list[list[int]] = []
+        before = {level.path: level for level in self.levels}
+        self.levels = []
+        for folder, (uid, own) in self._folders.items():
+            level = before.get(folder)
+            whole = level is None or (self._ticks + uid) % _WHOLE_LEVEL_TICKS == 0
+            if whole or own or (level is not None and level.max_bytes is not None):
+                level = read_level(hierarchy, folder, None if whole else level)
+            if level is None or (level.current_bytes is None and level.anon_bytes is None):
+                continue  # it is gone, or the root of v2
+            self.levels.append(level)
+            self._count_kills(folder, level.oom_kill_count)
+            keys.append(uid)
+            rows.append([number(getattr(level, name)) for name in TABLES["cgroup"]])
+        return keys, [list(column) for column in zip(*rows)] if rows else [[] for _ in TABLES["cgroup"]]
+
+    def _count_kills(self, where: str, count: int | None) -> None:
+        """A kill counter that rose is an event, also where the kernel log cannot be read."""
+        if count is None:
+            return
+        before = self._kills.get(where)
+        self._kills[where] = count
+        if before is not None and count > before:
+            if where == "node" and time.monotonic() - self._kill_told_s < _KILL_ECHO_S:
+                return  # counted at its cgroup already
+            self._kill_told_s = time.monotonic()
+            level = next((item for item in self.levels if item.path == where), None)
+            self._tell(
+                "oom_kill", level=where, count=count - before,
+                used_bytes=level.used_bytes if level else None, max_bytes=level.max_bytes if level else None,
+            )  # fmt: skip
+
+    def _gpu_rows(self) -> dict[str, Any]:
+        pids = list(self._target.processes)
+        keys, sizes = [], []
+        for item in self._gpu_processes:
+            process = self._target.processes.get(item.pid)
+            if process is None:
+                own = find_own_pid(item.pid, pids, self._root)
+                process = self._target.processes.get(own) if own is not None else None
+            keys.append((process.uid if process else 0) * 4096 + item.gpu)
+            sizes.append(number(item.used_bytes))
+        return {"gpu_process": (keys, [sizes])} if keys and len(set(keys)) == len(keys) else {}
+
+    def _read_objects(self) -> list[SharedObject]:
+        """Runs in the slow lane: the objects, with owners among the followed processes and all others we may read."""
+        objects = list_objects(f"{self._root}/dev/shm")
+        maps: dict[int, Mappings] = {}
+        if self.shm is not None and self.shm.used_bytes < _LEAST_SHM_BYTES:
+            return objects
+        for process in list(self._target.processes.values()):
+            if process.status is not None and (process.status.rss_shmem_bytes or 0) > 0:
+                data = read_file(f"{self._root}/proc/{process.pid}/maps", 16 << 20)
+                if data is not None:
+                    maps[process.pid] = parse_maps(data)
+        return find_owners(objects, maps)
+
+    def _take_slow(self) -> None:
+        objects = self._lane.take("/dev/shm")
+        if objects is not None:
+            self._take_objects(objects)
+        gpus = self._lane.take("GPUs")
+        if gpus is not None:
+            self.gpus, self._gpu_processes, gaps = gpus
+            for gap in gaps:
+                self._tell("gap", what=gap.what, why=gap.why)
+        for address in self._ports:
+            load = self._lane.take(f"vLLM {address}")
+            if load is not None:
+                self._engines[address] = load
+        for gap in self._lane.gaps():
+            self._tell("gap", what=gap.what, why=gap.why)
+
+    def _take_objects(self, objects: list[SharedObject]) -> None:
+        orphans = find_orphans(objects, time.time())
+        self._named_bytes = sum(item.size_bytes for item in objects if not item.deleted)
+        self._orphaned_bytes = sum(item.size_bytes for item in orphans)
+        lost = {item.inode for item in orphans}
+        current = {item.inode: item for item in objects[:_TOLD_OBJECTS]}
+        for inode, item in current.items():
+            before = self._objects.get(inode)
+            if before is None or item.size_bytes > before.size_bytes * 1.25 or before.owners != item.owners:
+                self._tell(
+                    "shm.object", path=item.path, inode=inode, size_bytes=item.size_bytes, modified=item.modified, uid=item.uid,
+                    owners=item.owners, deleted=item.deleted, orphaned=inode in lost,
+                )  # fmt: skip
+        for inode, item in self._objects.items():
+            if inode not in current and item.size_bytes and len(objects) < _TOLD_OBJECTS:
+                self._tell("shm.gone", path=item.path, inode=inode, size_bytes=item.size_bytes)
+        self._objects = current

@@ -1,0 +1,46 @@
+"""What the recorder was told to do: DIR/orders.json, written by whoever starts it."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orders:
+    """The orders of one recording."""
+
+    name: str
+    node: str = ""
+    """Of the cluster, as the report shows it."""
+    command: tuple[str, ...] = ()
+    stdout: str = ""
+    """Where the command's output goes; both streams into one file where they were one before."""
+    stderr: str = ""
+    pids: tuple[int, ...] = ()
+    cgroup: str | None = None
+    """Folder of a cgroup."""
+    interval_s: float = 1.0
+    alert_at_s: float = 600.0
+    alert_command: str | None = None
+    port: int | None = None
+    """Of the Prometheus page on 127.0.0.1."""
+    metrics: tuple[str, ...] = ()
+    """host:port of vLLM servers."""
+
+
+def write_orders(folder: str, orders: Orders) -> None:
+    """Raises OSError where the folder cannot be written."""
+    with open(f"{folder}/orders.json", "w", encoding="utf-8") as handle:
+        json.dump(asdict(orders), handle, indent=1)
+
+
+def read_orders(folder: str) -> Orders:
+    """The orders; raises OSError or ValueError where they are missing or damaged."""
+    with open(os.path.join(folder, "orders.json"), encoding="utf-8") as handle:
+        values = json.load(handle)
+    lists = ("command", "pids", "metrics")
+    fields: dict[str, Any] = {key: tuple(value) if key in lists else value for key, value in values.items()}
+    return Orders(**fields)

@@ -1,0 +1,390 @@
+"""The recorder: a process of its own that samples without drift, writes, warns, and outlives the job.
+
+    python -m rlhfdoctor.record.recorder DIR
+
+It reads its orders from DIR/orders.json, starts the command where there is one, and imports neither
+polars nor rich. Nothing here waits for, signals or stops what it follows.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from rlhfdoctor.errors import SourceError
+from rlhfdoctor.record import self_care
+from rlhfdoctor.record.alarm import Alarms, serve, show_metrics
+from rlhfdoctor.record.limits import Limits, find_ray_ratio
+from rlhfdoctor.record.machine import Machine, number
+from rlhfdoctor.record.notify import Notifier
+from rlhfdoctor.record.orders import Orders, read_orders
+from rlhfdoctor.record.signs import Signs
+from rlhfdoctor.record.target import Process, Target
+from rlhfdoctor.sources.procfs import read_boot_id
+from rlhfdoctor.trace.schema import NULL, TABLES
+from rlhfdoctor.trace.store import Writer
+
+_FAST_S = 0.1
+_BRISK_S = 0.25
+_FAST_LEFT_S = 15.0
+_BRISK_LEFT_S = 90.0
+_HELD_S = 3.0
+"""So long the fast rate is held after a notification."""
+_DUE_EVERY_S = 10.0
+"""CPU time and title of a process, and all of one that stands still, are read once in so many seconds."""
+_TITLE_TICKS = 2
+"""A Ray worker's title changes with every method that it runs."""
+_YOUNG_TICKS = 5
+"""A launcher moves its child into a cgroup soon after the start, or never."""
+_MOST_COST = 0.05
+"""Of one core; beyond, the rate is lowered."""
+_MAPS_GROWTH_BYTES = 64 << 20
+
+
+class Recorder:
+    """One run of the loop."""
+
+    def __init__(self, folder: str, orders: Orders) -> None:
+        """Opens the store first: from then on, whatever happens is on record.
+
+        Raises:
+            SourceError: the folder cannot be written, or another recorder writes there.
+        """
+        self.folder, self.orders = folder, orders
+        self.limits = Limits()
+        self.alarms = Alarms(orders.alert_at_s, orders.alert_command)
+        self.notifier = Notifier()
+        self.target = Target(ignore=[os.getpid()], adopt=os.getpid() if orders.command else None, pids=orders.pids, cgroup=orders.cgroup)  # fmt: skip
+        header = {
+            "run": orders.name, "node": orders.node, "host": os.uname().nodename, "boot_id": read_boot_id(), "pid": os.getpid(),
+            "ticks_per_s": os.sysconf("SC_CLK_TCK"), "page_bytes": os.sysconf("SC_PAGE_SIZE"),
+        }  # fmt: skip
+        self.seen: dict[tuple[str, int], dict[str, Any]] = {}
+        self.store = Writer(folder, header, registry=lambda: [{**event, "again": True} for event in self.seen.values()])
+        self.machine = Machine(self.target, self.tell)
+        self.signs = Signs(folder, self.target, self.tell)
+        self.interval_s = orders.interval_s
+        self.fast_until = 0.0
+        self.tick = 0
+        self.cost_ratio = 0.0
+        self.late_us = 0
+        self.job_pid = 0
+        self.empty_ticks = 0
+        self.rss_bytes = 0
+        self.ray_ratio: float | None = None
+        self.due: list[Process] = []
+        self.young: list[Process] = []
+        self.stopped = False
+
+    def tell(self, kind: str, **fields: Any) -> dict[str, Any]:
+        """Stores an event with the time of now."""
+        event = {"kind": kind, "wall_ns": time.time_ns(), "mono_ns": time.monotonic_ns(), **fields}
+        if kind.endswith(".seen") or kind == "process.named":
+            table = kind.partition(".")[0]
+            self.seen[table, int(fields["uid"])] = {**self.seen.get((table, int(fields["uid"])), {}), **event, "kind": f"{table}.seen"}  # fmt: skip
+        self.store.event(event)
+        return event
+
+    def run(self) -> None:
+        """Until what is followed has ended, or SIGTERM."""
+        self._start()
+        deadline = time.monotonic()
+        cpu_before, wall_before = time.process_time(), time.monotonic()
+        while not self.stopped:
+            began = time.monotonic()
+            self.late_us = max(0, int((began - deadline) * 1e6))
+            wake = self.step()
+            if self.tick % 10 == 0:
+                cpu, wall = time.process_time(), time.monotonic()
+                self.cost_ratio = (cpu - cpu_before) / max(wall - wall_before, 1e-3)
+                cpu_before, wall_before = cpu, wall
+            if wake is not None:
+                self.tell("recorder.end", why=wake, **self.store_state())
+                return
+            deadline += self.interval_s
+            now = time.monotonic()
+            if deadline < now:  # a tick was missed: go on from here, never catch up in a burst
+                deadline = now + self.interval_s * 0.1
+            while (left := deadline - time.monotonic()) > 0 and not self.stopped:
+                for name in self.notifier.wait(deadline):
+                    self._woken(name)
+                    if name != "kmsg":
+                        deadline = min(deadline, time.monotonic() + 0.02)
+                if left <= 0:
+                    break
+        self.tell("recorder.end", why="asked to stop", **self.store_state())
+
+    def _start(self) -> None:
+        told = self_care.prepare()
+        if self.orders.command:
+            self._launch()
+        told |= self_care.protect()
+        self.tell("recorder.start", **told)
+        for gap in self.signs.start(self.notifier):
+            self.tell("gap", what=gap.what, why=gap.why)
+        self.machine.start(self.orders.metrics)
+        self.notifier.watch_pressure("/proc/pressure/memory")
+        if self.orders.port is not None:
+            try:
+                port = serve(self.orders.port, self._page)
+                self.tell("metrics.serving", port=port)
+            except OSError as error:
+                self.tell("gap", what=f"Prometheus port {self.orders.port}", why=error.strerror or str(error))
+        gc.collect()
+        gc.freeze()
+        gc.disable()  # what we allocate each tick has no cycles; one collection a minute below
+
+    def _launch(self) -> None:
+        try:
+            self.job_pid = self_care.launch(self.orders)
+        except OSError as error:
+            self.tell("job.exited", pid=0, code=127, why=f"{self.orders.command[0]}: {error.strerror}")
+            self.stopped = True
+            return
+        self.target.add_root(self.job_pid)
+        self.tell("job.started", pid=self.job_pid, argv=self.orders.command)
+
+    def step(self) -> str | None:
+        """One tick; why the recording is over, or None."""
+        began = time.monotonic()
+        self.tick += 1
+        if self.tick % 60 == 0:
+            gc.collect()
+        for process in self.target.discover():
+            self._met(process)
+        self.due.clear()
+        gone = self.target.sweep(self._is_due)
+        tables = self.machine.read()
+        for process in gone:
+            self._left(process)
+        self._look_closer()
+        for event in self.signs.read(self.tick):
+            self.machine.phase = event
+        tables |= self._processes()
+        fresh = self.limits.update(began, self.machine.host, self.machine.levels, self.machine.shm, self.machine.gpus, self._ray_ratio())  # fmt: skip
+        for limit in fresh:
+            self.tell("limit.seen", uid=limit.uid, name=limit.name, level=limit.level, limit_bytes=limit.limit_bytes)
+            if limit.name == "cgroup" and self.machine.hierarchy is not None:
+                self.notifier.watch_level(self.machine.hierarchy, limit.level, limit.limit_bytes)
+        for limit, text in self.alarms.check(self.limits.all.values()):
+            self.tell("alarm", limit=limit.uid, name=limit.name, level=limit.level, text=text, left_s=limit.left_s)
+        tables["limit"] = self._limit_rows()
+        tables["recorder"] = self._own_row(began)
+        self.store.sample(time.time_ns(), time.monotonic_ns(), tables)
+        self.interval_s = self._pace(began)
+        return self._ended()
+
+    def _is_due(self, process: Process) -> bool:
+        """Every process in full once in some seconds, each in a tick of its own."""
+        if self.tick < process.due:
+            return False
+        every = max(1, round(_DUE_EVERY_S / self.interval_s))
+        process.due = self.tick + every - (process.due == 0) * (process.uid % every)
+        self.due.append(process)
+        return True
+
+    def _met(self, process: Process) -> None:
+        self.tell(
+            "process.seen", uid=process.uid, pid=process.pid, start_ticks=process.start_ticks, ppid=process.ppid,
+            command=process.command, name=process.name, role=process.role, basis=process.basis,
+        )  # fmt: skip
+        process.met = self.tick
+        self.young.append(process)
+        self.machine.met(process)
+        self.signs.met(process)
+
+    def _left(self, process: Process) -> None:
+        """The last sample of a process that is gone, told apart from what the next tick may lose."""
+        s = process.status
+        fields: dict[str, Any] = {"uid": process.uid, "pid": process.pid, "name": process.name, "role": process.role}
+        if s is not None:
+            fields |= {"rss_anon_bytes": s.rss_anon_bytes, "rss_file_bytes": s.rss_file_bytes, "rss_shmem_bytes": s.rss_shmem_bytes, "peak_bytes": s.peak_bytes, "state": s.state}  # fmt: skip
+        self.target.drop(process)
+        self.seen.pop(("process", process.uid), None)
+        for pid, code in self_care.reap():
+            self._exited(pid, code)
+        self.tell("process.gone", **fields)
+
+    def _exited(self, pid: int, code: int) -> None:
+        """An exit status that the kernel gave us: of the command, or of an orphan that came to us."""
+        if pid == self.job_pid:
+            self.tell("job.exited", pid=pid, code=code)
+            self.job_pid = 0
+            self.stopped = False
+        else:
+            self.tell("process.exited", pid=pid, code=code)
+
+    def _look_closer(self) -> None:
+        """`maps` of one process whose RssShmem grew most since it was last looked at; names that changed."""
+        grown, most = None, 0
+        for process in self.target.processes.values():
+            if process.command.startswith("ray::") and (self.tick + process.uid) % _TITLE_TICKS == 0:
+                self._rename(process)
+            if process.row or process.status is None:
+                continue  # it did not move
+            growth = (process.status.rss_shmem_bytes or 0) - process.mapped_at_bytes
+            if growth > most and growth > (_MAPS_GROWTH_BYTES if process.mappings else _MAPS_GROWTH_BYTES // 4):
+                grown, most = process, growth
+        for process in (*self.young, *self.due):
+            self.machine.place(process)
+        if self.tick % 3 == 0:
+            self.young = [p for p in self.young if self.tick - p.met < _YOUNG_TICKS and p.pid in self.target.processes]
+        for process in self.due:
+            self._rename(process)
+            if self.tick % 2:
+                io = process.reader.io()
+                if io is not None:
+                    process.slow = (*process.slow[:2], *io)
+        if grown is not None and grown.status is not None:
+            grown.mappings = grown.reader.maps() or grown.mappings
+            grown.mapped_at_bytes = grown.status.rss_shmem_bytes or 0
+
+    def _rename(self, process: Process, ray_name: str | None = None) -> None:
+        command = process.reader.cmdline()
+        if command and command != process.command:
+            process.command = command
+            self.machine.title(process)
+        if self.target.name(process, ray_name or self.signs.names.get(process.pid)):
+            self.tell("process.named", uid=process.uid, pid=process.pid, name=process.name, role=process.role, basis=process.basis, command=process.command)  # fmt: skip
+
+    def _processes(self) -> dict[str, Any]:
+        """The tables that have a row a process."""
+        keys, rows, mapped = [], [], []
+        for process in self.target.processes.values():
+            s = process.status
+            if s is None:
+                continue
+            if not process.row:
+                row: tuple[Any, ...] = (*s[3:10], s[2], *process.slow)
+                process.row = row if None not in row else tuple(NULL if value is None else value for value in row)
+            keys.append(process.uid)
+            rows.append(process.row)
+            if process.mappings is not None:
+                m = process.mappings
+                mapped.append((process.uid, m.plasma_bytes, m.dev_shm_bytes, m.deleted_bytes, m.memfd_bytes, m.driver_bytes, m.anonymous_bytes))  # fmt: skip
+        tables: dict[str, Any] = {"process": (keys, list(zip(*rows)))} if rows else {}
+        if mapped:
+            uids, *columns = zip(*mapped)
+            tables["mapping"] = (list(uids), columns)
+        if self.signs.probes:
+            known = [
+                (p.uid, self.signs.probes[p.pid]) for p in self.target.processes.values() if p.pid in self.signs.probes
+            ]
+            if known:
+                tables["probe"] = ([uid for uid, _ in known], [[number(row.get(c)) for _, row in known] for c in TABLES["probe"]])  # fmt: skip
+        return tables
+
+    def _ray_ratio(self) -> float | None:
+        if self.tick % 60 == 1 or (self.ray_ratio is None and self.tick % 5 == 0):
+            raylet = next((p for p in self.target.processes.values() if p.name == "raylet"), None)
+            self.ray_ratio = find_ray_ratio(raylet.pid) if raylet is not None else None
+        return self.ray_ratio
+
+    def _limit_rows(self) -> tuple[list[int], list[list[int]]]:
+        rows = list(self.limits.all.values())
+        columns: list[list[int]] = [[], [], [], [], [], []]
+        for limit in rows:
+            f = limit.forecast
+            told = (f.left_s, f.low_s, f.high_s, f.growth.slope_bytes_per_s) if f is not None else (None,) * 4
+            for column, value in zip(columns, (limit.used_bytes, limit.limit_bytes, *told)):
+                column.append(number(value))
+        return [limit.uid for limit in rows], columns
+
+    def _own_row(self, began: float) -> tuple[list[int], list[list[int]]]:
+        sweep_us = int((time.monotonic() - began) * 1e6)
+        cpu_us = int(time.process_time() * 1e6)
+        if self.tick % 10 == 1:
+            self.rss_bytes = self_care.rss_bytes()
+        row = (
+            cpu_us,
+            self.rss_bytes,
+            sweep_us,
+            int(self.interval_s * 1e6),
+            self.late_us,
+            self.store.kept_count,
+            self.store.stored_bytes,
+        )
+        return [0], [[value] for value in row]
+
+    def _pace(self, now: float) -> float:
+        """The next interval: shorter as a limit comes near, longer when we cost too much."""
+        base = self.orders.interval_s
+        limit = self.limits.binding()
+        left = limit.left_s if limit is not None else None
+        wish = base
+        if now < self.fast_until or (left is not None and left < _FAST_LEFT_S):
+            wish = min(base, _FAST_S)
+        elif (left is not None and left < _BRISK_LEFT_S) or (limit is not None and limit.name != "node" and limit.full_ratio > 0.9):  # fmt: skip
+            wish = min(base, _BRISK_S)
+        if wish < base and self.cost_ratio > _MOST_COST:
+            wish = min(base, wish * self.cost_ratio / _MOST_COST)
+        return wish
+
+    def _woken(self, name: str) -> None:
+        """A notification: look more often for a while, and take a kernel line at once."""
+        if name == "kmsg":
+            self.signs.read_kernel()
+        elif name != "pressure" or self.interval_s < self.orders.interval_s:
+            self.fast_until = time.monotonic() + _HELD_S
+            self.interval_s = min(self.orders.interval_s, _FAST_S)
+            if name == "oom":
+                self.tell("cgroup.oom", why="the cgroup's OOM notification")
+
+    def _ended(self) -> str | None:
+        """Why the recording is over: some ticks after the last followed process, so that late facts are in."""
+        for pid, code in self_care.reap():
+            self._exited(pid, code)
+        alive = self.job_pid or (self.target.processes and not self.orders.command)
+        self.empty_ticks = 0 if alive else self.empty_ticks + 1
+        if self.empty_ticks * self.interval_s < 1.0 or self.empty_ticks < 3:
+            return None
+        self.signs.finish()
+        return "the command ended" if self.orders.command else "no followed process is left"
+
+    def _page(self) -> str:
+        roles: dict[str, int] = {}
+        for process in list(self.target.processes.values()):
+            role = process.role or "other"
+            roles[role] = roles.get(role, 0) + process.rss_bytes
+        return show_metrics(list(self.limits.all.values()), roles, list(self.alarms.standing.values()))
+
+    def store_state(self) -> dict[str, Any]:
+        """What the store could not keep."""
+        return {
+            "lost_count": self.store.lost_count,
+            "trouble": self.store.trouble,
+            "stored_bytes": self.store.stored_bytes,
+        }
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Records into the folder that is given; errors are written to DIR/recorder.log by the caller's redirection."""
+    import signal
+
+    folder = arguments[1]
+    orders = read_orders(folder)
+    try:
+        recorder = Recorder(folder, orders)
+    except SourceError as error:
+        print(f"doctor: {error}", file=sys.stderr, flush=True)
+        return 2
+
+    def stop(_signal: int, _frame: object) -> None:
+        recorder.stopped = True
+
+    signal.signal(signal.SIGTERM, stop)
+    for name in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        signal.signal(name, signal.SIG_IGN)
+    try:
+        recorder.run()
+    finally:
+        recorder.store.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

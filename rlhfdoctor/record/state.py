@@ -1,0 +1,182 @@
+"""What a watcher knows of a run: the newest figures of the trace, and a little history for the eye."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlhfdoctor.trace.frames import Sample
+from rlhfdoctor.trace.schema import NULL
+
+_HISTORY = 48
+_EVENTS = 60
+_TOLD = ("alarm", "oom_kill", "kernel.line", "cgroup.oom", "job.exited", "process.exited", "gap", "store.recovered", "store.dropped", "recorder.end", "ray.node", "node.lost", "node.back")  # fmt: skip
+
+
+@dataclass(slots=True)
+class Limit:
+    """A limit as the newest sample shows it."""
+
+    name: str
+    level: str
+    limit_bytes: int
+    used_bytes: int = 0
+    left_s: float | None = None
+    low_s: float | None = None
+    high_s: float | None = None
+    slope_bytes_per_s: float = 0.0
+
+    @property
+    def full_ratio(self) -> float:
+        """0 to 1."""
+        return self.used_bytes / self.limit_bytes if self.limit_bytes else 0.0
+
+
+@dataclass(slots=True)
+class Role:
+    """All processes of one role together."""
+
+    name: str
+    count: int = 0
+    anon_bytes: int = 0
+    shmem_bytes: int = 0
+    """Of the process with most: shared pages are in several."""
+    history: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_HISTORY))
+
+
+@dataclass(slots=True)
+class State:
+    """Takes samples and events as a Follower gives them."""
+
+    processes: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """uid -> identity of those that live."""
+    rows: dict[int, dict[str, int | None]] = field(default_factory=dict)
+    roles: dict[str, Role] = field(default_factory=dict)
+    limits: dict[int, Limit] = field(default_factory=dict)
+    host: dict[str, int | None] = field(default_factory=dict)
+    gpus: list[dict[str, int | None]] = field(default_factory=list)
+    mappings: dict[int, dict[str, int | None]] = field(default_factory=dict)
+    recorder: dict[str, int | None] = field(default_factory=dict)
+    cost_ratio: float = 0.0
+    events: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=_EVENTS))
+    phase: str | None = None
+    step: int | None = None
+    first_s: float | None = None
+    """Wall clock of the first sample."""
+    last_s: float | None = None
+    last_mono_s: float = 0.0
+    job_pid: int | None = None
+    exit_code: int | None = None
+    ended: str | None = None
+    why: str = ""
+    killed_count: int = 0
+    _cost: tuple[float, int] | None = None
+    _history_s: float = 0.0
+
+    def take(self, item: Sample | dict[str, Any], columns: Mapping[str, Sequence[str]]) -> None:
+        """One more sample or event."""
+        if isinstance(item, Sample):
+            self._sample(item, columns)
+        else:
+            self._event(item)
+
+    def _event(self, event: dict[str, Any]) -> None:
+        kind = str(event.get("kind"))
+        if kind in ("process.seen", "process.named"):
+            self.processes.setdefault(event["uid"], {}).update(event)
+        elif kind == "process.gone":
+            self.processes.pop(event["uid"], None)
+            self.rows.pop(event["uid"], None)
+            if (event.get("rss_anon_bytes") or 0) > 256 << 20:
+                self.events.append(event)
+        elif kind == "limit.seen":
+            self.limits[event["uid"]] = Limit(event["name"], event["level"], event["limit_bytes"])
+        elif kind == "mark" and event.get("edge") != "end":
+            self.phase = event.get("phase") or self.phase
+            self.step = event["step"] if event.get("step") is not None else self.step
+        elif kind == "job.started":
+            self.job_pid = event["pid"]
+        elif kind == "job.exited":
+            self.exit_code = int(event["code"])
+            self.why = str(event.get("why") or "")
+        elif kind == "recorder.start":
+            self.ended = None
+        elif kind == "recorder.end":
+            self.ended = str(event.get("why"))
+        elif kind == "oom_kill":
+            self.killed_count += int(event.get("count") or 1)
+        if kind in _TOLD and not event.get("again"):
+            self.events.append(event)
+
+    def _sample(self, sample: Sample, columns: Mapping[str, Sequence[str]]) -> None:
+        self.last_s, self.last_mono_s = sample.wall_ns / 1e9, sample.mono_ns / 1e9
+        if self.first_s is None:
+            self.first_s = self.last_s
+
+        def rows(table: str) -> dict[int, dict[str, int | None]]:
+            if table not in sample.tables:
+                return {}
+            keys, values = sample.tables[table]
+            names = columns[table]
+            return {k: {n: None if v == NULL else v for n, v in zip(names, row)} for k, row in zip(keys, zip(*values))}
+
+        self.rows = rows("process")
+        self.mappings = rows("mapping")
+        self.host = rows("host").get(0, {})
+        self.gpus = list(rows("gpu").values())
+        self.recorder = rows("recorder").get(0, {})
+        for uid, row in rows("limit").items():
+            limit = self.limits.get(uid)
+            if limit is not None:
+                limit.used_bytes, limit.limit_bytes = row["used_bytes"] or 0, row["limit_bytes"] or limit.limit_bytes
+                limit.left_s, limit.low_s, limit.high_s = row["left_s"], row["left_low_s"], row["left_high_s"]
+                limit.slope_bytes_per_s = row["slope_bytes_per_s"] or 0
+        self._cost_of(self.recorder.get("cpu_us"))
+        self._count_roles()
+
+    def _cost_of(self, cpu_us: int | None) -> None:
+        if cpu_us is None:
+            return
+        if self._cost is not None and self.last_mono_s - self._cost[0] >= 10:
+            self.cost_ratio = max(0.0, (cpu_us - self._cost[1]) / 1e6 / (self.last_mono_s - self._cost[0]))
+            self._cost = (self.last_mono_s, cpu_us)
+        elif self._cost is None:
+            self._cost = (self.last_mono_s, cpu_us)
+
+    def _count_roles(self) -> None:
+        for role in self.roles.values():
+            role.count = role.anon_bytes = role.shmem_bytes = 0
+        for uid, row in self.rows.items():
+            name = self.processes.get(uid, {}).get("role") or "other"
+            own = self.roles.setdefault(name, Role(name))
+            own.count += 1
+            own.anon_bytes += row["rss_anon_bytes"] or 0
+            own.shmem_bytes = max(own.shmem_bytes, row["rss_shmem_bytes"] or 0)
+        span = max(1.0, ((self.last_s or 0) - (self.first_s or 0)) / _HISTORY)
+        if self.last_mono_s - self._history_s >= min(span, 30.0):
+            self._history_s = self.last_mono_s
+            for role in self.roles.values():
+                role.history.append((self.last_mono_s, role.anon_bytes + role.shmem_bytes))
+
+    @property
+    def binding(self) -> Limit | None:
+        """The limit that will be reached first, else the fullest."""
+        coming = [limit for limit in self.limits.values() if limit.left_s is not None and limit.limit_bytes]
+        if coming:
+            return min(coming, key=lambda limit: limit.left_s or 0.0)
+        return max(self.limits.values(), key=lambda limit: limit.full_ratio, default=None)
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since the last sample was taken."""
+        return 0.0 if self.last_s is None else max(0.0, time.time() - self.last_s)
+
+    def slope(self, role: Role) -> float | None:
+        """Bytes per second over the history of a role; None before there is any."""
+        if len(role.history) < 3:
+            return None
+        (t0, v0), (t1, v1) = role.history[max(0, len(role.history) - 12)], role.history[-1]
+        return (v1 - v0) / (t1 - t0) if t1 > t0 else None

@@ -1,0 +1,120 @@
+"""Follows log files: keeps a copy of their tails in the run's folder, and finds step and phase marks in them.
+
+A Ray session lives on /tmp and dies with the pod, so the tails are copied while the run is alive. A
+copy holds at most twice `_KEEP_BYTES` of each file; what a burst skips is said in the copy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rlhfdoctor.logs.pattern import Pattern, compiled
+from rlhfdoctor.logs.phases import PATTERNS
+from rlhfdoctor.logs.scan import required_literals
+
+_KEEP_BYTES = 1 << 20
+_MOST_PER_READ = 256 << 10
+_MOST_FILES = 400
+_MARKS = tuple(p for p in PATTERNS if p.kind.startswith("phase."))
+_SESSION_LOG = re.compile(r"^(?:worker-.*|raylet|gcs_server|python-core-.*|job-driver-.*|runtime_env_agent|monitor)\.(?:out|err|log)$")  # fmt: skip
+_LINE = re.compile(rb"[^\r\n]+")
+
+
+@dataclass(slots=True)
+class Tail:
+    """One followed file."""
+
+    path: str
+    copy: str | None
+    """Where its tail goes; None: it already lies in the run's folder."""
+    inode: int = 0
+    offset: int = 0
+    copied: int = 0
+    rest: bytes = b""
+
+
+class Tails:
+    """All followed files."""
+
+    def __init__(self, folder: str) -> None:
+        """`folder`: of the copies; they are made below it."""
+        self._folder = folder
+        self._tails: dict[str, Tail] = {}
+        self._literals = [(pattern, required_literals(pattern.regex)) for pattern in _MARKS]
+        self._sessions: list[tuple[str, float]] = []
+        self.failed: set[str] = set()
+
+    def add(self, path: str, copy: str | None = None) -> None:
+        """Follows a file from its beginning; `copy` is its name below the folder of the copies."""
+        if path not in self._tails and len(self._tails) < _MOST_FILES:
+            self._tails[path] = Tail(path, None if copy is None else f"{self._folder}/{copy}")
+
+    def add_session(self, logs: str) -> None:
+        """Follows the logs of a Ray session; new files are found on every `look`."""
+        if all(logs != known for known, _ in self._sessions):
+            self._sessions.append((logs, 0.0))
+
+    def look(self) -> None:
+        """Finds the files of the sessions that are new."""
+        for number, (logs, _) in enumerate(self._sessions):
+            prefix = "ray" if number == 0 else f"ray-{number + 1}"
+            with contextlib.suppress(OSError):
+                for name in os.listdir(logs):
+                    if _SESSION_LOG.match(name):
+                        self.add(f"{logs}/{name}", f"{prefix}/{name}")
+
+    def read(self) -> Iterator[tuple[Pattern, dict[str, object], str]]:
+        """Marks in what the files gained since the last call: pattern, fields, file."""
+        for tail in self._tails.values():
+            for line in self._fresh_lines(tail):
+                for pattern, literals in self._literals:
+                    if literals and not any(literal in line for literal in literals):
+                        continue
+                    match = compiled(pattern.regex).search(line.decode("utf-8", "replace"))
+                    if match is not None:
+                        yield pattern, dict(pattern.fields(match)), tail.path
+                        break
+
+    def _fresh_lines(self, tail: Tail) -> list[bytes]:
+        try:
+            info = os.stat(tail.path)
+            if info.st_ino != tail.inode or info.st_size < tail.offset:
+                tail.inode, tail.offset, tail.rest = info.st_ino, 0, b""  # rotated or cut
+            if info.st_size == tail.offset:
+                return []
+            skipped = max(0, info.st_size - tail.offset - _MOST_PER_READ)
+            with open(tail.path, "rb") as handle:
+                handle.seek(tail.offset + skipped)
+                data = handle.read(_MOST_PER_READ)
+            tail.offset += skipped + len(data)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            self.failed.add(f"{tail.path}: {error.strerror}")
+            return []
+        if tail.copy is not None:
+            note = b"\nrlhfdoctor: %d bytes of a burst were not copied\n" % skipped if skipped else b""
+            self._copy(tail, note + data)
+        text = (b"" if skipped else tail.rest) + data
+        cut = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
+        tail.rest = text[cut:][-4096:]
+        return _LINE.findall(text[:cut])
+
+    def _copy(self, tail: Tail, data: bytes) -> None:
+        """Appends to the copy; a full one becomes `.1`, so that at least `_KEEP_BYTES` are always there."""
+        assert tail.copy is not None
+        try:
+            os.makedirs(os.path.dirname(tail.copy), exist_ok=True)
+            if tail.copied > _KEEP_BYTES:
+                stem, ending = os.path.splitext(tail.copy)
+                os.replace(tail.copy, f"{stem}.1{ending}")
+                tail.copied = 0
+            with open(tail.copy, "ab", buffering=0) as handle:
+                handle.write(data)
+            tail.copied += len(data)
+        except OSError as error:
+            self.failed.add(f"{tail.copy}: {error.strerror}")

@@ -1,0 +1,201 @@
+"""What the recorder follows: a command, process trees, a cgroup or a Ray node, through forks and respawns.
+
+A process is (pid, start time, boot id); within a trace it has a number, its `uid`. Descendants are
+found by their parent; once followed, a process stays followed when its parent dies. Where the
+recorder started the command it is the subreaper, so that orphans come to it and are not lost.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from rlhfdoctor.evidence.roles import find_role
+from rlhfdoctor.sources.cgroupfs import list_processes
+from rlhfdoctor.sources.procfs import Mappings, ProcReader, Stat, Status, has_moved, list_pids, parse_stat, read_file
+
+_RECHECK_TICKS = 60
+
+
+@dataclass(slots=True, eq=False)
+class Process:
+    """A followed process with what was last read of it."""
+
+    uid: int
+    pid: int
+    start_ticks: int
+    ppid: int
+    reader: ProcReader
+    command: str = ""
+    name: str = ""
+    """Ray's name for it, or its own title."""
+    role: str | None = None
+    basis: str = ""
+    """What the role rests on."""
+    status: Status | None = None
+    pages: bytes = b""
+    """`statm` when `status` was read."""
+    slow: tuple[int, int, int, int] = (0, 0, 0, 0)
+    """CPU ticks, major faults, bytes read and written, as last read."""
+    row: tuple[int, ...] = ()
+    """As it is stored; empty when it has to be made anew."""
+    mappings: Mappings | None = None
+    mapped_at_bytes: int = 0
+    """RssShmem when `mappings` was read."""
+    met: int = 0
+    """Tick at which it was first seen."""
+    due: int = 0
+    """Tick at which it is read in full again."""
+
+    @property
+    def rss_bytes(self) -> int:
+        """All three kinds together, as last read."""
+        s = self.status
+        return 0 if s is None else (s.rss_anon_bytes or 0) + (s.rss_file_bytes or 0) + (s.rss_shmem_bytes or 0)
+
+
+class Target:
+    """The set of followed processes."""
+
+    def __init__(
+        self,
+        root: str = "",
+        *,
+        pids: Iterable[int] = (),
+        cgroup: str | None = None,
+        adopt: int | None = None,
+        ignore: Iterable[int] = (),
+    ) -> None:
+        """Follows these pids with all their descendants, or all processes of a cgroup folder.
+
+        Args:
+            adopt: orphans come to this pid (the recorder's own, as the subreaper).
+            ignore: never followed (the recorder itself).
+        """
+        self._root, self._cgroup, self._adopt = root, cgroup, adopt
+        self._roots = set(pids)
+        self._ignore = set(ignore)
+        self.processes: dict[int, Process] = {}
+        """By pid."""
+        self._others: set[int] = set()
+        self._next_uid = 1
+        self._last_pid = b""
+        self._tick = 0
+
+    def add_root(self, pid: int) -> None:
+        """Follows one more tree."""
+        self._roots.add(pid)
+        self._others.discard(pid)
+        self._last_pid = b""
+
+    def discover(self) -> list[Process]:
+        """Processes that are new since the last call."""
+        self._tick += 1
+        last = (read_file(f"{self._root}/proc/loadavg", 128) or b"").rsplit(b" ", 1)[-1]
+        recheck = self._tick % _RECHECK_TICKS == 0
+        if last and last == self._last_pid and not recheck and self._cgroup is None:
+            return []  # no process and no thread was made meanwhile
+        self._last_pid = last
+        pids = list_pids(self._root)
+        alive = set(pids)
+        self._others &= alive
+        if recheck:
+            self._others.clear()  # a pid may have a new owner
+        members = set(list_processes(self._cgroup)) if self._cgroup is not None else set()
+        strangers: dict[int, Stat] = {}
+        for pid in pids:
+            if pid in self.processes or pid in self._others or pid in self._ignore:
+                continue
+            stat = parse_stat(read_file(f"{self._root}/proc/{pid}/stat", 1024) or b"")
+            if stat is not None:
+                strangers[pid] = stat
+        found: list[Process] = []
+        grown = True
+        while grown:  # a child may have a lower pid than its parent
+            grown = False
+            for pid, stat in list(strangers.items()):
+                if pid in self._roots or stat.ppid in self.processes or stat.ppid == self._adopt or pid in members:
+                    del strangers[pid]
+                    process = self._follow(pid, stat)
+                    if process is not None:
+                        found.append(process)
+                        grown = True
+        self._others.update(strangers)
+        return found
+
+    def _follow(self, pid: int, stat: Stat) -> Process | None:
+        try:
+            reader = ProcReader(self._root, pid)
+        except OSError:
+            return None
+        process = Process(uid=self._next_uid, pid=pid, start_ticks=stat.start_ticks, ppid=stat.ppid, reader=reader)
+        self._next_uid += 1
+        process.command = reader.cmdline()
+        self.processes[pid] = process
+        self.name(process)
+        return process
+
+    def name(self, process: Process, ray_name: str | None = None) -> bool:
+        """Finds name and role anew; whether they changed."""
+        before = (process.name, process.role)
+        title = process.command
+        comm = process.status.comm if process.status else ""
+        if ray_name and not title.startswith("ray::" + ray_name):
+            process.name = ray_name
+        elif title.startswith(("ray::", "VLLM::", "sglang::")):
+            process.name = title[:200]
+        else:
+            process.name = ray_name or comm or os.path.basename(title.split(" ", 1)[0])
+        role, basis = self._role(process, title, comm, ray_name)
+        if role is not None and process.basis != "probe":
+            process.role, process.basis = role, basis
+        return before != (process.name, process.role)
+
+    def _role(self, process: Process, title: str, comm: str, ray_name: str | None) -> tuple[str | None, str]:
+        if ray_name and (role := find_role(f"ray::{ray_name}")):
+            return role, f"Ray names it {ray_name}"
+        if comm == "pt_data_worker":
+            return "data loader", "torch names its thread pt_data_worker"
+        if title.startswith(("ray::", "VLLM::", "sglang::")):
+            role = find_role(title)
+            return role, f"its title {title[:60]}"
+        parent = self.processes.get(process.ppid)
+        if parent is not None and parent.command == process.command and "python" in title:
+            return "data loader" if "loader" in comm else "worker", "a forked copy of its parent"
+        program = find_role(os.path.basename(title.split(" ", 1)[0]))
+        if program is None and process.pid in self._roots:
+            return "driver", "the command that is watched"
+        return program or find_role(title), "its command line"
+
+    def drop(self, process: Process) -> None:
+        """A process that is gone."""
+        process.reader.close()
+        self.processes.pop(process.pid, None)
+        self._roots.discard(process.pid)
+        self._last_pid = b""
+
+    def sweep(self, is_due: Callable[[Process], bool]) -> list[Process]:
+        """Reads every process whose resident size moved, and those that are due; the gone ones are returned.
+
+        `statm` of all of them costs a third of `status`; a process that stands still is read in full when
+        it is due only, with CPU time. A figure is thus off by at most 127 pages.
+        """
+        gone: list[Process] = []
+        for process in self.processes.values():
+            pages = process.reader.statm()
+            due = is_due(process)
+            if not due and process.status is not None and not has_moved(process.pages, pages):
+                continue
+            status = process.reader.status()
+            if status is None or (status.state in "ZX" and status.rss_anon_bytes is None):
+                gone.append(process)
+                continue
+            if status.rss_anon_bytes is None and process.status is not None:
+                continue  # it is ending: its memory is given back, and the last sample is kept
+            process.status, process.pages, process.row = status, pages, ()
+            if due:
+                stat = process.reader.stat()
+                if stat is not None:
+                    process.slow = (stat.cpu_ticks, stat.major_faults_count, *process.slow[2:])
+        return gone

@@ -1,0 +1,222 @@
+"""Waits with the user: follows the trace and the job's output, shows them, forwards signals, knows how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from rlhfdoctor.errors import DoctorError
+from rlhfdoctor.record.orders import read_orders
+from rlhfdoctor.record.start import restarted, start_recorder
+from rlhfdoctor.record.state import State
+from rlhfdoctor.trace.read import Follower
+
+_PR_SET_CHILD_SUBREAPER = 36
+_MOST_RESTARTS = 3
+_LINE_EVERY_S = 30.0
+_LOG_LINES = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How the wait ended."""
+
+    detached: bool
+    """The user left; run and recorder go on."""
+    exit_code: int | None
+    """Of the command, -N for signal N; None where there is none or nobody knows."""
+    state: State
+
+
+class Detached(Exception):
+    """The user left the view."""
+
+
+@dataclass(slots=True)
+class Output:
+    """The job's output files, read on as they grow."""
+
+    folder: Path
+    through: bool
+    """Pass it on to our own standard output and error."""
+    lines: list[str] = field(default_factory=list)
+    _places: dict[str, int] = field(default_factory=dict)
+
+    def pump(self) -> None:
+        """Everything new: passed on byte for byte, or kept as the last lines."""
+        for name, stream in (("job.log", sys.stdout), ("job.out.log", sys.stdout), ("job.err.log", sys.stderr)):
+            path = self.folder / "logs" / name
+            for data in self._fresh(path):
+                if self.through:
+                    self._pass(stream, data)
+                else:
+                    text = data.decode("utf-8", "replace").replace("\r", "\n")
+                    self.lines.extend(line for line in text.split("\n") if line.strip())
+                    del self.lines[:-_LOG_LINES]
+
+    def _fresh(self, path: Path) -> Iterator[bytes]:
+        try:
+            with path.open("rb") as handle:
+                handle.seek(self._places.get(path.name, 0))
+                while data := handle.read(1 << 16):
+                    self._places[path.name] = handle.tell()
+                    yield data
+        except OSError:
+            return
+
+    def _pass(self, stream: IO[str], data: bytes) -> None:
+        try:
+            stream.buffer.write(data)  # type: ignore[attr-defined]
+            stream.flush()
+        except (OSError, ValueError):  # our reader is gone; the run is not
+            self.through = False
+
+
+class Watch:
+    """One wait."""
+
+    def __init__(self, folder: Path, recorder: subprocess.Popen[bytes] | None, *, through: bool, live: bool) -> None:
+        """`recorder` is ours to look after, or None where we only attach. `live`: Ctrl-C leaves instead of interrupting the job."""
+        self.folder, self.recorder, self.live = folder, recorder, live
+        self.follower = Follower(str(folder))
+        self.state = State()
+        self.output = Output(folder, through)
+        self.title = folder.name.partition("-")[2] or folder.name
+        self._restarts = 0
+        self._told_s = time.monotonic() - _LINE_EVERY_S + 5
+        self._seen_events = 0
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            self.title = read_orders(str(folder)).name
+
+    def wait(self, show: Callable[[], None] | None = None, say: Callable[[str], None] | None = None) -> Outcome:
+        """Until the recording has ended, or the user left.
+
+        Args:
+            show: draws the live view; called four times a second.
+            say: takes plain lines instead.
+        """
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # the job comes to us if the recorder dies
+        before = {name: signal.signal(name, self._on_signal) for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+        try:
+            while True:
+                self.step()
+                if show is not None:
+                    show()
+                elif say is not None:
+                    self._say(say)
+                if self.state.ended is not None:
+                    self._last_words(say)
+                    return Outcome(False, self.state.exit_code, self.state)
+                if not self._recorder_lives() and not self._recover(say):
+                    self._last_words(say)
+                    return Outcome(False, self.state.exit_code, self.state)
+                time.sleep(0.25 if show is not None or self.output.through else 0.5)
+        except Detached:
+            return Outcome(True, None, self.state)
+        finally:
+            for name, handler in before.items():
+                signal.signal(name, handler)
+
+    def step(self) -> None:
+        """Takes what is new."""
+        for item, columns in self.follower.read():
+            self.state.take(item, columns)
+        self.output.pump()
+
+    def _last_words(self, say: Callable[[str], None] | None) -> None:
+        self.step()
+        if say is not None:
+            self._tell_events(say)
+        if self.recorder is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.recorder.wait(5)
+
+    def _say(self, say: Callable[[str], None]) -> None:
+        from rlhfdoctor.record.view import show_line
+
+        self._tell_events(say)
+        if time.monotonic() - self._told_s >= _LINE_EVERY_S and self.state.last_s is not None:
+            self._told_s = time.monotonic()
+            say(show_line(self.state))
+
+    def _tell_events(self, say: Callable[[str], None]) -> None:
+        from rlhfdoctor.record.view import say_event
+
+        fresh = [event for event in self.state.events if int(event.get("wall_ns") or 0) > self._seen_events]
+        for event in fresh:
+            text, _ = say_event(event)
+            if text and event["kind"] != "recorder.end":
+                say(text)
+        if fresh:
+            self._seen_events = max(int(event.get("wall_ns") or 0) for event in fresh)
+
+    def _on_signal(self, number: int, _frame: Any) -> None:
+        """Ctrl-C leaves the view; without one it goes to the job, as SIGTERM always does."""
+        pid = self.state.job_pid
+        if (
+            number == signal.SIGHUP
+            or (number == signal.SIGINT and self.live)
+            or pid is None
+            or self.state.exit_code is not None
+        ):
+            raise Detached
+        with contextlib.suppress(OSError):
+            os.killpg(pid, number)
+
+    def _recorder_lives(self) -> bool:
+        if self.recorder is not None:
+            return self.recorder.poll() is None
+        pid = self.follower.header.get("pid")
+        return isinstance(pid, int) and os.path.exists(f"/proc/{pid}")
+
+    def _recover(self, say: Callable[[str], None] | None) -> bool:
+        """The recorder is dead: start another one on what still runs. False where nothing does."""
+        self.step()
+        if self.state.ended is not None:
+            return True
+        pid = self.state.job_pid
+        code = _reap(pid) if pid is not None and self.recorder is not None else None
+        if code is not None:
+            self.state.exit_code = code
+            return False
+        if (
+            pid is None
+            or self.recorder is None
+            or not os.path.exists(f"/proc/{pid}")
+            or self._restarts >= _MOST_RESTARTS
+        ):
+            return False
+        self._restarts += 1
+        if say is not None:
+            say("the recorder was killed; another one goes on in its place")
+        try:
+            self.recorder = start_recorder(self.folder, restarted(read_orders(str(self.folder)), pid))
+        except (DoctorError, OSError, ValueError):
+            return self._wait_for(pid)
+        return True
+
+    def _wait_for(self, pid: int) -> bool:
+        """No recorder can be had: wait for the job alone. Always False: the recording is over."""
+        while (code := _reap(pid)) is None and os.path.exists(f"/proc/{pid}"):
+            self.output.pump()
+            time.sleep(0.5)
+        self.state.exit_code = code
+        return False
+
+
+def _reap(pid: int) -> int | None:
+    """The exit code of an orphan that came to us; None while it runs or where it is not ours."""
+    try:
+        done, status = os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return None
+    return os.waitstatus_to_exitcode(status) if done else None
