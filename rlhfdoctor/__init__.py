@@ -9,18 +9,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rlhfdoctor.version import VERSION
+
 if TYPE_CHECKING:
     from rlhfdoctor.diagnose import analyze
     from rlhfdoctor.errors import DoctorError, RuleError, SourceError, UsageError
+    from rlhfdoctor.trace.tables import Trace, read_trace
     from rlhfdoctor.types import Event, Evidence, Finding, Gap, Incident, Patch, Setting
 
-__version__ = "0.1.0"
+__version__ = VERSION
 __all__ = [
     "DoctorError", "Event", "Evidence", "Finding", "Gap", "Incident", "Patch", "RuleError", "Setting", "SourceError",
-    "UsageError", "analyze",
+    "Trace", "UsageError", "analyze", "read_trace",
 ]  # fmt: skip
 
-_HOMES = {"analyze": "diagnose", **dict.fromkeys(("DoctorError", "RuleError", "SourceError", "UsageError"), "errors")}
+_HOMES = {
+    "analyze": "diagnose",
+    "Trace": "trace.tables",
+    "read_trace": "trace.tables",
+    **dict.fromkeys(("DoctorError", "RuleError", "SourceError", "UsageError"), "errors"),
+}
 
 
 def __getattr__(name: str) -> Any:

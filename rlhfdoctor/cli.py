@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rlhfdoctor import __version__
+from rlhfdoctor.cli_rules import rules
 from rlhfdoctor.errors import DoctorError, UsageError
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def main() -> None:
     \b
     Examples:
       doctor analyze /tmp/ray/session_latest/logs launch.sh
+      doctor watch -- python train.py
       dmesg -T | doctor analyze -
       doctor patch ray_logs launch.sh --write
       doctor rules explain host-pinned-offload
@@ -282,71 +284,80 @@ def _write(text: str, out: str | None) -> None:
     click.echo(f"wrote {out}", err=True)
 
 
-@main.group()
-def rules() -> None:
-    """The catalogue of causes.
+@main.command(context_settings={"ignore_unknown_options": False})
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
+@click.option(
+    "--pid", "pids", type=int, multiple=True, metavar="PID", help="Attach to a process and its descendants; repeatable."
+)
+@click.option("--cgroup", metavar="PATH", help="Attach to all processes of a cgroup; 'auto' is our own.")
+@click.option(
+    "--ray",
+    "ray_address",
+    is_flag=False,
+    flag_value="auto",
+    metavar="[ADDRESS]",
+    help="Attach to a Ray cluster: one recorder a node.",
+)
+@click.option("--attach", metavar="DIR", help="Come back to a recording that goes on.")
+@click.option(
+    "--interval", default="1s", metavar="TIME", show_default=True, help="Between samples; faster near a limit."
+)
+@click.option("--out", metavar="DIR", help="Folder of the run.  [default: doctor-runs/<UTC time>-<name>]")
+@click.option("--no-view", is_flag=True, help="No live view: the command's output is passed through.")
+@click.option("--alert-at", default="10m", metavar="TIME", show_default=True, help="Alarm when a limit is this near.")
+@click.option("--alert-command", metavar="SHELL", help="Run at an alarm; RLHFDOCTOR_ALARM holds the text.")
+@click.option(
+    "--metrics-port", type=click.IntRange(0, 65535), metavar="PORT", help="Serve Prometheus metrics on 127.0.0.1."
+)
+@click.option(
+    "--engine", "engines", multiple=True, metavar="HOST:PORT", help="vLLM server whose /metrics to read; repeatable."
+)
+def watch(
+    command: tuple[str, ...], pids: tuple[int, ...], cgroup: str | None, ray_address: str | None, attach: str | None,
+    interval: str, out: str | None, no_view: bool, alert_at: str, alert_command: str | None, metrics_port: int | None,
+    engines: tuple[str, ...],
+) -> None:  # fmt: skip
+    """Record a run from outside, and say what ended it.
+
+    The recorder is a process of its own and outlives the terminal, this command and the run.
+    Ctrl-C leaves the live view; the run goes on. The exit status is the command's own.
 
     \b
     Examples:
-      doctor rules list
-      doctor rules explain gpu-fragmentation
-      doctor rules test
-      doctor rules new host-my-cause
+      doctor watch -- python train.py --config ppo.yaml
+      doctor watch --pid 4711 --alert-at 20m --alert-command 'mail -s "$RLHFDOCTOR_ALARM" me'
+      doctor watch --ray
+      doctor watch --attach doctor-runs/20260131T120000Z-train
     """
+    from rlhfdoctor.record.command import Wish
+    from rlhfdoctor.record.command import watch as run
+    from rlhfdoctor.units import parse_seconds
+
+    times = []
+    for name, text in (("--interval", interval), ("--alert-at", alert_at)):
+        seconds = parse_seconds(text)
+        if seconds is None or not 0 < seconds < 10 * 86400:
+            raise UsageError(f"{name} {text}: write a time such as 1s, 500ms, 10m or 2h")
+        times.append(seconds)
+    wish = Wish(
+        command=command, pids=pids, cgroup=cgroup, attach=attach, out=out, interval_s=max(times[0], 0.05), alert_at_s=times[1],
+        alert_command=alert_command, port=metrics_port, metrics=engines, view=not no_view,
+    )  # fmt: skip
+    if ray_address is not None:
+        from rlhfdoctor.record.cluster import watch_ray
+
+        sys.exit(watch_ray(wish, ray_address, _verdict))
+    sys.exit(run(wish, _verdict))
 
 
-@rules.command("list")
-def rules_list() -> None:
-    """All rules with their titles."""
-    from rlhfdoctor.engine.catalogue import load_rules
-
-    for rule in load_rules():
-        click.echo(f"{rule.id:32} {rule.title}")
-
-
-@rules.command("explain")
-@click.argument("rule_id", metavar="ID")
-def rules_explain(rule_id: str) -> None:
-    """What a cause means, how to check it by hand, what looks alike, how it is treated.
-
-    \b
-    Example:
-      doctor rules explain host-pinned-offload
-    """
-    from rlhfdoctor.engine.catalogue import load_rules
-    from rlhfdoctor.engine.explain import explain
-
-    found = next((rule for rule in load_rules() if rule.id == rule_id), None)
-    if found is None:
-        import difflib
-
-        near = difflib.get_close_matches(rule_id, [rule.id for rule in load_rules()], 3, 0.4)
-        raise UsageError(f"no rule '{rule_id}'." + (f" Did you mean {', '.join(near)}?" if near else " See doctor rules list."))  # fmt: skip
-    click.echo(explain(found))
+def _verdict(folder: Path, command: bool) -> int:
+    """Analyzes a recorded run and prints what ended it; to standard error where standard output is the command's."""
+    incident = _analyze((str(folder),), (), None, None, None)
+    text = _render(incident, "text", False, False)
+    to_stderr = command and not sys.stdout.isatty()
+    click.echo(text, nl=False, err=to_stderr)
+    click.echo(f"\nagain, or with more files: doctor analyze {folder}", err=True)
+    return 1 if incident.verdict != "healthy" else 0
 
 
-@rules.command("test")
-@click.argument("folder", required=False, type=click.Path(path_type=Path, exists=True, file_okay=False))
-def rules_test(folder: Path | None) -> None:
-    """Check every rule against its own samples under fires/ and silent/.
-
-    FOLDER is a catalogue or a single rule; by default the bundled catalogue.
-    """
-    from rlhfdoctor.selftest import check_rules
-
-    failures, count = check_rules(folder)
-    for failure in failures:
-        click.echo(failure, err=True)
-    click.echo(f"{count - len(failures)} of {count} samples pass")
-    sys.exit(1 if failures else 0)
-
-
-@rules.command("new")
-@click.argument("rule_id", metavar="ID")
-@click.option("--folder", type=click.Path(path_type=Path), help="The catalogue to add it to.")
-def rules_new(rule_id: str, folder: Path | None) -> None:
-    """Make the folder of a new rule with an example to fill in."""
-    from rlhfdoctor.engine.catalogue import rules_folder
-    from rlhfdoctor.engine.explain import write_skeleton
-
-    click.echo(f"wrote {write_skeleton((folder or rules_folder()) / rule_id)}")
+main.add_command(rules)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from rlhfdoctor.engine.catalogue import load_rules
 from rlhfdoctor.engine.match import Facts
@@ -20,6 +21,8 @@ from rlhfdoctor.logs.scan import Scanner
 from rlhfdoctor.patch.plan import Configuration, plan_patches
 from rlhfdoctor.settings.framework import find_framework, find_versions
 from rlhfdoctor.settings.read import is_configuration, is_source, read_configuration, read_logged
+from rlhfdoctor.trace.events import Recorded
+from rlhfdoctor.trace.run import find_runs, read_run
 from rlhfdoctor.types import Death, Event, Evidence, Finding, Framework, Gap, Incident, RuledOut, Setting
 
 CONFIG_LIMIT_BYTES = 2 * 1024**2
@@ -37,6 +40,10 @@ class Reading:
     texts: dict[str, str] = field(default_factory=dict)
     """Configuration files whole, by name."""
     gaps: list[Gap] = field(default_factory=list)
+    traces: list[Recorded] = field(default_factory=list)
+    """What recorders wrote."""
+    shown_only: set[str] = field(default_factory=set)
+    """Configuration that tells settings and is not the user's to edit."""
     source_count: int = 0
     byte_count: int = 0
 
@@ -85,7 +92,7 @@ def analyze(
         framework=case.framework,
         findings=tuple(findings),
         ruled_out=tuple(excluded),
-        ledger=tuple(make_ledger(case)),
+        ledger=tuple(make_ledger(case, death)),
         gaps=tuple(reading.gaps),
         timeline=tuple(_timeline(case, death)),
         settings=tuple(s for s in case.settings if s.framework),
@@ -99,7 +106,7 @@ def read_all(
     reading = Reading()
     scanner = Scanner(PATTERNS, engine)
     seen: set[bytes] = set()
-    for source in find_sources(paths, reading.gaps):
+    for source in find_sources(_open_runs(paths, reading), reading.gaps):
         reading.source_count += 1
         mark = source.fingerprint() if source.fingerprint is not None else b""
         if mark in seen:
@@ -129,6 +136,25 @@ def read_all(
     return reading
 
 
+def _open_runs(paths: Sequence[str], reading: Reading) -> list[str]:
+    """The folders that `doctor watch` wrote are taken apart; what is left is read as text."""
+    rest: list[str] = []
+    for path in paths:
+        runs = find_runs(path)
+        if not runs or runs[0] != Path(path):
+            rest.append(path)
+        for folder in runs:
+            run = read_run(folder)
+            reading.traces.extend(run.traces)
+            reading.events.extend(run.events)
+            reading.gaps.extend(run.gaps)
+            reading.shown_only |= run.shown_only
+            reading.byte_count += sum(len(trace.node.times_ns) for trace in run.traces)
+            if runs[0] == Path(path):
+                rest.extend(run.files)
+    return list(dict.fromkeys(rest))
+
+
 def _counting(
     source: Source, reading: Reading, progress: Callable[[str, int], None] | None
 ) -> Callable[[], Iterator[bytes]]:
@@ -152,7 +178,9 @@ def make_case(events: list[Event], reading: Reading, given: str | None) -> Case:
         settings = []
         for name, text in reading.texts.items():
             found, gaps = read_configuration(name, text, prefer)
-            settings.extend(found)
+            settings.extend(
+                replace(s, form="argv", span=None) for s in found
+            ) if name in reading.shown_only else settings.extend(found)
             reading.gaps.extend(gap for gap in gaps if gap not in reading.gaps)
         for event in events:
             if event.kind.startswith("config."):
@@ -161,7 +189,7 @@ def make_case(events: list[Event], reading: Reading, given: str | None) -> Case:
         if framework is None or framework.name == prefer:
             break
         prefer = framework.name
-    return Case(events, settings, framework, versions)
+    return Case(events, settings, framework, versions, reading.traces)
 
 
 def conclude(case: Case, rules: Sequence[Rule], reading: Reading) -> tuple[Death | None, list[Finding], list[RuledOut]]:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 Value: TypeAlias = str | int | float | bool | None
 """What an event field, an evidence or a setting may hold."""
 
 Phase: TypeAlias = Literal["load", "rollout", "score", "update", "weight_sync", "checkpoint", "eval"]
 """The phases of an RLHF step; a closed list."""
+PHASES: tuple[Phase, ...] = get_args(Phase)
 
 KILLERS = (
     "kernel-oom-cgroup",

@@ -69,6 +69,36 @@ def show_seconds(value: float) -> str:
     return f"{value:g} s"
 
 
+_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "": 1}
+
+
+def parse_seconds(text: str) -> float | None:
+    """Seconds of a duration such as `10m`, `1.5h`, `500ms`, `2s`; None when it is none.
+
+    >>> parse_seconds("10m"), parse_seconds("500ms"), parse_seconds("soon")
+    (600.0, 0.5, None)
+    """
+    match = _SIZE.match(text)
+    factor = _SECONDS.get(match[2].lower()) if match is not None else None
+    return None if match is None or factor is None else float(match[1]) * factor
+
+
+def show_duration(value: float) -> str:
+    """A rough duration for people who watch: two units at most.
+
+    >>> show_duration(7.4), show_duration(95), show_duration(4000), show_duration(200000)
+    ('7 s', '1 min 35 s', '1 h 06 min', '2 d 7 h')
+    """
+    seconds = int(value)
+    if seconds < 60:
+        return f"{seconds} s"
+    if seconds < 3600:
+        return f"{seconds // 60} min {seconds % 60:02d} s" if seconds < 600 else f"{seconds // 60} min"
+    if seconds < 86400:
+        return f"{seconds // 3600} h {seconds % 3600 // 60:02d} min"
+    return f"{seconds // 86400} d {seconds % 86400 // 3600} h"
+
+
 def show_time(seconds: float) -> str:
     """A moment in ISO 8601, UTC, with milliseconds.
 

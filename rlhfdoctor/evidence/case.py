@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rlhfdoctor.trace.events import Recorded
 from rlhfdoctor.types import Event, Evidence, Framework, Setting, Value
 
 
@@ -17,6 +18,8 @@ class Case:
     framework: Framework | None = None
     versions: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Package -> (version, where it was read)."""
+    traces: Sequence[Recorded] = ()
+    """What recorders wrote, one a node."""
 
     def of(self, *kinds: str) -> list[Event]:
         """Events of these kinds, in order."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from rlhfdoctor.evidence import comm, gpu, host, offload, program
+from rlhfdoctor.evidence import comm, gpu, host, offload, program, recorded
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.death import classify
 from rlhfdoctor.types import Death, Event, Evidence, Gap
@@ -45,13 +45,19 @@ def find_evidence(case: Case, death: Death | None, gaps: list[Gap]) -> dict[str,
     found: dict[str, Evidence] = {}
     for evidence in _of_death(case, death):
         found.setdefault(evidence.name, evidence)
-    for find in FINDERS:
+    finders: tuple[Finder, ...] = (*FINDERS, lambda case: recorded.find_recorded(case, death))
+    for find in finders:
         try:
             for evidence in find(case):
                 found.setdefault(evidence.name, evidence)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             gaps.append(Gap(what=f"evidence {find.__name__}", why=f"{type(error).__name__}: {error}"))
     return found
+
+
+def _step_mark(case: Case) -> Event | None:
+    """A mark of the trainer that a step behind the first has begun."""
+    return next((e for e in case.of("trace.mark") if isinstance(e.fields.get("step"), int) and e.fields["step"] not in (-1, 0)), None)  # fmt: skip
 
 
 def _of_death(case: Case, death: Death | None) -> Iterator[Evidence]:
@@ -75,7 +81,7 @@ def _of_death(case: Case, death: Death | None) -> Iterator[Evidence]:
         yield fact("death.step", death.step, f"it happened in step {death.step}")
     if death.victim.bytes:
         yield fact("death.victim_bytes", death.victim.bytes, f"the victim held {show_bytes(death.victim.bytes)}")
-    finished = case.first("phase.step", "phase.episode", "phase.update", "phase.finished")
+    finished = case.first("phase.step", "phase.episode", "phase.update", "phase.finished") or _step_mark(case)
     yield fact("death.before_first_step", finished is None, "")  # fmt: skip
     before = [e for e in case.events if event is None or _precedes(e, event)]
     marks = [e for e in before if e.kind in ("deepspeed.optimizer_init", "deepspeed.zero_stage", "deepspeed.checkpoint_load", "deepspeed.checkpoint_save", "phase.update", "phase.rollout", "phase.step", "phase.checkpoint", "phase.checkpoint_load", "phase.load", "deepspeed.cpu_adam", "phase.finished")]  # fmt: skip

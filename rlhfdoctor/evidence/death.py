@@ -8,11 +8,13 @@ them makes the ones below it. Among equals the earliest counts, not the loudest.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from rlhfdoctor.evidence.case import Case, number, page_size, whole
+from rlhfdoctor.evidence.recorded import find_culprit
 from rlhfdoctor.evidence.roles import MARKS, find_phase, find_role
 from rlhfdoctor.logs.kernel import read_oom_kill
-from rlhfdoctor.types import Death, Event, Phase, Process
+from rlhfdoctor.types import PHASES, Death, Event, Phase, Process
 
 _ECHO_ERRORS = (
     "ActorDiedError", "RayActorError", "ActorUnavailableError", "WorkerCrashedError", "RayTaskError", "ChildFailedError",
@@ -62,6 +64,7 @@ def classify(event: Event) -> tuple[str, int] | None:
         "torch.process_failed",
         "torch.process_signal",
         "docker.exit",
+        "trace.job_exit",
         "k8s.exit",
         "sglang.crashed",
     ):
@@ -153,6 +156,10 @@ _ALWAYS: dict[str, tuple[str, int]] = {
     "python.memory_error": ("exception", _EXCEPTION),
     "python.abort": ("exception", _VANISHED),
     "ray.raylet_agent_failed": ("other", _EXCEPTION),
+    "trace.cgroup_kill": ("kernel-oom-cgroup", _CERTAIN),
+    "trace.node_kill": ("kernel-oom-node", _CERTAIN),
+    "trace.raylet_gone": ("sigkill-unknown", _VANISHED),
+    "trace.node_lost": ("sigkill-unknown", _VANISHED),
     "ray.worker_vanished": ("sigkill-unknown", _VANISHED),
     "ray.raylet_died": ("sigkill-unknown", _VANISHED),
     "ray.memory_reason": ("ray-memory-monitor", _CERTAIN),
@@ -181,17 +188,39 @@ def find_death(case: Case) -> Death | None:
     if killer == "kernel-oom-node" and _in_cgroup(case, event):
         killer = "kernel-oom-cgroup"
     event = _telling(case, event, killer)
-    return Death(
-        killer=killer,
-        time=event.time if event.time is not None else _time_near(case, event),
-        phase=_phase(case, event),
-        step=_step(case),
-        node=event.origin.host,
-        victim=_victim(case, event, killer),
-        culprit=_culprit(case, killer),
-        event=event,
-        certain=best_rank != _VANISHED,
+    return _with_trace(
+        case,
+        Death(
+            killer=killer,
+            time=event.time if event.time is not None else _time_near(case, event),
+            phase=_phase(case, event),
+            step=_step(case),
+            node=event.origin.host,
+            victim=_victim(case, event, killer),
+            culprit=_culprit(case, killer),
+            event=event,
+            certain=best_rank != _VANISHED,
+        ),
     )
+
+
+def _with_trace(case: Case, death: Death) -> Death:
+    """The death with what a recorder knows: roles by pid, the process that was gone then, and who held most."""
+    if not case.traces:
+        return death
+    victim = death.victim
+    if victim.pid is None and death.time is not None:
+        gone = [e for e in case.of("trace.gone") if e.time is not None and abs(e.time - (death.time or 0)) < 5]
+        if gone:
+            top = max(gone, key=lambda e: number(e, "rss_anon_bytes") or 0)
+            held = (whole(top, "rss_anon_bytes") or 0) + (whole(top, "rss_shmem_bytes") or 0)
+            victim = replace(victim, name=str(top.fields.get("name") or ""), pid=whole(top, "pid"), bytes=held)
+    role, name = next(
+        (found for trace in case.traces if (found := trace.role_of(victim.pid)) != (None, None)), (None, None)
+    )
+    victim = replace(victim, role=role or victim.role, name=name or victim.name)
+    death = replace(death, victim=victim)
+    return replace(death, culprit=find_culprit(case, death) or death.culprit)
 
 
 def _in_cgroup(case: Case, event: Event) -> bool:
@@ -302,6 +331,8 @@ def _phase(case: Case, event: Event) -> Phase | None:
     event = place
     position = list(case.events).index(event) if event in case.events else len(case.events)
     for before in reversed(list(case.events)[:position]):
+        if before.kind == "trace.mark" and before.fields.get("phase") in PHASES:
+            return before.fields["phase"]  # type: ignore[return-value]
         if before.kind in MARKS:
             return MARKS[before.kind]
     later = [e for e in case.events if e.kind in MARKS and e.origin.file != event.origin.file]
@@ -310,7 +341,8 @@ def _phase(case: Case, event: Event) -> Phase | None:
 
 def _step(case: Case) -> int | None:
     mark = case.last("phase.step", "phase.episode")
-    return whole(mark, "step")
+    marked = [step for e in case.of("trace.mark") if (step := whole(e, "step")) is not None and step >= 0]
+    return whole(mark, "step") if mark is not None or not marked else marked[-1]
 
 
 def _victim(case: Case, event: Event, killer: str) -> Process:

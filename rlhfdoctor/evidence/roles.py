@@ -10,6 +10,11 @@ _ROLES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"raylet|gcs_server|dashboard|plasma|log_monitor|ray start"), "raylet"),
     (re.compile(r"Critic"), "critic"),
     (re.compile(r"Reference|RefModel|compute_ref_log_prob|ref_compute"), "reference"),
+    (
+        re.compile(r"[Rr]eward(?:Loop)?(?:Manager)?Worker|[Rr]eward_?[Ll]oop|compute_score|reward_worker|math_verify"),
+        "reward worker",
+    ),
+    (re.compile(r"pt_data_worker|[Dd]ata_?[Ll]oader"), "data loader"),
     (re.compile(r"Reward|reward_model|compute_rm_score"), "reward"),
     (re.compile(r"LLMRayActor|LLMActor|vLLM|VLLM|EngineCore|RayWorkerWrapper|sglang|AsyncvLLM"), "rollout engine"),
     (re.compile(r"main_task|TaskRunner|Runner\b|ray::train|skyrl_entrypoint|JobSupervisor"), "driver"),

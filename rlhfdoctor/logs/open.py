@@ -56,6 +56,7 @@ _SKIPPED_ENDINGS = [
     ".db",
     ".sqlite",
     ".sock",
+    ".trace",
     ".pid",
     ".distcp",
 ]

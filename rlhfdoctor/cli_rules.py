@@ -1,0 +1,80 @@
+"""`doctor rules`: the catalogue on the command line."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from rlhfdoctor.errors import UsageError
+
+
+@click.group()
+def rules() -> None:
+    """The catalogue of causes.
+
+    \b
+    Examples:
+      doctor rules list
+      doctor rules explain gpu-fragmentation
+      doctor rules test
+      doctor rules new host-my-cause
+    """
+
+
+@rules.command("list")
+def rules_list() -> None:
+    """All rules with their titles."""
+    from rlhfdoctor.engine.catalogue import load_rules
+
+    for rule in load_rules():
+        click.echo(f"{rule.id:32} {rule.title}")
+
+
+@rules.command("explain")
+@click.argument("rule_id", metavar="ID")
+def rules_explain(rule_id: str) -> None:
+    """What a cause means, how to check it by hand, what looks alike, how it is treated.
+
+    \b
+    Example:
+      doctor rules explain host-pinned-offload
+    """
+    from rlhfdoctor.engine.catalogue import load_rules
+    from rlhfdoctor.engine.explain import explain
+
+    found = next((rule for rule in load_rules() if rule.id == rule_id), None)
+    if found is None:
+        import difflib
+
+        near = difflib.get_close_matches(rule_id, [rule.id for rule in load_rules()], 3, 0.4)
+        raise UsageError(f"no rule '{rule_id}'." + (f" Did you mean {', '.join(near)}?" if near else " See doctor rules list."))  # fmt: skip
+    click.echo(explain(found))
+
+
+@rules.command("test")
+@click.argument("folder", required=False, type=click.Path(path_type=Path, exists=True, file_okay=False))
+def rules_test(folder: Path | None) -> None:
+    """Check every rule against its own samples under fires/ and silent/.
+
+    FOLDER is a catalogue or a single rule; by default the bundled catalogue.
+    """
+    from rlhfdoctor.selftest import check_rules
+
+    failures, count = check_rules(folder)
+    for failure in failures:
+        click.echo(failure, err=True)
+    click.echo(f"{count - len(failures)} of {count} samples pass")
+    sys.exit(1 if failures else 0)
+
+
+@rules.command("new")
+@click.argument("rule_id", metavar="ID")
+@click.option("--folder", type=click.Path(path_type=Path), help="The catalogue to add it to.")
+def rules_new(rule_id: str, folder: Path | None) -> None:
+    """Make the folder of a new rule with an example to fill in."""
+    from rlhfdoctor.engine.catalogue import rules_folder
+    from rlhfdoctor.engine.explain import write_skeleton
+
+    click.echo(f"wrote {write_skeleton((folder or rules_folder()) / rule_id)}")

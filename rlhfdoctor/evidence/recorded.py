@@ -1,0 +1,333 @@
+"""What the recorder's figures say: growth and its model, phase of the peak, who grew, pinned and shared memory, limits.
+
+A trace decides what logs leave open: a slope per step against a sawtooth, the victim against the one
+who grew, shmem that is no file. Evidence that logs can give as well bears the same name; logs come first.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from rlhfdoctor.evidence.case import Case
+from rlhfdoctor.trace.events import Recorded
+from rlhfdoctor.trace.growth import fit_growth, theil_sen
+from rlhfdoctor.types import Death, Evidence, Origin, Process, Value
+from rlhfdoctor.units import show_bytes, show_count, show_ratio, show_seconds
+
+_LEAST_STEPS = 3
+_NO_ROLE = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """The node on which it happened, until the moment when it happened."""
+
+    trace: Recorded
+    until_s: float
+    limit: str
+    """What the use is measured against: path of a cgroup, or `node`."""
+    limit_bytes: int | None
+    use: Sequence[tuple[float, int]]
+    """(Unix seconds, bytes in use below the limit, page cache left out)."""
+
+    def origin(self) -> Origin:
+        """The trace as a place to quote."""
+        return Origin(file=self.trace.node.folder)
+
+
+def find_scene(case: Case, death: Death | None) -> Scene | None:
+    """The trace of the node that the death names, else the first one; cut at the death."""
+    traces = case.traces
+    if not traces:
+        return None
+    node = death.node if death is not None else None
+    trace = next((t for t in traces if node is not None and node in (t.node.node, t.node.run.get("host"))), traces[0])
+    times = trace.node.times_ns
+    end_s = trace.seconds(times[-1]) if times else 0.0
+    until_s = min(death.time, end_s) if death is not None and death.time is not None else end_s
+    kills = trace.of("oom_kill", "kernel.line")
+    if kills and death is not None and death.killer.startswith("kernel-oom"):
+        until_s = min(until_s, trace.seconds(int(kills[0]["wall_ns"])))
+    limit, limit_bytes, use = _use(trace, case, death, until_s)
+    return Scene(trace, until_s, limit, limit_bytes, use)
+
+
+def _use(
+    trace: Recorded, case: Case, death: Death | None, until_s: float
+) -> tuple[str, int | None, list[tuple[float, int]]]:
+    """The level that the kernel names, else the fullest limit at the end."""
+    paths = {int(uid): str(row.get("path")) for uid, row in trace.known["cgroup"].items()}
+    levels = []
+    for uid, path in paths.items():
+        limit = trace.last("cgroup", uid, "max_bytes", until_s)
+        series = _until(trace.series("cgroup", uid, "used_bytes"), until_s)
+        if limit is not None and series:
+            levels.append((series[-1][1] / limit, path, limit, series))
+    total = trace.last("host", 0, "total_bytes")
+    available = _until(trace.series("host", 0, "available_bytes"), until_s)
+    node = [(at, total - value) for at, value in available] if total is not None else []
+    named = case.first("kernel.oom_kill", "trace.cgroup_kill")
+    if death is not None and death.killer == "kernel-oom-node":
+        return "node", total, node
+    if named is not None:
+        told = str(named.fields.get("level_text") or named.text)
+        match = next((row for row in levels if row[1].rsplit("/", 1)[-1] in told), None)
+        if match is not None:
+            return match[1], match[2], match[3]
+    if levels and (not node or total is None or max(levels)[0] >= node[-1][1] / total):
+        best = max(levels, key=lambda row: row[0])
+        return best[1], best[2], best[3]
+    return "node", total, node
+
+
+def _until(series: list[tuple[float, int]], until_s: float) -> list[tuple[float, int]]:
+    return series[: bisect_right(series, (until_s, 2**62))]
+
+
+def find_recorded(case: Case, death: Death | None) -> Iterator[Evidence]:
+    """All evidence of the trace."""
+    scene = find_scene(case, death)
+    if scene is None:
+        return
+
+    def fact(name: str, value: Value, says: str) -> Evidence:
+        return Evidence(name=name, value=value, says=says, origin=scene.origin())
+
+    yield fact("trace.sample_count", len(scene.trace.node.times_ns), "")
+    for part in (_limits, _growth, _phases, _processes, _shared):
+        for name, value, says in part(scene, death):
+            yield fact(name, value, says)
+
+
+Facts = Iterator[tuple[str, Value, str]]
+
+
+def _limits(scene: Scene, death: Death | None) -> Facts:
+    trace = scene.trace
+    total = trace.last("host", 0, "total_bytes")
+    limits = [value for uid in trace.keys("cgroup") if (value := trace.last("cgroup", uid, "max_bytes")) is not None]
+    limits = [value for value in limits if total is None or value < total]
+    if total is not None:
+        yield "host.total_bytes", total, f"the node has {show_bytes(total)}"
+        available = trace.last("host", 0, "available_bytes", scene.until_s)
+        if available is not None:
+            yield "host.available_ratio", available / total, f"{show_bytes(available)} of the node's {show_bytes(total)} were available at the last sample"  # fmt: skip
+        if limits:
+            yield "host.limit_ratio", min(limits) / total, f"the limit of {show_bytes(min(limits))} is {show_ratio(min(limits) / total)} of the node's {show_bytes(total)}"  # fmt: skip
+        elif trace.keys("cgroup"):
+            yield "host.unlimited", True, "no level of the cgroup has a memory limit"
+    if limits:
+        yield "host.limit_bytes", min(limits), f"the cgroup's memory limit is {show_bytes(min(limits))}"
+    if scene.use and scene.limit_bytes:
+        peak = max(value for _, value in scene.use)
+        yield "trace.full_ratio", peak / scene.limit_bytes, f"use reached {show_ratio(peak / scene.limit_bytes)} of {'the node' if scene.limit == 'node' else 'the limit'} ({show_bytes(peak)} of {show_bytes(scene.limit_bytes)}, page cache left out)"  # fmt: skip
+        last_s = scene.use[-1][0]
+        if death is not None and death.time is not None and abs(death.time - last_s) < 3600:
+            yield "trace.last_sample_s", max(0.0, death.time - last_s), f"the last sample was taken {show_seconds(round(max(0.0, death.time - last_s), 2))} before"  # fmt: skip
+
+
+def _steps(trace: Recorded) -> list[float]:
+    """When each step began, in order; by marks of the trainer, the logs, or both."""
+    starts: dict[int, float] = {}
+    for event in trace.of("mark"):
+        if isinstance(event.get("step"), int) and event["step"] >= 0:
+            starts.setdefault(int(event["step"]), trace.seconds(int(event.get("at_ns") or event["wall_ns"])))
+    return sorted(starts.values())
+
+
+def _growth(scene: Scene, _death: Death | None) -> Facts:
+    """The growth model over the run, and the rise of the peaks from step to step."""
+    if len(scene.use) < 5 or not scene.limit_bytes:
+        return
+    growth = fit_growth(_thin(scene.use), scene.limit_bytes)
+    if growth is not None:
+        rate = show_bytes(growth.slope_bytes_per_s * 60)
+        says = {
+            "level": "memory in use stood still",
+            "slope": f"memory in use rose steadily by {rate} a minute",
+            "staircase": f"memory in use rose in jumps of about {show_bytes(growth.jump_bytes)} every {show_seconds(round(growth.jump_s))}",
+            "sawtooth": f"memory in use rose and fell every {show_seconds(round(growth.jump_s))}; its peaks {'rose by ' + rate + ' a minute' if growth.slope_bytes_per_s else 'did not rise'}",
+        }[growth.kind]  # fmt: skip
+        yield "trace.growth", growth.kind, says
+        yield "trace.grows", growth.slope_bytes_per_s > 0, says
+    starts = [at for at in _steps(scene.trace) if at <= scene.until_s]
+    if len(starts) < _LEAST_STEPS + 1:
+        return
+    peaks: list[tuple[float, int]] = []
+    for begin, end in zip(starts, [*starts[1:], scene.until_s]):
+        inside = [value for at, value in scene.use if begin <= at <= end]
+        if inside:
+            peaks.append((float(len(peaks)), max(inside)))
+    if len(peaks) < _LEAST_STEPS:
+        return
+    warm = peaks[1:] if len(peaks) > _LEAST_STEPS else peaks  # the first step loads and warms up
+    slope, _, _ = theil_sen(warm)
+    rises = [two[1] - one[1] for one, two in pairwise(warm)]
+    up = sum(1 for rise in rises if rise > 0.001 * warm[0][1])
+    grown = (warm[-1][1] - warm[0][1]) / max(warm[0][1], 1)
+    yield "host.slope_bytes_per_step", int(slope), f"the peak of each step rose by {show_bytes(slope)} a step over {show_count(len(warm), 'step')}"  # fmt: skip
+    yield "host.climbs_ratio", up / max(1, len(rises)), f"it rose in {up} of {show_count(len(rises), 'step')}"
+    yield "host.growth_ratio", grown, f"the peaks grew by {show_ratio(grown)}"
+
+
+def _thin(points: Sequence[tuple[float, int]], count: int = 480) -> list[tuple[float, int]]:
+    step = max(1, len(points) // count)
+    return list(points[::step]) if step == 1 else [max(points[i : i + step], key=lambda p: p[1]) for i in range(0, len(points), step)]  # fmt: skip
+
+
+def _phases(scene: Scene, _death: Death | None) -> Facts:
+    """In which phase the peak fell, and how much memory rose within the last phase."""
+    marks = [
+        (scene.trace.seconds(int(e.get("at_ns") or e["wall_ns"])), str(e["phase"]))
+        for e in scene.trace.of("mark")
+        if e.get("phase") and e.get("edge") != "end"
+    ]
+    marks = sorted(mark for mark in marks if mark[0] <= scene.until_s)
+    if not marks or not scene.use:
+        return
+    peak_s, peak = max(scene.use, key=lambda p: p[1])
+    place = bisect_right(marks, (peak_s, "\uffff")) - 1
+    if place >= 0:
+        yield "trace.peak_phase", marks[place][1], f"the peak of {show_bytes(peak)} fell into the {marks[place][1].replace('_', ' ')} phase"  # fmt: skip
+    begin_s, phase = marks[-1]
+    before = [value for at, value in scene.use if at <= begin_s]
+    inside = [value for at, value in scene.use if at >= begin_s]
+    if before and inside and scene.limit_bytes:
+        rise = max(inside) - before[-1]
+        yield "trace.last_phase_rise_ratio", rise / scene.limit_bytes, f"in the last phase ({phase.replace('_', ' ')}) use rose by {show_bytes(rise)}, {show_ratio(rise / scene.limit_bytes)} of the limit"  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A process at its last sample."""
+
+    uid: int
+    pid: int
+    role: str
+    name: str
+    anon_bytes: int
+    shmem_bytes: int
+    locked_bytes: int
+    first_bytes: int
+    """Anon and shmem at its first sample."""
+
+    @property
+    def bytes(self) -> int:
+        """Anon and shmem."""
+        return self.anon_bytes + self.shmem_bytes
+
+
+def find_holders(scene: Scene) -> list[Holder]:
+    """The processes that lived within five seconds of the end, the largest first."""
+    holders = []
+    for uid, row in scene.trace.known["process"].items():
+        anon = _until(scene.trace.series("process", uid, "rss_anon_bytes"), scene.until_s)
+        if not anon or anon[-1][0] < scene.until_s - 5:
+            continue
+        shmem = _until(scene.trace.series("process", uid, "rss_shmem_bytes"), scene.until_s) or [(0.0, 0)]
+        locked = scene.trace.last("process", uid, "locked_bytes", scene.until_s) or 0
+        holders.append(
+            Holder(
+                uid,
+                int(row.get("pid") or 0),
+                str(row.get("role") or _NO_ROLE),
+                str(row.get("name") or ""),
+                anon[-1][1],
+                shmem[-1][1],
+                locked,
+                anon[0][1] + shmem[0][1],
+            )
+        )
+    return sorted(holders, key=lambda holder: -holder.bytes)
+
+
+def find_culprit(case: Case, death: Death) -> Process | None:
+    """Who held most at the last sample before the death."""
+    scene = find_scene(case, death)
+    holders = find_holders(scene) if scene is not None else []
+    if not holders or not death.killer.startswith(("kernel-oom", "ray-memory", "sigkill")):
+        return None
+    top = holders[0]
+    return Process(role=None if top.role == _NO_ROLE else top.role, name=top.name, pid=top.pid, bytes=top.bytes)
+
+
+def _processes(scene: Scene, death: Death | None) -> Facts:
+    holders = find_holders(scene)
+    if not holders:
+        return
+    total = sum(holder.anon_bytes for holder in holders) + max(holder.shmem_bytes for holder in holders)
+    top = holders[0]
+    share = top.bytes / max(total, 1)
+    yield (
+        "trace.culprit_role",
+        top.role,
+        f"{top.role} (pid {top.pid}) held most at the last sample: {show_bytes(top.bytes)}",
+    )
+    yield "trace.culprit_ratio", share, f"that is {show_ratio(share)} of what all followed processes held"
+    if death is not None and death.victim.pid is not None:
+        same = death.victim.pid == top.pid
+        says = "the victim is the one that held most" if same else f"the victim (pid {death.victim.pid}) is not the one that held most (pid {top.pid})"  # fmt: skip
+        yield "trace.victim_is_culprit", same, says
+    growth: dict[str, int] = {}
+    sizes: dict[str, int] = {}
+    for holder in holders:
+        growth[holder.role] = growth.get(holder.role, 0) + holder.bytes - holder.first_bytes
+        sizes[holder.role] = sizes.get(holder.role, 0) + holder.bytes
+    grower = max(growth, key=lambda role: growth[role])
+    risen = sum(value for value in growth.values() if value > 0)
+    if risen > 0:
+        yield "trace.grower_role", grower, f"{grower} grew most: by {show_bytes(growth[grower])}"
+        yield (
+            "trace.grower_ratio",
+            growth[grower] / risen,
+            f"that is {show_ratio(growth[grower] / risen)} of all growth",
+        )
+    roles = [
+        role
+        for role, size in sizes.items()
+        if role not in (_NO_ROLE, "driver", "raylet") and size > 0.1 * max(total, 1)
+    ]
+    yield (
+        "trace.role_count",
+        len(roles),
+        "roles with a tenth or more of the memory: " + (", ".join(sorted(roles)) or "none"),
+    )
+
+
+def _shared(scene: Scene, _death: Death | None) -> Facts:
+    """Shared and page-locked memory: of the culprit, of the host, and what /dev/shm holds of it."""
+    trace, until_s = scene.trace, scene.until_s
+    holders = find_holders(scene)
+    if holders:
+        top = holders[0]
+        ratio = top.shmem_bytes / max(top.bytes, 1)
+        yield (
+            "trace.shmem_ratio",
+            ratio,
+            f"{show_ratio(ratio)} of the largest process is shmem (pinned or shared), the rest anonymous",
+        )
+        locked = max(holder.locked_bytes for holder in holders)
+        if locked:
+            yield "trace.locked_bytes", locked, f"up to {show_bytes(locked)} of one process are mlocked (VmLck)"
+        yield (
+            "trace.locked_ratio",
+            locked / max(top.bytes, 1),
+            f"{show_bytes(locked)} mlocked against {show_bytes(top.bytes)} held",
+        )
+    shmem, used = trace.last("host", 0, "shmem_bytes", until_s), trace.last("host", 0, "shm_used_bytes", until_s)
+    size = trace.last("host", 0, "shm_size_bytes", until_s)
+    if used is not None:
+        yield "shm.used_bytes", used, f"/dev/shm held {show_bytes(used)}"
+    if size:
+        yield "shm.size_bytes", size, f"/dev/shm is {show_bytes(size)} large"
+        fullest = max((value for _, value in _until(trace.series("host", 0, "shm_used_bytes"), until_s)), default=0)
+        yield "shm.full_ratio", fullest / size, f"/dev/shm was up to {show_ratio(fullest / size)} full"
+    if shmem is not None and used is not None:
+        free = max(0, shmem - used)
+        yield "trace.shm_without_files_bytes", free, f"{show_bytes(free)} of shmem are no files in /dev/shm (page-locked, or anonymous shared memory)"  # fmt: skip
+    orphaned = trace.last("host", 0, "shm_orphaned_bytes", until_s)
+    if orphaned:
+        yield "shm.orphaned_bytes", orphaned, f"{show_bytes(orphaned)} in /dev/shm belong to no process that is alive"
