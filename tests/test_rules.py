@@ -21,7 +21,7 @@ CASES = [(rule, sample) for rule in RULES for sample in selftest.samples(rule)]
 EVIDENCE = {
     name
     for path in (ROOT / "rlhfdoctor" / "evidence").glob("*.py")
-    for name in re.findall(r'(?:fact\(\s*|name=)"([a-z_]+\.[a-z_0-9]+)"', path.read_text())
+    for name in re.findall(r'(?:fact\(\s*|name=|yield \(?\s*)"([a-z_]+\.[a-z_0-9]+)"', path.read_text())
 }
 """Names of evidence that the library can compute."""
 WANTED = ["host-pinned-offload", "host-optimizer-offload", "host-fp32-grad-accum", "host-container-limit", "host-checkpoint-save", "host-checkpoint-resume", "host-rollout-cache-churn", "host-engine-sleep-backup", "host-leak", "host-ray-threshold", "host-oversubscribed", "shm-too-small", "shm-object-store-full", "gpu-long-sequences", "gpu-micro-batch", "gpu-rollout-reservation", "gpu-kv-cache-too-small", "gpu-trainer-cache-held", "gpu-fragmentation", "gpu-logits-upcast", "comm-zero3-generate-desync", "comm-long-generation", "comm-peer-died", "other-killed-by-operator", "other-software-error"]

@@ -10,6 +10,7 @@ from rlhfdoctor.cli import main
 
 OPTIONS = {
     "analyze": {"paths", "configs", "framework", "since", "until", "form", "out", "min_confidence", "lang", "all_findings"},
+    "watch": {"command", "pids", "cgroup", "ray_address", "attach", "interval", "out", "no_view", "alert_at", "alert_command", "metrics_port", "engines"},
     "patch": {"paths", "configs", "framework", "since", "until", "write", "consent", "revert"},
 }
 
@@ -24,10 +25,10 @@ def test_commands() -> None:
     """These commands exist, with these below `rules`."""
     group = main.commands["rules"]
     assert isinstance(group, click.Group)
-    assert (set(main.commands), set(group.commands)) == ({"analyze", "patch", "rules"}, {"list", "explain", "test", "new"})
+    assert (set(main.commands), set(group.commands)) == ({"analyze", "watch", "patch", "rules"}, {"list", "explain", "test", "new"})
 
 
-@pytest.mark.parametrize("command", ["analyze", "patch", "rules"])
+@pytest.mark.parametrize("command", ["analyze", "watch", "patch", "rules"])
 def test_help_has_an_example(command: str) -> None:
     """Every command's help shows an example."""
     assert "Example" in (main.commands[command].help or "")
@@ -35,5 +36,5 @@ def test_help_has_an_example(command: str) -> None:
 
 def test_names() -> None:
     """The package exports these names, and each can be had."""
-    expected = "DoctorError Event Evidence Finding Gap Incident Patch RuleError Setting SourceError UsageError analyze"
+    expected = "DoctorError Event Evidence Finding Gap Incident Patch RuleError Setting SourceError Trace UsageError analyze read_trace"
     assert [name for name in rlhfdoctor.__all__ if getattr(rlhfdoctor, name)] == expected.split()

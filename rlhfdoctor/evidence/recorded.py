@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from rlhfdoctor.evidence.case import Case
+from rlhfdoctor.logs.kernel import read_oom_kill
 from rlhfdoctor.trace.events import Recorded
 from rlhfdoctor.trace.growth import fit_growth, theil_sen
 from rlhfdoctor.types import Death, Evidence, Origin, Process, Value
@@ -73,11 +74,11 @@ def _use(
     if death is not None and death.killer == "kernel-oom-node":
         return "node", total, node
     if named is not None:
-        told = str(named.fields.get("level_text") or named.text)
-        match = next((row for row in levels if row[1].rsplit("/", 1)[-1] in told), None)
+        told = named.fields.get("level_text") or read_oom_kill(str(named.fields.get("rest_text", ""))).get("oom_memcg")
+        match = next((row for row in levels if told not in (None, "/") and row[1].endswith(str(told))), None)
         if match is not None:
             return match[1], match[2], match[3]
-    if levels and (not node or total is None or max(levels)[0] >= node[-1][1] / total):
+    if levels and (not node or total is None or max(row[0] for row in levels) >= node[-1][1] / total):
         best = max(levels, key=lambda row: row[0])
         return best[1], best[2], best[3]
     return "node", total, node
@@ -193,6 +194,9 @@ def _phases(scene: Scene, _death: Death | None) -> Facts:
     if place >= 0:
         yield "trace.peak_phase", marks[place][1], f"the peak of {show_bytes(peak)} fell into the {marks[place][1].replace('_', ' ')} phase"  # fmt: skip
     begin_s, phase = marks[-1]
+    begin_s = max(
+        [begin_s, *(at for at in _steps(scene.trace) if at <= scene.until_s)]
+    )  # a phase may last for several steps
     before = [value for at, value in scene.use if at <= begin_s]
     inside = [value for at, value in scene.use if at >= begin_s]
     if before and inside and scene.limit_bytes:
@@ -224,23 +228,18 @@ def find_holders(scene: Scene) -> list[Holder]:
     """The processes that lived within five seconds of the end, the largest first."""
     holders = []
     for uid, row in scene.trace.known["process"].items():
-        anon = _until(scene.trace.series("process", uid, "rss_anon_bytes"), scene.until_s)
-        if not anon or anon[-1][0] < scene.until_s - 5:
+        anon = scene.trace.last_point("process", uid, "rss_anon_bytes", scene.until_s)
+        if anon is None or anon[0] < scene.until_s - 5:
             continue
-        shmem = _until(scene.trace.series("process", uid, "rss_shmem_bytes"), scene.until_s) or [(0.0, 0)]
-        locked = scene.trace.last("process", uid, "locked_bytes", scene.until_s) or 0
+        shmem = scene.trace.last("process", uid, "rss_shmem_bytes", scene.until_s) or 0
+        first = [scene.trace.first("process", uid, f"rss_{kind}_bytes") or 0 for kind in ("anon", "shmem")]
         holders.append(
             Holder(
-                uid,
-                int(row.get("pid") or 0),
-                str(row.get("role") or _NO_ROLE),
-                str(row.get("name") or ""),
-                anon[-1][1],
-                shmem[-1][1],
-                locked,
-                anon[0][1] + shmem[0][1],
+                uid=uid, pid=int(row.get("pid") or 0), role=str(row.get("role") or _NO_ROLE), name=str(row.get("name") or ""),
+                anon_bytes=anon[1], shmem_bytes=shmem, first_bytes=sum(first),
+                locked_bytes=scene.trace.last("process", uid, "locked_bytes", scene.until_s) or 0,
             )
-        )
+        )  # fmt: skip
     return sorted(holders, key=lambda holder: -holder.bytes)
 
 

@@ -18,8 +18,10 @@ from rlhfdoctor.units import show_bytes, show_duration
 
 _FULL_RATIO = 0.95
 _REARM_RATIO = 1.5
-_REACH = 8
+_REACH = 3
 """No alarm looks further ahead than so many times the span in which the growth was seen."""
+_HALF, _LONG_SEEN_S = 0.5, 30.0
+"""A start-up fills quickly and stops: below half of the limit, growth must have been seen for so long."""
 _STEADY_COUNT = 3
 """So many forecasts in a row must agree before an alarm fires on a forecast alone."""
 
@@ -57,7 +59,8 @@ class Alarms:
         label = show_limit(limit)
         use = f"{show_bytes(limit.used_bytes)} of {show_bytes(limit.limit_bytes)}"
         seen_s = limit.forecast.growth.seen_s if limit.forecast is not None else 0.0
-        if limit.left_s is not None and limit.left_s <= min(self.alert_at_s, seen_s * _REACH):
+        credible = limit.full_ratio >= _HALF or seen_s >= _LONG_SEEN_S
+        if limit.left_s is not None and limit.left_s <= min(self.alert_at_s, seen_s * _REACH) and credible:
             self._agreed[limit.uid] = self._agreed.get(limit.uid, 0) + 1
             if self._agreed[limit.uid] >= _STEADY_COUNT or limit.left_s < 10:
                 return f"{label} will be full in {show_duration(limit.left_s)} ({use})"

@@ -16,7 +16,7 @@ from rlhfdoctor.sources.pressure import parse_pressure
 from rlhfdoctor.sources.procfs import Mappings, parse_maps, parse_meminfo, parse_vmstat, read_file
 from rlhfdoctor.sources.shm import SharedMemory, SharedObject, find_orphans, find_owners, list_objects, read_shm
 from rlhfdoctor.sources.vllm import EngineLoad, find_port, read_metrics
-from rlhfdoctor.trace.schema import NULL, RATIO_SCALE, TABLES
+from rlhfdoctor.trace.schema import NULL, RATIO_SCALE, SECONDS_SCALE, TABLES
 
 _TOLD_OBJECTS = 40
 _LEAST_SHM_BYTES = 1 << 20
@@ -31,6 +31,11 @@ _PLACES = {name: number for number, name in enumerate(TABLES["host"])}
 def number(value: float | None) -> int:
     """A value as the store keeps it."""
     return NULL if value is None else int(value)
+
+
+def thousandths(seconds: float | None) -> float | None:
+    """Seconds as the store keeps them; what is beyond a century is not in sight."""
+    return None if seconds is None or seconds > 3.2e9 else seconds * SECONDS_SCALE
 
 
 class Machine:

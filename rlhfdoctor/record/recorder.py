@@ -19,7 +19,7 @@ from rlhfdoctor.errors import SourceError
 from rlhfdoctor.record import self_care
 from rlhfdoctor.record.alarm import Alarms, serve, show_metrics
 from rlhfdoctor.record.limits import Limits, find_ray_ratio
-from rlhfdoctor.record.machine import Machine, number
+from rlhfdoctor.record.machine import Machine, number, thousandths
 from rlhfdoctor.record.notify import Notifier
 from rlhfdoctor.record.orders import Orders, read_orders
 from rlhfdoctor.record.signs import Signs
@@ -289,7 +289,11 @@ class Recorder:
         columns: list[list[int]] = [[], [], [], [], [], []]
         for limit in rows:
             f = limit.forecast
-            told = (f.left_s, f.low_s, f.high_s, f.growth.slope_bytes_per_s) if f is not None else (None,) * 4
+            told = (
+                (thousandths(f.left_s), thousandths(f.low_s), thousandths(f.high_s), f.growth.slope_bytes_per_s)
+                if f is not None
+                else (None,) * 4
+            )
             for column, value in zip(columns, (limit.used_bytes, limit.limit_bytes, *told)):
                 column.append(number(value))
         return [limit.uid for limit in rows], columns

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlhfdoctor.trace.frames import Sample
-from rlhfdoctor.trace.schema import NULL
+from rlhfdoctor.trace.schema import NULL, scale_of
 
 _HISTORY = 48
 _EVENTS = 60
@@ -53,13 +53,13 @@ class State:
 
     processes: dict[int, dict[str, Any]] = field(default_factory=dict)
     """uid -> identity of those that live."""
-    rows: dict[int, dict[str, int | None]] = field(default_factory=dict)
+    rows: dict[int, dict[str, Any]] = field(default_factory=dict)
     roles: dict[str, Role] = field(default_factory=dict)
     limits: dict[int, Limit] = field(default_factory=dict)
-    host: dict[str, int | None] = field(default_factory=dict)
-    gpus: list[dict[str, int | None]] = field(default_factory=list)
-    mappings: dict[int, dict[str, int | None]] = field(default_factory=dict)
-    recorder: dict[str, int | None] = field(default_factory=dict)
+    host: dict[str, Any] = field(default_factory=dict)
+    gpus: list[dict[str, Any]] = field(default_factory=list)
+    mappings: dict[int, dict[str, Any]] = field(default_factory=dict)
+    recorder: dict[str, Any] = field(default_factory=dict)
     cost_ratio: float = 0.0
     events: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=_EVENTS))
     phase: str | None = None
@@ -116,12 +116,18 @@ class State:
         if self.first_s is None:
             self.first_s = self.last_s
 
-        def rows(table: str) -> dict[int, dict[str, int | None]]:
+        def rows(table: str) -> dict[int, dict[str, Any]]:
             if table not in sample.tables:
                 return {}
             keys, values = sample.tables[table]
             names = columns[table]
-            return {k: {n: None if v == NULL else v for n, v in zip(names, row)} for k, row in zip(keys, zip(*values))}
+            scales = [scale_of(name) for name in names]
+            return {
+                key: {
+                    n: None if v == NULL else v if scale == 1 else v / scale for n, v, scale in zip(names, row, scales)
+                }
+                for key, row in zip(keys, zip(*values))
+            }
 
         self.rows = rows("process")
         self.mappings = rows("mapping")

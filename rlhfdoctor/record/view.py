@@ -12,7 +12,6 @@ from rich.text import Text
 
 from rlhfdoctor.record.state import Limit, Role, State
 from rlhfdoctor.report.clean import clean
-from rlhfdoctor.trace.schema import RATIO_SCALE
 from rlhfdoctor.units import show_bytes, show_duration
 
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -69,10 +68,12 @@ class View:
         others = [limit for limit in self.state.limits.values() if limit is not first and (limit.name != "gpu")]
         others.sort(key=lambda limit: -limit.full_ratio)
         if others:
-            told = " · ".join(
-                f"{name_limit(x.name, x.level)} {x.full_ratio:.0%} of {show_bytes(x.limit_bytes)}" for x in others[:4]
-            )
-            lines.append(Text(f"  {told}"[:width], style="dim", no_wrap=True))
+            told = ""
+            for limit in others:
+                use = f"{name_limit(limit.name, limit.level)} {limit.full_ratio:.0%} of {show_bytes(limit.limit_bytes)}"
+                part = f"{' · ' if told else '  '}{use}"
+                told += part if len(told) + len(part) <= width else ""
+            lines.append(Text(told, style="dim", no_wrap=True))
         return lines
 
     def _bar(self, limit: Limit, width: int) -> Text:
@@ -129,7 +130,7 @@ class View:
         for index, gpu in enumerate(self.state.gpus):
             total, used, busy = gpu["total_bytes"], gpu["used_bytes"], gpu["busy_ratio"]
             if total and used is not None:
-                load = "" if busy is None else f" {busy / RATIO_SCALE:.0%} busy"
+                load = "" if busy is None else f" {busy:.0%} busy"
                 cells.append(f"GPU {index} {show_bytes(used)} of {show_bytes(total)}{load}")
             else:
                 cells.append(f"GPU {index} unknown")

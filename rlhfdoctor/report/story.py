@@ -72,6 +72,8 @@ def killed(incident: Incident) -> str:
     culprit = death.culprit
     if culprit is not None and culprit.pid != victim.pid and culprit.bytes and culprit.bytes > (victim.bytes or 0):
         when.append(f"while {culprit.name} (pid {culprit.pid}) held {show_bytes(culprit.bytes)}")
+    elif culprit is not None and culprit.pid == victim.pid and victim.pid is not None:
+        when.append("and it was the one that held most")
     return f"{', '.join(parts)}: {verb} {by}{', ' + ', '.join(when) if when else ''}"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Any
 
@@ -54,10 +53,31 @@ class Recorded:
 
     def last(self, table: str, key: int, column: str, before_s: float | None = None) -> int | None:
         """The last known value, at or before a time."""
-        series = self.series(table, key, column)
-        if before_s is not None:
-            series = series[: bisect_right(series, (before_s, 2**62))]
-        return series[-1][1] if series else None
+        point = self.last_point(table, key, column, before_s)
+        return None if point is None else point[1]
+
+    def last_point(self, table: str, key: int, column: str, before_s: float | None = None) -> tuple[float, int] | None:
+        """(Unix seconds, value) of the last known value, at or before a time."""
+        return self._point(table, key, column, True, before_s)
+
+    def first(self, table: str, key: int, column: str) -> int | None:
+        """The first known value."""
+        point = self._point(table, key, column, False, None)
+        return None if point is None else point[1]
+
+    def _point(
+        self, table: str, key: int, column: str, backwards: bool, before_s: float | None
+    ) -> tuple[float, int] | None:
+        data = self.node.tables.get(table)
+        if data is None or column not in data.values:
+            return None
+        values = data.values[column]
+        rows = self._rows(table, data).get(key, [])
+        for place in reversed(rows) if backwards else rows:
+            at = self.seconds(data.times_ns[place])
+            if values[place] != NULL and (before_s is None or at <= before_s):
+                return at, values[place]
+        return None
 
     def of(self, *kinds: str) -> list[dict[str, Any]]:
         """Events of the recorder of these kinds."""

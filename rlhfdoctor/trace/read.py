@@ -29,7 +29,7 @@ class Columns:
     mono_ns: array[int] = field(default_factory=lambda: array("q"))
     keys: array[int] = field(default_factory=lambda: array("q"))
     values: dict[str, array[int]] = field(default_factory=dict)
-    """`schema.NULL` stands for None; `_ratio` columns are millionths."""
+    """`schema.NULL` stands for None; `schema.scale_of` what to divide by."""
 
 
 @dataclass(slots=True)

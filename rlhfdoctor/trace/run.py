@@ -31,8 +31,11 @@ class Run:
 def find_runs(path: str) -> list[Path]:
     """The path itself, or the runs right below it."""
     folder = Path(path)
-    if path == "-" or not folder.is_dir():
-        return []
+    try:
+        if path == "-" or not folder.is_dir():
+            return []
+    except OSError:
+        return []  # whoever opens it will say why
     if is_run(folder):
         return [folder]
     return sorted({trace.parent for trace in folder.glob("*/*.trace")})

@@ -1,6 +1,6 @@
 """The tables of a trace: which columns each has, in which unit. Written into every segment's header.
 
-Columns are 64-bit integers; `_ratio` columns are stored as millionths. NULL stands for None.
+Columns are 64-bit integers; `_ratio` columns are stored as millionths, `_s` columns as thousandths. NULL stands for None.
 A reader uses the header's list, so that an older reader shows a newer trace and the other way round.
 """
 
@@ -10,6 +10,19 @@ FORMAT = 1
 """Raised only when an older reader would misread a newer trace."""
 NULL = -(2**62)
 RATIO_SCALE = 1_000_000
+SECONDS_SCALE = 1_000
+
+
+def scale_of(column: str) -> int:
+    """What a stored integer of a column must be divided by.
+
+    >>> scale_of("busy_ratio"), scale_of("left_s"), scale_of("used_bytes"), scale_of("slope_bytes_per_s")
+    (1000000, 1000, 1, 1)
+    """
+    if column.endswith("_ratio"):
+        return RATIO_SCALE
+    return SECONDS_SCALE if column.endswith("_s") and not column.endswith("_per_s") else 1
+
 
 TABLES: dict[str, tuple[str, ...]] = {
     "host": (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.trace.read import Columns, NodeTrace, find_nodes, read_node
-from rlhfdoctor.trace.schema import NULL, RATIO_SCALE
+from rlhfdoctor.trace.schema import NULL, scale_of
 from rlhfdoctor.types import Gap
 
 if TYPE_CHECKING:
@@ -159,5 +159,5 @@ def _frame(node: NodeTrace, name: str, table: Columns) -> polars.DataFrame:
     for column, values in table.values.items():
         series = pl.Series(column, values)
         series = series.set(series == NULL, None)
-        data[column] = series / RATIO_SCALE if column.endswith("_ratio") else series
+        data[column] = series / scale_of(column) if scale_of(column) != 1 else series
     return pl.DataFrame(data)
