@@ -21,9 +21,10 @@ from rlhfdoctor.logs.scan import Scanner
 from rlhfdoctor.patch.plan import Configuration, plan_patches
 from rlhfdoctor.settings.framework import find_framework, find_versions
 from rlhfdoctor.settings.read import is_configuration, is_source, read_configuration, read_logged
-from rlhfdoctor.trace.events import Recorded
+from rlhfdoctor.trace.events import Recorded, drop_foreign
 from rlhfdoctor.trace.run import find_runs, read_run
 from rlhfdoctor.types import Death, Event, Evidence, Finding, Framework, Gap, Incident, RuledOut, Setting
+from rlhfdoctor.units import show_count
 
 CONFIG_LIMIT_BYTES = 2 * 1024**2
 _SAID_BY_SOURCES = ("config.", "framework.", "version.", "host.note")
@@ -78,6 +79,11 @@ def analyze(
     catalogue = tuple(rules) if rules is not None else load_rules()
     reading = read_all([*paths, *configs], engine=engine, progress=progress)
     events = [e for e in order_events(reading.events) if _within(e, since, until)]
+    events, foreign = drop_foreign(events, reading.traces)
+    if foreign:
+        reading.gaps.append(
+            Gap(what="kernel log", why=f"{show_count(foreign, 'kill')} of other jobs on this node left out")
+        )
     case = make_case(events, reading, framework)
     death, findings, excluded = conclude(case, catalogue, reading)
     best = findings[0].confidence if findings else 0.0

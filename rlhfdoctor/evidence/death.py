@@ -262,7 +262,7 @@ def _by_exit(event: Event) -> tuple[str, int] | None:
         return "sigsegv", _CERTAIN
     if code in (-15, 143):
         return "other", _VANISHED
-    return None
+    return ("exception", _EXCEPTION) if event.kind == "trace.job_exit" and code != 0 else None
 
 
 def _by_error(event: Event) -> tuple[str, int] | None:

@@ -50,6 +50,10 @@ def _recorded(scene: Scene) -> Iterator[Part]:
         anon = trace.last("host", 0, "anon_bytes", until_s)
         slab, free_slab = (trace.last("host", 0, f"slab{kind}_bytes", until_s) or 0 for kind in ("", "_reclaimable"))
         parts["kernel slab"] = slab - free_slab
+        names = ("free", "buffers", "cached", "available")
+        free, buffers, cached, available = (trace.last("host", 0, f"{name}_bytes", until_s) or 0 for name in names)
+        reclaimable = free + buffers + cached - (trace.last("host", 0, "shmem_bytes", until_s) or 0) + free_slab
+        parts["reserves and cache that MemAvailable leaves out"] = max(0, reclaimable - available)
         basis = "/proc/meminfo"
     else:
         uid = next(int(uid) for uid, row in trace.known["cgroup"].items() if row.get("path") == scene.limit)

@@ -20,6 +20,8 @@ from rlhfdoctor.units import show_bytes, show_count, show_ratio, show_seconds
 
 _LEAST_STEPS = 3
 _NO_ROLE = "other"
+_TELLING_RATIO = 0.02
+"""Who held less than this share of the limit is no culprit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +252,8 @@ def find_culprit(case: Case, death: Death) -> Process | None:
     if not holders or not death.killer.startswith(("kernel-oom", "ray-memory", "sigkill")):
         return None
     top = holders[0]
+    if scene is None or top.bytes < _TELLING_RATIO * (scene.limit_bytes or 0):
+        return None
     return Process(role=None if top.role == _NO_ROLE else top.role, name=top.name, pid=top.pid, bytes=top.bytes)
 
 

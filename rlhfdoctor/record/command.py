@@ -20,7 +20,7 @@ from rlhfdoctor.sources.cgroupfs import find_hierarchy, find_path, list_processe
 from rlhfdoctor.sources.procfs import list_pids, parse_cmdline, read_file
 from rlhfdoctor.sources.ray import find_node
 
-_BAD_END = ("oom_kill", "kernel.line", "cgroup.oom", "node.lost")
+_BAD_END = ("kernel.line", "cgroup.oom", "node.lost")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

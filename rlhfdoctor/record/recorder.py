@@ -24,7 +24,7 @@ from rlhfdoctor.record.notify import Notifier
 from rlhfdoctor.record.orders import Orders, read_orders
 from rlhfdoctor.record.signs import Signs
 from rlhfdoctor.record.target import Process, Target
-from rlhfdoctor.sources.procfs import read_boot_id
+from rlhfdoctor.sources.procfs import has_host_pids, read_boot_id
 from rlhfdoctor.trace.schema import NULL, TABLES
 from rlhfdoctor.trace.store import Writer
 
@@ -61,7 +61,7 @@ class Recorder:
         self.target = Target(ignore=[os.getpid()], adopt=os.getpid() if orders.command else None, pids=orders.pids, cgroup=orders.cgroup)  # fmt: skip
         header = {
             "run": orders.name, "node": orders.node, "host": os.uname().nodename, "boot_id": read_boot_id(), "pid": os.getpid(),
-            "ticks_per_s": os.sysconf("SC_CLK_TCK"), "page_bytes": os.sysconf("SC_PAGE_SIZE"),
+            "ticks_per_s": os.sysconf("SC_CLK_TCK"), "page_bytes": os.sysconf("SC_PAGE_SIZE"), "host_pids": has_host_pids(),
         }  # fmt: skip
         self.seen: dict[tuple[str, int], dict[str, Any]] = {}
         self.store = Writer(folder, header, registry=lambda: [{**event, "again": True} for event in self.seen.values()])

@@ -14,12 +14,13 @@ from rlhfdoctor.record.notify import Notifier
 from rlhfdoctor.record.tails import Tails
 from rlhfdoctor.record.target import Process, Target
 from rlhfdoctor.sources.kmsg import KernelLog
-from rlhfdoctor.sources.procfs import parse_cmdline, read_file
+from rlhfdoctor.sources.procfs import has_host_pids, parse_cmdline, read_file
 from rlhfdoctor.sources.ray import SessionNames, find_node
 from rlhfdoctor.types import PHASES, Gap
 
 _MARKS_FOLDER = re.compile(rb"(?:^|\0)RLHFDOCTOR_MARKS=([^\0]+)")
 _KERNEL_BYTES = 4 << 20
+_VICTIM = re.compile(r"Killed process (\d+)|oom-kill:.*,pid=(\d+)")
 
 
 class Signs:
@@ -36,6 +37,7 @@ class Signs:
         self._sessions: dict[str, SessionNames] = {}
         self._kernel: KernelLog | None = None
         self._kernel_bytes = 0
+        self._host_pids = has_host_pids()
         self._notifier: Notifier | None = None
         self._marks: dict[str, int] = {}
         self._folders: set[str] = set()
@@ -101,8 +103,11 @@ class Signs:
                 handle.write(data)
                 self._kernel_bytes += len(data)
         for line in lines:
-            if "Killed process" in line or "oom-kill:" in line:
-                self._tell("kernel.line", text=line[:1000])
+            victim = _VICTIM.search(line)
+            if victim is not None:
+                pid = int(victim[1] or victim[2])
+                ours = not self._host_pids or pid in self._target.ever
+                self._tell("kernel.line" if ours else "kernel.other", text=line[:1000], pid=pid)
 
     def _log_mark(self, kind: str, fields: dict[str, Any], path: str) -> Iterator[dict[str, Any]]:
         """A framework's own line; only changes of phase or step are stored."""

@@ -13,7 +13,7 @@ from rlhfdoctor.trace.schema import NULL, scale_of
 
 _HISTORY = 48
 _EVENTS = 60
-_TOLD = ("alarm", "oom_kill", "kernel.line", "cgroup.oom", "job.exited", "process.exited", "gap", "store.recovered", "store.dropped", "recorder.end", "ray.node", "node.lost", "node.back")  # fmt: skip
+_TOLD = ("alarm", "oom_kill", "kernel.line", "kernel.other", "cgroup.oom", "job.exited", "process.exited", "gap", "store.recovered", "store.dropped", "recorder.end", "ray.node", "node.lost", "node.back")  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -106,7 +106,7 @@ class State:
             self.ended = None
         elif kind == "recorder.end":
             self.ended = str(event.get("why"))
-        elif kind == "oom_kill":
+        elif kind == "oom_kill" and event.get("level") != "node":  # the node's counter counts other jobs too
             self.killed_count += int(event.get("count") or 1)
         if kind in _TOLD and not event.get("again"):
             self.events.append(event)

@@ -78,6 +78,8 @@ class Target:
         self._ignore = set(ignore)
         self.processes: dict[int, Process] = {}
         """By pid."""
+        self.ever: set[int] = set()
+        """Every pid that was followed at some time."""
         self._others: set[int] = set()
         self._next_uid = 1
         self._last_pid = b""
@@ -133,6 +135,7 @@ class Target:
         self._next_uid += 1
         process.command = reader.cmdline()
         self.processes[pid] = process
+        self.ever.add(pid)
         self.name(process)
         return process
 

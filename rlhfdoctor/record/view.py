@@ -199,6 +199,7 @@ def say_event(event: dict[str, Any]) -> tuple[str, bool]:
         "alarm": lambda: (f"alarm: {event['text']}", True),
         "oom_kill": lambda: (f"the kernel killed {event['count']} at {'the node' if event['level'] == 'node' else event['level'].rsplit('/', 1)[-1]}", True),
         "kernel.line": lambda: (event["text"].partition("+00:00 ")[2], True),
+        "kernel.other": lambda: (f"the kernel killed a process of another job (pid {event['pid']})", False),
         "cgroup.oom": lambda: ("out of memory in the cgroup", True),
         "job.exited": lambda: (f"the command ended: {show_exit(int(event['code']))}", event["code"] != 0),
         "process.exited": lambda: (f"pid {event['pid']} ended: {show_exit(int(event['code']))}", event["code"] != 0),

@@ -19,6 +19,7 @@ from rlhfdoctor.record.orders import read_orders
 from rlhfdoctor.record.start import restarted, start_recorder
 from rlhfdoctor.record.state import State
 from rlhfdoctor.trace.read import Follower
+from rlhfdoctor.trace.store import Writer
 
 _PR_SET_CHILD_SUBREAPER = 36
 _MOST_RESTARTS = 3
@@ -134,6 +135,8 @@ class Watch:
 
     def _last_words(self, say: Callable[[str], None] | None) -> None:
         self.step()
+        if self.state.exit_code is None and self.state.job_pid is not None and self.recorder is not None:
+            self._exited(_reap(self.state.job_pid))  # its first recorder is dead, so it came to us
         if say is not None:
             self._tell_events(say)
         if self.recorder is not None:
@@ -186,7 +189,7 @@ class Watch:
         pid = self.state.job_pid
         code = _reap(pid) if pid is not None and self.recorder is not None else None
         if code is not None:
-            self.state.exit_code = code
+            self._exited(code)
             return False
         if (
             pid is None
@@ -209,8 +212,28 @@ class Watch:
         while (code := _reap(pid)) is None and os.path.exists(f"/proc/{pid}"):
             self.output.pump()
             time.sleep(0.5)
-        self.state.exit_code = code
+        self._exited(code)
         return False
+
+    def _exited(self, code: int | None) -> None:
+        """An exit status that only we learned: it belongs into the trace as well."""
+        self.state.exit_code = code
+        if code is None:
+            return
+        if self.recorder is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.recorder.wait(5)
+        event = {
+            "kind": "job.exited",
+            "pid": self.state.job_pid,
+            "code": code,
+            "wall_ns": time.time_ns(),
+            "mono_ns": time.monotonic_ns(),
+        }
+        with contextlib.suppress(DoctorError):
+            store = Writer(str(self.folder), self.follower.header)
+            store.event(event)
+            store.close()
 
 
 def _reap(pid: int) -> int | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.text import Text
 
 from rlhfdoctor.report.clean import clean
 from rlhfdoctor.report.story import VANISHED_SAYS, headline, killed, sentence
-from rlhfdoctor.types import Finding, Framework, Incident, Patch, Quote
+from rlhfdoctor.types import Finding, Framework, Incident, Part, Patch, Quote
 from rlhfdoctor.units import show_bytes
 
 _STYLE = {"cause": "bold red", "undecided": "bold yellow", "healthy": "bold green"}
@@ -21,6 +22,7 @@ _SAFETY_SAYS = {
 }
 _EVIDENCE_COUNT = 5
 _DIFF_COUNT = 3
+_LEDGER_COUNT = 7
 
 
 class _Page:
@@ -85,12 +87,21 @@ def render(incident: Incident, console: Console, all_findings: bool = False) -> 
             page.say(f"{item.cause}: {item.because}")
     if incident.ledger:
         page.head(("\nledger", "bold"))
-        for part in incident.ledger[:8]:
+        for part, basis in _ledger(incident.ledger):
             name = "counted twice (shared pages)" if part.part == "unexplained" and part.bytes < 0 else part.part
-            page.say(f"{show_bytes(abs(part.bytes)):>10}  {name}  ({part.basis})")
+            page.say(f"{show_bytes(abs(part.bytes)):>10}  {name}{basis}")
     _missing(incident, roots, page)
     _gaps(incident, page)
     _next_step(incident, shown[:1], page)
+
+
+def _ledger(parts: Sequence[Part]) -> Iterator[tuple[Part, str]]:
+    """The largest parts and always the remainder; a basis is said where it differs from the row above."""
+    rest = [part for part in parts if part.part == "unexplained"]
+    before = ""
+    for part in [*[part for part in parts if part not in rest][:_LEDGER_COUNT], *rest]:
+        yield part, "" if part.basis == before else f"  ({part.basis})"
+        before = part.basis
 
 
 def _framework(framework: Framework) -> str:

@@ -351,6 +351,14 @@ def read_boot_id(root: str = "") -> str:
     return (read_file(f"{root}/proc/sys/kernel/random/boot_id", 64) or b"").decode("ascii", "replace").strip()
 
 
+def has_host_pids(root: str = "") -> bool:
+    """Whether our pids are those of the kernel log: the first pid namespace has a fixed inode (include/linux/proc_ns.h)."""
+    try:
+        return os.stat(f"{root}/proc/self/ns/pid").st_ino == 0xEFFFFFFC
+    except OSError:
+        return False
+
+
 def list_pids(root: str = "") -> list[int]:
     """All process ids in ascending order."""
     try:

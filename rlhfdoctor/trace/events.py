@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rlhfdoctor.trace.read import Columns, NodeTrace
@@ -13,6 +14,7 @@ from rlhfdoctor.units import show_bytes
 
 _NEAR_NS = 3_000_000_000
 _HELD_BYTES = 16 << 20
+_MEMCG = re.compile(r"oom_memcg=(/[^,]+)")
 
 
 class Recorded:
@@ -87,6 +89,49 @@ class Recorded:
         """(role, name) of a pid, the last process that had it."""
         found = [row for row in self.known["process"].values() if row.get("pid") == pid]
         return (found[-1].get("role"), found[-1].get("name")) if found else (None, None)
+
+
+def drop_foreign(events: Sequence[Event], traces: Sequence[Recorded]) -> tuple[list[Event], int]:
+    """Events without the kernel's OOM reports about processes of other jobs, and how many kills those were.
+
+    The kernel log is the node's. Where pids are the host's, a victim that was never followed is not ours;
+    inside a pid namespace a kill is ours if a followed process was gone at that time.
+    """
+    if not traces:
+        return list(events), 0
+    kept: list[Event] = []
+    report: list[Event] = []
+    foreign = 0
+    for event in events:
+        if not event.kind.startswith("kernel."):
+            kept.append(event)
+            continue
+        if event.kind == "kernel.oom_invoked" and report:
+            kept.extend(report)
+            report = []
+        report.append(event)
+        if event.kind in ("kernel.killed", "kernel.kill_choice"):
+            if any(_is_ours(report, trace) for trace in traces):
+                kept.extend(report)
+            else:
+                foreign += 1
+            report = []
+    return kept + report, foreign
+
+
+def _is_ours(report: Sequence[Event], trace: Recorded) -> bool:
+    event = report[-1]
+    levels = [str(row.get("path")) for row in trace.known["cgroup"].values()]
+    told = [_MEMCG.search(str(e.fields.get("rest_text", ""))) for e in report if e.kind == "kernel.oom_kill"]
+    if any(match is not None and path.endswith(match[1]) for match in told for path in levels):
+        return True
+    if trace.node.header.get("host_pids"):
+        return any(row.get("pid") == event.fields.get("pid") for row in trace.known["process"].values())
+    if event.time is None:
+        return True
+    return any(
+        abs(trace.seconds(int(gone["wall_ns"])) - event.time) < _NEAR_NS / 1e9 for gone in trace.of("process.gone")
+    )
 
 
 def make_events(recorded: Recorded) -> Iterator[Event]:
