@@ -19,6 +19,7 @@ from rlhfdoctor.types import Death, Evidence, Origin, Process, Value
 from rlhfdoctor.units import show_bytes, show_count, show_ratio, show_seconds
 
 _LEAST_STEPS = 3
+_NEAR_S = 10.0
 _NO_ROLE = "other"
 _TELLING_RATIO = 0.02
 """Who held less than this share of the limit is no culprit."""
@@ -51,9 +52,10 @@ def find_scene(case: Case, death: Death | None) -> Scene | None:
     times = trace.node.times_ns
     end_s = trace.seconds(times[-1]) if times else 0.0
     until_s = min(death.time, end_s) if death is not None and death.time is not None else end_s
-    kills = trace.of("oom_kill", "kernel.line")
-    if kills and death is not None and death.killer.startswith("kernel-oom"):
-        until_s = min(until_s, trace.seconds(int(kills[0]["wall_ns"])))
+    kills = [trace.seconds(int(event["wall_ns"])) for event in trace.of("oom_kill", "kernel.line")]
+    if death is not None and death.killer.startswith("kernel-oom"):
+        near = [at for at in kills if abs(at - until_s) < _NEAR_S or death.time is None]
+        until_s = min([until_s, *near])
     limit, limit_bytes, use = _use(trace, case, death, until_s)
     return Scene(trace, until_s, limit, limit_bytes, use)
 
