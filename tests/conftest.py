@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import fcntl
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -38,3 +40,11 @@ def case(tmp_path: Path) -> Callable[[Mapping[str, str]], Incident]:
         return analyze([str(folder)])
 
     return run
+
+
+@pytest.fixture
+def kernel_alone() -> Iterator[None]:
+    """No other test that asks for this provokes a kernel OOM kill meanwhile: all of them read one kernel log."""
+    with Path(tempfile.gettempdir(), "rlhfdoctor-tests-kernel.lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield

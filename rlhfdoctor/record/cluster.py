@@ -30,7 +30,7 @@ from rlhfdoctor.record.orders import Orders
 from rlhfdoctor.record.start import command_of, describe_run, make_folder, start_recorder
 from rlhfdoctor.record.state import State
 from rlhfdoctor.record.view import say_event, show_line
-from rlhfdoctor.trace.read import Follower
+from rlhfdoctor.trace.follow import Follower
 from rlhfdoctor.trace.store import Writer
 
 _COLLECT_S = 2.0

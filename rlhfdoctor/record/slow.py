@@ -44,9 +44,12 @@ class SlowLane:
 
     def start(self) -> None:
         """Starts the thread; it ends with the process."""
-        threading.stack_size(512 * 1024)
-        self._thread = threading.Thread(target=self._loop, name="slow lane", daemon=True)
-        self._thread.start()
+        before = threading.stack_size(512 * 1024)
+        try:
+            self._thread = threading.Thread(target=self._loop, name="slow lane", daemon=True)
+            self._thread.start()
+        finally:
+            threading.stack_size(before)
 
     def _loop(self) -> None:
         while not self._stop.wait(self.step()):

@@ -88,7 +88,7 @@ class Target:
     def add_root(self, pid: int) -> None:
         """Follows one more tree."""
         self._roots.add(pid)
-        self._others.discard(pid)
+        self._others.clear()  # its children were strangers until now
         self._last_pid = b""
 
     def discover(self) -> list[Process]:
@@ -107,7 +107,7 @@ class Target:
         members = set(list_processes(self._cgroup)) if self._cgroup is not None else set()
         strangers: dict[int, Stat] = {}
         for pid in pids:
-            if pid in self.processes or pid in self._others or pid in self._ignore:
+            if pid in self.processes or pid in self._ignore or (pid in self._others and pid not in members):
                 continue
             stat = parse_stat(read_file(f"{self._root}/proc/{pid}/stat", 1024) or b"")
             if stat is not None:

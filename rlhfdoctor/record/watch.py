@@ -18,7 +18,7 @@ from rlhfdoctor.errors import DoctorError
 from rlhfdoctor.record.orders import read_orders
 from rlhfdoctor.record.start import restarted, start_recorder
 from rlhfdoctor.record.state import State
-from rlhfdoctor.trace.read import Follower
+from rlhfdoctor.trace.follow import Follower
 from rlhfdoctor.trace.store import Writer
 
 _PR_SET_CHILD_SUBREAPER = 36

@@ -111,7 +111,8 @@ def find_path(hierarchy: Hierarchy, root: str, pid: int | str) -> str | None:
     path = parse_cgroup(data).get("memory" if hierarchy.version == 1 else "")
     if path is None:
         return None
-    relative = path.removeprefix(hierarchy.top.rstrip("/")) if hierarchy.top != "/" else path
+    top = hierarchy.top.rstrip("/")
+    relative = path[len(top) :] if f"{path}/".startswith(f"{top}/") else path
     parts = [part for part in relative.split("/") if part and part != ".."]
     for start in range(len(parts) + 1):
         folder = "/".join([hierarchy.mount, *parts[start:]])

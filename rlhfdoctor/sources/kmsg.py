@@ -13,7 +13,7 @@ import os
 import re
 import time
 
-_ESCAPE = re.compile(r"\\x([0-9a-f]{2})")
+_ESCAPE = re.compile(rb"\\x([0-9a-f]{2})")
 
 
 def parse_record(data: bytes) -> tuple[float, str] | None:
@@ -26,9 +26,8 @@ def parse_record(data: bytes) -> tuple[float, str] | None:
     parts = head.split(b",")
     if not mark or len(parts) < 3 or not parts[2].isdigit():
         return None
-    line = text.partition(b"\n")[0].decode("utf-8", "replace")
-    line = _ESCAPE.sub(lambda m: chr(int(m[1], 16)), line)
-    return int(parts[2]) / 1e6, line
+    line = _ESCAPE.sub(lambda m: bytes((int(m[1], 16),)), text.partition(b"\n")[0])
+    return int(parts[2]) / 1e6, line.decode("utf-8", "replace")
 
 
 def show_stamp(seconds: float) -> str:

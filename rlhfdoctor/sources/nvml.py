@@ -80,7 +80,7 @@ class Nvml:
                 gpus.append(
                     Gpu(
                         index=index,
-                        name=name.decode() if isinstance(name, bytes) else str(name),
+                        name=name.decode(errors="replace") if isinstance(name, bytes) else str(name),
                         total_bytes=known(getattr(memory, "total", None)),
                         used_bytes=known(getattr(memory, "used", None)),
                         busy_ratio=None if rates is None else rates.gpu / 100,

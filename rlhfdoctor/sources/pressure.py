@@ -45,14 +45,18 @@ def parse_pressure(data: bytes) -> Pressure | None:
 
 
 def open_trigger(path: str, stall_us: int = 50_000, window_us: int = 1_000_000) -> int | None:
-    """A descriptor that polls POLLPRI when tasks stalled that long within the window; None where not allowed."""
-    try:
-        handle = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        os.write(handle, f"some {stall_us} {window_us}\0".encode())
-        return handle
-    except OSError:
-        os.close(handle)
-        return None
+    """A descriptor that polls POLLPRI when tasks stalled that long within a window; None where not allowed.
+
+    Without CAP_SYS_RESOURCE only windows of whole two seconds are taken (kernel 6.4, psi.rst).
+    """
+    for window in (window_us, 2_000_000):
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            os.write(handle, f"some {stall_us} {window}\0".encode())
+            return handle
+        except OSError:
+            os.close(handle)
+    return None

@@ -256,10 +256,10 @@ def parse_maps(data: bytes) -> Mappings:
     )  # fmt: skip
 
 
-def read_file(path: str, limit_bytes: int = 1 << 20) -> bytes | None:
-    """A small file at once, or None where it is absent or not readable."""
+def read_file(path: str, limit_bytes: int = 1 << 20, folder: int | None = None) -> bytes | None:
+    """A small file at once, or None where it is absent or not readable; `folder` is what a relative path is below."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
     except OSError:
         return None
     try:
@@ -279,14 +279,18 @@ def read_file(path: str, limit_bytes: int = 1 << 20) -> bytes | None:
 class ProcReader:
     """One process through kept descriptors: a dead process cannot be mistaken for its pid's next owner."""
 
-    __slots__ = ("_folder", "_stat", "_statm", "_status")
+    __slots__ = ("_folder", "_statm", "_status")
 
     def __init__(self, root: str, pid: int) -> None:
         """Raises OSError where the process is gone or not ours to read."""
-        self._folder = f"{root}/proc/{pid}"
-        self._status = os.open(f"{self._folder}/status", os.O_RDONLY | os.O_CLOEXEC)
-        self._statm = os.open(f"{self._folder}/statm", os.O_RDONLY | os.O_CLOEXEC)
-        self._stat = -1
+        self._status = self._statm = -1
+        self._folder = os.open(f"{root}/proc/{pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._status = os.open("status", os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._folder)
+            self._statm = os.open("statm", os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._folder)
+        except OSError:
+            self.close()
+            raise
 
     def statm(self) -> bytes:
         """Sizes in pages as the kernel writes them; a third of the cost of `status`. Empty once the process is gone."""
@@ -298,38 +302,33 @@ class ProcReader:
     def status(self) -> Status | None:
         """None once the process is gone."""
         try:
-            return parse_status(os.pread(self._status, 4096, 0))
+            return parse_status(os.pread(self._status, 16384, 0))
         except OSError:
             return None
 
     def stat(self) -> Stat | None:
         """None once the process is gone."""
-        try:
-            if self._stat < 0:
-                self._stat = os.open(f"{self._folder}/stat", os.O_RDONLY | os.O_CLOEXEC)
-            return parse_stat(os.pread(self._stat, 1024, 0))
-        except OSError:
-            return None
+        return parse_stat(read_file("stat", 2048, self._folder) or b"")
 
     def io(self) -> Io | None:
         """None where the kernel does not let us (another user's process)."""
-        return parse_io(read_file(f"{self._folder}/io", 512) or b"")
+        return parse_io(read_file("io", 512, self._folder) or b"")
 
     def cmdline(self) -> str:
         """Empty for kernel threads and zombies."""
-        return parse_cmdline(read_file(f"{self._folder}/cmdline", 4096) or b"")
+        return parse_cmdline(read_file("cmdline", 4096, self._folder) or b"")
 
     def maps(self) -> Mappings | None:
         """Shared mappings by kind; takes about a millisecond for a large Python process."""
-        data = read_file(f"{self._folder}/maps", 16 << 20)
+        data = read_file("maps", 16 << 20, self._folder)
         return None if data is None else parse_maps(data)
 
     def close(self) -> None:
         """Gives the descriptors back."""
-        for handle in (self._status, self._statm, self._stat):
+        for handle in (self._folder, self._status, self._statm):
             if handle >= 0:
                 os.close(handle)
-        self._status = self._statm = self._stat = -1
+        self._folder = self._status = self._statm = -1
 
 
 def has_moved(before: bytes, after: bytes, pages: int = 128) -> bool:

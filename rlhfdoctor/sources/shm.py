@@ -81,33 +81,27 @@ def list_objects(path: str = "/dev/shm", most_count: int = 5000) -> list[SharedO
 
 def find_owners(objects: Iterable[SharedObject], maps: Mapping[int, Mappings]) -> list[SharedObject]:
     """The objects with the pids that map them, and the unlinked ones that only maps still show."""
-    users: dict[int, list[int]] = {}
-    sizes: dict[int, tuple[str, int]] = {}
+    users: dict[tuple[int, str], list[int]] = {}
+    sizes: dict[tuple[int, str], int] = {}
     for pid, mappings in maps.items():
         for inode, path, size in mappings.objects:
-            users.setdefault(inode, []).append(pid)
-            sizes[inode] = (path, max(size, sizes.get(inode, ("", 0))[1]))
-    named = {item.inode: item for item in objects}
+            users.setdefault((inode, path), []).append(pid)
+            sizes[inode, path] = max(size, sizes.get((inode, path), 0))
+    named = {(item.inode, item.path): item for item in objects}
     result = [
         SharedObject(
-            path=item.path, inode=inode, size_bytes=item.size_bytes, modified=item.modified, uid=item.uid,
-            owners=tuple(sorted(users.get(inode, ()))),
+            path=item.path, inode=item.inode, size_bytes=item.size_bytes, modified=item.modified, uid=item.uid,
+            owners=tuple(sorted(users.get(key, ()))),
         )
-        for inode, item in named.items()
+        for key, item in named.items()
     ]  # fmt: skip
-    for inode, (path, size) in sizes.items():
-        if inode not in named:
-            result.append(
-                SharedObject(
-                    path=path,
-                    inode=inode,
-                    size_bytes=size,
-                    modified=0.0,
-                    uid=-1,
-                    owners=tuple(sorted(users[inode])),
-                    deleted=True,
-                )
-            )
+    result += [
+        SharedObject(
+            path=key[1], inode=key[0], size_bytes=size, modified=0.0, uid=-1, owners=tuple(sorted(users[key])), deleted=True
+        )
+        for key, size in sizes.items()
+        if key not in named
+    ]  # fmt: skip
     return sorted(result, key=lambda item: -item.size_bytes)
 
 

@@ -9,6 +9,7 @@ Only a served engine (`vllm serve`) has the page; engines inside Ray actors have
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 
@@ -38,9 +39,11 @@ def parse_metrics(text: str) -> EngineLoad | None:
     found: dict[str, list[float]] = {}
     for name, value in _LINE.findall(text):
         try:
-            found.setdefault(name.removeprefix("vllm:"), []).append(float(value))
+            known = float(value)
         except ValueError:
             continue
+        if math.isfinite(known):
+            found.setdefault(name.removeprefix("vllm:"), []).append(known)
     if not found:
         return None
 

@@ -170,12 +170,23 @@ def _kill(recorded: Recorded, event: dict[str, Any], gone: list[dict[str, Any]])
     """A kill counter that rose; a process of the run must have gone at that time, or it was someone else's kill."""
     at = int(event["wall_ns"])
     near = [other for other in gone if abs(int(other["wall_ns"]) - at) < _NEAR_NS]
-    if not near:
-        return
     level = str(event.get("level"))
+    if not near or (level == "node" and _of_another_job(recorded, at)):
+        return
     fields: dict[str, Value] = {"level_text": level, "count": event.get("count"), "limit_bytes": event.get("max_bytes")}
     where = "of the node" if level == "node" else f"of the cgroup {level}"
     yield _event(recorded, event, "trace.node_kill" if level == "node" else "trace.cgroup_kill", fields, f"the kernel's kill counter {where} rose by {event.get('count')}")  # fmt: skip
+
+
+def _of_another_job(recorded: Recorded, at_ns: int) -> bool:
+    """Whether a rise of the node's counter belongs to a process that was not followed.
+
+    Where the recorder read the kernel log, a kill of ours has its line there; else a kill that it saw of
+    another job's process at that time explains the rise.
+    """
+    unread = any(gap.get("what") == "kernel log" for gap in recorded.of("gap"))
+    ours = any(abs(int(line["wall_ns"]) - at_ns) < 2 * _NEAR_NS for line in recorded.of("kernel.line"))
+    return not unread and not ours
 
 
 def _event(recorded: Recorded, event: dict[str, Any], kind: str, fields: dict[str, Any], text: str) -> Event:

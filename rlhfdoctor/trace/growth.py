@@ -19,6 +19,10 @@ from itertools import pairwise
 
 _POINTS = 24
 """Theil-Sen is quadratic; so many points say the same within a few per cent."""
+_MOST_FALLS = 0.3
+_ALIKE = 2.0
+"""A longer window is taken as long as the line fits it at most so many times worse than the best one."""
+_OVERDUE = 2.5
 _LEAST_BYTES = 8 << 20
 """Growth below is noise of the allocator and the page cache."""
 
@@ -64,7 +68,7 @@ class Series:
         self._dense_count, self._coarse_count, self._step_s = dense_count, coarse_count, step_s
         self.dense: list[tuple[float, int]] = []
         self.coarse: list[tuple[float, int]] = []
-        self._group: list[tuple[float, int]] = []
+        self._open = 0
         self._group_s = 0.0
 
     def add(self, time_s: float, value: int) -> None:
@@ -77,20 +81,18 @@ class Series:
             self._thin(self.dense.pop(0))
 
     def _thin(self, point: tuple[float, int]) -> None:
-        """Old points are kept as the least and the largest of a group, so that peaks survive."""
-        self._group.append(point)
-        if point[0] - self._group[0][0] < self._group_s:
-            return
-        low, high = min(self._group, key=lambda p: p[1]), max(self._group, key=lambda p: p[1])
-        self.coarse.extend(sorted({low, high}))
-        self._group = []
+        """Old points are kept as the least and the largest of a group, so that peaks survive.
+
+        The last group, from `_open` on, still takes points.
+        """
+        group = [*self.coarse[self._open :], point]
+        if len(group) > 1 and point[0] - group[0][0] >= self._group_s:
+            self._open, group = len(self.coarse), [point]
+        self.coarse[self._open :] = _extremes(group)
         if len(self.coarse) > self._coarse_count:
             self._group_s = max(1.0, self._group_s * 2)
-            kept: list[tuple[float, int]] = []
-            for i in range(0, len(self.coarse), 4):
-                part = self.coarse[i : i + 4]
-                kept.extend(sorted({min(part, key=lambda p: p[1]), max(part, key=lambda p: p[1])}))
-            self.coarse = kept
+            self.coarse = [p for i in range(0, len(self.coarse), 4) for p in _extremes(self.coarse[i : i + 4])]
+            self._open = len(self.coarse)
 
     def forecast(self, limit_bytes: int) -> Forecast | None:
         """The forecast from the dense points, or from all of them where those show the larger pattern."""
@@ -102,6 +104,11 @@ class Series:
             if far is not None and _prefer_far(near, far, self.dense[-1][1]):
                 near = far
         return find_left(near, self.dense[-1], limit_bytes)
+
+
+def _extremes(points: Sequence[tuple[float, int]]) -> list[tuple[float, int]]:
+    """The least and the largest, in order of time."""
+    return sorted({min(points, key=lambda p: p[1]), max(points, key=lambda p: p[1])})
 
 
 def _prefer_far(near: Growth, far: Growth, used: int) -> bool:
@@ -191,10 +198,15 @@ def _staircase(points: Sequence[tuple[float, int]], noise: int) -> Growth | None
         else:
             jumps.append([when, size, index])
     wide = sum(1 for size, _ in differences if size >= edge)
+    falls = -sum(size for size, _ in differences if size < 0)
+    if falls > _MOST_FALLS * rise:
+        return None  # the upward half of noise looks like jumps
     if len(jumps) < 3 or wide * 3 > len(differences) or sum(jump[1] for jump in jumps) < 0.7 * rise:
         return None
     between = sorted(two[0] - one[0] for one, two in pairwise(jumps))
     interval = between[len(between) // 2]
+    if points[-1][0] - jumps[-1][0] > _OVERDUE * between[-1]:
+        return _level(points[-1])  # the next jump should have come long ago: it was a start-up in steps
     height = sorted(jump[1] for jump in jumps)[len(jumps) // 2]
     rates = sorted(jump[1] / interval for jump in jumps)
     return Growth(
@@ -206,23 +218,22 @@ def _staircase(points: Sequence[tuple[float, int]], noise: int) -> Growth | None
 
 def _slope(points: Sequence[tuple[float, int]], noise: int) -> Growth:
     """The longest recent window on which a straight line fits; what came before was another phase."""
-    chosen = None
+    fits: list[tuple[float, tuple[float, float, float], float]] = []  # deviation, slopes, span
     for part in (1, 2, 4, 8, 16):
         window = points[-max(8, len(points) // part) :]
-        if window[-1][0] - window[0][0] < 3 and chosen is not None:
+        span = window[-1][0] - window[0][0]
+        if fits and (span < 3 or span >= fits[-1][2]):
             break
-        slope, lower, upper = theil_sen(window)
+        slopes = theil_sen(window)
         middle_t = (window[0][0] + window[-1][0]) / 2
-        residues = sorted(value - slope * (t - middle_t) for t, value in window)
+        residues = sorted(value - slopes[0] * (t - middle_t) for t, value in window)
         center = residues[len(residues) // 2]
         deviation = sorted(abs(r - center) for r in residues)
-        rise = abs(slope) * (window[-1][0] - window[0][0])
-        chosen = (slope, lower, upper, rise, window[-1][0] - window[0][0])
-        if deviation[len(deviation) * 9 // 10] <= max(0.06 * rise, noise / 4):
-            break
-    assert chosen is not None
-    slope, lower, upper, rise, seen_s = chosen
-    if slope <= 0 or rise < noise / 2:
+        fits.append((deviation[len(deviation) * 9 // 10], slopes, span))
+    best = max(min(fit[0] for fit in fits) * _ALIKE, noise / 4)
+    spread, (slope, lower, upper), seen_s = next(fit for fit in fits if fit[0] <= best)
+    rise = abs(slope) * seen_s
+    if slope <= 0 or rise < max(noise / 2, 2 * spread):
         return _level(points[-1])
     return Growth(
         kind="slope", slope_bytes_per_s=slope, low_bytes_per_s=lower, high_bytes_per_s=upper,
@@ -272,6 +283,8 @@ def find_left(growth: Growth, now: tuple[float, int], limit_bytes: int) -> Forec
     if growth.kind == "staircase" and growth.jump_bytes > 0:
         jumps = max(1, math.ceil(room / growth.jump_bytes))
         most_likely = max(0.0, growth.last_jump_s + jumps * growth.jump_s - now[0])
-    return Forecast(
-        left_s=most_likely, low_s=left(growth.high_bytes_per_s), high_s=left(growth.low_bytes_per_s), growth=growth
-    )
+    low, high = left(growth.high_bytes_per_s), left(growth.low_bytes_per_s)
+    if most_likely is not None:  # a staircase counts whole jumps, its bounds the rate
+        low = most_likely if low is None else min(low, most_likely)
+        high = None if high is None else max(high, most_likely)
+    return Forecast(left_s=most_likely, low_s=low, high_s=high, growth=growth)

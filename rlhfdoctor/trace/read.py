@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.trace.frames import EVENT, HEADER, KEY, SAMPLE, Decoder, Frame, Sample, unpack
 from rlhfdoctor.trace.schema import FORMAT, TABLES
-from rlhfdoctor.trace.store import RING_NAME, SUFFIX
+from rlhfdoctor.trace.store import SUFFIX
 from rlhfdoctor.types import Gap
 
 RUN_SCHEMA = "rlhfdoctor.run/1"
@@ -106,12 +106,19 @@ class SegmentReader:
 
     def _open(self, frame: Frame, gaps: list[Gap]) -> None:
         header = _json(frame.payload)
-        if header is None or not isinstance(header.get("tables"), dict):
+        if header is None:
             return
-        if int(header.get("format", 1)) > FORMAT:
-            gaps.append(Gap(what=self.path, why=f"written in format {header['format']}; this version reads up to {FORMAT}, some of it may be missing"))  # fmt: skip
+        number = header.get("format", 1)
+        if not isinstance(number, int) or number > FORMAT:
+            gaps.append(Gap(what=self.path, why=f"written in format {number!r}; this version reads up to {FORMAT}, some of it may be missing"))  # fmt: skip
         self.header = header
-        self.columns = header["tables"]
+        tables: Any = header.get("tables")
+        if not _is_tables(tables):
+            gaps.append(
+                Gap(what=self.path, why="its header does not describe the tables; read with those of this version")
+            )
+            tables = TABLES
+        self.columns = tables
         self._decoder = Decoder(self.columns)
 
 
@@ -124,11 +131,24 @@ class Wanted:
 
     def take(self, frame: Frame) -> bool:
         """Whether to decode a frame, by its wall clock alone."""
-        wall_ns = int.from_bytes(frame.payload[20:28], "little", signed=True)
-        if wall_ns < self._after_ns and wall_ns - self._last_ns < self._every_ns:
-            return False
+        wall_ns = wall_ns_of(frame)
+        if wall_ns < self._after_ns and 0 <= wall_ns - self._last_ns < self._every_ns:
+            return False  # a clock that was set back starts the count anew
         self._last_ns = wall_ns
         return True
+
+
+def _is_tables(value: Any) -> bool:
+    """Whether a header's description of the tables can be used."""
+    return isinstance(value, dict) and all(
+        isinstance(columns, list) and all(isinstance(column, str) for column in columns) for columns in value.values()
+    )
+
+
+def time_of(event: Mapping[str, Any]) -> int:
+    """Wall clock of an event in nanoseconds; 0 where it bears none."""
+    wall_ns = event.get("wall_ns")
+    return wall_ns if isinstance(wall_ns, int) else 0
 
 
 def _json(payload: bytes) -> dict[str, Any] | None:
@@ -178,34 +198,39 @@ def read_node(path: str | Path, *, every_s: float = 0.0, whole_s: float = 600.0)
     run = _run_file(folder)
     gaps: list[Gap] = []
     wanted = Wanted(every_s, _last_ns(names) - int(whole_s * 1e9)) if every_s else None
-    tables: dict[str, Columns] = {}
-    events: list[dict[str, Any]] = []
-    times: list[tuple[int, int, Sample]] = []
-    header: Mapping[str, Any] = {}
+    trace = NodeTrace(str(folder), folder.name, run, {}, {}, [], gaps)
+    opened = 0
     for name in names:
         segment = SegmentReader(str(name))
         try:
             for item in segment.read(gaps, final=True, wanted=wanted):
                 if isinstance(item, Sample):
-                    times.append((item.wall_ns, item.sequence, item))
+                    trace.times_ns.append(item.wall_ns)
+                    _append(trace.tables, item, segment.columns)
                 else:
-                    events.append(item)
+                    trace.events.append(item)
+            opened += 1
         except OSError as error:
             gaps.append(Gap(what=str(name), why=error.strerror or "not readable"))
-        header = segment.header or header
-        times.sort(key=lambda row: row[:2])
-        stamps = array("q")
-        for _, _, sample in times:
-            stamps.append(sample.wall_ns)
-            _append(tables, sample, segment.columns)
-        if "all" not in tables:
-            tables["all"] = Columns(())
-        tables["all"].times_ns.extend(stamps)
-        times.clear()
-    stamps = tables.pop("all").times_ns if "all" in tables else array("q")
-    events.sort(key=lambda event: int(event.get("wall_ns") or 0))
-    node = str(run.get("node") or header.get("node") or header.get("host") or folder.name)
-    return NodeTrace(str(folder), node, run, header, tables, _once(events), gaps, stamps)
+        trace.header = segment.header or trace.header
+    if not opened:
+        raise SourceError(f"{path}: no segment of the trace can be read ({gaps[0].why})")
+    _sort(trace)
+    trace.events = _once(sorted(trace.events, key=time_of))
+    trace.node = str(run.get("node") or trace.header.get("node") or trace.header.get("host") or folder.name)
+    return trace
+
+
+def _sort(trace: NodeTrace) -> None:
+    """In order of time, where two writers or a clock that was set back put it out of order."""
+    for table in trace.tables.values():
+        times = table.times_ns
+        if all(one <= two for one, two in pairwise(times)):
+            continue
+        order = sorted(range(len(times)), key=times.__getitem__)
+        for rows in (table.times_ns, table.mono_ns, table.keys, *table.values.values()):
+            rows[:] = array("q", [rows[place] for place in order])
+    trace.times_ns = array("q", sorted(trace.times_ns))
 
 
 def _append(tables: dict[str, Columns], sample: Sample, columns: Mapping[str, Sequence[str]]) -> None:
@@ -225,6 +250,7 @@ def _append(tables: dict[str, Columns], sample: Sample, columns: Mapping[str, Se
         for numbers_so_far in table.values.values():
             if len(numbers_so_far) < before + count:
                 numbers_so_far.extend([-(2**62)] * (before + count - len(numbers_so_far)))
+        table.names = tuple(table.values)
 
 
 def _once(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -242,58 +268,18 @@ def _once(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _last_ns(names: Sequence[Path]) -> int:
-    """About when the trace ends, by the files' time of change."""
-    return max(int(name.stat().st_mtime * 1e9) for name in names)
-
-
-class Follower:
-    """A run's trace as it grows, also where it is only in the recorder's memory."""
-
-    def __init__(self, folder: str) -> None:
-        """`folder` of the run."""
-        self.folder = folder
-        self._segments: dict[str, SegmentReader] = {}
-        self._pid = 0
-        self.gaps: list[Gap] = []
-
-    @property
-    def header(self) -> Mapping[str, Any]:
-        """The newest header that was read."""
-        return next((s.header for s in reversed(self._segments.values()) if s.header), {})
-
-    def read(self) -> list[tuple[Sample | dict[str, Any], Mapping[str, Sequence[str]]]]:
-        """New samples and events with the columns of their tables, in order of time."""
-        found: list[tuple[Sample | dict[str, Any], Mapping[str, Sequence[str]]]] = []
-        for path in self._paths():
-            segment = self._segments.get(path)
-            if segment is None:
-                segment = self._segments[path] = SegmentReader(path)
-            try:
-                found.extend((item, segment.columns) for item in segment.read(self.gaps, final=False))
-            except OSError:
-                continue
-            self._pid = int(segment.header.get("pid") or self._pid)
-        found.sort(
-            key=lambda item: item[0].wall_ns if isinstance(item[0], Sample) else int(item[0].get("wall_ns") or 0)
-        )
-        return found
-
-    def _paths(self) -> list[str]:
+    """Wall clock of the last sample; a copy's time of change says nothing."""
+    for name in reversed(names):
         try:
-            names = sorted(name for name in os.listdir(self.folder) if name.endswith(SUFFIX))
+            data = name.read_bytes()
         except OSError:
-            names = []
-        return [f"{self.folder}/{name}" for name in names] + self._ring()
+            continue
+        frames = [frame for frame in unpack(data) if isinstance(frame, Frame) and frame.kind in (KEY, SAMPLE)]
+        if frames:
+            return max(wall_ns_of(frame) for frame in frames)
+    return 0
 
-    def _ring(self) -> list[str]:
-        """The segment in the recorder's memory, which it keeps while the disk takes nothing."""
-        if not self._pid:
-            return []
-        descriptors = f"/proc/{self._pid}/fd"
-        try:
-            for name in os.listdir(descriptors):
-                if RING_NAME in os.readlink(f"{descriptors}/{name}"):
-                    return [f"{descriptors}/{name}"]
-        except OSError:
-            pass
-        return []
+
+def wall_ns_of(frame: Frame) -> int:
+    """Wall clock of a sample's frame, without decoding it."""
+    return int.from_bytes(frame.payload[20:28], "little", signed=True)

@@ -23,6 +23,7 @@ from rlhfdoctor.trace.schema import FORMAT, TABLES
 
 SUFFIX = ".trace"
 RING_NAME = "rlhfdoctor-ring"
+_LOOK_S = 5.0
 
 
 class Writer:
@@ -60,7 +61,9 @@ class Writer:
         self._encoder = Encoder(TABLES)
         self._number, self._end, self._fd = 0, 0, -1
         self._in_memory = False
-        self._retry_at, self._pause_s = 0.0, 1.0
+        self._base = 0
+        self._retry_at, self._pause_s, self._look_at = 0.0, 1.0, 0.0
+        self._writer = f"{os.getpid()}-{time.time_ns()}"
         self.stored_bytes = 0
         self.kept_count = 0
         """Frames that are only in memory."""
@@ -101,18 +104,26 @@ class Writer:
                 continue
 
     def _begin(self) -> None:
-        """Header and registry of a new segment."""
-        self._end = 0
+        """Header and registry of a new segment; they do not count against its size."""
+        self._end = self._base = 0
         self._encoder.restart()
         tables = {name: list(columns) for name, columns in TABLES.items()}
         header = {
-            **self._header, "format": FORMAT, "segment": self._number, "wall_ns": time.time_ns(),
+            **self._header, "writer": self._writer, "format": FORMAT, "segment": self._number, "wall_ns": time.time_ns(),
             "mono_ns": time.monotonic_ns(), "tables": tables,
         }  # fmt: skip
-        frame = pack(HEADER, json_payload(header))
-        self._append(lambda: frame)
-        for event in self._registry():
-            self.event(event)
+        frames = [pack(HEADER, json_payload(header))]
+        frames += [pack(EVENT, json_payload(event)) for event in self._registry()]
+        for frame in frames:
+            try:
+                self._write(frame)
+            except OSError as error:
+                if self._in_memory:
+                    self.lost_count += 1
+                    continue
+                self._to_memory(error)  # begins anew there
+                return
+        self._base = self._end
 
     def sample(self, wall_ns: int, mono_ns: int, tables: Mapping[str, Rows]) -> None:
         """Stores one tick."""
@@ -127,7 +138,7 @@ class Writer:
     def _append(self, make: Callable[[], bytes]) -> None:
         """Writes a frame; it is made anew where it lands in another segment, whose key frame it must fit."""
         frame = make()
-        if self._in_memory and self._end + len(frame) > self._ring_bytes:
+        if self._in_memory and self._end - self._base + len(frame) > self._ring_bytes:
             self.lost_count += self.kept_count
             self._restart_ring()
             frame = make()
@@ -141,6 +152,7 @@ class Writer:
                 self._write(frame)
             except OSError:
                 self.lost_count += 1
+                self._encoder.restart()  # nothing may build upon a frame that is not there
                 return
         self.kept_count += self._in_memory
 
@@ -152,13 +164,14 @@ class Writer:
         self._end += done
         if not self._in_memory:
             self.stored_bytes += done
+            self.trouble = ""
 
     def _roll(self) -> None:
         """A new segment where this one is full, and back to disk where that is possible again."""
         if self._in_memory:
             if self._clock() >= self._retry_at:
                 self._to_disk()
-        elif self._end >= self._segment_bytes:
+        elif self._end - self._base >= self._segment_bytes or self._is_gone():
             with contextlib.suppress(OSError):
                 os.posix_fadvise(
                     self._fd, 0, 0, os.POSIX_FADV_DONTNEED
@@ -172,6 +185,16 @@ class Writer:
             self._fd = fresh
             self._begin()
             self._thin()
+
+    def _is_gone(self) -> bool:
+        """Whether our file was deleted under us; asked every few seconds."""
+        if self._clock() < self._look_at:
+            return False
+        self._look_at = self._clock() + _LOOK_S
+        try:
+            return os.fstat(self._fd).st_nlink == 0
+        except OSError:
+            return True
 
     def _to_memory(self, error: OSError) -> None:
         self.trouble = error.strerror or str(error)

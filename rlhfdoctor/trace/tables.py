@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlhfdoctor.errors import SourceError
-from rlhfdoctor.trace.read import Columns, NodeTrace, find_nodes, read_node
+from rlhfdoctor.trace.read import Columns, NodeTrace, find_nodes, read_node, time_of
 from rlhfdoctor.trace.schema import NULL, scale_of
 from rlhfdoctor.types import Gap
 
@@ -42,7 +42,7 @@ class Trace:
     def events(self) -> list[dict[str, Any]]:
         """What happened, in order of time: processes seen and gone, kills, marks, alarms."""
         found = [{**event, "node": node.node} for node in self.nodes for event in node.events]
-        return sorted(found, key=lambda event: int(event.get("wall_ns") or 0))
+        return sorted(found, key=time_of)
 
     @property
     def gaps(self) -> list[Gap]:
@@ -75,7 +75,11 @@ class Trace:
         """All tables as pandas frames; pandas comes with the extra `notebooks`."""
         import pandas as pd
 
-        return {name: pd.DataFrame(frame.to_dict(as_series=False)) for name, frame in self.to_polars().items()}
+        frames = {}
+        for name, frame in self.to_polars().items():
+            times = pd.to_datetime(frame["time"].to_physical().to_list(), unit="ns", utc=True)
+            frames[name] = pd.DataFrame(frame.drop("time").to_dict(as_series=False)).assign(time=times)
+        return frames
 
     def write_parquet(self, folder: str | Path) -> list[Path]:
         """One Parquet file a table, and `events.parquet`.
@@ -155,7 +159,8 @@ def _frame(node: NodeTrace, name: str, table: Columns) -> polars.DataFrame:
     known = identities(node).get("process" if name in ("mapping", "probe") else name, {})
     for column in _IDENTITY.get(name, ()):
         mapping = {uid: row.get(column) for uid, row in known.items()}
-        data[column] = [mapping.get(key) for key in table.keys]
+        kind = pl.Int64 if column == "pid" else pl.String
+        data[column] = pl.Series(column, [mapping.get(key) for key in table.keys], dtype=kind)
     for column, values in table.values.items():
         series = pl.Series(column, values)
         series = series.set(series == NULL, None)
