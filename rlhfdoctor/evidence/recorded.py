@@ -15,6 +15,7 @@ from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.logs.kernel import read_oom_kill
 from rlhfdoctor.trace.events import Recorded
 from rlhfdoctor.trace.growth import fit_growth, theil_sen
+from rlhfdoctor.trace.read import time_of
 from rlhfdoctor.types import Death, Evidence, Origin, Process, Value
 from rlhfdoctor.units import show_bytes, show_count, show_ratio, show_seconds
 
@@ -52,7 +53,7 @@ def find_scene(case: Case, death: Death | None) -> Scene | None:
     times = trace.node.times_ns
     end_s = trace.seconds(times[-1]) if times else 0.0
     until_s = min(death.time, end_s) if death is not None and death.time is not None else end_s
-    kills = [trace.seconds(int(event["wall_ns"])) for event in trace.of("oom_kill", "kernel.line")]
+    kills = [trace.seconds(time_of(event)) for event in trace.of("oom_kill", "kernel.line")]
     if death is not None and death.killer.startswith("kernel-oom"):
         near = [at for at in kills if abs(at - until_s) < _NEAR_S or death.time is None]
         until_s = min([until_s, *near])
@@ -139,7 +140,7 @@ def _steps(trace: Recorded) -> list[float]:
     starts: dict[int, float] = {}
     for event in trace.of("mark"):
         if isinstance(event.get("step"), int) and event["step"] >= 0:
-            starts.setdefault(int(event["step"]), trace.seconds(int(event.get("at_ns") or event["wall_ns"])))
+            starts.setdefault(int(event["step"]), trace.seconds(int(event.get("at_ns") or time_of(event))))
     return sorted(starts.values())
 
 
@@ -186,7 +187,7 @@ def _thin(points: Sequence[tuple[float, int]], count: int = 480) -> list[tuple[f
 def _phases(scene: Scene, _death: Death | None) -> Facts:
     """In which phase the peak fell, and how much memory rose within the last phase."""
     marks = [
-        (scene.trace.seconds(int(e.get("at_ns") or e["wall_ns"])), str(e["phase"]))
+        (scene.trace.seconds(int(e.get("at_ns") or time_of(e))), str(e["phase"]))
         for e in scene.trace.of("mark")
         if e.get("phase") and e.get("edge") != "end"
     ]

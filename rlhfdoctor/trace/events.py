@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rlhfdoctor.trace.read import Columns, NodeTrace
+from rlhfdoctor.trace.read import Columns, NodeTrace, time_of
 from rlhfdoctor.trace.schema import NULL
 from rlhfdoctor.trace.tables import identities
 from rlhfdoctor.types import Event, Origin, Value
@@ -14,6 +14,7 @@ from rlhfdoctor.units import show_bytes
 
 _NEAR_NS = 3_000_000_000
 _HELD_BYTES = 16 << 20
+_FULL_RATIO = 0.9
 _MEMCG = re.compile(r"oom_memcg=(/[^,]+)")
 
 
@@ -130,7 +131,7 @@ def _is_ours(report: Sequence[Event], trace: Recorded) -> bool:
     if event.time is None:
         return True
     return any(
-        abs(trace.seconds(int(gone["wall_ns"])) - event.time) < _NEAR_NS / 1e9 for gone in trace.of("process.gone")
+        abs(trace.seconds(time_of(gone)) - event.time) < _NEAR_NS / 1e9 for gone in trace.of("process.gone")
     )
 
 
@@ -167,15 +168,35 @@ def _mark(recorded: Recorded, event: dict[str, Any]) -> Iterator[Event]:
 
 
 def _kill(recorded: Recorded, event: dict[str, Any], gone: list[dict[str, Any]]) -> Iterator[Event]:
-    """A kill counter that rose; a process of the run must have gone at that time, or it was someone else's kill."""
-    at = int(event["wall_ns"])
-    near = [other for other in gone if abs(int(other["wall_ns"]) - at) < _NEAR_NS]
+    """A kill counter that rose; a process of the run must have gone at that time, or it was someone else's kill.
+
+    A cgroup's counter rises for kills of its processes by any OOM killer (cgroup-v2.rst, memory.events): it
+    was the cgroup's limit only if one of the limits above the process was full.
+    """
+    at = time_of(event)
     level = str(event.get("level"))
-    if not near or (level == "node" and _of_another_job(recorded, at)):
+    if not any(abs(time_of(other) - at) < _NEAR_NS for other in gone):
         return
-    fields: dict[str, Value] = {"level_text": level, "count": event.get("count"), "limit_bytes": event.get("max_bytes")}
+    counted = any(e.get("level") != "node" and abs(time_of(e) - at) < 2 * _NEAR_NS for e in recorded.of("oom_kill"))
+    if level == "node" and (counted or _of_another_job(recorded, at)):
+        return
+    full = _full_limit(recorded, at)
+    fields: dict[str, Value] = {"level_text": full or level, "count": event.get("count")}
     where = "of the node" if level == "node" else f"of the cgroup {level}"
-    yield _event(recorded, event, "trace.node_kill" if level == "node" else "trace.cgroup_kill", fields, f"the kernel's kill counter {where} rose by {event.get('count')}")  # fmt: skip
+    kind = "trace.node_kill" if full is None else "trace.cgroup_kill"
+    says = f"; {full} was full" if full is not None else ""
+    yield _event(recorded, event, kind, fields, f"the kernel's kill counter {where} rose by {event.get('count')}{says}")
+
+
+def _full_limit(recorded: Recorded, at_ns: int) -> str | None:
+    """The cgroup whose limit was full (or that said so) within the seconds before, or None."""
+    at = recorded.seconds(at_ns)
+    for uid, row in recorded.known["cgroup"].items():
+        limit = recorded.last("cgroup", uid, "max_bytes", at)
+        near = [value for when, value in recorded.series("cgroup", uid, "used_bytes") if at - 3 <= when <= at + 0.2]
+        if limit and near and max(near) >= _FULL_RATIO * limit:
+            return str(row.get("path"))
+    return None
 
 
 def _of_another_job(recorded: Recorded, at_ns: int) -> bool:
@@ -185,12 +206,12 @@ def _of_another_job(recorded: Recorded, at_ns: int) -> bool:
     another job's process at that time explains the rise.
     """
     unread = any(gap.get("what") == "kernel log" for gap in recorded.of("gap"))
-    ours = any(abs(int(line["wall_ns"]) - at_ns) < 2 * _NEAR_NS for line in recorded.of("kernel.line"))
+    ours = any(abs(time_of(line) - at_ns) < 2 * _NEAR_NS for line in recorded.of("kernel.line"))
     return not unread and not ours
 
 
 def _event(recorded: Recorded, event: dict[str, Any], kind: str, fields: dict[str, Any], text: str) -> Event:
-    at_ns = event.get("at_ns") or event["wall_ns"]
+    at_ns = event.get("at_ns") or time_of(event)
     return Event(
         kind=kind,
         fields={key: value for key, value in fields.items() if value is not None},

@@ -21,8 +21,8 @@ RUNS = {
         "The actor keeps 20 MiB a step for good, beside a rollout that takes 40 MiB and gives them back, until the cgroup's 420 MiB are full.",
     ),
     "recorded-checkpoint-spike": (
-        "12 1 60 320 6", 400, "cause", "kernel-oom-cgroup", ["host-checkpoint-save"],
-        "Memory stands still over five steps; in the sixth a checkpoint takes 320 MiB at once, and the cgroup's 400 MiB are full.",
+        "12 1 60 320 6", 300, "cause", "kernel-oom-cgroup", ["host-checkpoint-save"],
+        "Memory stands still over five steps; in the sixth a checkpoint takes 320 MiB at once, and the cgroup's 300 MiB are full.",
     ),
     "recorded-model-load": (
         "3 1 40 0 0 500", 380, "cause", "kernel-oom-cgroup", ["host-model-load", "host-container-limit"],
