@@ -33,7 +33,7 @@ lint: .venv/.dev ## ruff, mypy --strict, import contracts, spelling
 	$(BIN)/codespell rlhfdoctor rules/*/rule.yaml tests *.md
 
 bench: .venv/.dev ## ratios against anchors, apart from the tests
-	$(BIN)/python tests/bench/scan.py && $(BIN)/python tests/bench/start.py
+	$(BIN)/python tests/bench/scan.py && $(BIN)/python tests/bench/start.py && $(BIN)/python tests/bench/record.py
 
 docs: $(BIN)/doctor ## write the generated pages anew
 	$(BIN)/python tests/docs.py --write
