@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, tzinfo
 from pathlib import Path
 
 from rlhfdoctor.engine.catalogue import load_rules
@@ -45,6 +46,8 @@ class Reading:
     """What recorders wrote."""
     shown_only: set[str] = field(default_factory=set)
     """Configuration that tells settings and is not the user's to edit."""
+    places: dict[str, tuple[str | None, tzinfo]] = field(default_factory=dict)
+    """Log of a recorded run -> its node and time zone."""
     source_count: int = 0
     byte_count: int = 0
 
@@ -127,7 +130,8 @@ def read_all(
                 )
             reading.texts[source.name] = data.decode("utf-8", "surrogateescape")
             source = replace(source, stream=lambda data=data: iter((data,)))  # type: ignore[misc]
-        counted = replace(source, stream=_counting(source, reading, progress))
+        host, zone = reading.places.get(source.name, (None, UTC))
+        counted = replace(source, stream=_counting(source, reading, progress), host=host, zone=zone)
         found = read_events(counted, scanner, reading.gaps)
         if is_source(source.name):  # a program that can raise an error has not raised it
             found = (event for event in found if event.kind.startswith(_SAID_BY_SOURCES))
@@ -155,6 +159,7 @@ def _open_runs(paths: Sequence[str], reading: Reading) -> list[str]:
             reading.events.extend(run.events)
             reading.gaps.extend(run.gaps)
             reading.shown_only |= run.shown_only
+            reading.places |= run.places
             reading.byte_count += sum(len(trace.node.times_ns) for trace in run.traces)
             if runs[0] == Path(path):
                 rest.extend(run.files)

@@ -1,13 +1,13 @@
 """Time stamps: with and without year, zone or date.
 
-A stamp without a zone is taken as UTC; one without a year takes the year of the other stamps of
+A stamp without a zone is taken as UTC where the recorder does not know the node's; one without a year takes the year of the other stamps of
 its file, else of the file's modification time. dmesg's seconds since boot give no wall time.
 """
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 
 _ISO = re.compile(
     r"(?P<Y>20\d\d)-(?P<m>[01]\d)-(?P<d>[0-3]\d)[T ](?P<H>[0-2]\d):(?P<M>[0-5]\d):(?P<S>[0-6]\d)"
@@ -29,13 +29,15 @@ _MONTHS = {
 }
 
 
-def read_time(text: str, year: int | None = None) -> float | None:
+def read_time(text: str, year: int | None = None, zone: tzinfo = UTC) -> float | None:
     """Unix seconds of the first stamp in a line, or None.
 
     >>> read_time("[2025-04-02 15:02:00,117 E 1 1] (raylet) node_manager.cc:3069: ...")
     1743606120.117
     >>> read_time("INFO 04-02 15:02:00 worker.py:133]", year=2025)
     1743606120.0
+    >>> read_time("2025-04-02 15:02:00", zone=timezone(timedelta(hours=8)))
+    1743577320.0
     >>> read_time("INFO 04-02 15:02:00 worker.py:133]") is None
     True
     """
@@ -57,7 +59,7 @@ def read_time(text: str, year: int | None = None) -> float | None:
         try:
             stamp = datetime(
                 int(full), month, int(part["d"] or 0), int(part["H"] or 0), int(part["M"] or 0),
-                min(int(part["S"] or 0), 59), tzinfo=_zone(part.get("z")),
+                min(int(part["S"] or 0), 59), tzinfo=_zone(part.get("z"), zone),
             )  # fmt: skip
         except ValueError:
             continue
@@ -66,8 +68,10 @@ def read_time(text: str, year: int | None = None) -> float | None:
     return None
 
 
-def _zone(text: str | None) -> timezone:
-    if not text or text == "Z":
+def _zone(text: str | None, default: tzinfo) -> tzinfo:
+    if not text:
+        return default
+    if text == "Z":
         return UTC
     sign = -1 if text[0] == "-" else 1
     return timezone(sign * timedelta(hours=int(text[1:3]), minutes=int(text[-2:])))

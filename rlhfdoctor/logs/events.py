@@ -11,7 +11,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 
 from rlhfdoctor.logs import config, deepspeed, job, kernel, nccl, phases, python, ray, torch, vllm
 from rlhfdoctor.logs.clock import read_time
@@ -47,9 +47,9 @@ def read_events(source: Source, scanner: Scanner, gaps: list[Gap]) -> Iterator[E
     last: dict[str, deque[Event]] = {}
     dropped: dict[str, int] = {}
     for hit in scanner.scan(source.stream()):
-        event = make_event(hit, source.name, year)
+        event = make_event(hit, source.name, year, source.zone, source.host)
         if event.time is not None and source.modified is not None and event.time > source.modified + 86400:
-            earlier = read_time(event.text, year - 1) if year is not None else None
+            earlier = read_time(event.text, year - 1, source.zone) if year is not None else None
             event = replace(event, time=earlier) if earlier is not None and earlier < event.time else event
         if event.time is not None:
             year = datetime.fromtimestamp(event.time, UTC).year
@@ -71,17 +71,18 @@ def read_events(source: Source, scanner: Scanner, gaps: list[Gap]) -> Iterator[E
             gaps.append(Gap(what=f"{source.name}: {kind}", why=f"{count} more lines of this kind left out"))
 
 
-def make_event(hit: Hit, file: str, year: int | None = None) -> Event:
-    """The event of a hit: fields, origin, time and count."""
+def make_event(hit: Hit, file: str, year: int | None = None, zone: tzinfo = UTC, host: str | None = None) -> Event:
+    """The event of a hit: fields, origin, time and count; `host` is the node where the line itself names none."""
     fields: dict[str, Value] = hit.pattern.fields(hit.match)
     text = hit.text.strip()
     repeated = _REPEATED.search(text[-400:])
+    origin = read_origin(text, file, hit.line, fields)
     return Event(
         kind=hit.pattern.kind,
         fields=fields,
-        origin=read_origin(text, file, hit.line, fields),
+        origin=origin if host is None else replace(origin, host=host),
         text=text if len(text) <= 2000 else _around(text, hit.match),
-        time=read_time(text, year),
+        time=read_time(text, year, zone),
         repeats_count=int(repeated["count"]) if repeated else 1,
         after=hit.after,
     )

@@ -17,6 +17,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import IO
 
@@ -73,6 +74,10 @@ class Source:
     size_bytes: int | None = None
     modified: float | None = None
     """Unix seconds, where known; gives the year to stamps that lack it."""
+    host: str | None = None
+    """Node whose log it is, where the recorder knows."""
+    zone: tzinfo = UTC
+    """Of stamps that bear none."""
     fingerprint: Callable[[], bytes] | None = None
     """Tells copies of one file: a hash of its size, start and end. Small files have none."""
 
@@ -185,7 +190,7 @@ def _open_file(path: Path, gaps: list[Gap]) -> Iterator[Source]:
                 lambda: _guard(name, lambda: _file_blocks(path, lower), gaps),
                 info.st_size,
                 info.st_mtime,
-                (lambda: _fingerprint(path, info.st_size)) if info.st_size >= _SMALL_BYTES else None,
+                fingerprint=(lambda: _fingerprint(path, info.st_size)) if info.st_size >= _SMALL_BYTES else None,
             )
     except READ_ERRORS as error:
         gaps.append(Gap(what=name, why=_reason(error)))

@@ -93,7 +93,7 @@ def describe_run(
     run = {
         "schema": RUN_SCHEMA, "name": orders.name, "node": orders.node, "doctor": VERSION, "argv": list(argv), "cwd": os.getcwd(),
         "started": time.time(), "host": os.uname().nodename, "kernel": os.uname().release, "boot_id": read_boot_id(),
-        "clock_offset_s": clock_offset_s,
+        "clock_offset_s": clock_offset_s, "utc_offset_s": time.localtime().tm_gmtoff,
         "environment": {k: v for k, v in os.environ.items() if _ENVIRONMENT.search(k) and not _SECRET.search(k)},
         "versions": versions,
         "limits": {

@@ -340,7 +340,8 @@ def has_moved(before: bytes, after: bytes, pages: int = 128) -> bool:
     if before == after:
         return False
     try:
-        return abs(int(before.split(b" ", 2)[1]) - int(after.split(b" ", 2)[1])) >= pages
+        one, two = int(before.split(b" ", 2)[1]), int(after.split(b" ", 2)[1])
+        return abs(one - two) >= pages or two == 0
     except (IndexError, ValueError):
         return True
 

@@ -130,9 +130,7 @@ def _is_ours(report: Sequence[Event], trace: Recorded) -> bool:
         return any(row.get("pid") == event.fields.get("pid") for row in trace.known["process"].values())
     if event.time is None:
         return True
-    return any(
-        abs(trace.seconds(time_of(gone)) - event.time) < _NEAR_NS / 1e9 for gone in trace.of("process.gone")
-    )
+    return any(abs(trace.seconds(time_of(gone)) - event.time) < _NEAR_NS / 1e9 for gone in trace.of("process.gone"))
 
 
 def make_events(recorded: Recorded) -> Iterator[Event]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
+from datetime import timedelta, timezone, tzinfo
 from pathlib import Path
 
 from rlhfdoctor.errors import SourceError
@@ -23,6 +24,8 @@ class Run:
     events: list[Event] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     """Logs and configuration to be read like any others; the user's own files where they are still the same."""
+    places: dict[str, tuple[str | None, tzinfo]] = field(default_factory=dict)
+    """File -> node and time zone, for its logs."""
     shown_only: set[str] = field(default_factory=set)
     """Those of them that tell settings but are not the user's to edit."""
     gaps: list[Gap] = field(default_factory=list)
@@ -60,7 +63,10 @@ def read_run(path: Path) -> Run:
 
 
 def _files_of(node: Path, recorded: Recorded, run: Run) -> None:
-    run.files.extend(str(p) for p in sorted((node / "logs").rglob("*")) if p.is_file())
+    logs = [str(p) for p in sorted((node / "logs").rglob("*")) if p.is_file()]
+    run.files.extend(logs)
+    zone = timezone(timedelta(seconds=int(recorded.node.run.get("utc_offset_s") or 0)))
+    run.places.update(dict.fromkeys(logs, (str(recorded.node.run.get("node") or "") or None, zone)))
     for name in ("versions.txt", "command.sh"):
         if (node / name).is_file():
             run.files.append(str(node / name))
