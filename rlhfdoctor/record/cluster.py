@@ -133,6 +133,8 @@ class Collector:
     def __init__(self, ray: Any, folder: Path, wish: Wish) -> None:
         """`ray` is connected already."""
         self.ray, self.folder, self.wish = ray, folder, wish
+        self.failures = (ray.exceptions.RayError, OSError, RuntimeError, ValueError)
+        """What a call to a node that is going down may raise."""
         self.nodes: dict[str, Node] = {}
         self.store = Writer(
             str(folder), {"run": folder.name, "node": "cluster", "host": os.uname().nodename, "pid": os.getpid()}
@@ -171,7 +173,7 @@ class Collector:
             told = self.ray.get(
                 actor.start.remote(self.folder.name, name, self.wish.interval_s, self.wish.alert_at_s, offset), timeout=60
             )  # fmt: skip
-        except Exception as error:  # whatever Ray raises: this node has no recorder, the others go on
+        except self.failures as error:  # whatever Ray raises: this node has no recorder, the others go on
             node.lost = True
             self.tell("gap", what=f"recorder on {name}", why=_first_line(error))
             return f"no recorder on {name}: {_first_line(error)}"
@@ -207,7 +209,7 @@ class Collector:
                 node.pending = None
                 try:
                     self._keep(node, self.ray.get(ref))
-                except Exception as error:  # the actor died: with its worker, its raylet or its node
+                except self.failures as error:  # the actor died: with its worker, its raylet or its node
                     said.append(self._lose(node, _first_line(error)))
             elif now - node.asked_s > _PATIENCE_S:
                 said.append(self._lose(node, f"it did not answer for {_PATIENCE_S:.0f} s"))
@@ -248,7 +250,7 @@ class Collector:
         """A node is back with its disk: what its earlier recorder wrote after we lost it."""
         try:
             self._keep(old, self.ray.get(actor.read.remote(old.remote, old.offsets), timeout=60))
-        except Exception as error:  # its disk is new: what came home before is all there is
+        except self.failures as error:  # its disk is new: what came home before is all there is
             self.tell("gap", what=f"rest of {old.name}", why=_first_line(error))
 
     def finish(self) -> None:
@@ -262,7 +264,7 @@ class Collector:
                 self.ray.get(node.actor.stop.remote(node.remote), timeout=10)
                 time.sleep(0.5)
                 self._keep(node, self.ray.get(node.actor.read.remote(node.remote, node.offsets), timeout=30))
-            except Exception as error:  # the cluster is going down
+            except self.failures as error:  # the cluster is going down
                 self.tell("gap", what=f"last samples of {node.name}", why=_first_line(error))
         self.tell("recorder.end", why="the cluster's run ended")
         self.store.close()

@@ -62,7 +62,6 @@ class Machine:
         self._orphaned_bytes: int | None = None
         self._lane = SlowLane()
         self._ports: set[str] = set()
-        self.phase: dict[str, Any] | None = None
         self._titles: dict[int, str] = {}
 
     def start(self, metrics: Iterable[str]) -> None:
@@ -127,7 +126,7 @@ class Machine:
         phase = find_phase(process.command) if process.command.startswith("ray::") else None
         if phase is not None and self._titles.get(process.uid) != phase:
             self._titles[process.uid] = phase
-            self.phase = self._tell("mark", phase=phase, basis="process title", uid=process.uid, pid=process.pid, role=process.role)  # fmt: skip
+            self._tell("mark", phase=phase, basis="process title", uid=process.uid, pid=process.pid, role=process.role)  # fmt: skip
 
     def read(self) -> dict[str, Any]:
         """The rows of this tick."""

@@ -12,6 +12,7 @@ import gc
 import os
 import sys
 import time
+import traceback
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,13 +20,13 @@ from rlhfdoctor.errors import SourceError
 from rlhfdoctor.record import self_care
 from rlhfdoctor.record.alarm import Alarms, serve, show_metrics
 from rlhfdoctor.record.limits import Limits, find_ray_ratio
-from rlhfdoctor.record.machine import Machine, number, thousandths
+from rlhfdoctor.record.machine import Machine
 from rlhfdoctor.record.notify import Notifier
 from rlhfdoctor.record.orders import Orders, read_orders
+from rlhfdoctor.record.rows import limit_rows, process_tables
 from rlhfdoctor.record.signs import Signs
 from rlhfdoctor.record.target import Process, Target
 from rlhfdoctor.sources.procfs import has_host_pids, read_boot_id
-from rlhfdoctor.trace.schema import NULL, TABLES
 from rlhfdoctor.trace.store import Writer
 
 _FAST_S = 0.1
@@ -43,6 +44,7 @@ _YOUNG_TICKS = 5
 _MOST_COST = 0.05
 """Of one core; beyond, the rate is lowered."""
 _MAPS_GROWTH_BYTES = 64 << 20
+_MOST_FAULTS = 100
 
 
 class Recorder:
@@ -79,6 +81,8 @@ class Recorder:
         self.due: list[Process] = []
         self.young: list[Process] = []
         self.stopped = False
+        self.failures = 0
+        self.faults: set[str] = set()
 
     def tell(self, kind: str, **fields: Any) -> dict[str, Any]:
         """Stores an event with the time of now."""
@@ -97,26 +101,37 @@ class Recorder:
         while not self.stopped:
             began = time.monotonic()
             self.late_us = max(0, int((began - deadline) * 1e6))
-            wake = self.step()
+            try:
+                over = self.step()
+            except Exception as error:  # a fault of ours must not end the record of theirs
+                over = self._failed(error)
             if self.tick % 10 == 0:
                 cpu, wall = time.process_time(), time.monotonic()
                 self.cost_ratio = (cpu - cpu_before) / max(wall - wall_before, 1e-3)
                 cpu_before, wall_before = cpu, wall
-            if wake is not None:
-                self.tell("recorder.end", why=wake, **self.store_state())
+            if over is not None:
+                self.tell("recorder.end", why=over, **self.store_state())
                 return
             deadline += self.interval_s
             now = time.monotonic()
             if deadline < now:  # a tick was missed: go on from here, never catch up in a burst
                 deadline = now + self.interval_s * 0.1
-            while (left := deadline - time.monotonic()) > 0 and not self.stopped:
+            while time.monotonic() < deadline and not self.stopped:
                 for name in self.notifier.wait(deadline):
                     self._woken(name)
                     if name != "kmsg":
                         deadline = min(deadline, time.monotonic() + 0.02)
-                if left <= 0:
-                    break
         self.tell("recorder.end", why="asked to stop", **self.store_state())
+
+    def _failed(self, error: Exception) -> str | None:
+        """A tick that failed is told once a kind of fault; too many in a row end the recording."""
+        self.failures += 1
+        why = f"{type(error).__name__}: {error}"[:300]
+        if why not in self.faults:
+            self.faults.add(why)
+            traceback.print_exc()  # into recorder.log
+            self.tell("gap", what="a tick of the recorder", why=why)
+        return f"too many faults of the recorder itself ({why})" if self.failures > _MOST_FAULTS else None
 
     def _start(self) -> None:
         told = self_care.prepare()
@@ -162,9 +177,8 @@ class Recorder:
         for process in gone:
             self._left(process)
         self._look_closer()
-        for event in self.signs.read(self.tick):
-            self.machine.phase = event
-        tables |= self._processes()
+        list(self.signs.read(self.tick))  # stores the marks that it finds
+        tables |= process_tables(self.target.processes.values(), self.signs.probes)
         fresh = self.limits.update(began, self.machine.host, self.machine.levels, self.machine.shm, self.machine.gpus, self._ray_ratio())  # fmt: skip
         for limit in fresh:
             self.tell("limit.seen", uid=limit.uid, name=limit.name, level=limit.level, limit_bytes=limit.limit_bytes)
@@ -172,10 +186,11 @@ class Recorder:
                 self.notifier.watch_level(self.machine.hierarchy, limit.level, limit.limit_bytes)
         for limit, text in self.alarms.check(self.limits.all.values()):
             self.tell("alarm", limit=limit.uid, name=limit.name, level=limit.level, text=text, left_s=limit.left_s)
-        tables["limit"] = self._limit_rows()
+        tables["limit"] = limit_rows(list(self.limits.all.values()))
         tables["recorder"] = self._own_row(began)
         self.store.sample(time.time_ns(), time.monotonic_ns(), tables)
         self.interval_s = self._pace(began)
+        self.failures = 0
         return self._ended()
 
     def _is_due(self, process: Process) -> bool:
@@ -214,7 +229,6 @@ class Recorder:
         if pid == self.job_pid:
             self.tell("job.exited", pid=pid, code=code)
             self.job_pid = 0
-            self.stopped = False
         else:
             self.tell("process.exited", pid=pid, code=code)
 
@@ -251,52 +265,11 @@ class Recorder:
         if self.target.name(process, ray_name or self.signs.names.get(process.pid)):
             self.tell("process.named", uid=process.uid, pid=process.pid, name=process.name, role=process.role, basis=process.basis, command=process.command)  # fmt: skip
 
-    def _processes(self) -> dict[str, Any]:
-        """The tables that have a row a process."""
-        keys, rows, mapped = [], [], []
-        for process in self.target.processes.values():
-            s = process.status
-            if s is None:
-                continue
-            if not process.row:
-                row: tuple[Any, ...] = (*s[3:10], s[2], *process.slow)
-                process.row = row if None not in row else tuple(NULL if value is None else value for value in row)
-            keys.append(process.uid)
-            rows.append(process.row)
-            if process.mappings is not None:
-                m = process.mappings
-                mapped.append((process.uid, m.plasma_bytes, m.dev_shm_bytes, m.deleted_bytes, m.memfd_bytes, m.driver_bytes, m.anonymous_bytes))  # fmt: skip
-        tables: dict[str, Any] = {"process": (keys, list(zip(*rows)))} if rows else {}
-        if mapped:
-            uids, *columns = zip(*mapped)
-            tables["mapping"] = (list(uids), columns)
-        if self.signs.probes:
-            known = [
-                (p.uid, self.signs.probes[p.pid]) for p in self.target.processes.values() if p.pid in self.signs.probes
-            ]
-            if known:
-                tables["probe"] = ([uid for uid, _ in known], [[number(row.get(c)) for _, row in known] for c in TABLES["probe"]])  # fmt: skip
-        return tables
-
     def _ray_ratio(self) -> float | None:
         if self.tick % 60 == 1 or (self.ray_ratio is None and self.tick % 5 == 0):
             raylet = next((p for p in self.target.processes.values() if p.name == "raylet"), None)
             self.ray_ratio = find_ray_ratio(raylet.pid) if raylet is not None else None
         return self.ray_ratio
-
-    def _limit_rows(self) -> tuple[list[int], list[list[int]]]:
-        rows = list(self.limits.all.values())
-        columns: list[list[int]] = [[], [], [], [], [], []]
-        for limit in rows:
-            f = limit.forecast
-            told = (
-                (thousandths(f.left_s), thousandths(f.low_s), thousandths(f.high_s), f.growth.slope_bytes_per_s)
-                if f is not None
-                else (None,) * 4
-            )
-            for column, value in zip(columns, (limit.used_bytes, limit.limit_bytes, *told)):
-                column.append(number(value))
-        return [limit.uid for limit in rows], columns
 
     def _own_row(self, began: float) -> tuple[list[int], list[list[int]]]:
         sweep_us = int((time.monotonic() - began) * 1e6)

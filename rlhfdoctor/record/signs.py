@@ -154,7 +154,7 @@ class Signs:
             if not isinstance(mark, dict):
                 continue
             if mark.get("kind") == "probe":
-                self.probes[pid] = mark
+                self.probes[pid] = {key: value for key, value in mark.items() if isinstance(value, int)}
                 self._take_role(process, mark)
             elif mark.get("phase") in PHASES or isinstance(mark.get("step"), int):
                 self._take_role(process, mark)
