@@ -152,15 +152,19 @@ def _frame(node: NodeTrace, name: str, table: Columns) -> polars.DataFrame:
     offset_ns = int(float(node.run.get("clock_offset_s") or 0.0) * 1e9)
     data: dict[str, Any] = {
         "time": (pl.Series("time", table.times_ns) - offset_ns).cast(pl.Datetime("ns", "UTC")),
-        "node": [node.node] * len(table.keys),
+        "node": pl.repeat(node.node, len(table.keys), dtype=pl.String, eager=True),
         "mono_s": pl.Series("mono_s", table.mono_ns) / 1e9,
         "uid": pl.Series("uid", table.keys),
     }
     known = identities(node).get("process" if name in ("mapping", "probe") else name, {})
     for column in _IDENTITY.get(name, ()):
-        mapping = {uid: row.get(column) for uid, row in known.items()}
         kind = pl.Int64 if column == "pid" else pl.String
-        data[column] = pl.Series(column, [mapping.get(key) for key in table.keys], dtype=kind)
+        told = {uid: row.get(column) for uid, row in known.items() if row.get(column) is not None}
+        data[column] = (
+            data["uid"].replace_strict(list(told), list(told.values()), default=None, return_dtype=kind)
+            if told
+            else pl.Series(column, [None] * len(table.keys), dtype=kind)
+        )
     for column, values in table.values.items():
         series = pl.Series(column, values)
         series = series.set(series == NULL, None)

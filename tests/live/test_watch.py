@@ -78,10 +78,14 @@ def environment(**more: str) -> dict[str, str]:
     return {**plain, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0", "TERM": "xterm-256color", **more}
 
 
-def watch(folder: Path, *words: str | Path, before: Sequence[str | Path] = (), **more: str) -> subprocess.CompletedProcess[bytes]:
+def watch(
+    folder: Path, *words: str | Path, before: Sequence[str | Path] = (), **more: str
+) -> subprocess.CompletedProcess[bytes]:
     """Runs `doctor watch` to its end."""
     line = [*before, *WATCH, "--out", folder, *words]
-    return subprocess.run(line, cwd=folder.parent, env=environment(**more), capture_output=True, timeout=120, check=False)
+    return subprocess.run(
+        line, cwd=folder.parent, env=environment(**more), capture_output=True, timeout=120, check=False
+    )
 
 
 @pytest.fixture
@@ -92,7 +96,9 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     def run(folder: Path, *words: str | Path) -> subprocess.Popen[bytes]:
         line = [*WATCH, "--out", folder, *words]
         pipe = subprocess.PIPE
-        started.append(subprocess.Popen(line, cwd=tmp_path, env=environment(), stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe))  # fmt: skip
+        started.append(
+            subprocess.Popen(line, cwd=tmp_path, env=environment(), stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe)
+        )
         return started[-1]
 
     yield run
@@ -248,7 +254,9 @@ def test_leave_and_come_back(tmp_path: Path, terminal: Callable[..., Terminal]) 
     left = screen.end()
     job = (event_of(folder, "job.started") or {})["pid"]
     alive, recording = running(job), running(recorder_of(folder))
-    again = subprocess.run([*WATCH, "--attach", folder], env=environment(), capture_output=True, timeout=60, check=False)  # fmt: skip
+    again = subprocess.run(
+        [*WATCH, "--attach", folder], env=environment(), capture_output=True, timeout=60, check=False
+    )
     assert (left, b"left the view" in screen.raw, alive, recording) == (0, True, True, True)
     assert (again.returncode, again.stdout, "exit status 3" in again.stderr.decode()) == (3, b"", True)
 
@@ -319,7 +327,9 @@ def test_view(tmp_path: Path, terminal: Callable[..., Terminal]) -> None:
     lines = show_screen(screen.pump())
     status = screen.end()
     text = "\n".join(lines)
-    assert [part for part in ("node memory", "driver", "step:4 - loss", "Ctrl-C leaves the view") if part not in text] == []
+    assert [
+        part for part in ("node memory", "driver", "step:4 - loss", "Ctrl-C leaves the view") if part not in text
+    ] == []
     assert (lines[0].startswith("rlhfdoctor "), status) == (True, 0)
     assert re.search(rb"\x1b\[\?1049l.*the command ended well", screen.raw, re.S) is not None
 
@@ -347,14 +357,23 @@ def test_ray_actor_grows_until_it_is_killed(tmp_path: Path, number: int) -> None
     program.write_text(RAY_HOG)
     with limited(f"watch-ray-{number}", RAY_LIMIT_BYTES) as cgroup:
         done = watch(
-            folder, "--", sys.executable, program, before=[*ENTER, cgroup], RAY_memory_monitor_refresh_ms="0", RAY_TMPDIR=str(home)
-        )  # fmt: skip
+            folder,
+            "--",
+            sys.executable,
+            program,
+            before=[*ENTER, cgroup],
+            RAY_memory_monitor_refresh_ms="0",
+            RAY_TMPDIR=str(home),
+        )
     shutil.rmtree(home, ignore_errors=True)
     incident, told = analyze([str(folder)]), forecasts(read_trace(folder))
     death = death_of(incident)
     assert (done.returncode != 0, len(told) > 5, hit_ratio(told) >= 0.95) == (True, True, True), told
     assert (death.killer, death.victim.role, death.phase) == ("kernel-oom-cgroup", "actor", "rollout")
-    assert (incident.verdict, incident.best is not None and incident.best.cause in ("host-leak", "host-container-limit")) == ("cause", True)  # fmt: skip
+    assert (
+        incident.verdict,
+        incident.best is not None and incident.best.cause in ("host-leak", "host-container-limit"),
+    ) == ("cause", True)
 
 
 CLUSTER = """
@@ -378,9 +397,13 @@ def cluster() -> Iterator[tuple[str, int]]:
     home = Path(tempfile.mkdtemp(prefix="r", dir="/tmp"))
     pipe = subprocess.PIPE
     process = subprocess.Popen(
-        [sys.executable, "-c", CLUSTER], env=environment(RAY_TMPDIR=str(home)), stdin=pipe, stdout=pipe, text=True,
+        [sys.executable, "-c", CLUSTER],
+        env=environment(RAY_TMPDIR=str(home)),
+        stdin=pipe,
+        stdout=pipe,
+        text=True,
         start_new_session=True,
-    )  # fmt: skip
+    )
     assert process.stdout is not None
     words = next(line.split() for line in process.stdout if line.startswith("cluster "))
     yield words[1], int(words[2])
@@ -402,9 +425,7 @@ def lost_s(folder: Path) -> float | None:
     return None if event is None else event["wall_ns"] / 1e9
 
 
-def test_ray_cluster(
-    tmp_path: Path, cluster: tuple[str, int], start: Callable[..., subprocess.Popen[bytes]]
-) -> None:
+def test_ray_cluster(tmp_path: Path, cluster: tuple[str, int], start: Callable[..., subprocess.Popen[bytes]]) -> None:
     """Each node has a trace, and of a raylet that is killed its end and the loss of the node are on record."""
     address, raylet = cluster
     folder = tmp_path / "run"

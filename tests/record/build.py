@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,15 +41,26 @@ def make_level(used: int | None, limit: int | None, path: str = CGROUP, *, cache
 def make_forecast(left_s: float | None, seen_s: float = 1000.0) -> Forecast:
     """A forecast from steady growth."""
     growth = Growth(
-        kind="slope", slope_bytes_per_s=1.0 * MIB, low_bytes_per_s=0.9 * MIB, high_bytes_per_s=1.1 * MIB, from_bytes=0.0,
-        from_s=0.0, seen_s=seen_s,
-    )  # fmt: skip
+        kind="slope",
+        slope_bytes_per_s=1.0 * MIB,
+        low_bytes_per_s=0.9 * MIB,
+        high_bytes_per_s=1.1 * MIB,
+        from_bytes=0.0,
+        from_s=0.0,
+        seen_s=seen_s,
+    )
     return Forecast(left_s=left_s, low_s=left_s, high_s=left_s, growth=growth)
 
 
 def make_limit(
-    ratio: float = 0.6, left_s: float | None = None, seen_s: float = 1000.0, *, uid: int = 1, name: str = "cgroup", level: str = ""
-) -> Limit:  # fmt: skip
+    ratio: float = 0.6,
+    left_s: float | None = None,
+    seen_s: float = 1000.0,
+    *,
+    uid: int = 1,
+    name: str = "cgroup",
+    level: str = "",
+) -> Limit:
     """A limit of 10 GiB that is so full, with its forecast."""
     limit = Limit(uid, name, level, 10 * GIB, used_bytes=int(10 * GIB * ratio))
     limit.forecast = make_forecast(left_s, seen_s)
@@ -58,7 +69,7 @@ def make_limit(
 
 def rows(table: str, found: Mapping[int, Row]) -> Rows:
     """Rows as the store takes them; what is not given is unknown."""
-    columns = [[_stored(row.get(column)) for row in found.values()] for column in TABLES[table]]
+    columns: list[Sequence[int]] = [[_stored(row.get(column)) for row in found.values()] for column in TABLES[table]]
     return list(found), columns
 
 
@@ -88,17 +99,26 @@ def phase(second: float, name: str, **fields: Any) -> dict[str, Any]:
 
 
 def write_run(
-    folder: Path, seconds: int, *, use: Course | None = None, anon: Mapping[str, Course] | None = None,
-    shmem: Mapping[str, Course] | None = None, host: Mapping[str, Course] | None = None, level: Mapping[str, Course] | None = None,
-    locked: Mapping[str, Course] | None = None, events: Iterable[Mapping[str, Any]] = (), run: Mapping[str, Any] | None = None,
-    limit_bytes: int = LIMIT_BYTES, node: str = "n1",
-) -> Path:  # fmt: skip
+    folder: Path,
+    seconds: int,
+    *,
+    use: Course | None = None,
+    anon: Mapping[str, Course] | None = None,
+    shmem: Mapping[str, Course] | None = None,
+    host: Mapping[str, Course] | None = None,
+    level: Mapping[str, Course] | None = None,
+    locked: Mapping[str, Course] | None = None,
+    events: Iterable[Mapping[str, Any]] = (),
+    run: Mapping[str, Any] | None = None,
+    limit_bytes: int = LIMIT_BYTES,
+    node: str = "n1",
+) -> Path:
     """Writes a recorded run with a sample a second; processes are named by their role, with pids from 1001 on.
 
     Args:
         use: unreclaimable memory of the cgroup; without it there is no cgroup.
-        anon: RssAnon of one process for each role; `shmem` and `locked` likewise.
-        host, level: more columns of these tables, in MiB; `available_bytes` is three quarters of the node by default.
+        anon: RssAnon of one process for each role, negative while it is not there; `shmem` and `locked` likewise.
+        host, level: more columns of these tables, in MiB; nearly all of the node is available by default.
         run: more of run.json.
     """
     (folder / "logs").mkdir(parents=True, exist_ok=True)
@@ -117,24 +137,36 @@ def write_run(
         def column(courses: Mapping[str, Course] | None, name: str, at: int = second) -> int | None:
             return int(courses[name](at) * MIB) if courses and name in courses else None
 
-        sizes = {"available_bytes": TOTAL_BYTES * 3 // 4, **{name: column(host, name) for name in host or {}}}
+        sizes = {"available_bytes": TOTAL_BYTES * 63 // 64, **{name: column(host, name) for name in host or {}}}
         tables: dict[str, Rows] = {"host": rows("host", {0: {"total_bytes": TOTAL_BYTES, **sizes}})}
         if roles:
-            tables["process"] = rows("process", {
-                uid: {"rss_anon_bytes": column(anon, role), "rss_shmem_bytes": column(shmem, role) or 0, "locked_bytes": column(locked, role) or 0}
-                for role, uid in roles.items()
-            })  # fmt: skip
+            tables["process"] = rows(
+                "process",
+                {
+                    uid: {
+                        "rss_anon_bytes": column(anon, role),
+                        "rss_shmem_bytes": column(shmem, role) or 0,
+                        "locked_bytes": column(locked, role) or 0,
+                    }
+                    for role, uid in roles.items()
+                    if (column(anon, role) or 0) >= 0
+                },
+            )
         if use is not None:
             used = int(use(second) * MIB)
             more = {name: column(level, name) for name in level or {}}
-            tables["cgroup"] = rows("cgroup", {1: {"current_bytes": used, "used_bytes": used, "max_bytes": limit_bytes, **more}})
+            tables["cgroup"] = rows(
+                "cgroup", {1: {"current_bytes": used, "used_bytes": used, "max_bytes": limit_bytes, **more}}
+            )
         writer.sample(int((START_S + second) * 1e9), int(second * 1e9), tables)
     writer.event(event("recorder.end", seconds, why="the command ended"))
     writer.close()
     return folder
 
 
-def make_death(second: float, pid: int | None = 1001, killer: str = "kernel-oom-cgroup", node: str | None = None) -> Death:
+def make_death(
+    second: float, pid: int | None = 1001, killer: str = "kernel-oom-cgroup", node: str | None = None
+) -> Death:
     """A death at a second of the run."""
     return Death(killer=killer, time=START_S + second, node=node, victim=Process(pid=pid))
 
@@ -154,8 +186,10 @@ def kernel_lines(second: float, pid: int, path: str = "/job") -> str:
     """What the recorder keeps of the kernel log when the kernel kills in a cgroup."""
     at = f"2023-11-14T22:{13 + int(20 + second) // 60:02d}:{int(20 + second) % 60:02d},000000+00:00"
     return (
-        f"{at} oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg={path},task_memcg={path},task=python,pid={pid},uid=0\n"
-        f"{at} Memory cgroup out of memory: Killed process {pid} (python) total-vm:20000000kB, anon-rss:15000000kB, file-rss:0kB, shmem-rss:0kB, UID:0\n"
+        f"{at} oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,"
+        f"oom_memcg={path},task_memcg={path},task=python,pid={pid},uid=0\n"
+        f"{at} Memory cgroup out of memory: Killed process {pid} (python) total-vm:20000000kB, "
+        "anon-rss:15000000kB, file-rss:0kB, shmem-rss:0kB, UID:0\n"
     )
 
 

@@ -45,9 +45,11 @@ def full(*ratios: float, name: str = "cgroup") -> list[Limit]:
         pytest.param(at(None, None, None, None), [0, 0, 0, 0], id="no growth"),
         pytest.param(at(*[SOON] * 3, FAR, *[SOON] * 3), [0, 0, 1, 0, 0, 0, 1], id="again after it was far"),
         pytest.param(at(*[SOON] * 3, None, *[SOON] * 3), [0, 0, 1, 0, 0, 0, 1], id="again after it stood still"),
-        pytest.param(at(*[SOON] * 3, 800.0, *[SOON] * 3), [0, 0, 1, 0, 0, 0, 0], id="not again after a moment just above"),
+        pytest.param(
+            at(*[SOON] * 3, 800.0, *[SOON] * 3), [0, 0, 1, 0, 0, 0, 0], id="not again after a moment just above"
+        ),
     ],
-)  # fmt: skip
+)
 def test_forecast(states: list[Limit], expected: list[int]) -> None:
     """An alarm fires once when forecasts agree, and again only after the limit was well away."""
     assert fired(states) == expected
@@ -135,7 +137,8 @@ def wait_for(path: Path) -> str:
 
 def test_command(tmp_path: Path) -> None:
     """The user's command runs in a shell with the text, the limit and the time left in its environment."""
-    script = f'''cd {tmp_path} && echo "$RLHFDOCTOR_ALARM|$RLHFDOCTOR_LIMIT|$RLHFDOCTOR_LEVEL|$RLHFDOCTOR_LEFT_S" > new && mv new told'''
+    values = "|".join(f"$RLHFDOCTOR_{name}" for name in ("ALARM", "LIMIT", "LEVEL", "LEFT_S"))
+    script = f'cd {tmp_path} && echo "{values}" > new && mv new told'
     Alarms(600.0, script).check([make_limit(0.6, 9.0, level="/a b")])
     assert wait_for(tmp_path / "told") == "container limit will be full in 9 s (6.00 GiB of 10.0 GiB)|cgroup|/a b|9\n"
 

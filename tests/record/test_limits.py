@@ -20,9 +20,15 @@ NODE = ("node", "", 16 * GIB, 64 * GIB)
 
 
 def update(
-    limits: Limits, second: float = 0.0, *, host: Mapping[str, int] = HOST, levels: Sequence[Level] = (),
-    shm: SharedMemory | None = None, gpus: Sequence[Gpu] = (), ray_ratio: float | None = None,
-) -> list[Limit]:  # fmt: skip
+    limits: Limits,
+    second: float = 0.0,
+    *,
+    host: Mapping[str, int] = HOST,
+    levels: Sequence[Level] = (),
+    shm: SharedMemory | None = None,
+    gpus: Sequence[Gpu] = (),
+    ray_ratio: float | None = None,
+) -> list[Limit]:
     """One tick; the limits that are told."""
     return limits.update(second, host, levels, shm, gpus, ray_ratio)
 
@@ -48,18 +54,24 @@ def make_gpu(index: int, used: int | None, total: int | None) -> Gpu:
     ("levels", "expected"),
     [
         pytest.param([make_level(4 * GIB, None)], [], id="no limit"),
-        pytest.param([make_level(4 * GIB, 8 * GIB)], [("cgroup", "/sys/fs/cgroup/memory/job", 4 * GIB, 8 * GIB)], id="limit"),
+        pytest.param(
+            [make_level(4 * GIB, 8 * GIB)], [("cgroup", "/sys/fs/cgroup/memory/job", 4 * GIB, 8 * GIB)], id="limit"
+        ),
         pytest.param([make_level(4 * GIB, 64 * GIB)], [], id="as large as the node"),
         pytest.param([make_level(4 * GIB, 100 * GIB)], [], id="above the node"),
         pytest.param([make_level(None, 8 * GIB)], [], id="use unknown"),
-        pytest.param([make_level(GIB, 8 * GIB, cache=6 * GIB)], [("cgroup", "/sys/fs/cgroup/memory/job", GIB, 8 * GIB)], id="page cache"),
+        pytest.param(
+            [make_level(GIB, 8 * GIB, cache=6 * GIB)],
+            [("cgroup", "/sys/fs/cgroup/memory/job", GIB, 8 * GIB)],
+            id="page cache",
+        ),
         pytest.param(
             [make_level(GIB, 8 * GIB, "/a/b"), make_level(2 * GIB, None, "/a/c"), make_level(3 * GIB, 16 * GIB, "/a")],
             [("cgroup", "/a/b", GIB, 8 * GIB), ("cgroup", "/a", 3 * GIB, 16 * GIB)],
             id="several levels",
         ),
     ],
-)  # fmt: skip
+)
 def test_cgroups(levels: list[Level], expected: list[tuple[str, str, int, int]]) -> None:
     """A level counts where its limit is below the node's memory, without the page cache."""
     assert found(levels=levels) == [NODE, *expected]
@@ -68,7 +80,9 @@ def test_cgroups(levels: list[Level], expected: list[tuple[str, str, int, int]])
 @pytest.mark.parametrize("host", [{}, {"total_bytes": 64 * GIB}, {"available_bytes": GIB}])
 def test_unknown_node(host: dict[str, int]) -> None:
     """Without the node's figures there is no limit of the node; the cgroup's is there all the same."""
-    assert found(host=host, levels=[make_level(GIB, 8 * GIB)]) == [("cgroup", "/sys/fs/cgroup/memory/job", GIB, 8 * GIB)]
+    assert found(host=host, levels=[make_level(GIB, 8 * GIB)]) == [
+        ("cgroup", "/sys/fs/cgroup/memory/job", GIB, 8 * GIB)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -77,9 +91,14 @@ def test_unknown_node(host: dict[str, int]) -> None:
         pytest.param([], 16 * GIB, 32 * GIB, id="of the node"),
         pytest.param([make_level(GIB, None)], 16 * GIB, 32 * GIB, id="no limit"),
         pytest.param([make_level(4 * GIB, 8 * GIB)], 4 * GIB, 4 * GIB, id="of the cgroup"),
-        pytest.param([make_level(GIB, 8 * GIB, "/a/b"), make_level(3 * GIB, 6 * GIB, "/a")], 3 * GIB, 3 * GIB, id="of the tightest"),
+        pytest.param(
+            [make_level(GIB, 8 * GIB, "/a/b"), make_level(3 * GIB, 6 * GIB, "/a")],
+            3 * GIB,
+            3 * GIB,
+            id="of the tightest",
+        ),
     ],
-)  # fmt: skip
+)
 def test_ray(levels: list[Level], used: int, size: int) -> None:
     """Ray's threshold is a share of the tightest cgroup, else of the node, against the same use."""
     assert found(levels=levels, ray_ratio=0.5)[-1] == ("ray", "", used, size)
@@ -87,7 +106,12 @@ def test_ray(levels: list[Level], used: int, size: int) -> None:
 
 def test_shared_memory_and_gpus() -> None:
     """/dev/shm and each GPU whose size and use are known are limits."""
-    gpus = [make_gpu(0, 5 * GIB, 10 * GIB), make_gpu(1, None, 10 * GIB), make_gpu(2, 3 * GIB, None), make_gpu(3, 0, GIB)]
+    gpus = [
+        make_gpu(0, 5 * GIB, 10 * GIB),
+        make_gpu(1, None, 10 * GIB),
+        make_gpu(2, 3 * GIB, None),
+        make_gpu(3, 0, GIB),
+    ]
     expected = [NODE, ("shm", "", MIB, GIB), ("gpu", "0", 5 * GIB, 10 * GIB), ("gpu", "3", 0, GIB)]
     assert found(shm=make_shm(MIB, GIB), gpus=gpus) == expected
 
@@ -128,7 +152,12 @@ def test_limits_are_told_once() -> None:
     limits = Limits()
     sizes = (8 * GIB, 8 * GIB, 6 * GIB, 6 * GIB)
     told = [update(limits, second, levels=[make_level(GIB, size)]) for second, size in enumerate(sizes)]
-    assert [[(limit.uid, limit.name) for limit in some] for some in told] == [[(1, "node"), (2, "cgroup")], [], [(2, "cgroup")], []]  # fmt: skip
+    assert [[(limit.uid, limit.name) for limit in some] for some in told] == [
+        [(1, "node"), (2, "cgroup")],
+        [],
+        [(2, "cgroup")],
+        [],
+    ]
     assert limits.all["cgroup", "/sys/fs/cgroup/memory/job"].limit_bytes == 6 * GIB
 
 

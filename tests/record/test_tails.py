@@ -69,7 +69,12 @@ def test_new_lines_only(tails: Tails, log: Path) -> None:
 
 def test_partial_lines(tails: Tails, log: Path) -> None:
     """A line counts when it is complete, in however many pieces it came."""
-    assert after(tails, log, step(1, "")[:22], step(1, "")[22:], "\n" + step(2, ""), "\r\n") == [[], [], [("phase.step", 1)], [("phase.step", 2)]]  # fmt: skip
+    assert after(tails, log, step(1, "")[:22], step(1, "")[22:], "\n" + step(2, ""), "\r\n") == [
+        [],
+        [],
+        [("phase.step", 1)],
+        [("phase.step", 2)],
+    ]
 
 
 def test_character_in_two_pieces(tails: Tails, log: Path) -> None:
@@ -86,10 +91,13 @@ def test_character_in_two_pieces(tails: Tails, log: Path) -> None:
         ("Episode [1/10000]:   7%|7         | 9/210 [2:51:33<63:48:10, 1142.70s/it]\r", ("phase.episode", 9)),
         ("Train epoch [1/1]:  62%|#| 5/8 [01:12<00:43, 14.41s/it]\r", ("phase.update", None)),
         ("Processed prompts:  85%|########5 | 870/1024 [03:19<00:35,  4.37it/s]\r", ("phase.rollout", None)),
-        ("(WorkerDict pid=18233) Saving sharded model checkpoint to /ckpt/global_step_1/actor\n", ("phase.checkpoint", None)),
+        (
+            "(WorkerDict pid=18233) Saving sharded model checkpoint to /ckpt/global_step_1/actor\n",
+            ("phase.checkpoint", None),
+        ),
         ("\x1b[36m(main_task pid=7)\x1b[0m step:4 - a\n", ("phase.step", 4)),
     ],
-)  # fmt: skip
+)
 def test_marks(tails: Tails, log: Path, line: str, mark: Mark) -> None:
     """Lines of the frameworks tell step and phase; a progress bar's carriage return ends a line as well."""
     assert after(tails, log, line) == [[mark]]
@@ -158,7 +166,9 @@ def test_copies_are_bounded(tmp_path: Path, log: Path) -> None:
     assert KEEP_BYTES <= sum(map(len, found.values())) <= 2 * (KEEP_BYTES + MOST_PER_READ)
 
 
-@pytest.mark.xfail(strict=True, reason="a copy is turned only after it has grown beyond the bound, so two hold more than twice of it")
+@pytest.mark.xfail(
+    strict=True, reason="a copy is turned only after it has grown beyond the bound, so two hold more than twice of it"
+)
 def test_copies_are_as_small_as_they_say(tmp_path: Path, log: Path) -> None:
     """A copy holds at most twice a megabyte."""
     tails = Tails(str(tmp_path / "logs"))
@@ -167,7 +177,9 @@ def test_copies_are_as_small_as_they_say(tmp_path: Path, log: Path) -> None:
     assert sum(map(len, copies(tmp_path).values())) <= 2 * KEEP_BYTES
 
 
-@pytest.mark.xfail(strict=True, reason="a recorder that goes on for a killed one reads and copies every file from its beginning")
+@pytest.mark.xfail(
+    strict=True, reason="a recorder that goes on for a killed one reads and copies every file from its beginning"
+)
 def test_copy_is_not_made_twice(tmp_path: Path, log: Path) -> None:
     """A second recorder in the same folder copies on from where the first one ended."""
     first, second = Tails(str(tmp_path / "logs")), Tails(str(tmp_path / "logs"))
