@@ -55,11 +55,12 @@ def phase(name: str, step: int | None = None, **fields: int | str) -> Iterator[N
 def _write(fields: dict[str, object]) -> None:
     global _handle, _written
     folder = os.environ.get("RLHFDOCTOR_MARKS")
-    if not folder or _written > _MOST_BYTES:
+    if not folder or (_written > _MOST_BYTES and _handle is not None and _handle[0] == os.getpid()):
         return
     with contextlib.suppress(OSError, ValueError, TypeError):
         pid = os.getpid()
         if _handle is None or _handle[0] != pid:
+            _written = 0
             os.makedirs(folder, exist_ok=True)
             _handle = (
                 pid,

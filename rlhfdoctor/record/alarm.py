@@ -104,8 +104,7 @@ def show_metrics(limits: Iterable[Limit], roles: dict[str, int], standing: Itera
     rows = list(limits)
 
     def label(limit: Limit) -> str:
-        level = limit.level.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
-        return f'{{limit="{limit.name}",level="{level}"}}'
+        return f'{{limit="{limit.name}",level="{_label(limit.level)}"}}'
 
     lines += [f"rlhfdoctor_limit_used_bytes{label(limit)} {limit.used_bytes}" for limit in rows]
     lines += ["# HELP rlhfdoctor_limit_bytes The limit.", "# TYPE rlhfdoctor_limit_bytes gauge"]
@@ -113,9 +112,14 @@ def show_metrics(limits: Iterable[Limit], roles: dict[str, int], standing: Itera
     lines += ["# HELP rlhfdoctor_limit_left_seconds Forecast time until the limit.", "# TYPE rlhfdoctor_limit_left_seconds gauge"]  # fmt: skip
     lines += [f"rlhfdoctor_limit_left_seconds{label(limit)} {limit.left_s:.1f}" for limit in rows if limit.left_s is not None]  # fmt: skip
     lines += ["# HELP rlhfdoctor_role_rss_bytes RSS by role; shared pages count in each.", "# TYPE rlhfdoctor_role_rss_bytes gauge"]  # fmt: skip
-    lines += [f'rlhfdoctor_role_rss_bytes{{role="{role}"}} {size}' for role, size in sorted(roles.items())]
+    lines += [f'rlhfdoctor_role_rss_bytes{{role="{_label(role)}"}} {size}' for role, size in sorted(roles.items())]
     lines += ["# HELP rlhfdoctor_alarms Alarms standing.", "# TYPE rlhfdoctor_alarms gauge", f"rlhfdoctor_alarms {len(list(standing))}"]  # fmt: skip
     return "\n".join(lines) + "\n"
+
+
+def _label(text: str) -> str:
+    """A label's value as Prometheus wants it."""
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
 
 
 def serve(port: int, page: Callable[[], str]) -> int:

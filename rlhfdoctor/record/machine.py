@@ -58,6 +58,8 @@ class Machine:
         self._kills: dict[str, int] = {}
         self._kill_told_s = -1e9
         self._objects: dict[int, SharedObject] = {}
+        self._lost: set[int] = set()
+        """Inodes of the orphaned ones."""
         self._named_bytes: int | None = None
         self._orphaned_bytes: int | None = None
         self._lane = SlowLane()
@@ -119,7 +121,7 @@ class Machine:
             own = level == folder or (known is not None and known[1])
             if known != (uid, own):
                 self._folders[level] = (uid, own)
-                self._tell("cgroup.seen", uid=uid, path=level, version=self.hierarchy.version, own=own)
+                self._tell("cgroup.seen", uid=uid, path=level, name=level.removeprefix(self.hierarchy.mount), version=self.hierarchy.version, own=own)  # fmt: skip
 
     def title(self, process: Process) -> None:
         """A Ray worker's title names the method that runs; where that tells a phase, it is a mark."""
@@ -144,10 +146,10 @@ class Machine:
         self._take_slow()
         if self._named_bytes is not None:
             values |= {"shm_named_bytes": self._named_bytes, "shm_orphaned_bytes": self._orphaned_bytes or 0}
-        self._count_kills("node", values.get("oom_kill_count"))
         tables: dict[str, Any] = {"host": ([0], [[values.get(name, NULL)] for name in _PLACES])}
         if self.hierarchy is not None and self._folders:
             tables["cgroup"] = self._read_levels(self.hierarchy)
+        self._tell_kills(values.get("oom_kill_count"))
         if self.gpus:
             tables["gpu"] = (
                 list(range(len(self.gpus))),
@@ -179,24 +181,34 @@ class Machine:
             if level is None or (level.current_bytes is None and level.anon_bytes is None):
                 continue  # it is gone, or the root of v2
             self.levels.append(level)
-            self._count_kills(folder, level.oom_kill_count)
             keys.append(uid)
             rows.append([number(getattr(level, name)) for name in TABLES["cgroup"]])
         return keys, [list(column) for column in zip(*rows)] if rows else [[] for _ in TABLES["cgroup"]]
 
-    def _count_kills(self, where: str, count: int | None) -> None:
-        """A kill counter that rose is an event, also where the kernel log cannot be read."""
-        if count is None:
-            return
-        before = self._kills.get(where)
-        self._kills[where] = count
-        if before is not None and count > before:
-            if where == "node" and time.monotonic() - self._kill_told_s < _KILL_ECHO_S:
-                return  # counted at its cgroup already
+    def _tell_kills(self, node_count: int | None) -> None:
+        """A kill counter that rose is an event, also where the kernel log cannot be read.
+
+        v2's counters include the cgroups below and the node's includes all: a kill is told once, at the
+        deepest level that counted it.
+        """
+        counts = {level.path: level.oom_kill_count for level in self.levels} | {"node": node_count}
+        risen = {
+            where: count - self._kills[where]
+            for where, count in counts.items()
+            if count is not None and count > self._kills.get(where, count)
+        }
+        self._kills |= {where: count for where, count in counts.items() if count is not None}
+        told: list[str] = []
+        for where in sorted(risen, key=lambda path: (path == "node", -len(path))):
+            if where == "node" and (told or time.monotonic() - self._kill_told_s < _KILL_ECHO_S):
+                continue
+            if any(path.startswith(where + "/") for path in told):
+                continue
+            told.append(where)
             self._kill_told_s = time.monotonic()
             level = next((item for item in self.levels if item.path == where), None)
             self._tell(
-                "oom_kill", level=where, count=count - before,
+                "oom_kill", level=where, count=risen[where],
                 used_bytes=level.used_bytes if level else None, max_bytes=level.max_bytes if level else None,
             )  # fmt: skip
 
@@ -249,7 +261,8 @@ class Machine:
         current = {item.inode: item for item in objects[:_TOLD_OBJECTS]}
         for inode, item in current.items():
             before = self._objects.get(inode)
-            if before is None or item.size_bytes > before.size_bytes * 1.25 or before.owners != item.owners:
+            grown = before is None or item.size_bytes > before.size_bytes * 1.25 or before.owners != item.owners
+            if grown or (inode in lost and inode not in self._lost):
                 self._tell(
                     "shm.object", path=item.path, inode=inode, size_bytes=item.size_bytes, modified=item.modified, uid=item.uid,
                     owners=item.owners, deleted=item.deleted, orphaned=inode in lost,
@@ -257,4 +270,4 @@ class Machine:
         for inode, item in self._objects.items():
             if inode not in current and item.size_bytes and len(objects) < _TOLD_OBJECTS:
                 self._tell("shm.gone", path=item.path, inode=inode, size_bytes=item.size_bytes)
-        self._objects = current
+        self._objects, self._lost = current, lost

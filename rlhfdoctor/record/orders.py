@@ -33,8 +33,11 @@ class Orders:
 
 def write_orders(folder: str, orders: Orders) -> None:
     """Raises OSError where the folder cannot be written."""
-    with open(f"{folder}/orders.json", "w", encoding="utf-8") as handle:
-        json.dump(asdict(orders), handle, indent=1)
+    handle = os.open(
+        f"{folder}/orders.json", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600
+    )  # the command may hold secrets
+    with open(handle, "w", encoding="utf-8") as file:
+        json.dump(asdict(orders), file, indent=1)
 
 
 def read_orders(folder: str) -> Orders:

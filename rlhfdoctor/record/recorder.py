@@ -8,12 +8,14 @@ polars nor rich. Nothing here waits for, signals or stops what it follows.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import sys
 import time
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from rlhfdoctor.errors import SourceError
@@ -22,7 +24,8 @@ from rlhfdoctor.record.alarm import Alarms, serve, show_metrics
 from rlhfdoctor.record.limits import Limits, find_ray_ratio
 from rlhfdoctor.record.machine import Machine
 from rlhfdoctor.record.notify import Notifier
-from rlhfdoctor.record.orders import Orders, read_orders
+from rlhfdoctor.record.orders import Orders, read_orders, write_orders
+from rlhfdoctor.record.redact import redact_line, redact_words
 from rlhfdoctor.record.rows import limit_rows, process_tables
 from rlhfdoctor.record.signs import Signs
 from rlhfdoctor.record.target import Process, Target
@@ -161,7 +164,10 @@ class Recorder:
             self.stopped = True
             return
         self.target.add_root(self.job_pid)
-        self.tell("job.started", pid=self.job_pid, argv=self.orders.command)
+        shown = redact_words(self.orders.command)
+        self.tell("job.started", pid=self.job_pid, argv=shown)
+        with contextlib.suppress(OSError):  # it is running: the words that started it need not lie around
+            write_orders(self.folder, replace(self.orders, command=tuple(shown)))
 
     def step(self) -> str | None:
         """One tick; why the recording is over, or None."""
@@ -205,7 +211,7 @@ class Recorder:
     def _met(self, process: Process) -> None:
         self.tell(
             "process.seen", uid=process.uid, pid=process.pid, start_ticks=process.start_ticks, ppid=process.ppid,
-            command=process.command, name=process.name, role=process.role, basis=process.basis,
+            command=redact_line(process.command), name=process.name, role=process.role, basis=process.basis,
         )  # fmt: skip
         process.met = self.tick
         self.young.append(process)
@@ -263,7 +269,7 @@ class Recorder:
             process.command = command
             self.machine.title(process)
         if self.target.name(process, ray_name or self.signs.names.get(process.pid)):
-            self.tell("process.named", uid=process.uid, pid=process.pid, name=process.name, role=process.role, basis=process.basis, command=process.command)  # fmt: skip
+            self.tell("process.named", uid=process.uid, pid=process.pid, name=process.name, role=process.role, basis=process.basis, command=redact_line(process.command))  # fmt: skip
 
     def _ray_ratio(self) -> float | None:
         if self.tick % 60 == 1 or (self.ray_ratio is None and self.tick % 5 == 0):

@@ -6,13 +6,14 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from rlhfdoctor.evidence.roles import MARKS
 from rlhfdoctor.record.notify import Notifier
 from rlhfdoctor.record.tails import Tails
 from rlhfdoctor.record.target import Process, Target
+from rlhfdoctor.report.clean import clean
 from rlhfdoctor.sources.kmsg import KernelLog
 from rlhfdoctor.sources.procfs import has_host_pids, parse_cmdline, read_file
 from rlhfdoctor.sources.ray import SessionNames, find_node
@@ -20,7 +21,25 @@ from rlhfdoctor.types import PHASES, Gap
 
 _MARKS_FOLDER = re.compile(rb"(?:^|\0)RLHFDOCTOR_MARKS=([^\0]+)")
 _KERNEL_BYTES = 4 << 20
+_MARKS_BYTES = 1 << 18
 _VICTIM = re.compile(r"Killed process (\d+)|oom-kill:.*,pid=(\d+)")
+
+
+def _is_number(value: object) -> bool:
+    """Whether a value is an integer that a trace can hold."""
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**61
+
+
+def _mark_fields(mark: Mapping[str, Any]) -> dict[str, Any]:
+    """What a mark may say, with every value of the right type; the rest is dropped."""
+    fields: dict[str, Any] = {key: mark[key] for key in ("step", "rank", "at_ns") if _is_number(mark.get(key))}
+    if mark.get("phase") in PHASES:
+        fields["phase"] = mark["phase"]
+    if mark.get("edge") in ("start", "end"):
+        fields["edge"] = mark["edge"]
+    if isinstance(mark.get("role"), str):
+        fields["role"] = clean(mark["role"], 40)
+    return fields
 
 
 class Signs:
@@ -29,7 +48,7 @@ class Signs:
     def __init__(self, folder: str, target: Target, tell: Callable[..., Any], kmsg: str = "/dev/kmsg") -> None:
         """`folder` of the run; copies of logs go below its `logs/`."""
         self._folder, self._target, self._tell, self._kmsg = folder, target, tell, kmsg
-        self.tails = Tails(f"{folder}/logs")
+        self.tails = Tails(f"{folder}/logs", from_end=os.path.exists(f"{folder}/000002.trace"))
         self.names: dict[int, str] = {}
         """Pid -> Ray's name."""
         self.probes: dict[int, dict[str, Any]] = {}
@@ -134,32 +153,34 @@ class Signs:
                 yield from self._marks_of(f"{folder}/{name}", int(stem))
 
     def _marks_of(self, path: str, pid: int) -> Iterator[dict[str, Any]]:
+        if pid not in self._target.ever:
+            return  # of an earlier run, or of a process that is still to come
         offset = self._marks.get(path, 0)
         try:
             if os.stat(path).st_size <= offset:
                 return
             with open(path, "rb") as handle:
                 handle.seek(offset)
-                data = handle.read(1 << 18)
+                data = handle.read(_MARKS_BYTES)
         except OSError:
             return
         end = data.rfind(b"\n") + 1
-        self._marks[path] = offset + end
+        self._marks[path] = offset + (end or (len(data) if len(data) == _MARKS_BYTES else 0))
         process = self._target.processes.get(pid)
         for line in data[:end].splitlines():
             try:
                 mark = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
             if not isinstance(mark, dict):
                 continue
             if mark.get("kind") == "probe":
-                self.probes[pid] = {key: value for key, value in mark.items() if isinstance(value, int)}
+                self.probes[pid] = {key: value for key, value in mark.items() if _is_number(value)}
                 self._take_role(process, mark)
-            elif mark.get("phase") in PHASES or isinstance(mark.get("step"), int):
-                self._take_role(process, mark)
-                known = ("phase", "step", "edge", "role", "rank", "at_ns")
-                fields = {key: mark[key] for key in known if mark.get(key) is not None}
+                continue
+            fields = _mark_fields(mark)
+            if "phase" in fields or "step" in fields or "role" in fields:
+                self._take_role(process, fields)
                 yield self._tell("mark", basis="trainer", pid=pid, uid=process.uid if process else None, **fields)
 
     def _take_role(self, process: Process | None, mark: dict[str, Any]) -> None:

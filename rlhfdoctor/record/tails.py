@@ -40,9 +40,14 @@ class Tail:
 class Tails:
     """All followed files."""
 
-    def __init__(self, folder: str) -> None:
-        """`folder`: of the copies; they are made below it."""
-        self._folder = folder
+    def __init__(self, folder: str, *, from_end: bool = False) -> None:
+        """Follows nothing yet.
+
+        Args:
+            folder: of the copies; they are made below it.
+            from_end: files that are there already are followed from their end: another recorder had them.
+        """
+        self._folder, self._from_end = folder, from_end
         self._tails: dict[str, Tail] = {}
         self._literals = [(pattern, required_literals(pattern.regex)) for pattern in _MARKS]
         self._sessions: list[tuple[str, float]] = []
@@ -51,7 +56,11 @@ class Tails:
     def add(self, path: str, copy: str | None = None) -> None:
         """Follows a file from its beginning; `copy` is its name below the folder of the copies."""
         if path not in self._tails and len(self._tails) < _MOST_FILES:
-            self._tails[path] = Tail(path, None if copy is None else f"{self._folder}/{copy}")
+            tail = self._tails[path] = Tail(path, None if copy is None else f"{self._folder}/{copy}")
+            if self._from_end:
+                with contextlib.suppress(OSError):
+                    info = os.stat(path)
+                    tail.inode, tail.offset = info.st_ino, info.st_size
 
     def add_session(self, logs: str) -> None:
         """Follows the logs of a Ray session; new files are found on every `look`."""
@@ -66,6 +75,8 @@ class Tails:
                 for name in os.listdir(logs):
                     if _SESSION_LOG.match(name):
                         self.add(f"{logs}/{name}", f"{prefix}/{name}")
+        if self._sessions:
+            self._from_end = False  # what appears later is new
 
     def read(self) -> Iterator[tuple[Pattern, dict[str, object], str]]:
         """Marks in what the files gained since the last call: pattern, fields, file."""
@@ -109,7 +120,7 @@ class Tails:
         assert tail.copy is not None
         try:
             os.makedirs(os.path.dirname(tail.copy), exist_ok=True)
-            if tail.copied > _KEEP_BYTES:
+            if tail.copied and tail.copied + len(data) > _KEEP_BYTES:
                 stem, ending = os.path.splitext(tail.copy)
                 os.replace(tail.copy, f"{stem}.1{ending}")
                 tail.copied = 0

@@ -16,12 +16,13 @@ from rlhfdoctor.units import show_bytes, show_duration
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _STALE_S = 5.0
+_LEAST_ROLES = 3
 NAMES = {"cgroup": "container limit", "node": "node memory", "ray": "Ray's threshold", "shm": "/dev/shm", "gpu": "GPU"}
 
 
 def name_limit(name: str, level: str) -> str:
     """A limit for people."""
-    return f"GPU {level}" if name == "gpu" else NAMES.get(name, name)
+    return clean(f"GPU {level}" if name == "gpu" else NAMES.get(name, name), 40)
 
 
 class View:
@@ -34,19 +35,25 @@ class View:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width, height = options.max_width, options.height or console.height
         head = [*self._head(width), *self._limits(width)]
-        roles = self._roles(width, height)
         tail = [*self._pinned(width), *self._gpus(width, height)]
-        used = len(head) + roles.row_count + 1 + len(tail) + 1
+        foot = Text(f"Ctrl-C leaves the view, the run goes on · {self.folder}"[:width], style="dim", no_wrap=True)
+        room = height - len(head) - 2  # one for the header of the roles, one for the foot
+        if room - len(tail) < _LEAST_ROLES:
+            tail = []
+        if room < 1:
+            yield from [*head, foot][-height:] if height < len(head) else [*head[: height - 1], foot]
+            return
+        roles = self._roles(width, room - len(tail))
         yield from head
         yield roles
         yield from tail
-        yield from self._news(width, max(0, height - used - 1))
-        yield Text(f"Ctrl-C leaves the view, the run goes on · {self.folder}"[:width], style="dim", no_wrap=True)
+        yield from self._news(width, max(0, room - len(tail) - roles.row_count))
+        yield foot
 
     def _head(self, width: int) -> list[Text]:
         s = self.state
         elapsed = show_duration((s.last_s or 0) - (s.first_s or 0)) if s.first_s else "starting"
-        where = " ".join([*([f"step {s.step}"] if s.step is not None else []), *([s.phase] if s.phase else [])])
+        where = clean(_where(s))
         left = Text.assemble(("rlhfdoctor ", "bold"), (clean(self.title)[:28], ""), (f"  {elapsed}", "dim"), (f"  {where}" if where else "", "cyan"))  # fmt: skip
         own = s.recorder.get("rss_bytes")
         right = f"recorder {s.cost_ratio:.1%} of a core, {show_bytes(own)}" if own else ""
@@ -54,9 +61,12 @@ class View:
             right = f"no sample for {show_duration(s.age_s)}"
         if s.recorder.get("kept_count"):
             right = "disk takes nothing: recording to memory"
+        warns = "no sample" in right or "disk" in right
+        if warns and left.cell_len + len(right) >= width:
+            left.truncate(max(0, width - len(right) - 1))
         gap = width - left.cell_len - len(right)
-        if gap > 1:
-            left.append(" " * gap).append(right, style="red" if "no sample" in right or "disk" in right else "dim")
+        if gap > 0:
+            left.append(" " * gap).append(right, style="red" if warns else "dim")
         left.no_wrap = True
         return [left]
 
@@ -85,14 +95,15 @@ class View:
             (f"{label} ", "bold"), ("━" * filled, _colour(limit)), ("─" * (room - filled), "dim"), f"  {numbers}", no_wrap=True
         )  # fmt: skip
 
-    def _roles(self, width: int, height: int) -> Table:
+    def _roles(self, width: int, room: int) -> Table:
         table = Table(box=None, padding=(0, 1, 0, 0), show_edge=False, header_style="dim", width=width)
         table.add_column("role", no_wrap=True, max_width=18)
         for name in ("n", "anon", "shmem", "per min"):
             table.add_column(name, justify="right", no_wrap=True)
         table.add_column("memory so far", no_wrap=True, ratio=1)
         roles = sorted((r for r in self.state.roles.values() if r.count), key=lambda r: -(r.anon_bytes + r.shmem_bytes))
-        most = max(3, height - 15)
+        news = 5 if room > 12 else 0
+        most = len(roles) if len(roles) <= room - news else max(1, room - news - 1)
         for role in roles[:most]:
             table.add_row(*self._role(role, max(8, width - 52)))
         if len(roles) > most:
@@ -151,6 +162,12 @@ class View:
         return [*lines[:room], *(Text(line, style="dim", no_wrap=True) for line in logs)][:room]
 
 
+def _where(state: State) -> str:
+    """Step and phase."""
+    parts = [*([f"step {state.step}"] if state.step is not None else []), *([str(state.phase)] if state.phase else [])]
+    return " ".join(parts)
+
+
 def _colour(limit: Limit) -> str:
     soon = limit.left_s is not None and limit.left_s < 600
     return "red" if limit.full_ratio > 0.9 or (soon and limit.full_ratio > 0.5) else "yellow" if soon or limit.full_ratio > 0.75 else "green"  # fmt: skip
@@ -207,6 +224,8 @@ def say_event(event: dict[str, Any]) -> tuple[str, bool]:
         "gap": lambda: (f"cannot read {event['what']}: {event['why']}", False),
         "store.recovered": lambda: (f"the disk takes writes again; {event['kept_count']} frames were kept in memory", False),
         "recorder.end": lambda: (f"recording ended: {event['why']}", False),
+        "store.dropped": lambda: (f"the trace is too large: its {event['segments_count']} oldest segments were deleted", False),
+        "node.back": lambda: (f"node {event.get('node')} is back", False),
         "ray.node": lambda: (f"Ray node {event.get('address') or ''} (raylet {event['pid']})", False),
         "node.lost": lambda: (f"node {event.get('node')} is lost: {event.get('why')}", True),
     }  # fmt: skip
@@ -246,9 +265,7 @@ def sparkline(values: list[int], width: int) -> str:
 def show_line(state: State) -> str:
     """The state as one plain line, for pipes."""
     limit = state.binding
-    where = " ".join(
-        [*([f"step {state.step}"] if state.step is not None else []), *([state.phase] if state.phase else [])]
-    )
+    where = _where(state)
     at = time.strftime("%H:%M:%S", time.localtime(state.last_s or 0))
     if limit is None:
         return f"{at} recording"

@@ -120,11 +120,19 @@ def drop_foreign(events: Sequence[Event], traces: Sequence[Recorded]) -> tuple[l
     return kept + report, foreign
 
 
+def _is_level(path: str, memcg: str) -> bool:
+    """Whether the kernel's name is that of a cgroup; inside a container only the tail of it can be compared."""
+    return path == memcg or (path.startswith("/sys/fs/cgroup/") and path.endswith(memcg))
+
+
 def _is_ours(report: Sequence[Event], trace: Recorded) -> bool:
     event = report[-1]
-    levels = [str(row.get("path")) for row in trace.known["cgroup"].values()]
+    if not trace.known["process"]:
+        return True  # the trace is too damaged to tell
+    host = bool(trace.node.header.get("host_pids"))
+    levels = [str(row.get("name") if host and row.get("name") else row.get("path")) for row in trace.known["cgroup"].values()]  # fmt: skip
     told = [_MEMCG.search(str(e.fields.get("rest_text", ""))) for e in report if e.kind == "kernel.oom_kill"]
-    if any(match is not None and path.endswith(match[1]) for match in told for path in levels):
+    if any(match is not None and _is_level(path, match[1]) for match in told for path in levels):
         return True
     if trace.node.header.get("host_pids"):
         return any(row.get("pid") == event.fields.get("pid") for row in trace.known["process"].values())
@@ -209,7 +217,8 @@ def _of_another_job(recorded: Recorded, at_ns: int) -> bool:
 
 
 def _event(recorded: Recorded, event: dict[str, Any], kind: str, fields: dict[str, Any], text: str) -> Event:
-    at_ns = event.get("at_ns") or time_of(event)
+    told = event.get("at_ns")
+    at_ns = told if isinstance(told, int) else time_of(event)
     return Event(
         kind=kind,
         fields={key: value for key, value in fields.items() if value is not None},

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from rlhfdoctor.record.orders import Orders
 from rlhfdoctor.record.start import start_recorder
-from rlhfdoctor.trace.frames import KEY, SAMPLE, Frame, Sample, unpack
 from rlhfdoctor.trace.follow import Follower
+from rlhfdoctor.trace.frames import KEY, SAMPLE, Frame, Sample, unpack
 from rlhfdoctor.trace.read import SegmentReader, read_node
 from rlhfdoctor.trace.store import SUFFIX, Writer
 

@@ -16,8 +16,8 @@ import pytest
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.record.orders import Orders
 from rlhfdoctor.record.start import restarted, start_recorder
-from rlhfdoctor.trace.frames import Sample
 from rlhfdoctor.trace.follow import Follower
+from rlhfdoctor.trace.frames import Sample
 from rlhfdoctor.trace.read import NodeTrace, read_node
 from tests.bench.survive import MEMORY, Outcome, kill_at, kill_by_kernel, limited, running, sequences
 from tests.trace.build import fill, kinds, mount, segments

@@ -188,7 +188,6 @@ def test_label_of_a_level_is_escaped() -> None:
     ]
 
 
-@pytest.mark.xfail(strict=True, reason="show_metrics does not escape a role, which trainers name as they like")
 def test_label_of_a_role_is_escaped() -> None:
     """Quotes and newlines in a role that a trainer's mark gave do not break the page."""
     names = numbers_of(show_metrics([], {'my "best"\nactor\\': 7}, []))

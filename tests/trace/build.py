@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from rlhfdoctor.trace.frames import KEY, SAMPLE, Decoder, Frame, Rows, Sample, unpack
 from rlhfdoctor.trace.follow import Follower
+from rlhfdoctor.trace.frames import KEY, SAMPLE, Decoder, Frame, Rows, Sample, unpack
 from rlhfdoctor.trace.read import NodeTrace
 from rlhfdoctor.trace.schema import TABLES
 from rlhfdoctor.trace.store import SUFFIX, Writer

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from rlhfdoctor.errors import SourceError
-from rlhfdoctor.trace.frames import KEY, SAMPLE, Frame, unpack
 from rlhfdoctor.trace.follow import Follower
+from rlhfdoctor.trace.frames import KEY, SAMPLE, Frame, unpack
 from rlhfdoctor.trace.read import read_node
 from rlhfdoctor.trace.store import Writer
 from tests.trace.build import (

@@ -1,0 +1,263 @@
+"""What is known before the start: names, the run's folder, run.json, copies of configuration, packages."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlhfdoctor.errors import UsageError
+from rlhfdoctor.record.orders import Orders, read_orders, write_orders
+from rlhfdoctor.record.start import (
+    command_of,
+    describe_run,
+    find_packages,
+    keep_configs,
+    make_folder,
+    name_of,
+    require_process,
+    restarted,
+    shell_line,
+    start_recorder,
+)
+from rlhfdoctor.trace.store import Writer
+
+SECRET = "hunter2-do-not-tell"
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (["python", "train_ppo.py"], "train_ppo"),
+        (["python3.11", "-u", "/w/train.py", "--x"], "train"),
+        (["/opt/venv/bin/python", "-m", "openrlhf.cli.train_ppo_ray", "--x"], "openrlhf.cli.train_ppo_ray"),
+        (["bash", "examples/run_qwen.sh"], "run_qwen"),
+        (["torchrun", "train.py"], "train"),
+        (["./job"], "job"),
+        (["sleep", "1"], "sleep"),
+        (["env", "bash"], "env"),
+        ([], "run"),
+    ],
+)
+def test_name(command: list[str], expected: str) -> None:
+    """A run is named after its script rather than its interpreter."""
+    assert name_of(command) == expected
+
+
+@pytest.mark.parametrize(
+    "argv", [["python", "a b.py", "x=1"], ["sh", "-c", "echo 'it''s'; exit $?"], ["x", ""], ["--a=\n", "é*"]], ids=str
+)
+def test_shell_line(argv: list[str]) -> None:
+    """A shell takes the line as the same command."""
+    assert shlex.split(shell_line(argv)) == argv
+
+
+def test_folder(tmp_path: Path) -> None:
+    """The run's folder has the places for logs and marks, and may be there already."""
+    make_folder(str(tmp_path / "a" / "run"), "train")
+    folder = make_folder(str(tmp_path / "a" / "run"), "train")
+    assert (folder, sorted(path.name for path in folder.iterdir())) == (tmp_path / "a" / "run", ["logs", "marks"])
+
+
+@pytest.mark.parametrize(
+    ("name", "ending"), [("train", "-train"), ("a b/../c", "-a-b-..-c"), ("//", "-run"), ("x" * 99, "-" + "x" * 40)]
+)
+def test_folder_without_a_wish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, ending: str) -> None:
+    """Without --out the folder is named by time and run, below doctor-runs."""
+    monkeypatch.chdir(tmp_path)
+    folder = make_folder(None, name)
+    assert (folder.parent, folder.name[16:]) == (tmp_path / "doctor-runs", ending)
+
+
+@pytest.mark.parametrize("out", ["/proc/nowhere/run", "/dev/null/run", "/dev/null"])
+def test_folder_that_cannot_be_written(out: str) -> None:
+    """A folder that cannot be written is an error of use that names it and --out."""
+    with pytest.raises(UsageError, match=rf"^{out}: .*--out DIR"):
+        make_folder(out, "train")
+
+
+def describe(folder: Path, *argv: str) -> dict[str, Any]:
+    """run.json of a command."""
+    folder.mkdir(exist_ok=True)
+    describe_run(folder, Orders(name="train", node="n1"), argv=argv)
+    found: dict[str, Any] = json.loads((folder / "run.json").read_text())
+    return found
+
+
+def test_run_file(tmp_path: Path) -> None:
+    """run.json says what runs where, and command.sh is the command for a shell."""
+    run = describe(tmp_path / "run", "python", "train it.py")
+    assert (run["schema"], run["name"], run["node"], run["argv"]) == (
+        "rlhfdoctor.run/1",
+        "train",
+        "n1",
+        ["python", "train it.py"],
+    )
+    assert (run["host"], run["cwd"]) == (os.uname().nodename, str(Path.cwd()))
+    assert (tmp_path / "run" / "command.sh").read_text() == "python 'train it.py'\n"
+    assert (run["limits"]["memory_total_bytes"] > 0, list((tmp_path / "run").glob("*.new"))) == (True, [])
+
+
+def test_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Variables that decide how a run behaves are kept, others are not."""
+    for name in (
+        "NCCL_DEBUG",
+        "RAY_memory_usage_threshold",
+        "PYTORCH_CUDA_ALLOC_CONF",
+        "LD_PRELOAD",
+        "RANK",
+        "MY_HOME",
+        "XNCCL_DEBUG",
+    ):
+        monkeypatch.setenv(name, "" if name == "LD_PRELOAD" else "7")
+    kept = describe(tmp_path / "run", "true")["environment"]
+    names = {
+        "NCCL_DEBUG",
+        "RAY_memory_usage_threshold",
+        "PYTORCH_CUDA_ALLOC_CONF",
+        "LD_PRELOAD",
+        "RANK",
+        "MY_HOME",
+        "XNCCL_DEBUG",
+    }
+    assert names & set(kept) == names - {"MY_HOME", "XNCCL_DEBUG"}
+
+
+def everything(folder: Path) -> str:
+    """All that was written below a folder."""
+    return "\n".join(path.read_text(errors="replace") for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "HF_TOKEN",
+        "OPENAI_API_KEY",
+        "WANDB_API_KEY",
+        "RAY_AUTH_TOKEN",
+        "VLLM_API_KEY",
+        "NCCL_password",
+        "RAY_REDIS_PASSWORD",
+        "TORCH_SECRET_X",
+        "KUBERNETES_SERVICE_CREDENTIALS",
+        "AWS_SECRET_ACCESS_KEY",
+        "SLURM_JOB_AUTH",
+    ],
+)
+def test_secret_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """A secret in the environment is in no file of the run."""
+    monkeypatch.setenv(name, SECRET)
+    describe(tmp_path / "run", "true")
+    assert SECRET not in everything(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "words", [["--use_wandb", SECRET], [f"--hf_token={SECRET}"], [f"trainer.api_key={SECRET}"]], ids=str
+)
+def test_secret_flags(tmp_path: Path, words: list[str]) -> None:
+    """A secret on the command line, such as OpenRLHF's --use_wandb KEY, is in no file of the run."""
+    describe(tmp_path / "run", "python", "train.py", *words)
+    assert SECRET not in everything(tmp_path / "run")
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which the command is started."""
+    (tmp_path / "work" / "other").mkdir(parents=True)
+    (tmp_path / "run").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    return tmp_path / "work"
+
+
+def kept(work: Path, *argv: str) -> list[tuple[str, bytes]]:
+    """Path and copied content of the configuration files of a command; hashes are checked."""
+    run = work.parent / "run"
+    found = keep_configs(run, argv)
+    copies = [(run / item["copy"]).read_bytes() for item in found]
+    assert [item["sha256"] for item in found] == [hashlib.sha256(data).hexdigest() for data in copies]
+    return [(item["path"], data) for item, data in zip(found, copies)]
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["python", "train.py", "--config", "a.yaml"],
+        ["python", "train.py", "--config=a.yaml"],
+        ["bash", "a.yaml"],
+        ["x", "trainer.config=a.yaml", "a.yaml", "./a.yaml"],
+    ],
+    ids=str,
+)
+def test_configuration(work: Path, argv: list[str]) -> None:
+    """A configuration file that the command line names is copied once, with its hash."""
+    (work / "a.yaml").write_bytes(b"lr: 1\n\xff")
+    assert kept(work, *argv) == [(str(work / "a.yaml"), b"lr: 1\n\xff")]
+
+
+def test_configurations_of_one_name(work: Path) -> None:
+    """Files of the same name in different folders are kept apart."""
+    (work / "a.json").write_text("{}")
+    (work / "other" / "a.json").write_text("[]")
+    expected = [(str(work / "a.json"), b"{}"), (str(work / "other" / "a.json"), b"[]")]
+    assert kept(work, "deepspeed", "a.json", "other/a.json") == expected
+
+
+@pytest.mark.parametrize("word", ["none.yaml", "train.py", "other", "x.yaml=", "=", "big.json"])
+def test_no_configuration(work: Path, word: str) -> None:
+    """What is not there, is no configuration or is too large is not copied."""
+    (work / "train.py").write_text("")
+    (work / "big.json").write_bytes(b" " * ((2 << 20) + 1))
+    assert kept(work, "python", word) == []
+
+
+def test_packages(tmp_path: Path) -> None:
+    """Versions are those of the packages beside the command's interpreter, and only of those that matter."""
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin" / "python3"
+    python.write_text("#!/bin/sh\n")
+    python.chmod(0o755)
+    packages = tmp_path / "lib" / "python3.12" / "site-packages"
+    for name in ("torch-2.4.0+cu121", "flash_attn-2.6.3", "OpenRLHF-0.5.3", "requests-2.0", "ray-2.9.0"):
+        (packages / f"{name}.dist-info").mkdir(parents=True)
+    (packages / "vllm-0.8.0.egg").mkdir()
+    expected = {"torch": "2.4.0+cu121", "flash-attn": "2.6.3", "openrlhf": "0.5.3", "ray": "2.9.0"}
+    assert find_packages([str(python), "train.py"]) == expected
+
+
+def test_packages_of_an_unknown_interpreter(tmp_path: Path) -> None:
+    """An interpreter that is not there is no error."""
+    assert isinstance(find_packages([str(tmp_path / "python9")]), dict)
+
+
+def test_orders(tmp_path: Path) -> None:
+    """Orders are read as they were written; those for a successor follow the command's pid instead of starting it."""
+    orders = Orders(name="a", command=("x", "y"), stdout="/o", stderr="/e", interval_s=0.5, metrics=("h:1",), port=0)
+    write_orders(str(tmp_path), orders)
+    assert read_orders(str(tmp_path)) == orders
+    assert restarted(orders, 7) == Orders(name="a", pids=(7,), interval_s=0.5, metrics=("h:1",), port=0)
+
+
+def test_second_recorder(tmp_path: Path) -> None:
+    """Where another recorder writes none is started, and the error says so."""
+    folder = make_folder(str(tmp_path / "run"), "train")
+    writer = Writer(str(folder), {})
+    with pytest.raises(UsageError, match="another recorder is writing here"):
+        start_recorder(folder, Orders(name="train", pids=(os.getpid(),)))
+    writer.close()
+
+
+def test_process_that_is_not_there() -> None:
+    """A pid that no process has is an error of use."""
+    with pytest.raises(UsageError, match="--pid 4194305: no such process"):
+        require_process(4194305)
+
+
+def test_command_of_a_process() -> None:
+    """The arguments of a running process, word by word; none of one that is gone."""
+    own = Path("/proc/self/cmdline").read_bytes().decode().split("\0")[:-1]
+    assert (command_of(os.getpid()), command_of(4194305)) == (own, [])
