@@ -68,6 +68,8 @@ def name_of(command: Sequence[str]) -> str:
     for index, word in enumerate(command):
         if word == "-m" and index + 1 < len(command):
             return command[index + 1]
+        if word == "-c":
+            break  # a program as text has no name
         stem = Path(word).stem
         if not word.startswith("-") and not re.match(
             r"^(?:python[\d.]*|bash|sh|env|torchrun|deepspeed|accelerate)$", stem

@@ -80,6 +80,7 @@ def test_killed_at_any_moment(tmp_path: Path) -> None:
     assert sum(outcome.samples for outcome in found) > KILLS
 
 
+@pytest.mark.usefixtures("kernel_alone")
 @pytest.mark.parametrize("number", range(3))
 @pytest.mark.parametrize(
     "together", [pytest.param(False, marks=CGROUP, id="job"), pytest.param(True, marks=CGROUP, id="both")]
@@ -96,6 +97,7 @@ def test_killed_by_the_kernel(tmp_path: Path, together: bool, number: int) -> No
     )
 
 
+@pytest.mark.usefixtures("kernel_alone")
 @pytest.mark.parametrize("number", [pytest.param(0, marks=CGROUP)])
 def test_kill_is_on_record(tmp_path: Path, number: int) -> None:
     """The last samples before an OOM kill show the cgroup near its limit, and the kill is an event with its count."""
