@@ -49,7 +49,10 @@ def find_scene(case: Case, death: Death | None) -> Scene | None:
     if not traces:
         return None
     node = death.node if death is not None else None
-    trace = next((t for t in traces if node is not None and node in (t.node.node, t.node.run.get("host"))), traces[0])
+    where = death.event.origin.file if death is not None and death.event is not None else ""
+    trace = next((t for t in traces if where.startswith(f"{t.node.folder}/")), None) or next(
+        (t for t in traces if node is not None and node in (t.node.node, t.node.run.get("host"))), traces[0]
+    )
     times = trace.node.times_ns
     end_s = trace.seconds(times[-1]) if times else 0.0
     until_s = min(death.time, end_s) if death is not None and death.time is not None else end_s
@@ -103,6 +106,9 @@ def find_recorded(case: Case, death: Death | None) -> Iterator[Evidence]:
         return Evidence(name=name, value=value, says=says, origin=scene.origin())
 
     yield fact("trace.sample_count", len(scene.trace.node.times_ns), "")
+    unread = any(gap.get("what") == "kernel log" for gap in scene.trace.of("gap"))
+    if not unread and scene.trace.of("recorder.end") and not scene.trace.of("kernel.line"):
+        yield fact("trace.kernel_silent", True, "the recorder read the kernel log to the end: the kernel killed no process of the run")  # fmt: skip
     for part in (_limits, _growth, _phases, _processes, _shared):
         for name, value, says in part(scene, death):
             yield fact(name, value, says)
@@ -233,6 +239,8 @@ def find_holders(scene: Scene) -> list[Holder]:
     """The processes that lived within five seconds of the end, the largest first."""
     holders = []
     for uid, row in scene.trace.known["process"].items():
+        if row.get("role") == "doctor":
+            continue
         anon = scene.trace.last_point("process", uid, "rss_anon_bytes", scene.until_s)
         if anon is None or anon[0] < scene.until_s - 5:
             continue

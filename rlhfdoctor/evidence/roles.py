@@ -7,6 +7,7 @@ import re
 from rlhfdoctor.types import Phase
 
 _ROLES: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"NodeRecorder|rlhfdoctor"), "doctor"),
     (re.compile(r"raylet|gcs_server|dashboard|plasma|log_monitor|ray start"), "raylet"),
     (re.compile(r"Critic"), "critic"),
     (re.compile(r"Reference|RefModel|compute_ref_log_prob|ref_compute"), "reference"),

@@ -7,6 +7,7 @@ cannot be reclaimed.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import threading
@@ -32,8 +33,11 @@ class Alarms:
 
     alert_at_s: float
     command: str | None = None
+    helpers: set[int] = field(default_factory=set)
+    """Pids of the commands that were run: not part of what is recorded."""
     standing: dict[int, str] = field(default_factory=dict)
     """Number of the limit -> text."""
+    _started: list[subprocess.Popen[bytes]] = field(default_factory=list)
     _agreed: dict[int, int] = field(default_factory=dict)
 
     def check(self, limits: Iterable[Limit]) -> list[tuple[Limit, str]]:
@@ -85,7 +89,10 @@ class Alarms:
             )  # fmt: skip
         except OSError:
             return
-        threading.Thread(target=started.wait, daemon=True).start()
+        self.helpers.add(started.pid)  # the recorder reaps it with the orphans
+        self._started.append(started)
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, started.pid, 0)
 
 
 def show_limit(limit: Limit) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -40,6 +41,7 @@ _PATIENCE_S = 15.0
 _MOST_BYTES = 8 << 20
 _LINE_S = 30.0
 _PINGS = 5
+_MOST_COURIERS = 20
 
 
 class NodeRecorder:
@@ -53,13 +55,12 @@ class NodeRecorder:
         self, name: str, node: str, interval_s: float, alert_at_s: float, clock_offset_s: float
     ) -> dict[str, Any]:
         """Starts the recorder on the raylet that this actor belongs to, and everything below it."""
-        folder = Path(tempfile.gettempdir(), f"rlhfdoctor-{os.getuid()}", name, node)
+        folder = Path(tempfile.mkdtemp(prefix=f"rlhfdoctor-{node}-"))
         raylet = os.getppid()
         pids = [raylet]
         if (siblings := [pid for pid in find_ray_pids() if "gcs_server" in command_of(pid)[0] and _session(pid) == _session(raylet)]):  # fmt: skip
             pids += siblings
         orders = Orders(name=name, node=node, pids=tuple(pids), interval_s=interval_s, alert_at_s=alert_at_s)
-        folder.mkdir(parents=True, exist_ok=True)
         describe_run(make_folder(str(folder), node), orders, argv=[], pid=raylet, clock_offset_s=clock_offset_s)
         start_recorder(folder, orders, daemon=True)
         return {"folder": str(folder), "raylet": raylet, "host": os.uname().nodename}
@@ -67,6 +68,10 @@ class NodeRecorder:
     def read(self, folder: str, offsets: dict[str, int]) -> dict[str, tuple[int, bytes]]:
         """What the files of a run gained behind the offsets, at most some MiB a call."""
         return read_files(folder, offsets)
+
+    def clean(self, folder: str) -> None:
+        """Deletes a run that is home."""
+        shutil.rmtree(folder, ignore_errors=True)
 
     def stop(self, folder: str) -> None:
         """Asks the recorder to end."""
@@ -125,6 +130,7 @@ class Node:
     follower: Follower | None = None
     state: State = field(default_factory=State)
     told_ns: int = 0
+    couriers_count: int = 0
 
 
 class Collector:
@@ -159,13 +165,9 @@ class Collector:
         return said
 
     def _start(self, node_id: str, address: str) -> str:
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
         name = f"{address}-{node_id[:6]}"
         before = [n for n in self.nodes.values() if n.address == address and n.lost]
-        actor = self.ray.remote(NodeRecorder).options(
-            num_cpus=0, max_restarts=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
-        ).remote()  # fmt: skip
+        actor = self._courier(node_id)
         node = Node(name, node_id, address, actor, self.folder / "nodes" / name)
         self.nodes[node_id] = node
         try:
@@ -184,6 +186,25 @@ class Collector:
         for old in before:
             self._fetch_rest(old, actor)
         return f"recording on {name} (raylet {told['raylet']}, clock {offset * 1000:+.0f} ms)"
+
+    def _courier(self, node_id: str) -> Any:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        place = NodeAffinitySchedulingStrategy(node_id, soft=False)
+        return self.ray.remote(NodeRecorder).options(num_cpus=0, max_restarts=0, scheduling_strategy=place).remote()
+
+    def _replace(self, node: Node, why: str) -> str:
+        """The courier is gone (Ray's memory monitor takes the newest first); the recorder and its folder are still there.
+
+        Where the node is gone too, the new courier never answers, and the node counts as lost after a while.
+        """
+        node.couriers_count += 1
+        alive = any(n["NodeID"] == node.node_id and n.get("Alive") for n in self.ray.nodes())
+        if not alive or node.couriers_count > _MOST_COURIERS:
+            return self._lose(node, why)
+        node.actor = self._courier(node.node_id)
+        self.tell("courier.lost", node=node.name, why=why)
+        return f"the courier on {node.name} is gone ({why}); the recorder goes on, and another courier was sent"
 
     def _measure(self, actor: Any) -> float:
         """The node's clock less ours, by the quickest of some round trips."""
@@ -210,7 +231,7 @@ class Collector:
                 try:
                     self._keep(node, self.ray.get(ref))
                 except self.failures as error:  # the actor died: with its worker, its raylet or its node
-                    said.append(self._lose(node, _first_line(error)))
+                    said.append(self._replace(node, _first_line(error)))
             elif now - node.asked_s > _PATIENCE_S:
                 said.append(self._lose(node, f"it did not answer for {_PATIENCE_S:.0f} s"))
         for node in self.nodes.values():
@@ -263,7 +284,9 @@ class Collector:
             try:
                 self.ray.get(node.actor.stop.remote(node.remote), timeout=10)
                 time.sleep(0.5)
-                self._keep(node, self.ray.get(node.actor.read.remote(node.remote, node.offsets), timeout=30))
+                while pieces := self.ray.get(node.actor.read.remote(node.remote, node.offsets), timeout=30):
+                    self._keep(node, pieces)
+                self.ray.get(node.actor.clean.remote(node.remote), timeout=10)
             except self.failures as error:  # the cluster is going down
                 self.tell("gap", what=f"last samples of {node.name}", why=_first_line(error))
         self.tell("recorder.end", why="the cluster's run ended")
@@ -282,6 +305,8 @@ def watch_ray(wish: Wish, address: str, verdict: Callable[[Path, bool], int]) ->
     """
     if wish.command or wish.pids or wish.cgroup:
         raise UsageError("--ray stands alone: it follows everything below the raylets")
+    if wish.attach or wish.alert_command or wish.port is not None or wish.metrics:
+        raise UsageError("--ray does not take --attach, --alert-command, --metrics-port or --engine yet")
     try:
         import ray
     except ImportError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,12 +13,23 @@ import click
 
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.record.orders import Orders
-from rlhfdoctor.record.start import command_of, describe_run, make_folder, name_of, require_process, start_recorder
+from rlhfdoctor.record.start import (
+    command_of,
+    describe_run,
+    is_open,
+    make_folder,
+    name_of,
+    require_process,
+    start_recorder,
+)
 from rlhfdoctor.record.watch import Outcome, Watch
 from rlhfdoctor.sources.cgroupfs import find_hierarchy, find_path, list_processes
 from rlhfdoctor.sources.procfs import list_pids, parse_cmdline, read_file
 from rlhfdoctor.sources.ray import find_node
+from rlhfdoctor.units import show_bytes, show_count
 
+_FULL_DISK_BYTES = 1 << 20
+_LOW_DISK_BYTES = 256 << 20
 _BAD_END = ("kernel.line", "cgroup.oom", "node.lost")
 
 
@@ -50,11 +60,16 @@ def watch(wish: Wish, verdict: Callable[[Path, bool], int]) -> int:
         UsageError: nothing, or too much, to watch; no such process; the folder cannot be written.
     """
     if wish.attach is not None:
+        if wish.command or wish.pids or wish.cgroup is not None:
+            raise UsageError("--attach stands alone: it comes back to a recording, and starts nothing")
         return _attach(wish, verdict)
     orders, argv, folder = prepare(wish)
-    live = wish.view and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    live = wish.view and is_open(1) and os.isatty(1) and os.environ.get("TERM") != "dumb"
     recorder = start_recorder(folder, orders)
     click.echo(f"doctor: recording to {_short(folder)}", err=True)
+    free = shutil.disk_usage(folder).free
+    if free < _LOW_DISK_BYTES:
+        click.echo(f"doctor: only {show_bytes(free)} are free there, and the command's output goes there too; --out DIR takes another disk", err=True)  # fmt: skip
     session = Watch(folder, recorder, through=not live, live=live)
     return _finish(_wait(session, live), folder, bool(argv and orders.command), verdict, wish.interval_s)
 
@@ -86,7 +101,7 @@ def prepare(wish: Wish) -> tuple[Orders, list[str], Path]:
         name=name, node="", command=wish.command, pids=pids, cgroup=cgroup, interval_s=wish.interval_s,
         stdout=str(folder / "logs" / ("job.log" if merged else "job.out.log")) if wish.command else "",
         stderr=str(folder / "logs" / ("job.log" if merged else "job.err.log")) if wish.command else "",
-        alert_at_s=wish.alert_at_s, alert_command=wish.alert_command, port=wish.port, metrics=wish.metrics,
+        ignore=(os.getpid(),), alert_at_s=wish.alert_at_s, alert_command=wish.alert_command, port=wish.port, metrics=wish.metrics,
     )  # fmt: skip
     describe_run(folder, orders, argv=argv, pid=pids[0] if pids else "self")
     return orders, argv, folder
@@ -101,6 +116,8 @@ def find_cgroup(path: str) -> str:
     hierarchy = find_hierarchy()
     if hierarchy is None:
         raise UsageError("--cgroup: no cgroup hierarchy with the memory controller is mounted here")
+    if path.strip("/ ") == "":
+        raise UsageError("--cgroup: the whole node is no cgroup of a run; give the path of one, or auto for our own")
     if path == "auto":
         found = find_path(hierarchy, "", "self")
         if found is None:
@@ -139,7 +156,7 @@ def _attach(wish: Wish, verdict: Callable[[Path, bool], int]) -> int:
     folder = Path(wish.attach or "")
     if not any(folder.glob("*.trace")):
         raise UsageError(f"--attach {folder}: no trace in it; give the folder that doctor watch named")
-    live = wish.view and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    live = wish.view and is_open(1) and os.isatty(1) and os.environ.get("TERM") != "dumb"
     session = Watch(folder.resolve(), None, through=False, live=True)
     outcome = _wait(session, live)
     return _finish(outcome, folder, outcome.state.job_pid is not None, verdict, wish.interval_s)
@@ -163,13 +180,22 @@ def _finish(
     outcome: Outcome, folder: Path, command: bool, verdict: Callable[[Path, bool], int], interval_s: float
 ) -> int:
     """What is printed at the end, and the exit status: the command's own where there was one."""
-    if outcome.detached:
-        pid = outcome.state.job_pid
-        click.echo(
+    if outcome.detached or outcome.running:
+        pid, recorder = outcome.state.job_pid, outcome.recorder_pid
+        if outcome.running and not outcome.detached:
+            click.echo(
+                f"doctor: the recorder is dead, and pid {pid} still runs. Go on with: doctor watch --pid {pid}",
+                err=True,
+            )
+            return 1
+        lines = [
             f"doctor: left the view; run and recorder go on.\n  come back:  doctor watch --attach {_short(folder)}"
-            + (f"\n  end the run:  kill -TERM -{pid}" if pid is not None and outcome.exit_code is None else ""),
-            err=True,
-        )
+        ]
+        if pid is not None and outcome.exit_code is None:
+            lines.append(f"  end the run:  kill -TERM -{pid}")
+        if recorder:
+            lines.append(f"  stop recording:  kill {recorder}")
+        click.echo("\n".join(lines), err=True)
         return 0
     code = outcome.exit_code
     bad = (
@@ -180,6 +206,11 @@ def _finish(
     if command and code is None:
         click.echo("doctor: how the command ended is not known: its recorder died with it", err=True)
         bad = True
+    free = shutil.disk_usage(folder).free
+    if bad and free < _FULL_DISK_BYTES:
+        click.echo(f"doctor: the disk of {_short(folder)} is full ({show_bytes(free)} left): the command's output could not be written there any more, which may be what ended it", err=True)  # fmt: skip
+    if outcome.left_count:
+        click.echo(f"doctor: {show_count(outcome.left_count, 'process', 'processes')} that the command started still run and are not recorded any more", err=True)  # fmt: skip
     found = 0
     if bad or not command:
         time.sleep(min(interval_s, 0.5))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from rlhfdoctor.sources.cgroupfs import Level
 from rlhfdoctor.sources.nvml import Gpu
@@ -21,8 +22,17 @@ from rlhfdoctor.trace.growth import Forecast, Series
 
 _REFIT_S = 5.0
 _SOON_S = 120.0
-_THRESHOLD = re.compile(rb"RAY_memory_usage_threshold=([0-9.]+)")
-_REFRESH = re.compile(rb"RAY_memory_monitor_refresh_ms=(\d+)")
+_TELLING_RATIO = 0.2
+_GONE_S = 10.0
+_MONITOR = re.compile(rb"MemoryMonitor initialized with usage threshold at (\d+) bytes[^\n]*")
+
+
+class RayLimit(NamedTuple):
+    """What Ray's memory monitor compares."""
+
+    threshold_bytes: int
+    total_bytes: int | None
+    """Of the memory that it looks at; None in versions that do not say."""
 
 
 @dataclass(slots=True)
@@ -39,6 +49,8 @@ class Limit:
     series: Series = field(default_factory=Series)
     forecast: Forecast | None = None
     fitted_s: float = -1e9
+    seen_s: float = 0.0
+    """When it was there last; a cgroup may vanish, Ray may stop."""
 
     @property
     def full_ratio(self) -> float:
@@ -49,6 +61,11 @@ class Limit:
     def left_s(self) -> float | None:
         """Seconds until it is reached, as forecast; None: not in sight."""
         return None if self.forecast is None else self.forecast.left_s
+
+
+def is_coming(left_s: float | None, full_ratio: float) -> bool:
+    """Whether a forecast is worth a word: not the slow change of a limit that is nearly empty."""
+    return left_s is not None and (full_ratio >= _TELLING_RATIO or left_s < _SOON_S)
 
 
 class Limits:
@@ -65,29 +82,28 @@ class Limits:
         levels: Iterable[Level],
         shm: SharedMemory | None,
         gpus: Iterable[Gpu],
-        ray_ratio: float | None,
+        ray: RayLimit | None,
     ) -> list[Limit]:
         """Takes the tick's figures; the limits that are new (or changed their size) are returned."""
         seen: list[tuple[str, str, int | None, int | None]] = []
         total, available = host.get("total_bytes"), host.get("available_bytes")
         node = None if total is None or available is None else total - available
         seen.append(("node", "", node, total))
-        binding: tuple[int, int] | None = None
         for level in levels:
             limit = level.max_bytes
             if limit is None or (total is not None and limit >= total):
                 continue  # a limit above the machine's memory is none
             seen.append(("cgroup", level.path, level.used_bytes, limit))
-            if level.used_bytes is not None and (binding is None or limit < binding[1]):
-                binding = (level.used_bytes, limit)
-        if ray_ratio is not None and node is not None and total is not None:
-            used, whole = binding or (node, total)
-            seen.append(("ray", "", used, int(whole * ray_ratio)))
+        if ray is not None:
+            same = next((row for row in seen if row[0] == "cgroup" and row[3] == ray.total_bytes), None)
+            seen.append(("ray", "", same[2] if same is not None else node, ray.threshold_bytes))
         if shm is not None and shm.size_bytes:
             seen.append(("shm", "", shm.used_bytes, shm.size_bytes))
         for number, gpu in enumerate(gpus):
             seen.append(("gpu", str(number), gpu.used_bytes, gpu.total_bytes))
-        return [fresh for row in seen if (fresh := self._take(now_s, *row))]
+        fresh = [taken for row in seen if (taken := self._take(now_s, *row))]
+        self.all = {key: limit for key, limit in self.all.items() if now_s - limit.seen_s < _GONE_S}
+        return fresh
 
     def _take(self, now_s: float, name: str, level: str, used: int | None, limit_bytes: int | None) -> Limit | None:
         if used is None or not limit_bytes:
@@ -97,7 +113,7 @@ class Limits:
         if limit is None:
             limit = self.all[name, level] = Limit(self._next, name, level, limit_bytes)
             self._next += 1
-        limit.limit_bytes, limit.used_bytes = limit_bytes, used
+        limit.limit_bytes, limit.used_bytes, limit.seen_s = limit_bytes, used, now_s
         limit.series.add(now_s, used)
         if now_s - limit.fitted_s >= self._pause(limit):
             limit.forecast = limit.series.forecast(limit_bytes)
@@ -111,23 +127,21 @@ class Limits:
 
     def binding(self) -> Limit | None:
         """The limit that will be reached first, else the fullest one."""
-        coming = [limit for limit in self.all.values() if limit.left_s is not None]
+        coming = [limit for limit in self.all.values() if is_coming(limit.left_s, limit.full_ratio)]
         if coming:
             return min(coming, key=lambda limit: limit.left_s or 0.0)
         return max(self.all.values(), key=lambda limit: limit.full_ratio, default=None)
 
 
-def find_ray_ratio(pid: int, root: str = "") -> float | None:
-    """The memory monitor's threshold by the raylet's environment; None where the monitor is off.
+def find_ray_limit(logs: str) -> RayLimit | None:
+    """Threshold and total of Ray's memory monitor, by its own line in raylet.out; None where it is off or silent.
 
-    Ray's default is 0.95 (RAY_memory_usage_threshold); RAY_memory_monitor_refresh_ms=0 switches it off.
+    Which memory it looks at differs by version and mount (the node's, or the cgroup that it sees as the
+    root), so it is not guessed: "MemoryMonitor initialized with usage threshold at 34664513536 bytes (0.97
+    system memory), total system memory bytes: 35736612864".
     """
-    environment = read_file(f"{root}/proc/{pid}/environ") or b""
-    refresh = _REFRESH.search(environment)
-    if refresh is not None and int(refresh[1]) == 0:
+    found = _MONITOR.search(read_file(f"{logs}/raylet.out", 1 << 20) or b"")
+    if found is None:
         return None
-    told = _THRESHOLD.search(environment)
-    try:
-        return float(told[1]) if told is not None else 0.95
-    except ValueError:
-        return 0.95
+    total = re.search(rb"total system memory bytes: (\d+)", found[0])
+    return RayLimit(int(found[1]), int(total[1]) if total is not None else None)

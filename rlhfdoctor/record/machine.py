@@ -60,7 +60,7 @@ class Machine:
         self._objects: dict[int, SharedObject] = {}
         self._lost: set[int] = set()
         """Inodes of the orphaned ones."""
-        self._named_bytes: int | None = None
+        self._unlinked_bytes: int | None = None
         self._orphaned_bytes: int | None = None
         self._lane = SlowLane()
         self._ports: set[str] = set()
@@ -144,8 +144,8 @@ class Machine:
         if self.shm is not None:
             values |= {"shm_size_bytes": self.shm.size_bytes, "shm_used_bytes": self.shm.used_bytes}
         self._take_slow()
-        if self._named_bytes is not None:
-            values |= {"shm_named_bytes": self._named_bytes, "shm_orphaned_bytes": self._orphaned_bytes or 0}
+        if self._unlinked_bytes is not None:
+            values |= {"shm_unlinked_bytes": self._unlinked_bytes, "shm_orphaned_bytes": self._orphaned_bytes or 0}
         tables: dict[str, Any] = {"host": ([0], [[values.get(name, NULL)] for name in _PLACES])}
         if self.hierarchy is not None and self._folders:
             tables["cgroup"] = self._read_levels(self.hierarchy)
@@ -224,23 +224,26 @@ class Machine:
             sizes.append(number(item.used_bytes))
         return {"gpu_process": (keys, [sizes])} if keys and len(set(keys)) == len(keys) else {}
 
-    def _read_objects(self) -> list[SharedObject]:
+    def _read_objects(self) -> tuple[list[SharedObject], int | None]:
         """Runs in the slow lane: the objects, with owners among the followed processes and all others we may read."""
-        objects = list_objects(f"{self._root}/dev/shm")
+        objects, whole = list_objects(f"{self._root}/dev/shm"), read_shm(f"{self._root}/dev/shm")
+        named = sum(item.size_bytes for item in objects)
+        unlinked = None if whole is None else max(0, whole.used_bytes - named)  # both of the same moment
         maps: dict[int, Mappings] = {}
         if self.shm is not None and self.shm.used_bytes < _LEAST_SHM_BYTES:
-            return objects
+            return objects, unlinked
         for process in list(self._target.processes.values()):
             if process.status is not None and (process.status.rss_shmem_bytes or 0) > 0:
                 data = read_file(f"{self._root}/proc/{process.pid}/maps", 16 << 20)
                 if data is not None:
                     maps[process.pid] = parse_maps(data)
-        return find_owners(objects, maps)
+        return find_owners(objects, maps), unlinked
 
     def _take_slow(self) -> None:
         objects = self._lane.take("/dev/shm")
         if objects is not None:
-            self._take_objects(objects)
+            self._unlinked_bytes = objects[1]
+            self._take_objects(objects[0])
         gpus = self._lane.take("GPUs")
         if gpus is not None:
             self.gpus, self._gpu_processes, gaps = gpus
@@ -255,7 +258,6 @@ class Machine:
 
     def _take_objects(self, objects: list[SharedObject]) -> None:
         orphans = find_orphans(objects, time.time())
-        self._named_bytes = sum(item.size_bytes for item in objects if not item.deleted)
         self._orphaned_bytes = sum(item.size_bytes for item in orphans)
         lost = {item.inode for item in orphans}
         current = {item.inode: item for item in objects[:_TOLD_OBJECTS]}

@@ -20,6 +20,8 @@ class Orders:
     """Where the command's output goes; both streams into one file where they were one before."""
     stderr: str = ""
     pids: tuple[int, ...] = ()
+    ignore: tuple[int, ...] = ()
+    """Never followed: whoever watches."""
     cgroup: str | None = None
     """Folder of a cgroup."""
     interval_s: float = 1.0
@@ -44,6 +46,6 @@ def read_orders(folder: str) -> Orders:
     """The orders; raises OSError or ValueError where they are missing or damaged."""
     with open(os.path.join(folder, "orders.json"), encoding="utf-8") as handle:
         values = json.load(handle)
-    lists = ("command", "pids", "metrics")
+    lists = ("command", "pids", "ignore", "metrics")
     fields: dict[str, Any] = {key: tuple(value) if key in lists else value for key, value in values.items()}
     return Orders(**fields)

@@ -21,7 +21,7 @@ from typing import Any
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.record import self_care
 from rlhfdoctor.record.alarm import Alarms, serve, show_metrics
-from rlhfdoctor.record.limits import Limits, find_ray_ratio
+from rlhfdoctor.record.limits import Limits, RayLimit, find_ray_limit
 from rlhfdoctor.record.machine import Machine
 from rlhfdoctor.record.notify import Notifier
 from rlhfdoctor.record.orders import Orders, read_orders, write_orders
@@ -48,6 +48,8 @@ _MOST_COST = 0.05
 """Of one core; beyond, the rate is lowered."""
 _MAPS_GROWTH_BYTES = 64 << 20
 _MOST_FAULTS = 100
+_LINGER_S = 1.0
+_ENDING_S = 0.2
 
 
 class Recorder:
@@ -61,9 +63,9 @@ class Recorder:
         """
         self.folder, self.orders = folder, orders
         self.limits = Limits()
-        self.alarms = Alarms(orders.alert_at_s, orders.alert_command)
         self.notifier = Notifier()
-        self.target = Target(ignore=[os.getpid()], adopt=os.getpid() if orders.command else None, pids=orders.pids, cgroup=orders.cgroup)  # fmt: skip
+        self.target = Target(ignore=[os.getpid(), *orders.ignore], adopt=os.getpid() if orders.command else None, pids=orders.pids, cgroup=orders.cgroup)  # fmt: skip
+        self.alarms = Alarms(orders.alert_at_s, orders.alert_command, helpers=self.target.ignore)
         header = {
             "run": orders.name, "node": orders.node, "host": os.uname().nodename, "boot_id": read_boot_id(), "pid": os.getpid(),
             "ticks_per_s": os.sysconf("SC_CLK_TCK"), "page_bytes": os.sysconf("SC_PAGE_SIZE"), "host_pids": has_host_pids(),
@@ -77,10 +79,10 @@ class Recorder:
         self.tick = 0
         self.cost_ratio = 0.0
         self.late_us = 0
-        self.job_pid = 0
-        self.empty_ticks = 0
+        self.job_pid, self.job_fd = 0, -1
+        self.empty_since_s: float | None = None
         self.rss_bytes = 0
-        self.ray_ratio: float | None = None
+        self.ray_limit: RayLimit | None = None
         self.due: list[Process] = []
         self.young: list[Process] = []
         self.stopped = False
@@ -123,7 +125,7 @@ class Recorder:
                 for name in self.notifier.wait(deadline):
                     self._woken(name)
                     if name != "kmsg":
-                        deadline = min(deadline, time.monotonic() + 0.02)
+                        deadline = min(deadline, max(began + _FAST_S, time.monotonic() + 0.02))
         self.tell("recorder.end", why="asked to stop", **self.store_state())
 
     def _failed(self, error: Exception) -> str | None:
@@ -185,7 +187,7 @@ class Recorder:
         self._look_closer()
         list(self.signs.read(self.tick))  # stores the marks that it finds
         tables |= process_tables(self.target.processes.values(), self.signs.probes)
-        fresh = self.limits.update(began, self.machine.host, self.machine.levels, self.machine.shm, self.machine.gpus, self._ray_ratio())  # fmt: skip
+        fresh = self.limits.update(began, self.machine.host, self.machine.levels, self.machine.shm, self.machine.gpus, self._ray_limit())  # fmt: skip
         for limit in fresh:
             self.tell("limit.seen", uid=limit.uid, name=limit.name, level=limit.level, limit_bytes=limit.limit_bytes)
             if limit.name == "cgroup" and self.machine.hierarchy is not None:
@@ -235,7 +237,7 @@ class Recorder:
         if pid == self.job_pid:
             self.tell("job.exited", pid=pid, code=code)
             self.job_pid = 0
-        else:
+        elif code != 0 and pid not in self.alarms.helpers:
             self.tell("process.exited", pid=pid, code=code)
 
     def _look_closer(self) -> None:
@@ -271,11 +273,11 @@ class Recorder:
         if self.target.name(process, ray_name or self.signs.names.get(process.pid)):
             self.tell("process.named", uid=process.uid, pid=process.pid, name=process.name, role=process.role, basis=process.basis, command=redact_line(process.command))  # fmt: skip
 
-    def _ray_ratio(self) -> float | None:
-        if self.tick % 60 == 1 or (self.ray_ratio is None and self.tick % 5 == 0):
-            raylet = next((p for p in self.target.processes.values() if p.name == "raylet"), None)
-            self.ray_ratio = find_ray_ratio(raylet.pid) if raylet is not None else None
-        return self.ray_ratio
+    def _ray_limit(self) -> RayLimit | None:
+        """What Ray's memory monitor said of itself when it started; asked until it has said it."""
+        if self.ray_limit is None and self.tick % 5 == 0 and self.signs.sessions:
+            self.ray_limit = next((found for logs in self.signs.sessions if (found := find_ray_limit(logs))), None)
+        return self.ray_limit if any(p.name == "raylet" for p in self.target.processes.values()) else None
 
     def _own_row(self, began: float) -> tuple[list[int], list[list[int]]]:
         sweep_us = int((time.monotonic() - began) * 1e6)
@@ -296,6 +298,8 @@ class Recorder:
     def _pace(self, now: float) -> float:
         """The next interval: shorter as a limit comes near, longer when we cost too much."""
         base = self.orders.interval_s
+        if self.empty_since_s is not None:
+            return min(base, _ENDING_S)
         limit = self.limits.binding()
         left = limit.left_s if limit is not None else None
         wish = base
@@ -311,6 +315,8 @@ class Recorder:
         """A notification: look more often for a while, and take a kernel line at once."""
         if name == "kmsg":
             self.signs.read_kernel()
+        elif name == "job":
+            self.notifier.remove(self.job_fd)  # it ended; the next tick reaps it
         elif name != "pressure" or self.interval_s < self.orders.interval_s:
             self.fast_until = time.monotonic() + _HELD_S
             self.interval_s = min(self.orders.interval_s, _FAST_S)
@@ -322,9 +328,13 @@ class Recorder:
         for pid, code in self_care.reap():
             self._exited(pid, code)
         alive = self.job_pid or (self.target.processes and not self.orders.command)
-        self.empty_ticks = 0 if alive else self.empty_ticks + 1
-        if self.empty_ticks * self.interval_s < 1.0 or self.empty_ticks < 3:
+        now = time.monotonic()
+        if alive:
+            self.empty_since_s = None
             return None
+        self.empty_since_s = self.empty_since_s or now
+        if now - self.empty_since_s < _LINGER_S:
+            return None  # late facts: counters, the kernel's lines, the last output
         self.signs.finish()
         return "the command ended" if self.orders.command else "no followed process is left"
 

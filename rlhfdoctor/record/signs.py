@@ -109,6 +109,11 @@ class Signs:
             yield from self._log_mark(pattern.kind, fields, path)
         yield from self._trainer_marks()
 
+    @property
+    def sessions(self) -> list[str]:
+        """Log folders of the Ray sessions that were seen."""
+        return [f"{session}/logs" for session in self._sessions]
+
     def read_kernel(self) -> None:
         """New lines of the kernel log go to logs/kernel.log; a kill is an event at once."""
         if self._kernel is None:
@@ -125,6 +130,8 @@ class Signs:
             victim = _VICTIM.search(line)
             if victim is not None:
                 pid = int(victim[1] or victim[2])
+                if victim[2]:
+                    continue  # the verdict's own line follows with the sizes
                 ours = not self._host_pids or pid in self._target.ever
                 self._tell("kernel.line" if ours else "kernel.other", text=line[:1000], pid=pid)
 

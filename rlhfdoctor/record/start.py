@@ -48,15 +48,31 @@ def make_folder(out: str | None, name: str) -> Path:
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:40] or "run"
     folder = Path(out) if out else Path("doctor-runs", f"{stamp}-{plain}")
     try:
+        folder = folder if out else _fresh(folder)
         folder.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(folder / "lock", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))  # ours from here on
         (folder / "logs").mkdir(exist_ok=True)
         (folder / "marks").mkdir(exist_ok=True)
-        probe = folder / ".writable"
-        probe.write_bytes(b"1")
-        probe.unlink()
+    except FileExistsError:
+        if not folder.is_dir():
+            raise UsageError(f"{folder}: is no folder. Give a folder that can be written with --out DIR") from None
+        raise UsageError(f"{folder}: holds another run. Look at it with --attach, or give another folder") from None
     except OSError as error:
         raise UsageError(f"{folder}: {error.strerror}. Give a folder that can be written with --out DIR") from None
     return folder.resolve()
+
+
+def _fresh(folder: Path) -> Path:
+    """A folder of this name that nobody has: several ranks may start in the same second."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    for number in range(1, 1000):
+        candidate = folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
+        try:
+            candidate.mkdir()
+        except FileExistsError:
+            continue
+        return candidate
+    return folder
 
 
 def name_of(command: Sequence[str]) -> str:
@@ -138,10 +154,12 @@ def keep_configs(folder: Path, argv: Sequence[str]) -> list[dict[str, str]]:
         if not word.lower().endswith(_CONFIG_ENDINGS) or not path.is_file():
             continue
         try:
+            if path.stat().st_size > _CONFIG_BYTES:
+                continue  # a data set, not a configuration
             data = path.read_bytes()
         except OSError:
             continue
-        if len(data) > _CONFIG_BYTES or any(item["path"] == str(path.resolve()) for item in kept):
+        if any(item["path"] == str(path.resolve()) for item in kept):
             continue
         copy = folder / "config" / f"{len(kept) + 1}-{path.name}"
         copy.parent.mkdir(exist_ok=True)
@@ -191,7 +209,7 @@ def start_recorder(folder: Path, orders: Orders, *, daemon: bool = False) -> sub
     code = f"{fork}import sys; sys.path.append({source!r}); from rlhfdoctor.record.recorder import main; sys.exit(main(sys.argv))"
     before = set(folder.glob("*.trace"))
     with open(folder / "recorder.log", "ab") as log:
-        keep_stdin = orders.command and not sys.stdin.closed and not os.isatty(0)
+        keep_stdin = bool(orders.command) and is_open(0) and not os.isatty(0)
         recorder = subprocess.Popen(
             [sys.executable, "-c", code, str(folder)], env=env, start_new_session=True,
             stdin=None if keep_stdin else subprocess.DEVNULL, stdout=log, stderr=log,
@@ -205,6 +223,15 @@ def start_recorder(folder: Path, orders: Orders, *, daemon: bool = False) -> sub
         time.sleep(0.01)
     told = (folder / "recorder.log").read_text(errors="replace").strip().splitlines()
     raise UsageError(f"the recorder did not start: {told[-1].removeprefix('doctor: ') if told else 'it said nothing'}")
+
+
+def is_open(descriptor: int) -> bool:
+    """Whether one of our standard streams is open; cron and some daemons close them."""
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
 
 
 def restarted(orders: Orders, pid: int) -> Orders:

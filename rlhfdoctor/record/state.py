@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rlhfdoctor.record.limits import is_coming
 from rlhfdoctor.trace.frames import Sample
 from rlhfdoctor.trace.schema import NULL, scale_of
 
 _HISTORY = 48
 _EVENTS = 60
-_TOLD = ("alarm", "oom_kill", "kernel.line", "kernel.other", "cgroup.oom", "job.exited", "process.exited", "gap", "store.recovered", "store.dropped", "recorder.end", "ray.node", "node.lost", "node.back")  # fmt: skip
+_SLOPE_S, _SLOPE_LEAST_S = 60.0, 10.0
+_TOLD = ("alarm", "oom_kill", "kernel.line", "kernel.other", "cgroup.oom", "job.exited", "process.exited", "gap", "store.recovered", "store.dropped", "recorder.end", "ray.node", "node.lost", "node.back", "metrics.serving")  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -170,7 +172,7 @@ class State:
     @property
     def binding(self) -> Limit | None:
         """The limit that will be reached first, else the fullest."""
-        coming = [limit for limit in self.limits.values() if limit.left_s is not None and limit.limit_bytes]
+        coming = [x for x in self.limits.values() if x.limit_bytes and is_coming(x.left_s, x.full_ratio)]
         if coming:
             return min(coming, key=lambda limit: limit.left_s or 0.0)
         return max(self.limits.values(), key=lambda limit: limit.full_ratio, default=None)
@@ -182,7 +184,8 @@ class State:
 
     def slope(self, role: Role) -> float | None:
         """Bytes per second over the history of a role; None before there is any."""
-        if len(role.history) < 3:
+        recent = [point for point in role.history if point[0] >= role.history[-1][0] - _SLOPE_S] if role.history else []
+        if len(recent) < 3 or recent[-1][0] - recent[0][0] < _SLOPE_LEAST_S:
             return None
-        (t0, v0), (t1, v1) = role.history[max(0, len(role.history) - 12)], role.history[-1]
+        (t0, v0), (t1, v1) = recent[0], recent[-1]
         return (v1 - v0) / (t1 - t0) if t1 > t0 else None

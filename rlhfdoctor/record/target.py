@@ -75,7 +75,8 @@ class Target:
         """
         self._root, self._cgroup, self._adopt = root, cgroup, adopt
         self._roots = set(pids)
-        self._ignore = set(ignore)
+        self.ignore = set(ignore)
+        """Pids that are never followed: our own, and what we started ourselves."""
         self.processes: dict[int, Process] = {}
         """By pid."""
         self.ever: set[int] = set()
@@ -107,7 +108,7 @@ class Target:
         members = set(list_processes(self._cgroup)) if self._cgroup is not None else set()
         strangers: dict[int, Stat] = {}
         for pid in pids:
-            if pid in self.processes or pid in self._ignore or (pid in self._others and pid not in members):
+            if pid in self.processes or pid in self.ignore or (pid in self._others and pid not in members):
                 continue
             stat = parse_stat(read_file(f"{self._root}/proc/{pid}/stat", 1024) or b"")
             if stat is not None:

@@ -36,7 +36,7 @@ class View:
         width, height = options.max_width, options.height or console.height
         head = [*self._head(width), *self._limits(width)]
         tail = [*self._pinned(width), *self._gpus(width, height)]
-        foot = Text(f"Ctrl-C leaves the view, the run goes on · {self.folder}"[:width], style="dim", no_wrap=True)
+        foot = Text(f"{self.folder} · Ctrl-C leaves the view, the run goes on"[:width], style="dim", no_wrap=True)
         room = height - len(head) - 2  # one for the header of the roles, one for the foot
         if room - len(tail) < _LEAST_ROLES:
             tail = []
@@ -175,9 +175,8 @@ def _colour(limit: Limit) -> str:
 
 def say_left(limit: Limit) -> str:
     """The forecast in words, with its uncertainty."""
-    name = name_limit(limit.name, limit.level)
     if limit.left_s is None:
-        return f"{name} is the fullest; no growth that would fill it"
+        return "no limit in sight: nothing grows towards one"
     span = ""
     if limit.low_s is not None and limit.high_s is not None and limit.high_s - limit.low_s > 0.1 * limit.left_s:
         span = f" ({show_duration(limit.low_s)} to {show_duration(limit.high_s)})"
@@ -192,7 +191,7 @@ def say_shared(state: State) -> str:
     parts = []
     shared = max((row["rss_shmem_bytes"] or 0 for row in state.rows.values()), default=0)
     locked = sum((row["locked_bytes"] or 0) + (row["pinned_bytes"] or 0) for row in state.rows.values())
-    shmem, used, named = host.get("shmem_bytes"), host.get("shm_used_bytes"), host.get("shm_named_bytes")
+    shmem, used, unlinked = host.get("shmem_bytes"), host.get("shm_used_bytes"), host.get("shm_unlinked_bytes")
     if locked:
         parts.append(f"mlocked or pinned {show_bytes(locked)}")
     if shmem is not None and used is not None and shmem > used:
@@ -202,8 +201,8 @@ def say_shared(state: State) -> str:
     if used is not None:
         orphaned = host.get("shm_orphaned_bytes") or 0
         told = f"/dev/shm {show_bytes(used)}"
-        if named is not None and used - named > 1 << 20:
-            told += f", {show_bytes(used - named)} of it unlinked"
+        if unlinked is not None and unlinked > 1 << 20:
+            told += f", {show_bytes(unlinked)} of it unlinked"
         parts.append(told + (f", {show_bytes(orphaned)} orphaned" if orphaned else ""))
     return " · ".join(parts)
 
@@ -221,11 +220,12 @@ def say_event(event: dict[str, Any]) -> tuple[str, bool]:
         "job.exited": lambda: (f"the command ended: {show_exit(int(event['code']))}", event["code"] != 0),
         "process.exited": lambda: (f"pid {event['pid']} ended: {show_exit(int(event['code']))}", event["code"] != 0),
         "process.gone": lambda: (f"{event.get('role') or event.get('name')} pid {event['pid']} is gone; it held {show_bytes(event['rss_anon_bytes'] or 0)} anon", True),
-        "gap": lambda: (f"cannot read {event['what']}: {event['why']}", False),
+        "gap": lambda: (f"not available: {event['what']}: {event['why']}", False),
         "store.recovered": lambda: (f"the disk takes writes again; {event['kept_count']} frames were kept in memory", False),
         "recorder.end": lambda: (f"recording ended: {event['why']}", False),
         "store.dropped": lambda: (f"the trace is too large: its {event['segments_count']} oldest segments were deleted", False),
         "node.back": lambda: (f"node {event.get('node')} is back", False),
+        "metrics.serving": lambda: (f"metrics at http://127.0.0.1:{event['port']}/metrics", False),
         "ray.node": lambda: (f"Ray node {event.get('address') or ''} (raylet {event['pid']})", False),
         "node.lost": lambda: (f"node {event.get('node')} is lost: {event.get('why')}", True),
     }  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import signal
 import subprocess
@@ -18,10 +19,11 @@ from rlhfdoctor.errors import DoctorError
 from rlhfdoctor.record.orders import read_orders
 from rlhfdoctor.record.start import restarted, start_recorder
 from rlhfdoctor.record.state import State
+from rlhfdoctor.sources.procfs import parse_stat, read_file
 from rlhfdoctor.trace.follow import Follower
 from rlhfdoctor.trace.store import Writer
 
-_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 15, 36
 _MOST_RESTARTS = 3
 _LINE_EVERY_S = 30.0
 _LOG_LINES = 40
@@ -36,6 +38,11 @@ class Outcome:
     exit_code: int | None
     """Of the command, -N for signal N; None where there is none or nobody knows."""
     state: State
+    running: bool = False
+    """The command still runs although nobody records it."""
+    recorder_pid: int | None = None
+    left_count: int = 0
+    """Processes that the command started and that outlive it."""
 
 
 class Detached(Exception):
@@ -74,8 +81,10 @@ class Output:
         except OSError:
             return
 
-    def _pass(self, stream: IO[str], data: bytes) -> None:
+    def _pass(self, stream: IO[str] | None, data: bytes) -> None:
         try:
+            if stream is None:
+                raise ValueError("closed")
             stream.buffer.write(data)  # type: ignore[attr-defined]
             stream.flush()
         except (OSError, ValueError):  # our reader is gone; the run is not
@@ -88,15 +97,18 @@ class Watch:
     def __init__(self, folder: Path, recorder: subprocess.Popen[bytes] | None, *, through: bool, live: bool) -> None:
         """`recorder` is ours to look after, or None where we only attach. `live`: Ctrl-C leaves instead of interrupting the job."""
         self.folder, self.recorder, self.live = folder, recorder, live
-        self.follower = Follower(str(folder))
+        self.follower = Follower(str(folder), recorder.pid if recorder is not None else 0)
         self.state = State()
         self.output = Output(folder, through)
         self.title = folder.name.partition("-")[2] or folder.name
         self._restarts = 0
+        self._signal = 0
+        self.runs_command = False
         self._told_s = time.monotonic() - _LINE_EVERY_S + 5
         self._seen_events = 0
         with contextlib.suppress(OSError, ValueError, TypeError):
-            self.title = read_orders(str(folder)).name
+            orders = read_orders(str(folder))
+            self.title, self.runs_command = orders.name, bool(orders.command)
 
     def wait(self, show: Callable[[], None] | None = None, say: Callable[[str], None] | None = None) -> Outcome:
         """Until the recording has ended, or the user left.
@@ -105,7 +117,9 @@ class Watch:
             show: draws the live view; called four times a second.
             say: takes plain lines instead.
         """
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # the job comes to us if the recorder dies
+        libc = ctypes.CDLL(None)
+        libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # the job comes to us if the recorder dies
+        libc.prctl(_PR_SET_NAME, b"rlhfdoctor", 0, 0, 0)
         before = {name: signal.signal(name, self._on_signal) for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
         try:
             while True:
@@ -116,21 +130,33 @@ class Watch:
                     self._say(say)
                 if self.state.ended is not None:
                     self._last_words(say)
-                    return Outcome(False, self.state.exit_code, self.state)
+                    return self._outcome(False)
                 if not self._recorder_lives() and not self._recover(say):
                     self._last_words(say)
-                    return Outcome(False, self.state.exit_code, self.state)
+                    return self._outcome(False)
                 time.sleep(0.25 if show is not None or self.output.through else 0.5)
         except Detached:
-            return Outcome(True, None, self.state)
+            return self._outcome(True)
         finally:
             for name, handler in before.items():
                 signal.signal(name, handler)
+
+    def _outcome(self, detached: bool) -> Outcome:
+        pid = self.recorder.pid if self.recorder is not None else self.follower.header.get("pid")
+        running = not detached and self.state.ended is None and self.state.exit_code is None and self.job_runs()
+        left = len(self.state.processes) if self.state.exit_code is not None and not detached else 0
+        return Outcome(
+            detached, None if detached else self.state.exit_code, self.state, running, pid if isinstance(pid, int) else None, left
+        )  # fmt: skip
 
     def step(self) -> None:
         """Takes what is new."""
         for item, columns in self.follower.read():
             self.state.take(item, columns)
+        if self._signal and self.state.job_pid is not None:
+            with contextlib.suppress(OSError):
+                os.killpg(self.state.job_pid, self._signal)
+            self._signal = 0
         self.output.pump()
 
     def _last_words(self, say: Callable[[str], None] | None) -> None:
@@ -165,21 +191,38 @@ class Watch:
     def _on_signal(self, number: int, _frame: Any) -> None:
         """Ctrl-C leaves the view; without one it goes to the job, as SIGTERM always does."""
         pid = self.state.job_pid
-        if (
-            number == signal.SIGHUP
-            or (number == signal.SIGINT and self.live)
-            or pid is None
-            or self.state.exit_code is not None
-        ):
+        leaves = number == signal.SIGHUP or (number == signal.SIGINT and self.live)
+        if leaves or self.recorder is None or self.state.exit_code is not None or not self.runs_command:
             raise Detached
-        with contextlib.suppress(OSError):
+        if pid is None:
+            self._signal = number  # the command is just being started
+            return
+        try:
             os.killpg(pid, number)
+        except OSError:
+            raise Detached from None
+
+    def job_runs(self) -> bool:
+        """Whether the command is still there, by pid and start time."""
+        known = next((row for row in self.state.processes.values() if row.get("pid") == self.state.job_pid), None)
+        stat = parse_stat(read_file(f"/proc/{self.state.job_pid}/stat", 2048) or b"") if self.state.job_pid else None
+        return known is not None and stat is not None and stat.start_ticks == known.get("start_ticks")
 
     def _recorder_lives(self) -> bool:
+        """Ours by its process; another one's by the lock that it holds, since a pid may have a new owner."""
         if self.recorder is not None:
             return self.recorder.poll() is None
-        pid = self.follower.header.get("pid")
-        return isinstance(pid, int) and os.path.exists(f"/proc/{pid}")
+        try:
+            handle = os.open(self.folder / "lock", os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(handle)
+        return False
 
     def _recover(self, say: Callable[[str], None] | None) -> bool:
         """The recorder is dead: start another one on what still runs. False where nothing does."""

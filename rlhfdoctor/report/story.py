@@ -69,6 +69,15 @@ def killed(incident: Incident) -> str:
         if death.killer in ("exception", "collective-timeout", "cuda-oom", "object-store-full", "other")
         else "killed by"
     )
+    code = (
+        death.event.fields.get("exit_code")
+        if death.event is not None and death.event.kind == "trace.job_exit"
+        else None
+    )
+    if isinstance(code, int) and death.killer == "exception":
+        verb, by = "ended with", f"exit status {code}"
+    elif isinstance(code, int) and death.killer == "other" and code < 0:
+        verb, by = "killed by", f"signal {-code}, from outside"
     culprit = death.culprit
     if culprit is not None and culprit.pid != victim.pid and culprit.bytes and culprit.bytes > (victim.bytes or 0):
         when.append(f"while {culprit.name} (pid {culprit.pid}) held {show_bytes(culprit.bytes)}")

@@ -113,11 +113,19 @@ def drop_foreign(events: Sequence[Event], traces: Sequence[Recorded]) -> tuple[l
         report.append(event)
         if event.kind in ("kernel.killed", "kernel.kill_choice"):
             if any(_is_ours(report, trace) for trace in traces):
-                kept.extend(report)
+                kept.extend(e for e in report if e.kind != "kernel.task" or _is_followed(e, traces))
             else:
                 foreign += 1
             report = []
     return kept + report, foreign
+
+
+def _is_followed(row: Event, traces: Sequence[Recorded]) -> bool:
+    """Whether a row of the kernel's task table is a process of the run; inside a pid namespace all are taken."""
+    seen = [t for t in traces if t.node.header.get("host_pids") and t.known["process"]]
+    return not seen or any(
+        known.get("pid") == row.fields.get("pid") for t in seen for known in t.known["process"].values()
+    )
 
 
 def _is_level(path: str, memcg: str) -> bool:

@@ -19,14 +19,14 @@ Item = tuple[Sample | dict[str, Any], Mapping[str, Sequence[str]]]
 class Follower:
     """Gives every sample and event once, whether it was read from memory first and from disk later or not."""
 
-    def __init__(self, folder: str) -> None:
-        """`folder` of the run."""
+    def __init__(self, folder: str, pid: int = 0) -> None:
+        """`folder` of the run; `pid` of the recorder, where it is known already."""
         self.folder = folder
         self.gaps: list[Gap] = []
         self._segments: dict[str, SegmentReader] = {}
         self._last: dict[str, tuple[int, int]] = {}
         """Writer -> sequence of its last sample, monotonic clock of its last event."""
-        self._pid = 0
+        self._pid = pid
 
     @property
     def header(self) -> Mapping[str, Any]:

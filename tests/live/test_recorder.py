@@ -191,7 +191,7 @@ def test_full_disk(small: Path) -> None:
     seen = wait_for_samples(small / "run", 3, follower)
     filler = fill(small)
     seen += wait_for_samples(small / "run", 60, follower)
-    in_memory = len(follower._ring())
+    in_memory = len(follower._rings())
     filler.unlink()
     recorder.terminate()
     assert recorder.wait(timeout=30) == 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rlhfdoctor.record.limits import Limit, Limits, find_ray_ratio
+from rlhfdoctor.record.limits import Limit, Limits, RayLimit, find_ray_limit
 from rlhfdoctor.sources.cgroupfs import Level
 from rlhfdoctor.sources.nvml import Gpu
 from rlhfdoctor.sources.shm import SharedMemory
@@ -27,10 +27,10 @@ def update(
     levels: Sequence[Level] = (),
     shm: SharedMemory | None = None,
     gpus: Sequence[Gpu] = (),
-    ray_ratio: float | None = None,
+    ray: RayLimit | None = None,
 ) -> list[Limit]:
     """One tick; the limits that are told."""
-    return limits.update(second, host, levels, shm, gpus, ray_ratio)
+    return limits.update(second, host, levels, shm, gpus, ray)
 
 
 def found(**given: Any) -> list[tuple[str, str, int, int]]:
@@ -86,22 +86,17 @@ def test_unknown_node(host: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("levels", "used", "size"),
+    ("levels", "ray", "used"),
     [
-        pytest.param([], 16 * GIB, 32 * GIB, id="of the node"),
-        pytest.param([make_level(GIB, None)], 16 * GIB, 32 * GIB, id="no limit"),
-        pytest.param([make_level(4 * GIB, 8 * GIB)], 4 * GIB, 4 * GIB, id="of the cgroup"),
-        pytest.param(
-            [make_level(GIB, 8 * GIB, "/a/b"), make_level(3 * GIB, 6 * GIB, "/a")],
-            3 * GIB,
-            3 * GIB,
-            id="of the tightest",
-        ),
+        pytest.param([], RayLimit(32 * GIB, 64 * GIB), 16 * GIB, id="of the node"),
+        pytest.param([make_level(GIB, 8 * GIB)], RayLimit(32 * GIB, 64 * GIB), 16 * GIB, id="of the node beside a cgroup"),
+        pytest.param([make_level(4 * GIB, 8 * GIB)], RayLimit(7 * GIB, 8 * GIB), 4 * GIB, id="of the cgroup"),
+        pytest.param([make_level(4 * GIB, 8 * GIB)], RayLimit(7 * GIB, None), 16 * GIB, id="of it does not say what"),
     ],
 )
-def test_ray(levels: list[Level], used: int, size: int) -> None:
-    """Ray's threshold is a share of the tightest cgroup, else of the node, against the same use."""
-    assert found(levels=levels, ray_ratio=0.5)[-1] == ("ray", "", used, size)
+def test_ray(levels: list[Level], ray: RayLimit, used: int) -> None:
+    """Ray's threshold is held against the use of the memory that Ray itself names."""
+    assert found(levels=levels, ray=ray)[-1] == ("ray", "", used, ray.threshold_bytes)
 
 
 def test_shared_memory_and_gpus() -> None:
@@ -122,29 +117,41 @@ def test_shared_memory_without_size() -> None:
 
 
 @pytest.mark.parametrize(
-    ("environment", "expected"),
+    ("text", "expected"),
     [
-        (b"HOME=/root\0PATH=/bin\0", 0.95),
-        (b"A=1\0RAY_memory_usage_threshold=0.8\0B=2\0", 0.8),
-        (b"RAY_memory_usage_threshold=1\0", 1.0),
-        (b"RAY_memory_monitor_refresh_ms=0\0RAY_memory_usage_threshold=0.8\0", None),
-        (b"RAY_memory_usage_threshold=0.8\0RAY_memory_monitor_refresh_ms=250\0", 0.8),
-        (b"RAY_memory_usage_threshold=much\0", 0.95),
-        (b"RAY_memory_usage_threshold=0.8.1\0RAY_memory_monitor_refresh_ms=often\0", 0.95),
-        (b"\xff\xfe\0=\0", 0.95),
-        (b"", 0.95),
+        (
+            "MemoryMonitor initialized with usage threshold at 34664513536 bytes (0.97 system memory), "
+            "total system memory bytes: 35736612864\n",
+            RayLimit(34664513536, 35736612864),
+        ),
+        (
+            "threshold_memory_monitor.cc:49: ThresholdMemoryMonitor initialized with usage threshold at 12638257152 bytes "
+            "(50% of system memory)\n",
+            RayLimit(12638257152, None),
+        ),
+        ("MemoryMonitor disabled. Specify `memory_monitor_refresh_ms` > 0 to enable the monitor.\n", None),
+        ("MemoryMonitor initialized with usage threshold at many bytes\n", None),
+        ("", None),
     ],
 )
-def test_threshold_of_ray(tmp_path: Path, environment: bytes, expected: float | None) -> None:
-    """The raylet's environment tells the threshold; garbage means Ray's default, a monitor switched off none."""
-    (tmp_path / "proc" / "7").mkdir(parents=True)
-    (tmp_path / "proc" / "7" / "environ").write_bytes(environment)
-    assert find_ray_ratio(7, str(tmp_path)) == expected
+def test_threshold_of_ray(tmp_path: Path, text: str, expected: RayLimit | None) -> None:
+    """The raylet's own line tells the threshold and the memory; without it nothing is guessed."""
+    (tmp_path / "raylet.out").write_text(text)
+    assert find_ray_limit(str(tmp_path)) == expected
 
 
-def test_threshold_of_a_raylet_that_is_gone(tmp_path: Path) -> None:
-    """Without an environment to read Ray's default holds."""
-    assert find_ray_ratio(7, str(tmp_path)) == 0.95
+def test_raylet_without_log(tmp_path: Path) -> None:
+    """Without a log there is no threshold."""
+    assert find_ray_limit(str(tmp_path)) is None
+
+
+def test_limit_that_vanishes() -> None:
+    """A cgroup that is gone is no limit any more after some seconds."""
+    limits = Limits()
+    update(limits, 0, levels=[make_level(GIB, 8 * GIB)])
+    update(limits, 5)
+    update(limits, 11)
+    assert [limit.name for limit in limits.all.values()] == ["node"]
 
 
 def test_limits_are_told_once() -> None:

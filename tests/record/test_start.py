@@ -59,9 +59,24 @@ def test_shell_line(argv: list[str]) -> None:
 
 def test_folder(tmp_path: Path) -> None:
     """The run's folder has the places for logs and marks, and may be there already."""
-    make_folder(str(tmp_path / "a" / "run"), "train")
+    (tmp_path / "a" / "run").mkdir(parents=True)
     folder = make_folder(str(tmp_path / "a" / "run"), "train")
-    assert (folder, sorted(path.name for path in folder.iterdir())) == (tmp_path / "a" / "run", ["logs", "marks"])
+    assert (folder, sorted(path.name for path in folder.iterdir())) == (tmp_path / "a" / "run", ["lock", "logs", "marks"])
+
+
+def test_folder_of_another_run(tmp_path: Path) -> None:
+    """A folder that holds a run is never taken for a second one."""
+    make_folder(str(tmp_path / "run"), "train")
+    with pytest.raises(UsageError, match="holds another run"):
+        make_folder(str(tmp_path / "run"), "train")
+
+
+def test_folders_of_one_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs that start in the same second have folders of their own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("time.strftime", lambda *_: "20260101T000000Z")
+    folders = [make_folder(None, "train").name for _ in range(3)]
+    assert folders == ["20260101T000000Z-train", "20260101T000000Z-train-2", "20260101T000000Z-train-3"]
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def make_run(*more: Sample | dict[str, Any]) -> State:
             2.0,
             process={1: held(4 * GIB, GIB), 2: held(GIB, 2 * GIB), 3: held(2 * GIB, GIB), 4: held(MIB)},
             limit={1: limit_row(20 * GIB, size=64 * GIB), 2: limit_row(8 * GIB, 90.0)},
-            host={0: {"shmem_bytes": 3 * GIB, "shm_used_bytes": GIB, "shm_named_bytes": GIB}},
+            host={0: {"shmem_bytes": 3 * GIB, "shm_used_bytes": GIB, "shm_unlinked_bytes": 0}},
             recorder={0: {"cpu_us": 1000, "rss_bytes": 30 * MIB}},
         ),
         *more,
@@ -239,7 +239,7 @@ def crowd(gpus: int = 16) -> State:
                 **{n: limit_row(9 * GIB, 1e6 + n) for n in range(90, 94)},
             },
             gpu={n: {"total_bytes": 144 * GIB, "used_bytes": 100 * GIB, "busy_ratio": 990_000} for n in range(gpus)},
-            host={0: {"shmem_bytes": 9 * GIB, "shm_used_bytes": GIB, "shm_named_bytes": 1, "shm_orphaned_bytes": GIB}},
+            host={0: {"shmem_bytes": 9 * GIB, "shm_used_bytes": GIB, "shm_unlinked_bytes": GIB, "shm_orphaned_bytes": GIB}},
             recorder={0: {"cpu_us": 1, "rss_bytes": 30 * MIB}},
         ),
         *[event("alarm", second, text="container limit will be full soon " * 9) for second in range(70)],
@@ -416,14 +416,14 @@ def test_uncertainty(low_s: float | None, high_s: float | None, expected: str) -
         ({}, {}, ""),
         ({}, {"rss_shmem_bytes": GIB}, "largest shmem 1.00 GiB"),
         ({}, {"locked_bytes": GIB, "pinned_bytes": MIB * 512}, "mlocked or pinned 1.50 GiB"),
-        ({"shm_used_bytes": GIB, "shm_named_bytes": GIB}, {}, "/dev/shm 1.00 GiB"),
+        ({"shm_used_bytes": GIB, "shm_unlinked_bytes": 0}, {}, "/dev/shm 1.00 GiB"),
         (
-            {"shm_used_bytes": 2 * GIB, "shm_named_bytes": GIB, "shm_orphaned_bytes": MIB},
+            {"shm_used_bytes": 2 * GIB, "shm_unlinked_bytes": GIB, "shm_orphaned_bytes": MIB},
             {},
             "/dev/shm 2.00 GiB, 1.00 GiB of it unlinked, 1.00 MiB orphaned",
         ),
         (
-            {"shmem_bytes": 3 * GIB, "shm_used_bytes": GIB, "shm_named_bytes": GIB},
+            {"shmem_bytes": 3 * GIB, "shm_used_bytes": GIB, "shm_unlinked_bytes": 0},
             {},
             "shmem without files 2.00 GiB · /dev/shm 1.00 GiB",
         ),
@@ -450,7 +450,7 @@ EVENTS: list[tuple[dict[str, Any], str, bool]] = [
         True,
     ),
     (event("process.gone", pid=7, role=None, name="x", rss_anon_bytes=None), "x pid 7 is gone; it held 0 B anon", True),
-    (event("gap", what="GPUs", why="no driver"), "cannot read GPUs: no driver", False),
+    (event("gap", what="GPUs", why="no driver"), "not available: GPUs: no driver", False),
     (event("store.recovered", kept_count=5), "the disk takes writes again; 5 frames were kept in memory", False),
     (event("recorder.end", why="the command ended"), "recording ended: the command ended", False),
     (event("ray.node", pid=7, address="10.0.0.4"), "Ray node 10.0.0.4 (raylet 7)", False),
@@ -474,12 +474,12 @@ def test_event_without_words(kind: str) -> None:
 
 
 def test_every_kept_event_is_tested() -> None:
-    """Every kind that the state keeps is among those above, but for two."""
-    assert set(_TOLD) - {item["kind"] for item, _, _ in EVENTS} == {"store.dropped", "node.back"}
+    """Every kind that the state keeps is among those above, but for three."""
+    assert set(_TOLD) - {item["kind"] for item, _, _ in EVENTS} == {"store.dropped", "node.back", "metrics.serving"}
 
 
 @pytest.mark.parametrize(
-    "item", [event("store.dropped", segments_count=2), event("node.back", node="n2")], ids=lambda item: item["kind"]
+    "item", [event("store.dropped", segments_count=2), event("node.back", node="n2"), event("metrics.serving", port=9)], ids=lambda item: item["kind"]
 )
 def test_every_kept_event_has_words(item: dict[str, Any]) -> None:
     """What the state keeps as news is said."""
