@@ -145,7 +145,9 @@ class Machine:
             values |= {"shm_size_bytes": self.shm.size_bytes, "shm_used_bytes": self.shm.used_bytes}
         self._take_slow()
         if self._unlinked_bytes is not None:
-            values |= {"shm_unlinked_bytes": self._unlinked_bytes, "shm_orphaned_bytes": self._orphaned_bytes or 0}
+            values["shm_unlinked_bytes"] = self._unlinked_bytes
+        if self._orphaned_bytes is not None:
+            values["shm_orphaned_bytes"] = self._orphaned_bytes
         tables: dict[str, Any] = {"host": ([0], [[values.get(name, NULL)] for name in _PLACES])}
         if self.hierarchy is not None and self._folders:
             tables["cgroup"] = self._read_levels(self.hierarchy)
