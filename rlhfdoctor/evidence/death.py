@@ -11,7 +11,7 @@ import re
 from dataclasses import replace
 
 from rlhfdoctor.evidence.case import Case, number, page_size, whole
-from rlhfdoctor.evidence.recorded import find_culprit
+from rlhfdoctor.evidence.recorded import find_culprit, kernel_was_silent
 from rlhfdoctor.evidence.roles import MARKS, find_phase, find_role
 from rlhfdoctor.logs.kernel import read_oom_kill
 from rlhfdoctor.types import PHASES, Death, Event, Phase, Process
@@ -219,7 +219,10 @@ def _with_trace(case: Case, death: Death) -> Death:
         (found for trace in case.traces if (found := trace.role_of(victim.pid)) != (None, None)), (None, None)
     )
     victim = replace(victim, role=role or victim.role, name=name or victim.name)
-    death = replace(death, victim=victim)
+    known = (
+        death.event is not None and death.event.kind == "trace.job_exit" and all(map(kernel_was_silent, case.traces))
+    )
+    death = replace(death, victim=victim, certain=death.certain or known)
     return replace(death, culprit=find_culprit(case, death) or death.culprit)
 
 

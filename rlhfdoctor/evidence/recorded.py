@@ -96,6 +96,12 @@ def _until(series: list[tuple[float, int]], until_s: float) -> list[tuple[float,
     return series[: bisect_right(series, (until_s, 2**62))]
 
 
+def kernel_was_silent(trace: Recorded) -> bool:
+    """Whether the recorder read the kernel log until the run's end, and no process of the run was killed in it."""
+    unread = any(gap.get("what") == "kernel log" for gap in trace.of("gap"))
+    return not unread and bool(trace.of("recorder.end")) and not trace.of("kernel.line")
+
+
 def find_recorded(case: Case, death: Death | None) -> Iterator[Evidence]:
     """All evidence of the trace."""
     scene = find_scene(case, death)
@@ -106,8 +112,7 @@ def find_recorded(case: Case, death: Death | None) -> Iterator[Evidence]:
         return Evidence(name=name, value=value, says=says, origin=scene.origin())
 
     yield fact("trace.sample_count", len(scene.trace.node.times_ns), "")
-    unread = any(gap.get("what") == "kernel log" for gap in scene.trace.of("gap"))
-    if not unread and scene.trace.of("recorder.end") and not scene.trace.of("kernel.line"):
+    if kernel_was_silent(scene.trace):
         yield fact("trace.kernel_silent", True, "the recorder read the kernel log to the end: the kernel killed no process of the run")  # fmt: skip
     for part in (_limits, _growth, _phases, _processes, _shared):
         for name, value, says in part(scene, death):

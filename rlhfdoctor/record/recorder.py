@@ -197,9 +197,10 @@ class Recorder:
         tables["limit"] = limit_rows(list(self.limits.all.values()))
         tables["recorder"] = self._own_row(began)
         self.store.sample(time.time_ns(), time.monotonic_ns(), tables)
-        self.interval_s = self._pace(began)
         self.failures = 0
-        return self._ended()
+        over = self._ended()
+        self.interval_s = self._pace(began)
+        return over
 
     def _is_due(self, process: Process) -> bool:
         """Every process in full once in some seconds, each in a tick of its own."""
