@@ -350,7 +350,7 @@ def hit_ratio(told: Sequence[tuple[float, float | None]]) -> float:
 
 @pytest.mark.parametrize("number", [pytest.param(0, marks=NEEDS_CGROUP)])
 def test_ray_actor_grows_until_it_is_killed(tmp_path: Path, number: int) -> None:
-    """Most forecasts from half-way on are right, also on a busy machine; the verdict names kernel, actor, phase, cause."""
+    """The forecast of the kill is right from half-way on, and the verdict names kernel, actor, phase and cause."""
     pytest.importorskip("ray", reason="needs Ray (make test installs it)")
     home, folder = Path(tempfile.mkdtemp(prefix="r", dir="/tmp")), tmp_path / "run"
     program = tmp_path / "train.py"
@@ -369,7 +369,7 @@ def test_ray_actor_grows_until_it_is_killed(tmp_path: Path, number: int) -> None
     shutil.rmtree(home, ignore_errors=True)
     incident, told = analyze([str(folder)]), forecasts(read_trace(folder))
     death = death_of(incident)
-    assert (done.returncode != 0, len(told) > 5, hit_ratio(told) > 0.5) == (True, True, True), told
+    assert (done.returncode != 0, len(told) > 5, hit_ratio(told) >= 0.95) == (True, True, True), told
     assert (death.killer, death.victim.role, death.phase) == ("kernel-oom-cgroup", "actor", "rollout")
     assert (
         incident.verdict,
