@@ -63,5 +63,7 @@ def sample_diff(sample: Path, rules: tuple[Rule, ...]) -> str:
 
 
 def _analyze(sample: Path, rules: tuple[Rule, ...]) -> Incident:
+    runs = sorted({path.parent for path in sample.rglob("*.trace")})
     files = sorted(path for path in sample.rglob("*") if path.is_file() and path.name != EXPECTED)
-    return analyze([str(path) for path in files], rules=rules)
+    alone = [path for path in files if not any(path.is_relative_to(run) for run in runs)]
+    return analyze([str(path) for path in (*runs, *alone)], rules=rules)

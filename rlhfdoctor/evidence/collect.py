@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 
-from rlhfdoctor.evidence import comm, gpu, host, offload, program, recorded
+from rlhfdoctor.evidence import comm, gpu, host, offload, process, program, recorded, shm, workers
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.death import classify
 from rlhfdoctor.types import Death, Event, Evidence, Gap
@@ -37,6 +38,13 @@ FINDERS: tuple[Finder, ...] = (
     offload.find_cures,
     program.find_errors,
 )
+FINDERS_OF_DEATH: tuple[Callable[[Case, Death | None], Iterator[Evidence]], ...] = (
+    recorded.find_recorded,
+    workers.find_workers,
+    shm.find_leaks,
+    process.find_process_limit,
+)
+"""Those that also ask who was killed, and when."""
 HOST_KILLERS = ("kernel-oom-cgroup", "kernel-oom-node", "ray-memory-monitor")
 
 
@@ -45,13 +53,16 @@ def find_evidence(case: Case, death: Death | None, gaps: list[Gap]) -> dict[str,
     found: dict[str, Evidence] = {}
     for evidence in _of_death(case, death):
         found.setdefault(evidence.name, evidence)
-    finders: tuple[Finder, ...] = (*FINDERS, lambda case: recorded.find_recorded(case, death))
-    for find in finders:
+    finders: tuple[tuple[str, Callable[[], Iterator[Evidence]]], ...] = (
+        *((find.__name__, partial(find, case)) for find in FINDERS),
+        *((find.__name__, partial(find, case, death)) for find in FINDERS_OF_DEATH),
+    )
+    for name, find in finders:
         try:
-            for evidence in find(case):
+            for evidence in find():
                 found.setdefault(evidence.name, evidence)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            gaps.append(Gap(what=f"evidence {find.__name__}", why=f"{type(error).__name__}: {error}"))
+            gaps.append(Gap(what=f"evidence {name}", why=f"{type(error).__name__}: {error}"))
     return found
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 
 from rlhfdoctor.evidence.case import Case, fact, number, whole
 from rlhfdoctor.evidence.death import classify
+from rlhfdoctor.evidence.roles import MARKS
 from rlhfdoctor.types import Event, Evidence
 from rlhfdoctor.units import show_count, show_seconds
 
@@ -18,6 +20,14 @@ _OWNERS = (
 )  # fmt: skip
 _GENERATING = re.compile(r"generate\b|generate_sequences|_sample\b|\bsample\b|greedy_search|beam_search")
 _SMALL_NUMEL = 4096
+_REWARDING = re.compile(
+    r"(?:_?calculate_rewards?|compute_(?:score|reward)\w*|reward_f(?:n|unc)\w*|reward_score|score|score_\w+|parallel_compute_score\w*"
+    r"|request_api_wrapper|remote_rm_fn\w*|call_judge|judge_\w+|check_correctness|call_sandbox_api)$"
+)
+_REWARD_FILES = re.compile(r"/reward_score/|reward_manager|remote_rm_utils|math_verify|sandbox_fusion|trl/rewards/")
+_SCORING = re.compile(r"phase score\b|reward|judg(?:e|ing)|compute_rm_score|\bscore \((?:trainer|log line)\)", re.I)
+_WAITING = re.compile(r"distributed_c10d|torch/distributed/")
+_NEAR_LINES = 200
 
 
 def find_collectives(case: Case) -> Iterator[Evidence]:
@@ -26,7 +36,11 @@ def find_collectives(case: Case) -> Iterator[Evidence]:
     if not waits:
         gloo = case.first("gloo.timeout")
         if gloo is not None:
-            yield fact("comm.timeout_s", number(gloo, "limit_s"), f"gloo waited {show_seconds(float(number(gloo, 'limit_s') or 0))}", gloo)  # fmt: skip
+            limit = float(number(gloo, "limit_s") or 0)
+            yield fact("comm.timeout_s", limit, f"gloo waited {show_seconds(limit)}", gloo)
+            yield fact("comm.op", f"a {gloo.fields.get('what_text')} of gloo", "", gloo)
+            yield from _meanwhile(case, gloo, limit)
+            yield from _reward(case, gloo, limit)
         yield from _heartbeat(case)
         return
     first = waits[0]
@@ -39,6 +53,7 @@ def find_collectives(case: Case) -> Iterator[Evidence]:
     yield from _status(case)
     yield from _sizes(first)
     yield from _meanwhile(case, first, float(limit))
+    yield from _reward(case, first, float(limit))
 
 
 def _ranks(waits: list[Event]) -> Iterator[Evidence]:
@@ -103,6 +118,51 @@ def _meanwhile(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
     elsewhere = [e for e in case.of("python.frame") if re.search(r"log_probs?\b|compute_values|score", str(e.fields.get("function_text"))) ]  # fmt: skip
     if frames and elsewhere:
         yield fact("comm.apart", True, "while one rank generates, another already computes log-probabilities", elsewhere[-1])  # fmt: skip
+
+
+def _reward(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
+    """Whether a rank stood in a reward function, judge or sandbox, and for how long one had been running."""
+    near = [e for e in case.of("python.frame") if _is_near(e, first, limit_s) and not _is_over(case, e, first)]
+    frames = [e for e in near if _is_rewarding(e)]
+    if not frames and any(_WAITING.search(str(e.fields.get("path_text"))) for e in near):
+        yield fact("comm.in_reward", False, "the stack of a rank that waited shows no reward function", near[-1])
+    if frames:
+        ranks = {e.origin.rank if e.origin.rank is not None else e.origin.pid for e in frames}
+        where = f"{frames[-1].fields.get('function_text')}() of {str(frames[-1].fields.get('path_text')).rsplit('/', 1)[-1]}"  # fmt: skip
+        yield fact("comm.in_reward", True, f"{show_count(len(ranks), 'process', 'processes')} inside {where}", frames[-1])  # fmt: skip
+    bars = [(_elapsed(str(e.fields.get("elapsed_text", ""))), e) for e in case.of("reward.progress")]
+    if bars:
+        longest, shown = max(bars, key=lambda bar: bar[0])
+        ratio = longest / max(limit_s, 1)
+        yield fact("comm.reward_s", longest, f"scoring had been running for {show_seconds(longest)}", shown)
+        yield fact("comm.reward_to_timeout", ratio, f"scoring had been running for {show_seconds(longest)}, {ratio:.2f} of the limit of {show_seconds(limit_s)}", shown)  # fmt: skip
+    failed = [e for e in case.of("reward.call_failed") if _is_near(e, first, limit_s)]
+    if failed:
+        yield fact("comm.reward_calls_failed_count", len(failed), f"{show_count(len(failed), 'reward call')} failed or timed out before it", failed[-1])  # fmt: skip
+    before = itertools.takewhile(lambda e: e is not first, case.events)
+    marks = [e for e in before if e.kind in MARKS or (e.kind == "trace.mark" and "phase" in e.fields)]
+    if marks and marks[-1].kind in ("phase.score", "trace.mark") and _SCORING.search(marks[-1].text):
+        yield fact("comm.reward_phase", True, "the last thing that was begun is the scoring of responses", marks[-1])
+
+
+def _is_rewarding(frame: Event) -> bool:
+    name, path = str(frame.fields.get("function_text")), str(frame.fields.get("path_text"))
+    return bool(_REWARDING.match(name) or _REWARD_FILES.search(path))
+
+
+def _is_over(case: Case, frame: Event, timeout: Event) -> bool:
+    """Whether the traceback of a frame ended in an error of its own before the timeout."""
+    start, end = frame.origin.line or 0, timeout.origin.line or 0
+    ends = [e for e in case.of("python.error", "python.bare_error") if e.origin.file == frame.origin.file]
+    return frame.origin.file == timeout.origin.file and any(start < (e.origin.line or 0) < end for e in ends)
+
+
+def _is_near(one: Event, timeout: Event, limit_s: float) -> bool:
+    """Whether a line belongs to the time of the timeout: in the wait before it, or in the report behind it."""
+    if one.time is not None and timeout.time is not None:
+        return -limit_s - 300 <= one.time - timeout.time <= 300
+    same = one.origin.file == timeout.origin.file
+    return not same or abs((one.origin.line or 0) - (timeout.origin.line or 0)) <= _NEAR_LINES
 
 
 def find_peer(case: Case) -> Iterator[Evidence]:

@@ -32,6 +32,8 @@ _VANISHED = 3
 _NEAR_LINES = 12
 _RAY_ITSELF = re.compile(r"(?:site|dist)-packages/ray/|/ray/_private/")
 _WARNING = re.compile(r"\[W\d{3,4} \d\d:\d\d:")
+_RAY_CORE = re.compile(r"\[\d{4}-\d\d-\d\d [\d:,]+ [IWE] \d+ \d+\] \w+\.cc:\d+: ")
+"""A line of Ray's C++ core; an IOError there is a status of its own, not a Python exception."""
 
 
 def classify(event: Event) -> tuple[str, int] | None:
@@ -273,7 +275,12 @@ def _by_error(event: Event) -> tuple[str, int] | None:
     message = str(event.fields.get("message_text", ""))
     if name in _ECHO_ERRORS or name in ("OutOfMemoryError", "RayOutOfMemoryError") or "Warning" in name:
         return None
-    if "WorkNCCL" in message or "Exception ignored" in event.text or "CUDA" in message[:40]:
+    if (
+        "WorkNCCL" in message
+        or "Exception ignored" in event.text
+        or "CUDA" in message[:40]
+        or _RAY_CORE.search(event.text)
+    ):
         return None
     return "exception", _EXCEPTION
 

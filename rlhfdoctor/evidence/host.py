@@ -120,15 +120,20 @@ def find_ray(case: Case) -> Iterator[Evidence]:
     yield from _top(case, used)
 
 
-def _top(case: Case, used: int | None) -> Iterator[Evidence]:
-    """Ray's table of the ten largest must roughly agree with the node's use."""
+def read_rows(case: Case) -> tuple[list[tuple[int, int, str]], Event | None]:
+    """(pid, bytes, command) of Ray's table of the largest processes, and the line that it stands on."""
     header = case.first("ray.memory_top", "ray.memory_error_old")
     rows = read_top(header.after, header.text) if header is not None else []
-    where: Event | None = header
-    if not rows:
-        found = case.of("ray.memory_row")
-        where = found[0] if found else None
-        rows = [(whole(r, "pid") or 0, whole(r, "rss_bytes") or 0, f"ray::{r.fields['name']}") for r in found[:10]]
+    if rows:
+        return rows, header
+    found = case.of("ray.memory_row")
+    rows = [(whole(r, "pid") or 0, whole(r, "rss_bytes") or 0, f"ray::{r.fields['name']}") for r in found[:10]]
+    return rows, found[0] if found else None
+
+
+def _top(case: Case, used: int | None) -> Iterator[Evidence]:
+    """Ray's table of the ten largest must roughly agree with the node's use."""
+    rows, where = read_rows(case)
     if not rows or where is None:
         return
     total = sum(size for _, size, _ in rows)

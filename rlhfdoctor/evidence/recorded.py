@@ -146,7 +146,7 @@ def _limits(scene: Scene, death: Death | None) -> Facts:
             yield "trace.last_sample_s", max(0.0, death.time - last_s), f"the last sample was taken {show_seconds(round(max(0.0, death.time - last_s), 2))} before"  # fmt: skip
 
 
-def _steps(trace: Recorded) -> list[float]:
+def find_steps(trace: Recorded) -> list[float]:
     """When each step began, in order; by marks of the trainer, the logs, or both."""
     starts: dict[int, float] = {}
     for event in trace.of("mark"):
@@ -170,7 +170,7 @@ def _growth(scene: Scene, _death: Death | None) -> Facts:
         }[growth.kind]  # fmt: skip
         yield "trace.growth", growth.kind, says
         yield "trace.grows", growth.slope_bytes_per_s > 0, says
-    starts = [at for at in _steps(scene.trace) if at <= scene.until_s]
+    starts = [at for at in find_steps(scene.trace) if at <= scene.until_s]
     if len(starts) < _LEAST_STEPS + 1:
         return
     peaks: list[tuple[float, int]] = []
@@ -211,7 +211,7 @@ def _phases(scene: Scene, _death: Death | None) -> Facts:
         yield "trace.peak_phase", marks[place][1], f"the peak of {show_bytes(peak)} fell into the {marks[place][1].replace('_', ' ')} phase"  # fmt: skip
     begin_s, phase = marks[-1]
     begin_s = max(
-        [begin_s, *(at for at in _steps(scene.trace) if at <= scene.until_s)]
+        [begin_s, *(at for at in find_steps(scene.trace) if at <= scene.until_s)]
     )  # a phase may last for several steps
     before = [value for at, value in scene.use if at <= begin_s]
     inside = [value for at, value in scene.use if at >= begin_s]

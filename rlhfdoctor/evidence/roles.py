@@ -12,7 +12,10 @@ _ROLES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"Critic"), "critic"),
     (re.compile(r"Reference|RefModel|compute_ref_log_prob|ref_compute"), "reference"),
     (
-        re.compile(r"[Rr]eward(?:Loop)?(?:Manager)?Worker|[Rr]eward_?[Ll]oop|compute_score|reward_worker|math_verify"),
+        re.compile(
+            r"[Rr]eward(?:Loop)?(?:Manager)?W(?:o|$)|[Rr]eward_?[Ll]oop|compute_score|reward_worker|math_verify"
+            r"|(?:Sandbox|Judge|Verifier|Tool)Worker|sandbox_fusion"
+        ),
         "reward worker",
     ),
     (re.compile(r"pt_data_worker|[Dd]ata_?[Ll]oader"), "data loader"),
@@ -28,7 +31,7 @@ _PHASES: tuple[tuple[re.Pattern[str], Phase], ...] = (
     (re.compile(r"save_checkpoint|save_model|save_actor_model|save_critic_model|save_ckpt|save_logs_and_checkpoints|_save_zero|state_dict_hook|save_pretrained|\.save\b"), "checkpoint"),
     (re.compile(r"load_checkpoint|resume|init_model|from_pretrained|load_state_dict|initialize_optimizer|\bconvert\b"), "load"),
     (re.compile(r"sync_model_weights|broadcast_to_vllm|update_weights|load_dtensor_weights|wake_up|backload"), "weight_sync"),
-    (re.compile(r"log_?probs?\b|compute_values|compute_rm|compute_ref|action_log_probs|calculate_log_probs|get_per_token_logps"), "score"),
+    (re.compile(r"log_?probs?\b|compute_values|compute_rm|compute_ref|action_log_probs|calculate_log_probs|get_per_token_logps|compute_rewards?\b|_calculate_rewards|reward_score\b"), "score"),
     (re.compile(r"generate|make_experience|rollout_batch|sample\b"), "rollout"),
     (re.compile(r"update_actor|update_critic|update_policy|training_step|backward|optimizer_step|ppo_train|optimizer\.step|async_train|async_fit"), "update"),
 )  # fmt: skip

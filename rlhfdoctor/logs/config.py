@@ -45,7 +45,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     say(
         "framework.module",
-        r"(?P<name>openrlhf\.cli|train_ppo_ray|verl\.trainer|EasyR1|Easy-r1|simpleRL-reason|trl\.trainer|trl/trainer)",
+        r"(?P<name>openrlhf\.cli|train_ppo_ray|verl\.trainer|EasyR1|Easy-r1|simpleRL-reason|trl\.trainer|trl/trainer|-m trainer\.train\b)",
         "python3 -m openrlhf.cli.train_ppo_ray --zero_stage 3",
     ),
 )

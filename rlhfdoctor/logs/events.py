@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 
-from rlhfdoctor.logs import config, deepspeed, job, kernel, nccl, phases, python, ray, torch, vllm
+from rlhfdoctor.logs import config, data, deepspeed, job, kernel, nccl, phases, python, ray, reward, torch, vllm
 from rlhfdoctor.logs.clock import read_time
 from rlhfdoctor.logs.open import Source
 from rlhfdoctor.logs.pattern import Pattern
@@ -22,7 +22,7 @@ from rlhfdoctor.types import Event, Gap, Origin, Value
 
 PATTERNS: tuple[Pattern, ...] = tuple(
     pattern
-    for speaker in (kernel, ray, torch, nccl, deepspeed, vllm, job, python, phases, config)
+    for speaker in (kernel, ray, torch, nccl, deepspeed, vllm, job, python, phases, reward, data, config)
     for pattern in speaker.PATTERNS
 )
 

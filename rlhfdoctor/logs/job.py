@@ -148,7 +148,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     say(
         "host.process_limit",
-        r"can't start new thread|Too many open files|Resource temporarily unavailable|pthread_create failed|fork: retry",
+        r"can't start new thread|Too many open files|Resource temporarily unavailable|pthread_create failed|fork: retry|\[Errno 24\]",
         "what():  thread: Resource temporarily unavailable [system:11]",
     ),
     say(

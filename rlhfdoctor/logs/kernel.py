@@ -112,6 +112,12 @@ PATTERNS: tuple[Pattern, ...] = (
         "systemd-oomd[812]: Killed /user.slice/user-1000.slice due to memory pressure for /user.slice",
     ),
     say(
+        "kernel.pids_limit",
+        r"cgroup: fork rejected by pids controller in (?P<cgroup_text>\S+)",
+        "[ 1101.987163] cgroup: fork rejected by pids controller in /user.slice/user-1000.slice/session-3.scope",
+        when="4.8+; once a cgroup",
+    ),
+    say(
         "kernel.segfault",
         r"(?P<comm>[^\s\]\[][^\]\[\n]{0,15})\[(?P<pid>\d+)\]: segfault at (?P<address_text>[0-9a-f]+)",
         "[ 2233.123456] python3[4711]: segfault at 0 ip 00007f0000000000 sp 00007ffd00000000 error 4",

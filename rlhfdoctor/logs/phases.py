@@ -16,6 +16,42 @@ PATTERNS: tuple[Pattern, ...] = (
         when="verl",
     ),
     say(
+        "phase.load",
+        r"INFO trainer: step (?P<step>\d+)(?:/\d+)? phase load\b",
+        "2026-11-21 12:02:11,546 INFO trainer: step 0 phase load: 2 ranks, fused",
+        when="the bundled trainer",
+    ),
+    say(
+        "phase.rollout",
+        r"INFO trainer: step (?P<step>\d+)(?:/\d+)? phase rollout\b",
+        "2026-11-21 12:02:26,842 INFO trainer: step 1/3 phase rollout",
+        when="the bundled trainer",
+    ),
+    say(
+        "phase.score",
+        r"INFO trainer: step (?P<step>\d+)(?:/\d+)? phase score\b",
+        "2026-11-21 12:02:28,055 INFO trainer: step 1/3 phase score",
+        when="the bundled trainer",
+    ),
+    say(
+        "phase.update",
+        r"INFO trainer: step (?P<step>\d+)(?:/\d+)? phase update\b",
+        "2026-11-21 12:02:28,593 INFO trainer: step 1/3 phase update",
+        when="the bundled trainer",
+    ),
+    say(
+        "phase.weight_sync",
+        r"INFO trainer: step (?P<step>\d+)(?:/\d+)? phase weight_sync\b",
+        "2026-11-21 12:02:30,011 INFO trainer: step 1/3 phase weight_sync",
+        when="the bundled trainer",
+    ),
+    say(
+        "phase.checkpoint",
+        r"INFO trainer: step (?P<step>\d+)(?:/\d+)? phase checkpoint\b",
+        "2026-11-21 12:02:30,011 INFO trainer: step 1/3 phase checkpoint: saving to runs/ppo/checkpoints",
+        when="the bundled trainer",
+    ),
+    say(
         "phase.step",
         r"Running step (?P<step>\d+):",
         "(pid=61840) Running step 3:   7%|▋         | 3.00/80.0 [1:38:05<19:20:41, 1.96ks/it]",

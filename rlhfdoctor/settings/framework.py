@@ -92,6 +92,8 @@ def find_framework(
 
 def _module(text: str) -> str:
     lowered = text.lower().replace("train_ppo_ray", "openrlhf")
+    if lowered == "-m trainer.train":
+        return "rlhfdoctor"  # the bundled trainer
     return next((name for name in ("openrlhf", "easyr1", "simplerl", "trl") if name in lowered), "verl")
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 from packaging.version import InvalidVersion, Version
 
-FRAMEWORKS = ("openrlhf", "verl", "easyr1", "simplerl", "trl")
+FRAMEWORKS = ("openrlhf", "verl", "easyr1", "simplerl", "trl", "rlhfdoctor")
 """Tables of training frameworks; the others (deepspeed, vllm, ray, torch, container) go with any of them."""
 
 

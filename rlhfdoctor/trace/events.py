@@ -13,6 +13,7 @@ from rlhfdoctor.types import Event, Origin, Value
 from rlhfdoctor.units import show_bytes
 
 _NEAR_NS = 3_000_000_000
+_SHUTDOWN_NS = 30 * 10**9
 _HELD_BYTES = 16 << 20
 _FULL_RATIO = 0.9
 _MEMCG = re.compile(r"oom_memcg=(/[^,]+)")
@@ -161,7 +162,7 @@ def make_events(recorded: Recorded) -> Iterator[Event]:
         elif kind == "job.exited" and event.get("code"):
             code = int(event["code"])
             yield _event(recorded, event, "trace.job_exit", {"exit_code": code, "pid": event.get("pid")}, f"the command ended with {'signal ' + str(-code) if code < 0 else 'exit status ' + str(code)}")  # fmt: skip
-        elif kind == "process.gone" and event.get("name") == "raylet":
+        elif kind == "process.gone" and event.get("name") == "raylet" and not _ended_well_after(recorded, event):
             yield _event(recorded, event, "trace.raylet_gone", {"pid": event.get("pid")}, f"the raylet (pid {event.get('pid')}) of {recorded.node.node} is gone")  # fmt: skip
         elif kind == "process.gone" and (event.get("rss_anon_bytes") or 0) >= _HELD_BYTES:
             held = show_bytes((event.get("rss_anon_bytes") or 0) + (event.get("rss_shmem_bytes") or 0))
@@ -171,6 +172,13 @@ def make_events(recorded: Recorded) -> Iterator[Event]:
             yield _event(recorded, event, "trace.node_lost", {"why_text": event.get("why")}, f"node {event.get('node')} is lost: {event.get('why')}")  # fmt: skip
         elif kind == "alarm":
             yield _event(recorded, event, "trace.alarm", {"left_s": event.get("left_s")}, str(event.get("text")))
+
+
+def _ended_well_after(recorded: Recorded, event: dict[str, Any]) -> bool:
+    """Whether the command that was recorded ended with 0 soon after: it shut its own Ray down."""
+    return any(
+        end.get("code") == 0 and end["wall_ns"] - event["wall_ns"] < _SHUTDOWN_NS for end in recorded.of("job.exited")
+    )
 
 
 def _mark(recorded: Recorded, event: dict[str, Any]) -> Iterator[Event]:

@@ -115,6 +115,8 @@ def write_run(
 ) -> Path:
     """Writes a recorded run with a sample a second; processes are named by their role, with pids from 1001 on.
 
+    Several of one role are told apart by what stands behind a `#`.
+
     Args:
         use: unreclaimable memory of the cgroup; without it there is no cgroup.
         anon: RssAnon of one process for each role, negative while it is not there; `shmem` and `locked` likewise.
@@ -127,7 +129,8 @@ def write_run(
     writer.event(event("recorder.start"))
     roles = {role: 1 + number for number, role in enumerate(anon or {})}
     for role, uid in roles.items():
-        writer.event(event("process.seen", uid=uid, pid=1000 + uid, name=role, role=role, command=role))
+        known = role.partition("#")[0]
+        writer.event(event("process.seen", uid=uid, pid=1000 + uid, name=known, role=known, command=known))
     if use is not None:
         writer.event(event("cgroup.seen", uid=1, path=CGROUP, version=1, own=True))
     for item in events:

@@ -1,0 +1,108 @@
+"""Limits on processes, threads and open files: which one refused, and whether it did so before the death.
+
+EAGAIN ("Resource temporarily unavailable") is also what a socket, a lock or ZeroMQ says that would have to wait;
+it speaks of a limit only where a thread or a process was to be made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rlhfdoctor.evidence.case import Case, fact
+from rlhfdoctor.types import Death, Event, Evidence
+
+_FILES = re.compile(r"Too many open files|Errno 24\b", re.I)
+_WATCHES = re.compile(r"inotify", re.I)
+_THREADS = re.compile(r"can't start new thread|pthread_create|fork\b|[Tt]hread\b|spawn|clone\b")
+_FORK_FRAME = re.compile(r"^(?:_?fork_exec|_execute_child|fork|_launch|_start_thread|start_new_thread|start)$")
+_NEAR_LINES = 200
+_NEAR_S = 300.0
+_GOES_ON = 2
+"""So many marks of later work, and the error was none that ended the run."""
+
+
+def find_process_limit(case: Case, death: Death | None) -> Iterator[Evidence]:
+    """The limit that was reached, and whether that came first."""
+    refused = [(event, kind) for event in case.of("host.process_limit") if (kind := _kind(case, event))]
+    kernel = case.first("kernel.pids_limit")
+    if kernel is not None:
+        refused.append((kernel, "pids cgroup"))
+    yield from _allowed(case)
+    if not refused:
+        return
+    event, kind = refused[0]
+    kinds = {name for _, name in refused}
+    if kind == "processes or threads" and "pids cgroup" in kinds:
+        kind = "pids cgroup"
+    what = {
+        "open files": "the system refused one more open file",
+        "processes or threads": "the system refused one more process or thread",
+        "pids cgroup": "the pids limit of the cgroup refused one more process or thread",
+    }[kind]
+    yield fact("limit.kind", kind, what, event)
+    first = next((e for e, _ in refused if _leads_to(e, death) and not _survived(case, e)), None)
+    if death is not None:
+        yield fact("limit.first", first is not None, f"{what} before anything else failed" if first else "", first or event)  # fmt: skip
+
+
+def _kind(case: Case, event: Event) -> str | None:
+    if _FILES.search(event.text):
+        return None if _WATCHES.search(event.text) else "open files"
+    if _THREADS.search(event.text):
+        return "processes or threads"
+    before = [
+        e for e in case.around(event, 8)
+        if e.kind == "python.frame" and (e.origin.line or 0) <= (event.origin.line or 0)
+    ]  # fmt: skip
+    forks = before and _FORK_FRAME.match(str(before[-1].fields.get("function_text")))
+    return "processes or threads" if forks else None
+
+
+def _leads_to(event: Event, death: Death | None) -> bool:
+    """Whether an event is the death itself, or came shortly before it; unknown order is taken as before."""
+    if death is None or death.event is None:
+        return death is not None
+    place = death.event.origin
+    if event.origin.file == place.file:
+        lines = (place.line or 0) - (event.origin.line or 0)
+        if lines < 0 and not _same_report(event, death.event):
+            return False
+        if event.time is None or death.time is None:
+            return lines <= _NEAR_LINES
+    if event.time is None or death.time is None:
+        return True
+    waited = 0.0
+    if death.killer == "collective-timeout":
+        limit = death.event.fields.get("timeout_s") or death.event.fields.get("limit_s")
+        waited = float(limit) if isinstance(limit, int | float) else 3600.0
+    return -1.0 <= death.time - event.time <= _NEAR_S + waited
+
+
+def _survived(case: Case, event: Event) -> bool:
+    """Whether the run went on for long: it caught the error and tried again."""
+    marks = [e for e in case.events if e.kind.startswith("phase.")]
+    if event.time is not None:
+        later = [e for e in marks if e.time is not None and e.time > event.time + _NEAR_S]
+    else:
+        later = [e for e in marks if e.origin.file == event.origin.file and (e.origin.line or 0) > (event.origin.line or 0)]  # fmt: skip
+    return (
+        len([e for e in later if e.kind in ("phase.step", "phase.episode", "phase.rollout", "phase.update")])
+        >= _GOES_ON
+    )
+
+
+def _same_report(event: Event, other: Event) -> bool:
+    """Whether the line stands a few lines behind the other: one report of several lines."""
+    return 0 <= (event.origin.line or 0) - (other.origin.line or 0) <= 3
+
+
+def _allowed(case: Case) -> Iterator[Evidence]:
+    """What the recorder read of the command's own limits."""
+    for trace in case.traces[:1]:
+        limits = trace.node.run.get("limits") or {}
+        files, processes = limits.get("open_files"), limits.get("processes")
+        if isinstance(files, int):
+            yield fact("limit.open_files_count", files, f"the run may open {files} files a process (ulimit -n)")
+        if isinstance(processes, int):
+            yield fact("limit.processes_count", processes, f"the user may have {processes} processes and threads (ulimit -u)")  # fmt: skip

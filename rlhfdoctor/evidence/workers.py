@@ -1,0 +1,154 @@
+"""Who beside the ranks holds host memory: reward workers, data loader workers, the driver with its data set.
+
+Figures come from the recorder's last samples, else from Ray's table, else from the kernel's. Forked copies share
+pages, and RSS counts those in each of them: what the sum exceeds the true use by is taken off, so that a share is a
+lower bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rlhfdoctor.evidence.case import Case, fact, page_size, whole
+from rlhfdoctor.evidence.host import read_rows
+from rlhfdoctor.evidence.recorded import Scene, find_holders, find_scene, find_steps
+from rlhfdoctor.evidence.roles import MARKS, find_role
+from rlhfdoctor.types import Death, Event, Evidence, Origin
+from rlhfdoctor.units import show_bytes, show_count, show_ratio
+
+REWARD, LOADER = "reward worker", "data loader"
+_TOLD_RATIO = 0.05
+"""Growth by less than this share of the limit killed no one."""
+_RANKS = ("actor", "critic", "reference", "rollout engine")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Processes with their memory, from one source."""
+
+    rows: tuple[tuple[str, int], ...]
+    """(role, bytes); the role is empty where it is not known."""
+    used_bytes: int | None
+    """What was really in use, where the source tells."""
+    origin: Origin | None
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What the processes of one role hold."""
+
+    count: int
+    bytes: int
+    ratio: float
+    says: str
+
+
+def find_workers(case: Case, death: Death | None) -> Iterator[Evidence]:
+    """Shares of reward workers and data loader workers, and what the driver does before the first step."""
+    scene = find_scene(case, death)
+    table = _recorded(scene) or _ray(case) or _kernel(case)
+    if table is not None:
+        reward, loader = share_of(table, REWARD), share_of(table, LOADER)
+
+        def share_fact(name: str, value: float, share: Share) -> Evidence:
+            return Evidence(name=name, value=value, says=share.says, origin=table.origin, text=table.text)
+
+        if reward is not None:
+            yield share_fact("share.reward_ratio", reward.ratio, reward)
+            yield share_fact("share.reward_bytes", reward.bytes, reward)
+            yield share_fact("share.reward_count", reward.count, reward)
+        if loader is not None:
+            yield share_fact("share.loader_ratio", loader.ratio, loader)
+            yield share_fact("share.loader_bytes", loader.bytes, loader)
+            yield share_fact("share.loader_count", loader.count, loader)
+    if scene is not None:
+        yield from _late_growth(scene)
+    if scene is not None and _is_apart(scene):
+        yield Evidence(name="share.driver_apart", value=True, says="the driver holds no model: other processes are the ranks", origin=scene.origin())  # fmt: skip
+    yield from _preparing(case, death)
+
+
+def share_of(table: Table, role: str) -> Share | None:
+    """What the processes of a role hold together, as a lower bound; None if there are none."""
+    own = [size for name, size in table.rows if name == role]
+    if not own:
+        return None
+    total = sum(size for _, size in table.rows)
+    shared = max(0, total - table.used_bytes) if table.used_bytes else 0
+    size = max(sum(own) - shared, max(own))
+    ratio = min(1.0, size / max(table.used_bytes or total, 1))
+    least = "at least " if shared else ""
+    return Share(len(own), size, ratio, f"{show_count(len(own), role)} held {least}{show_bytes(size)}, {show_ratio(ratio)} of what was in use")  # fmt: skip
+
+
+def _recorded(scene: Scene | None) -> Table | None:
+    if scene is None:
+        return None
+    holders = find_holders(scene)
+    if not holders:
+        return None
+    shmem = max(holder.shmem_bytes for holder in holders)  # the same pages in each of them
+    rows = [(holder.role, holder.anon_bytes) for holder in holders] + [("shmem", shmem)]
+    return Table(tuple(rows), scene.use[-1][1] if scene.use else None, scene.origin())
+
+
+def _ray(case: Case) -> Table | None:
+    rows, where = read_rows(case)
+    if not rows or where is None:
+        return None
+    kill = case.first("ray.memory_kill", "ray.memory_kill_numbers", "ray.memory_kill_old", "ray.memory_error_old")
+    found = tuple((find_role(name) or "", size) for _, size, name in rows)
+    return Table(found, whole(kill, "used_bytes"), where.origin, where.text)
+
+
+def _kernel(case: Case) -> Table | None:
+    rows = case.of("kernel.task")
+    if not rows:
+        return None
+    page = page_size(rows, case.first("kernel.killed"))
+    unique = {whole(row, "pid"): row for row in rows}
+    found = [(find_role(str(row.fields["comm"])) or "", (whole(row, "rss_pages") or 0) * page) for row in unique.values()]  # fmt: skip
+    return Table(tuple(found), whole(case.first("kernel.memcg_usage"), "usage_bytes"), rows[0].origin, rows[0].text)
+
+
+def _late_growth(scene: Scene) -> Iterator[Evidence]:
+    """Which role grew since the second step began: before it, everyone loads and warms up."""
+    starts = [at for at in find_steps(scene.trace) if at <= scene.until_s]
+    if len(starts) < 3 or not scene.limit_bytes:
+        return
+    use = [value for at, value in scene.use if at >= starts[1]]
+    growth: dict[str, int] = {}
+    for holder in find_holders(scene):
+        parts = [scene.trace.last("process", holder.uid, f"rss_{kind}_bytes", starts[1]) or 0 for kind in ("anon", "shmem")]  # fmt: skip
+        growth[holder.role] = growth.get(holder.role, 0) + holder.bytes - sum(parts)
+    grower = max(growth, key=lambda role: growth[role], default="")
+    rise = growth.get(grower, 0)
+    if not use or rise < _TOLD_RATIO * scene.limit_bytes or use[-1] - use[0] < rise / 2:
+        return  # nothing worth a word, or pages that forks share
+    ratio = rise / sum(value for value in growth.values() if value > 0)
+    says = f"since the second step, {grower} grew most: by {show_bytes(rise)}, {show_ratio(ratio)} of all growth"
+    yield Evidence(name="share.late_grower_role", value=grower, says=says, origin=scene.origin())
+    yield Evidence(name="share.late_grower_ratio", value=ratio, says=says, origin=scene.origin())
+
+
+def _is_apart(scene: Scene) -> bool:
+    """Whether other processes than the driver hold the models."""
+    processes = scene.trace.known["process"].values()
+    return any(row.get("role") in _RANKS for row in processes) or any(
+        row.get("role") == "driver" and str(row.get("name")).startswith("ray::") for row in processes
+    )
+
+
+def _preparing(case: Case, death: Death | None) -> Iterator[Evidence]:
+    """Whether the last sign of life before the death is the preparation of a data set."""
+    last: Event | None = None
+    end = death.event if death is not None else None
+    for event in case.events:
+        if end is not None and event is end:
+            break
+        if event.kind == "data.prepare" or event.kind in MARKS or event.kind in ("phase.step", "phase.episode"):
+            last = event
+    if last is not None and last.kind == "data.prepare":
+        yield fact("data.preparing", True, "the last sign of life is the preparation of the data set", last)

@@ -1,0 +1,1 @@
+"""The incident lab: real incidents, made on purpose, diagnosed from what they leave behind, cured, and run again."""

@@ -1,0 +1,120 @@
+"""`python -m trainer.lab list | run NAME... | run --all`: flags in, table out."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from trainer.lab import place
+from trainer.lab.scenario import LabError, Scenario, load_all, load_scenario
+from trainer.lab.trial import Outcome, try_scenario
+
+_MARK = {True: "[green]yes[/]", False: "[red]no[/]", None: "[dim]-[/]"}
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Real incidents, made on purpose: run, diagnose, patch, run again.
+
+    \b
+    Examples:
+      python -m trainer.lab list
+      python -m trainer.lab run driver-leak --keep /tmp/driver-leak
+      python -m trainer.lab run --all
+    """
+
+
+@main.command(name="list")
+def show_list() -> None:
+    """What there is to run."""
+    table = Table("scenario", "killer", "right first causes", "what happens", box=None, padding=(0, 2, 0, 0))
+    for scenario in load_all():
+        told = f"[dim]gpu: {scenario.gpu}[/] " if scenario.gpu else ""
+        table.add_row(
+            scenario.name, ", ".join(scenario.truth.get("killers", [scenario.truth.get("killer") or "-"])),
+            ", ".join(scenario.truth.get("accept", [])) or scenario.truth["verdict"], told + " ".join(scenario.story.split()),
+        )  # fmt: skip
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
+
+
+@main.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--all", "every", is_flag=True, help="All scenarios; some 25 minutes on two cores.")
+@click.option("--keep", type=click.Path(path_type=Path), help="Keep everything that is made, one folder a scenario.")
+def run(names: tuple[str, ...], every: bool, keep: Path | None) -> None:
+    """Run scenarios and say what came of each; exit status 1 if one did not go as its truth says."""
+    try:
+        chosen = load_all() if every else [load_scenario(name) for name in names]
+    except LabError as error:
+        raise click.UsageError(str(error)) from None
+    if not chosen:
+        raise click.UsageError("name a scenario, or --all; `python -m trainer.lab list` shows them")
+    missing = place.why_not()
+    if missing:
+        raise click.ClickException(f"the lab cannot run here: {missing}")
+    console = Console(stderr=True)
+    console.print("compiling DeepSpeed's CPU Adam, unless it has been (a few minutes, once) ...", highlight=False)
+    place.warm()
+    outcomes = []
+    with tempfile.TemporaryDirectory(prefix="lab-") as scratch:
+        for number, scenario in enumerate(chosen, 1):
+            console.print(f"[{number}/{len(chosen)}] {scenario.name} ...", highlight=False)
+            outcomes.append(_try(scenario, (keep or Path(scratch)) / scenario.name))
+            console.print(f"    {_line(outcomes[-1])}", highlight=False)
+    Console(width=None if sys.stdout.isatty() else 200).print(show(outcomes))
+    if not all(outcome.passed for outcome in outcomes):
+        sys.exit(1)
+
+
+def _try(scenario: Scenario, folder: Path) -> Outcome:
+    if scenario.gpu:
+        return Outcome(scenario.name, skipped=f"needs a GPU: {scenario.gpu}")
+    try:
+        return try_scenario(scenario, folder)
+    except LabError as error:
+        return Outcome(scenario.name, first=str(error), cured=scenario.cured)
+
+
+def _line(outcome: Outcome) -> str:
+    if outcome.skipped:
+        return f"[dim]skipped, {outcome.skipped}[/]"
+    word = "[green]as it should be[/]" if outcome.passed else "[red]not as it should be[/]"
+    return f"{word}: {outcome.killer or 'no killer'}, {outcome.first}, {outcome.seconds:.0f} s"
+
+
+def show(outcomes: list[Outcome]) -> Table:
+    """The table of all outcomes."""
+    table = Table(
+        "scenario", "killer", "right", "first cause", "right", "logs alone", "patch", "survives", "peak", "after", "s",
+        box=None, padding=(0, 1, 0, 0),
+    )  # fmt: skip
+    for o in outcomes:
+        if o.skipped:
+            table.add_row(o.name, f"[dim]{o.skipped}[/]")
+            continue
+        table.add_row(
+            o.name, o.killer or "-", _MARK[o.killer_right], o.first or "-", _MARK[o.first_right], _MARK[o.logs_right],
+            "; ".join(o.patched) or "-", _MARK[o.survives], _mib(o.peak_bytes), _mib(o.second_peak_bytes), f"{o.seconds:.0f}",
+        )  # fmt: skip
+    ran = [o for o in outcomes if not o.skipped]
+    table.add_section()
+    table.add_row(
+        f"{len(ran)} run", "", str(sum(o.killer_right for o in ran)), "", str(sum(o.first_right for o in ran)),
+        str(sum(o.logs_right for o in ran)), str(sum(bool(o.patched) for o in ran)),
+        f"{sum(o.survives is True for o in ran)} of {sum(o.cured is not None for o in ran)}", "", "",
+        f"{sum(o.seconds for o in ran):.0f}",
+    )  # fmt: skip
+    return table
+
+
+def _mib(size: int | None) -> str:
+    return "-" if size is None else f"{size >> 20} MiB"
+
+
+if __name__ == "__main__":
+    main()

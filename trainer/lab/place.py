@@ -1,0 +1,174 @@
+"""The place of a run: its memory cgroup, its mounts and namespaces, made before it and taken away after it.
+
+Linux, root and a cgroup v1 memory controller are needed. The recorder stays outside of the job's cgroup, as a node's
+agent does. Slurm's part is played here: the limit is read from the `#SBATCH --mem` line of the launch script.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from trainer.lab.scenario import LabError, Scenario, size_of
+
+CGROUPS = Path("/sys/fs/cgroup/memory")
+ROOT = Path(__file__).resolve().parents[2]
+_LONGEST_S = 240
+
+
+def why_not() -> str | None:
+    """Why this machine cannot run the lab; None if it can."""
+    if not sys.platform.startswith("linux"):
+        return "Linux is needed"
+    if os.geteuid() != 0:
+        return "root is needed, for cgroups and mounts"
+    if not (CGROUPS / "memory.limit_in_bytes").exists():
+        return f"a cgroup v1 memory controller is needed at {CGROUPS}"
+    if shutil.which("unshare") is None:
+        return "unshare (util-linux) is needed"
+    return None
+
+
+def warm() -> None:
+    """Compiles DeepSpeed's CPU Adam where no limit holds; at first use it takes minutes and 2 GiB."""
+    code = "from deepspeed.ops.op_builder import CPUAdamBuilder as A; A().load(verbose=False)"
+    done = subprocess.run([sys.executable, "-c", code], env=_environment("/tmp"), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise LabError(f"DeepSpeed's CPU Adam does not compile here: {done.stderr.strip().splitlines()[-1:]}")
+
+
+def _environment(scratch: str) -> dict[str, str]:
+    """A small environment: this interpreter's programs first, and the trainer of this checkout."""
+    return {
+        "PATH": f"{Path(sys.executable).parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "PYTHONPATH": str(ROOT), "HOME": os.environ.get("HOME", "/root"), "RAY_TMPDIR": scratch, "DS_ACCELERATOR": "cpu",
+        "RAY_USAGE_STATS_ENABLED": "0", "LANG": "C.UTF-8", "TOKENIZERS_PARALLELISM": "false", "MALLOC_ARENA_MAX": "2",
+    }  # fmt: skip
+
+
+def run(scenario: Scenario, config: Path, target: Path, limited: bool = True) -> int:
+    """Runs `launch.sh` of a configuration folder under `doctor watch`, which writes to `target`; its exit status.
+
+    Raises:
+        LabError: it did not end in time.
+    """
+    with _cgroup(scenario, config, limited) as cgroup, _scratch() as scratch:
+        inside = f"echo 0 > {cgroup}/cgroup.procs; exec bash launch.sh"
+        watch = [sys.executable, "-m", "rlhfdoctor", "watch", "--no-view", "--out", str(target), "--", "sh", "-c", inside]
+        before = []
+        if limited and scenario.place.shm:
+            before.append(f"mount -t tmpfs -o size={scenario.place.shm} tmpfs /dev/shm")
+        if limited and scenario.place.disk:
+            (config / "out").mkdir(exist_ok=True)
+            before.append(f"mount -t tmpfs -o size={scenario.place.disk} tmpfs out")
+        namespaces = ["--mount"] if before else []
+        if (scenario.act or {}).get("do") == "ray-stop":
+            namespaces += ["--mount", "--pid", "--fork", "--mount-proc"]
+        command = watch
+        if namespaces:
+            command = ["unshare", *dict.fromkeys(namespaces), "sh", "-c", "; ".join([*before, f"exec {shlex.join(watch)}"])]
+        log = target.with_name(f"{target.name}.watch.log")
+        with open(log, "wb") as out:
+            process = subprocess.Popen(
+                command, cwd=config, env=_environment(scratch), stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+            )
+            try:
+                _attend(process, scenario, cgroup, target, limited)
+            finally:
+                _end(cgroup)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(30)
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+        return process.returncode if process.returncode is not None else -1
+
+
+def _attend(process: subprocess.Popen[bytes], scenario: Scenario, cgroup: Path, target: Path, limited: bool) -> None:
+    """Waits for the end, and does on the way what the scenario wants somebody to do."""
+    act = scenario.act if limited else None
+    deadline = time.monotonic() + _LONGEST_S
+    while process.poll() is None:
+        if time.monotonic() > deadline:
+            raise LabError(f"{scenario.name}: not at its end after {_LONGEST_S} s; see {target}")
+        if act and any(act["at"] in path.read_text(errors="replace") for path in target.glob("logs/job.*log")):
+            _do(act["do"], process.pid, cgroup)
+            act = None
+        time.sleep(0.2)
+
+
+def _do(what: str, watch: int, cgroup: Path) -> None:
+    """Somebody on the node: `kill -9` of one rank, or `ray stop --force`."""
+    members = [int(pid) for pid in (cgroup / "cgroup.procs").read_text().split()]
+    if what == "ray-stop":
+        ray = Path(sys.executable).with_name("ray")
+        subprocess.run(
+            ["nsenter", "--target", str(members[0]), "--pid", "--mount", str(ray), "stop", "--force"],
+            capture_output=True, check=False,
+        )  # fmt: skip
+        return
+    titles = {pid: Path(f"/proc/{pid}/cmdline").read_text(errors="replace") for pid in members}
+    os.kill(max(pid for pid, title in titles.items() if title.startswith("ray::ActorModel")), signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def _cgroup(scenario: Scenario, config: Path, limited: bool) -> Iterator[Path]:
+    """A memory cgroup of its own; inside another one where the node's limit is short."""
+    outer = CGROUPS / f"lab-{os.getpid()}"
+    inner = outer / "job"
+    outer.mkdir()
+    inner.mkdir()
+    try:
+        if limited:
+            if scenario.place.node_memory:
+                _limit(outer, scenario.place.node_memory)
+            asked = re.search(r"^#SBATCH --mem=(\S+)", (config / "launch.sh").read_text(), re.MULTILINE)
+            if asked:
+                _limit(inner, asked[1])
+        yield inner
+    finally:
+        _end(inner)
+        for cgroup in (inner, outer):
+            _remove(cgroup)
+
+
+def _limit(cgroup: Path, size: str) -> None:
+    for name in ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes"):  # this order
+        if (cgroup / name).exists():
+            (cgroup / name).write_text(str(size_of(size)))
+
+
+def _end(cgroup: Path) -> None:
+    """Ends what is left of a run: the members of its cgroup."""
+    for _ in range(50):
+        members = [int(pid) for pid in (cgroup / "cgroup.procs").read_text().split()]
+        for pid in members:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if not members:
+            return
+        time.sleep(0.1)
+
+
+def _remove(cgroup: Path) -> None:
+    for _ in range(40):
+        with contextlib.suppress(OSError):  # the last members are still being torn down
+            cgroup.rmdir()
+            return
+        time.sleep(0.1)
+
+
+@contextlib.contextmanager
+def _scratch() -> Iterator[str]:
+    """A short path for Ray's session (its sockets must fit into 107 characters)."""
+    with tempfile.TemporaryDirectory(prefix="lab-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        yield folder

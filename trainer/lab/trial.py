@@ -1,0 +1,145 @@
+"""A trial: run a scenario, diagnose it from what it left, patch the configuration, run again, compare."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from rlhfdoctor import Incident, analyze, read_trace
+from trainer.lab import place
+from trainer.lab.scenario import Scenario, fresh
+
+
+@dataclass
+class Outcome:
+    """What came of one scenario."""
+
+    name: str
+    skipped: str = ""
+    """Why it did not run here."""
+    killer: str | None = None
+    killer_right: bool = False
+    first: str | None = None
+    """The first cause, with its confidence, from trace, logs and configuration."""
+    first_right: bool = False
+    logs_right: bool = False
+    """Right also without the trace."""
+    logs_first: str | None = None
+    patched: list[str] = field(default_factory=list)
+    """Settings that `doctor patch --write` changed."""
+    survives: bool | None = None
+    """Whether the patched run ended well; None: it was not run again."""
+    peak_bytes: int | None = None
+    second_peak_bytes: int | None = None
+    seconds: float = 0.0
+    cured: bool | None = None
+    """What the scenario expects of `survives`."""
+
+    @property
+    def passed(self) -> bool:
+        """Everything as the scenario's truth has it, judged with trace and logs."""
+        return bool(self.skipped) or (self.killer_right and self.first_right and self.survives == self.cured)
+
+
+def try_scenario(scenario: Scenario, folder: Path) -> Outcome:
+    """The whole trial; everything it makes stays in `folder`: config/, run/, truth.yaml, patched/, second/."""
+    outcome = Outcome(scenario.name, cured=scenario.cured)
+    began = time.monotonic()
+    config, run = fresh(folder) / "config", folder / "run"
+    scenario.write(config)
+    (folder / "truth.yaml").write_text(yaml.safe_dump(scenario.truth | {"story": scenario.story}, sort_keys=False))
+    if scenario.setup is not None:
+        _set_up(scenario, folder, config)
+    place.run(scenario, config, run)
+
+    incident = analyze([str(run), str(config)])
+    outcome.killer, outcome.killer_right, outcome.first, outcome.first_right = _judge(scenario, incident)
+    bare = logs_alone(run, folder / "logs-alone")
+    *_, outcome.logs_first, outcome.logs_right = _judge(scenario, analyze([str(bare), str(config)]))
+    outcome.peak_bytes = peak_bytes(run)
+
+    if scenario.cured is not None:
+        patched = folder / "patched"
+        shutil.copytree(config, patched, ignore=shutil.ignore_patterns("out"))
+        if scenario.setup is not None:
+            shutil.copytree(config / "out", patched / "out")
+        outcome.patched = patch(scenario, run, patched)
+        if outcome.patched:
+            status = place.run(scenario, patched, folder / "second")
+            outcome.survives = status == 0 and analyze([str(folder / "second"), str(patched)]).verdict == "healthy"
+            outcome.second_peak_bytes = peak_bytes(folder / "second")
+    outcome.seconds = time.monotonic() - began
+    return outcome
+
+
+def _set_up(scenario: Scenario, folder: Path, config: Path) -> None:
+    """A run before, with other settings, whose `out` the scenario finds."""
+    before = folder / "setup"
+    changed = {**scenario.config}
+    for section, values in (scenario.setup or {}).items():
+        changed[section] = {**changed.get(section, {}), **values}
+    Scenario(
+        name=scenario.name, story="", config=changed, truth={}, deepspeed=scenario.deepspeed, environment=scenario.environment
+    ).write(before)
+    place.run(scenario, before, folder / "setup-run", limited=False)
+    shutil.move(before / "out", config / "out")
+
+
+def _judge(scenario: Scenario, incident: Incident) -> tuple[str | None, bool, str | None, bool]:
+    """Killer and first cause, and whether each is right."""
+    killer = incident.death.killer if incident.death else None
+    best = incident.findings[0] if incident.findings else None
+    said = f"{best.cause} {best.confidence:.2f}" if best else None
+    if incident.verdict != "cause":
+        said = f"{incident.verdict}{f' ({said})' if said else ''}"
+    wanted = scenario.truth
+    right = incident.verdict == wanted["verdict"]
+    if wanted["verdict"] == "cause":
+        right = right and best is not None and best.cause in wanted["accept"]
+    return killer, killer in wanted.get("killers", [wanted.get("killer")]), said, right
+
+
+def logs_alone(run: Path, target: Path) -> Path:
+    """What a run without `doctor watch` leaves: the logs."""
+    shutil.rmtree(target, ignore_errors=True)
+    return Path(shutil.copytree(run / "logs", target))
+
+
+def patch(scenario: Scenario, run: Path, config: Path) -> list[str]:
+    """`doctor patch --write` on the configuration; the changed lines."""
+    before = {path: path.read_text() for path in _files(config)}
+    words = [str(run), str(config), "--write"]
+    for rule in scenario.consent:
+        words += ["--consent", rule]
+    found = subprocess.run(
+        [sys.executable, "-m", "rlhfdoctor", "patch", *words], cwd=place.ROOT, capture_output=True, text=True, check=False
+    )
+    (config / "doctor-patch.txt").write_text(found.stdout + found.stderr)
+    changed = []
+    for path, text in before.items():
+        old, new = text.splitlines(), path.read_text().splitlines()
+        changed += [line.strip() for line in new if line not in old]
+    return changed
+
+
+def _files(config: Path) -> list[Path]:
+    return [config / name for name in ("train.yaml", "ds.json", "launch.sh")]
+
+
+def peak_bytes(run: Path) -> int | None:
+    """The most that the job's cgroup held that cannot be reclaimed; None without a trace of it."""
+    try:
+        table = read_trace(run)["cgroup"]
+    except Exception:  # no trace, or none of a cgroup: the table shows a dash
+        return None
+    import polars as pl
+
+    own = table.filter(pl.col("path").str.ends_with("/job"))
+    held = own["current_bytes"] - own["active_file_bytes"].fill_null(0) - own["inactive_file_bytes"].fill_null(0)
+    return int(held.max()) if len(held) and held.max() is not None else None  # type: ignore[arg-type]

@@ -1,0 +1,188 @@
+"""PPO on text, one loop from top to bottom; `python -m trainer.train --config trainer/configs/cpu-tiny.yaml`.
+
+The driver holds no weights. It asks the roles' ranks (roles.py, through Ray: cluster.py), computes rewards and advantages
+(ppo.py), and says what it does: a line a phase, metrics by rank (metrics.py), marks for `doctor watch`.
+Shapes: B sequences of a step, P prompt, A response and T = P + A tokens.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from rlhfdoctor import marks
+from trainer.config import Config, ConfigError, read_config
+
+log = logging.getLogger("trainer")
+
+
+def check_functions(config: Config) -> None:
+    """The functions that the configuration names exist; a worker would say so much later."""
+    from trainer.data import find_function
+
+    find_function(config.data.task, "data.task")
+    find_function(config.reward.function, "reward.function")
+    if config.train.callback:
+        find_function(config.train.callback, "train.callback")
+
+
+def train(config: Config) -> list[float]:
+    """Runs `train.steps` PPO iterations; the mean score of each."""
+    from trainer import cluster
+
+    marks.role("driver")
+    engines = 1 if config.rollout.backend == "vllm" else 0
+    log.info("step 0 phase load: %s ranks, %s", config.cluster.world_size, config.cluster.placement)
+    cluster.start_ray(config, engines)
+
+    import ray
+    import torch
+    from tqdm import tqdm
+
+    from trainer import ppo
+    from trainer.data import batches, find_function
+    from trainer.engine import load_tokenizer
+    from trainer.metrics import Metrics
+
+    metrics = Metrics(Path(config.out, "metrics"), "driver")
+    with metrics.span("load"):
+        groups, placement = cluster.start_groups(config, engines)
+        actor, critic, reference, reward = (groups[name] for name in ("actor", "critic", "reference", "reward"))
+        prompts = batches(config, load_tokenizer(config))
+        callback = find_function(config.train.callback, "train.callback") if config.train.callback else None
+        first = 1
+        if config.checkpoint.resume:
+            log.info("step 0 phase load: Resuming from %s", config.checkpoints)
+            found_steps = set(actor.all("resume") + critic.all("resume"))
+            if len(found_steps) > 1:
+                raise ConfigError(f"{config.checkpoints}: actor and critic were saved at different steps {sorted(found_steps)}")
+            first = found_steps.pop() + 1
+            for _ in range(1, first):
+                next(prompts)  # those have been seen
+        engine = None
+        if engines:
+            from trainer.rollout import start_engine
+
+            engine = start_engine(config, placement)
+            engine.sync(actor)
+
+    history: list[float] = []
+    bar = tqdm(range(first, config.train.steps + 1), desc="PPO", unit="step", disable=None)
+    for step in bar:
+        began = time.perf_counter()
+        metrics.step = step
+        marks.step(step)
+        for group in groups.values():
+            group.all("begin", step)
+
+        # 1. Rollout: the policy answers a batch of prompts.
+        log.info("step %d/%d phase rollout", step, config.train.steps)
+        with metrics.span("rollout"):
+            prompt_BP, prompt_mask_BP, answers = next(prompts)
+            repeat = config.rollout.samples_per_prompt
+            batch = {
+                "prompt_BP": prompt_BP.repeat_interleave(repeat, 0),
+                "prompt_mask_BP": prompt_mask_BP.repeat_interleave(repeat, 0),
+            }
+            answers = [answer for answer in answers for _ in range(repeat)]
+            batch |= engine.generate(batch) if engine else actor.split("generate", batch)
+
+        # 2. Scores: the reward of each response; log-probabilities of policy and reference, and values, of each token.
+        log.info("step %d/%d phase score", step, config.train.steps)
+        with metrics.span("score"):
+            batch |= reward.split("score", {"response_BA": batch["response_BA"], "answers": answers})
+            longest = int(batch["mask_BA"].sum(1).max())  # columns behind the longest response are padding only
+            batch["mask_BA"], batch["response_BA"] = batch["mask_BA"][:, :longest], batch["response_BA"][:, :longest]
+            batch["tokens_BT"] = torch.cat([batch["prompt_BP"], batch["response_BA"]], 1)
+            batch["attention_BT"] = torch.cat([batch["prompt_mask_BP"], batch["mask_BA"].long()], 1)
+            inputs = {name: batch[name] for name in ("tokens_BT", "attention_BT", "mask_BA")}
+            jobs = [(g, g.submit(m, inputs)) for g, m in ((actor, "logprobs"), (reference, "logprobs"), (critic, "values"))]
+            for group, job in jobs:
+                batch |= group.wait(job)
+
+        # 3. Rewards and advantages: the score at the last token, minus the KL penalty at each one.
+        kl_BA = ppo.kl_of(batch["logprobs_BA"], batch["ref_logprobs_BA"], config.algorithm.kl)
+        rewards_BA = ppo.token_rewards(batch["scores_B"], kl_BA, batch["mask_BA"], config.algorithm.kl_coef)
+        advantages_BA, returns_BA = ppo.advantages_of(
+            rewards_BA, batch["values_BA"], batch["mask_BA"], config.algorithm.gamma, config.algorithm.lam
+        )
+        if config.algorithm.whiten_advantages:
+            advantages_BA = ppo.whiten(advantages_BA, batch["mask_BA"])
+        inputs |= {
+            "logprobs_BA": batch["logprobs_BA"], "values_BA": batch["values_BA"],
+            "advantages_BA": advantages_BA, "returns_BA": returns_BA,
+        }  # fmt: skip
+
+        # 4. Update: the clipped losses over the batch, for actor and critic.
+        log.info("step %d/%d phase update", step, config.train.steps)
+        with metrics.span("update"):
+            jobs = [(group, group.submit("update", inputs)) for group in (actor, critic)]
+            found = {name: value for group, job in jobs for name, value in group.wait(job).items()}
+
+        # 5. Weight sync: a rollout engine of its own gets the new weights.
+        if engine:
+            log.info("step %d/%d phase weight_sync", step, config.train.steps)
+            with metrics.span("weight_sync"):
+                engine.sync(actor, step)
+
+        # 6. Checkpoint.
+        if config.checkpoint.save_steps and step % config.checkpoint.save_steps == 0:
+            log.info("step %d/%d phase checkpoint: saving to %s", step, config.train.steps, config.checkpoints)
+            with metrics.span("checkpoint"):
+                actor.all("save", step)
+                critic.all("save", step)
+
+        history.append(batch["raw_B"].mean().item())
+        found |= {
+            "score": history[-1],
+            "kl": ppo.masked_mean(kl_BA, batch["mask_BA"]).item(),
+            "response_length": batch["mask_BA"].sum(1).mean().item(),
+            "seconds": time.perf_counter() - began,
+        }
+        metrics.write(**found)
+        log.info(
+            "step %d/%d score %.3f kl %.4f length %.1f policy_loss %.4f value_loss %.4f %.1f s", step, config.train.steps,
+            found["score"], found["kl"], found["response_length"], found["actor_loss"], found["critic_loss"], found["seconds"],
+        )  # fmt: skip
+        bar.set_postfix(score=f"{found['score']:.3f}", kl=f"{found['kl']:.3f}")
+        if callback:
+            callback(step, batch, found)
+
+    ray.shutdown()
+    log.info("Training finished: %d steps, last score %.3f", config.train.steps, history[-1] if history else 0.0)
+    return history
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]}, epilog="See trainer/README.md for every setting and metric.")
+@click.option("--config", "file", type=click.Path(path_type=Path), help="YAML file; see trainer/configs.")
+@click.option("--deepspeed", help="DeepSpeed JSON, in place of the one that the YAML file names.")
+@click.option("--model", help="Folder of a Hugging Face causal LM; none: a small model with random weights.")
+@click.option("--rollout", type=click.Choice(["hf", "vllm"]), help="Who writes the responses.")
+@click.argument("words", nargs=-1, metavar="[SECTION.KEY=VALUE]...")
+def main(file: Path | None, deepspeed: str | None, model: str | None, rollout: str | None, words: tuple[str, ...]) -> None:
+    """Train a policy with PPO on Ray and DeepSpeed, on GPUs or on two CPU cores.
+
+    \b
+    Examples:
+      python -m trainer.train --config trainer/configs/cpu-tiny.yaml
+      python -m trainer.train --config trainer/configs/cpu-tiny.yaml --rollout vllm train.steps=20
+      doctor watch -- python -m trainer.train --config trainer/configs/cpu-tiny.yaml rollout.batch_size=64
+    """
+    logging.basicConfig(
+        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
+    )
+    given = {"deepspeed": deepspeed, "model.path": model, "rollout.backend": rollout}
+    try:
+        config = read_config(file, [*(f"{key}={value}" for key, value in given.items() if value), *words])
+        check_functions(config)
+        train(config)
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from None
+
+
+if __name__ == "__main__":
+    main()
