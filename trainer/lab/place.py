@@ -40,11 +40,12 @@ def why_not() -> str | None:
 
 
 def warm() -> None:
-    """Compiles DeepSpeed's CPU Adam where no limit holds; at first use it takes minutes and 2 GiB."""
-    code = "from deepspeed.ops.op_builder import CPUAdamBuilder as A; A().load(verbose=False)"
+    """Compiles DeepSpeed's CPU Adam and its collectives where no limit holds; at first use that takes minutes and 2 GiB."""
+    names = "CPUAdamBuilder, ShareMemCommBuilder"
+    code = f"from deepspeed.ops.op_builder.cpu import {names}\nfor each in {names}: each().load(verbose=False)"
     done = subprocess.run([sys.executable, "-c", code], env=_environment("/tmp"), capture_output=True, text=True, check=False)
     if done.returncode:
-        raise LabError(f"DeepSpeed's CPU Adam does not compile here: {done.stderr.strip().splitlines()[-1:]}")
+        raise LabError(f"DeepSpeed's operators do not compile here: {done.stderr.strip().splitlines()[-1:]}")
 
 
 def _environment(scratch: str) -> dict[str, str]:
@@ -65,18 +66,15 @@ def run(scenario: Scenario, config: Path, target: Path, limited: bool = True) ->
     with _cgroup(scenario, config, limited) as cgroup, _scratch() as scratch:
         inside = f"echo 0 > {cgroup}/cgroup.procs; exec bash launch.sh"
         watch = [sys.executable, "-m", "rlhfdoctor", "watch", "--no-view", "--out", str(target), "--", "sh", "-c", inside]
-        before = []
-        if limited and scenario.place.shm:
-            before.append(f"mount -t tmpfs -o size={scenario.place.shm} tmpfs /dev/shm")
+        shm = scenario.place.shm if limited and scenario.place.shm else "50%"
+        before = [f"mount -t tmpfs -o size={shm} tmpfs /dev/shm"]  # its own, as in a container: killed ranks leave buffers there
         if limited and scenario.place.disk:
             (config / "out").mkdir(exist_ok=True)
             before.append(f"mount -t tmpfs -o size={scenario.place.disk} tmpfs out")
-        namespaces = ["--mount"] if before else []
+        namespaces = ["--mount"]
         if (scenario.act or {}).get("do") == "ray-stop":
-            namespaces += ["--mount", "--pid", "--fork", "--mount-proc"]
-        command = watch
-        if namespaces:
-            command = ["unshare", *dict.fromkeys(namespaces), "sh", "-c", "; ".join([*before, f"exec {shlex.join(watch)}"])]
+            namespaces += ["--pid", "--fork", "--mount-proc"]
+        command = ["unshare", *namespaces, "sh", "-c", "; ".join([*before, f"exec {shlex.join(watch)}"])]
         log = target.with_name(f"{target.name}.watch.log")
         with open(log, "wb") as out:
             process = subprocess.Popen(
