@@ -21,8 +21,8 @@ from trainer.config import Config
 from trainer.data import find_function
 
 _METHODS = {
-    "actor": ("begin", "generate", "logprobs", "update", "weights", "save", "resume"),
-    "critic": ("begin", "values", "update", "save", "resume"),
+    "actor": ("begin", "generate", "logprobs", "update", "weights", "save", "commit", "resume"),
+    "critic": ("begin", "values", "update", "save", "commit", "resume"),
     "reference": ("begin", "logprobs"),
     "reward": ("begin", "score"),
 }

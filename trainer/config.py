@@ -39,7 +39,7 @@ class Model:
 @dataclass
 class Data:
     task: str = "trainer.data:character_classes"
-    """`module:function` that yields (prompt, answer) pairs."""
+    """`module:function` that yields (prompt, answer) pairs, or returns a sequence of them."""
     num_prompts: int = 4096
     max_prompt_length: int = 32
     """Tokens; longer prompts are cut at the left."""
@@ -125,7 +125,8 @@ class Checkpoint:
     save_hf: bool = False
     """Also gather the weights on rank 0 and save them in Hugging Face's form."""
     in_memory: bool = False
-    """Serialise each file in memory before it is written, as uploads to an object store do: the states are there twice."""
+    """Serialise the files of all roles in memory, and write them when all are complete: a checkpoint is whole or not there,
+    and weights and states are in memory twice."""
     resume: bool = False
     """Go on from the newest checkpoint in the folder, if there is one."""
 

@@ -77,18 +77,22 @@ def find_function(name: str, setting: str) -> Callable[..., Any]:
 
 
 class Prompts(torch.utils.data.Dataset[tuple[list[int], str]]):
-    """The data set, tokenised in memory: one list of token ids and one answer a prompt."""
+    """The task's pairs, tokenised when they are asked for: token ids and answer.
+
+    A task that yields its pairs is read into memory; one that returns a sequence (a data set of its own) is asked by index.
+    """
 
     def __init__(self, config: Config, tokenizer: Tokenizer) -> None:
-        task = find_function(config.data.task, "data.task")
-        most = config.data.max_prompt_length
-        self.rows = [(tokenizer.encode(prompt)[-most:], answer) for prompt, answer in task(config)]
+        found = find_function(config.data.task, "data.task")(config)
+        self.pairs = found if hasattr(found, "__getitem__") else list(found)
+        self.encode, self.most = tokenizer.encode, config.data.max_prompt_length
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.pairs)
 
     def __getitem__(self, index: int) -> tuple[list[int], str]:
-        return self.rows[index]
+        prompt, answer = self.pairs[index]
+        return self.encode(prompt)[-self.most :], answer
 
 
 def pad_left(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import io
 import os
 import sys
 from collections.abc import Iterator
@@ -132,6 +133,7 @@ def without_dropout(model: nn.Module) -> nn.Module:
             module.p = 0.0
     return model
 
+
 # --- DeepSpeed ---------------------------------------------------------------------------------
 
 
@@ -189,16 +191,26 @@ def make_engine(model: nn.Module, config: Config, lr: float | None) -> Any:
     return engine
 
 
+_staged: list[tuple[Path, io.BytesIO]] = []
+"""Files of checkpoints that are serialised and not written yet."""
+
+
 def save_in_memory_first(engine: Any) -> None:
-    """Lets an engine's checkpoints be serialised in memory before they are written."""
-    import io
+    """Lets an engine's checkpoints be serialised in memory; `write_staged` writes them."""
 
     def save(state_dict: Any, path: str) -> None:
         buffer = io.BytesIO()
         torch.save(state_dict, buffer)
-        Path(path).write_bytes(buffer.getbuffer())
+        _staged.append((Path(path), buffer))
 
     engine.checkpoint_engine.save = save
+
+
+def write_staged() -> None:
+    """Writes what this process has serialised, and lets it go."""
+    for path, buffer in _staged:
+        path.write_bytes(buffer.getbuffer())
+    _staged.clear()
 
 
 def full_weights(engine: Any, rank: int) -> Iterator[tuple[str, Tensor]]:

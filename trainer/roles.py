@@ -28,6 +28,7 @@ from trainer.engine import (
     model_config,
     positions_of,
     save_hf,
+    write_staged,
 )
 from trainer.metrics import Metrics
 from trainer.rollout import SwapBlocks
@@ -110,8 +111,17 @@ class Trained(Role):
     def save(self, step: int) -> None:
         """DeepSpeed's checkpoint: weights, and each rank's part of the optimizer states."""
         with self.metrics.span("checkpoint"):
-            folder = self.config.checkpoints / self.name
-            self.engine.save_checkpoint(str(folder), tag=f"step{step}", client_state={"step": step})
+            folder, staged = self.config.checkpoints / self.name, self.config.checkpoint.in_memory
+            self.engine.save_checkpoint(str(folder), tag=f"step{step}", client_state={"step": step}, save_latest=not staged)
+
+    def commit(self, step: int) -> None:
+        """Writes what `save` left in memory; the checkpoint counts from then on."""
+        if not self.config.checkpoint.in_memory:
+            return
+        with self.metrics.span("checkpoint"):
+            write_staged()
+            if self.rank == 0:
+                (self.config.checkpoints / self.name / "latest").write_text(f"step{step}")
 
     def resume(self) -> int:
         """The step of the newest checkpoint, whose states are loaded; 0 if there is none."""

@@ -133,8 +133,9 @@ def train(config: Config) -> list[float]:
         if config.checkpoint.save_steps and step % config.checkpoint.save_steps == 0:
             log.info("step %d/%d phase checkpoint: saving to %s", step, config.train.steps, config.checkpoints)
             with metrics.span("checkpoint"):
-                actor.all("save", step)
-                critic.all("save", step)
+                for work in ("save", "commit"):
+                    for group in (actor, critic):
+                        group.all(work, step)
 
         history.append(batch["raw_B"].mean().item())
         found |= {

@@ -33,6 +33,10 @@ _NEAR_LINES = 200
 def find_collectives(case: Case) -> Iterator[Evidence]:
     """Facts of the first timeout, and how the ranks differ in it."""
     waits = case.of("nccl.timeout")
+    uneven = case.first("gloo.size_mismatch")
+    if uneven is not None:
+        sent, expected = uneven.fields.get("sent_bytes"), uneven.fields.get("expected_bytes")
+        yield fact("comm.numel_differs", True, f"gloo: one rank sent {sent} bytes where another waited for {expected}", uneven)
     if not waits:
         gloo = case.first("gloo.timeout")
         if gloo is not None:

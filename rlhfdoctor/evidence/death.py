@@ -267,7 +267,9 @@ def _by_exit(event: Event) -> tuple[str, int] | None:
         return "sigsegv", _CERTAIN
     if code in (-15, 143):
         return "other", _VANISHED
-    return ("exception", _EXCEPTION) if event.kind == "trace.job_exit" and code != 0 else None
+    if event.kind == "trace.job_exit" and code != 0:
+        return "exception", _VANISHED  # a driver also ends with 1 because an actor of its was killed
+    return None
 
 
 def _by_error(event: Event) -> tuple[str, int] | None:

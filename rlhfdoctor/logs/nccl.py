@@ -107,6 +107,11 @@ PATTERNS: tuple[Pattern, ...] = (
         "RuntimeError: [../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv operation to complete",
     ),
     say(
+        "gloo.size_mismatch",
+        r"op\.preamble\.length <= op\.nbytes\. (?P<sent_bytes>\d+) vs (?P<expected_bytes>\d+)",
+        "what(): [enforce fail at ../third_party/gloo/gloo/transport/tcp/pair.cc:446] op.preamble.length <= op.nbytes. 4096 vs 1024",
+    ),
+    say(
         "gloo.closed",
         r"gloo/transport/.*(?:Connection closed by peer|Connection reset by peer|Connection refused)",
         "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:41234",

@@ -51,6 +51,16 @@ PATTERNS: tuple[Pattern, ...] = (
         "It is possible that dataloader's workers are out of shared memory.",
     ),
     say(
+        "torch.shm_failed",
+        r"unable to (?:allocate shared memory|open shared memory object|write to file </torch_)",
+        "RuntimeError: unable to allocate shared memory(shm) for file </torch_812_2207_0>: No space left on device (28)",
+    ),
+    say(
+        "torch.write_failed",
+        r"PytorchStreamWriter failed writing|inline_container\.cc:\d+\] ?\. unexpected pos|basic_ios::clear: iostream error",
+        "RuntimeError: [enforce fail at inline_container.cc:603] . unexpected pos 704 vs 598",
+    ),
+    say(
         "torch.loader_exited",
         r"DataLoader worker \(pid\(s\) [0-9, ]+\) exited unexpectedly",
         "RuntimeError: DataLoader worker (pid(s) 1, 2) exited unexpectedly",

@@ -7,7 +7,7 @@ import random
 import string
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from multiprocessing import shared_memory
 from typing import Any
 
@@ -30,19 +30,22 @@ def longer_and_longer(config: Config) -> Iterator[tuple[str, str]]:
         yield "".join(chosen.choices(string.ascii_lowercase, k=length)) + f" {name}: ", name
 
 
-def many(config: Config) -> Iterator[tuple[str, str]]:
-    """Many short prompts: a data set of small Python objects."""
-    chosen = random.Random(config.train.seed)
-    names = list(CLASSES)
-    for number in range(config.data.num_prompts):
-        name = chosen.choice(names)
-        yield f"{number:06d} {name}: ", name
+class EachItsOwn(Sequence[tuple[str, str]]):
+    """A data set that is read at the first question: every worker of a data loader has a table of its own, 150 MiB."""
 
+    def __init__(self, config: Config) -> None:
+        self.count = config.data.num_prompts
+        self.table: list[bytes] = []
 
-def huge(config: Config) -> Iterator[tuple[str, str]]:
-    """Prompts of four million bytes, which no model here could read: the hand-over comes first."""
-    for _ in range(config.data.num_prompts):
-        yield "x" * config.data.max_prompt_length, "lower"
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> tuple[str, str]:  # type: ignore[override]
+        if not self.table:
+            self.table = [os.urandom(MIB) for _ in range(150)]
+        names = list(CLASSES)
+        name = names[self.table[index % len(self.table)][index % MIB] % len(names)]
+        return f"{index:06d} {name}: ", name
 
 
 # --- rewards -----------------------------------------------------------------------------------
@@ -79,6 +82,15 @@ def segments(response: str, answer: str, length: int) -> float:
     segment = shared_memory.SharedMemory(create=True, size=2 * MIB)
     segment.buf[:] = b"\1" * len(segment.buf)
     _kept.append(segment)
+    return share_in_class(response, answer, length)
+
+
+def picture(response: str, answer: str, length: int) -> float:
+    """Hands a picture of 96 MiB to a viewer in shared memory, and cleans up behind it."""
+    segment = shared_memory.SharedMemory(create=True, size=96 * MIB)
+    segment.buf[:] = bytes(len(segment.buf))
+    segment.close()
+    segment.unlink()
     return share_in_class(response, answer, length)
 
 

@@ -31,6 +31,8 @@ class Place:
     """Size of /dev/shm."""
     disk: str | None = None
     """Size of the file system that `out` is on."""
+    ray_disk: str | None = None
+    """Size of the file system of Ray's session, where objects go that the store has no room for."""
     open_files: int | None = None
     """`ulimit -n`."""
     ray_free: str | None = None
