@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.logs.kernel import read_oom_kill
@@ -159,7 +159,11 @@ def _growth(scene: Scene, _death: Death | None) -> Facts:
     """The growth model over the run, and the rise of the peaks from step to step."""
     if len(scene.use) < 5 or not scene.limit_bytes:
         return
-    growth = fit_growth(_thin(scene.use), scene.limit_bytes)
+    starts = [at for at in find_steps(scene.trace) if at <= scene.until_s]
+    if starts and len(starts) <= _LEAST_STEPS:
+        return  # loading and the first optimizer step rise in every run
+    settled = [point for point in scene.use if not starts or point[0] >= starts[1]]
+    growth = fit_growth(_thin(settled), scene.limit_bytes)
     if growth is not None:
         rate = show_bytes(growth.slope_bytes_per_s * 60)
         says = {
@@ -170,8 +174,7 @@ def _growth(scene: Scene, _death: Death | None) -> Facts:
         }[growth.kind]  # fmt: skip
         yield "trace.growth", growth.kind, says
         yield "trace.grows", growth.slope_bytes_per_s > 0, says
-    starts = [at for at in find_steps(scene.trace) if at <= scene.until_s]
-    if len(starts) < _LEAST_STEPS + 1:
+    if not starts:
         return
     peaks: list[tuple[float, int]] = []
     for begin, end in zip(starts, [*starts[1:], scene.until_s]):
@@ -209,7 +212,8 @@ def _phases(scene: Scene, _death: Death | None) -> Facts:
     place = bisect_right(marks, (peak_s, "\uffff")) - 1
     if place >= 0:
         yield "trace.peak_phase", marks[place][1], f"the peak of {show_bytes(peak)} fell into the {marks[place][1].replace('_', ' ')} phase"  # fmt: skip
-    begin_s, phase = marks[-1]
+    phase = marks[-1][1]
+    begin_s = next(begin for begin, _ in reversed(list(takewhile(lambda mark: mark[1] == phase, reversed(marks)))))
     begin_s = max(
         [begin_s, *(at for at in find_steps(scene.trace) if at <= scene.until_s)]
     )  # a phase may last for several steps

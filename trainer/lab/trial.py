@@ -69,7 +69,8 @@ def try_scenario(scenario: Scenario, folder: Path) -> Outcome:
         shutil.copytree(config, patched, ignore=shutil.ignore_patterns("out"))
         if scenario.setup is not None:
             shutil.copytree(config / "out", patched / "out")
-        outcome.patched = patch(scenario, run, patched)
+        first = incident.findings[0].cause if incident.findings else ""
+        outcome.patched = patch(run, patched, [first] if first in scenario.consent else [])
         if outcome.patched:
             status = place.run(scenario, patched, folder / "second")
             outcome.survives = status == 0 and analyze([str(folder / "second"), str(patched)]).verdict == "healthy"
@@ -111,11 +112,11 @@ def logs_alone(run: Path, target: Path) -> Path:
     return Path(shutil.copytree(run / "logs", target))
 
 
-def patch(scenario: Scenario, run: Path, config: Path) -> list[str]:
-    """`doctor patch --write` on the configuration; the changed lines."""
+def patch(run: Path, config: Path, consent: list[str]) -> list[str]:
+    """`doctor patch --write` on the configuration, with consent to these rules; the changed lines."""
     before = {path: path.read_text() for path in _files(config)}
     words = [str(run), str(config), "--write"]
-    for rule in scenario.consent:
+    for rule in consent:
         words += ["--consent", rule]
     found = subprocess.run(
         [sys.executable, "-m", "rlhfdoctor", "patch", *words], cwd=place.ROOT, capture_output=True, text=True, check=False

@@ -1,0 +1,37 @@
+"""The five incidents that this project was started for, made on purpose, diagnosed, patched, and run again.
+
+Each is a real training on Ray and DeepSpeed in a real memory cgroup, under `doctor watch`; `trainer/lab/scenarios` says what
+is true about it.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("ray")
+pytest.importorskip("deepspeed")
+
+from trainer.lab import place  # noqa: E402
+from trainer.lab.scenario import load_all, load_scenario  # noqa: E402
+from trainer.lab.trial import try_scenario  # noqa: E402
+
+pytestmark = pytest.mark.skipif(bool(place.why_not()), reason=f"the lab cannot run here: {place.why_not()}")
+SEEDS = [scenario.name for scenario in load_all() if scenario.seed]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled() -> None:
+    """DeepSpeed's operators are compiled once, outside of the limits."""
+    place.warm()
+
+
+@pytest.mark.parametrize("name", SEEDS)
+def test_incident(name: str, tmp_path: Path) -> None:
+    """The killer is the real one, the first cause a right one, and the patched configuration survives."""
+    scenario = load_scenario(name)
+    outcome = try_scenario(scenario, tmp_path / name)
+    sys.stdout.write(f"{outcome}\n")  # shown when it fails
+    assert (outcome.killer_right, outcome.first_right, outcome.survives) == (True, True, scenario.cured)
