@@ -17,13 +17,20 @@ $(BIN)/doctor: pyproject.toml .ci/base.lock
 	$(BIN)/pip install -qq --disable-pip-version-check -r .ci/dev.lock
 	@touch $@
 
+.venv/.vllm: .venv/.dev .ci/vllm.txt
+	$(BIN)/pip install -qq --disable-pip-version-check --no-deps -r .ci/vllm.txt
+	@touch $@
+
 install: $(BIN)/doctor ## the small environment: no torch, no Ray
 
 demo: $(BIN)/doctor ## diagnose a recorded incident (exit code 1 = an incident was found)
 	@echo '$$ doctor analyze $(SAMPLE)'
 	@$(BIN)/doctor analyze $(SAMPLE); test $$? -eq 1
 
-test: .venv/.dev lint ## everything: checks, rules on their samples, the whole test suite
+lab: .venv/.dev ## every incident: run, diagnose, patch, run again (root, cgroup v1; some 25 minutes)
+	$(BIN)/python -m trainer.lab run --all
+
+test: .venv/.dev .venv/.vllm lint ## everything: checks, rules on their samples, the whole test suite
 	$(BIN)/doctor rules test
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
@@ -42,4 +49,4 @@ lock: ## resolve the development environment anew (needs the network)
 	rm -rf .venv && $(PYTHON) -m venv .venv && $(BIN)/pip install -q . && $(BIN)/pip freeze --exclude rlhfdoctor > .ci/base.lock
 	$(BIN)/pip install -q torch==2.13.0 && $(BIN)/pip install -q -r .ci/dev.in && $(BIN)/pip freeze --exclude rlhfdoctor | grep -v '^torch==' > .ci/dev.lock
 
-.PHONY: help install demo test lint bench docs lock
+.PHONY: help install demo lab test lint bench docs lock

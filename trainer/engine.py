@@ -6,6 +6,7 @@ import datetime
 import io
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ def start_distributed(rank: int, world_size: int, address: str, port: int, confi
     os.environ |= {
         "RANK": str(rank), "LOCAL_RANK": "0", "WORLD_SIZE": str(world_size), "MASTER_ADDR": address, "MASTER_PORT": str(port),
     }  # fmt: skip
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.distributed")  # DeepSpeed uses names that torch renames
     import deepspeed
 
     from trainer import pinned

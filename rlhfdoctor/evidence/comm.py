@@ -20,6 +20,7 @@ _OWNERS = (
 )  # fmt: skip
 _GENERATING = re.compile(r"generate\b|generate_sequences|_sample\b|\bsample\b|greedy_search|beam_search")
 _SMALL_NUMEL = 4096
+_GATHERING = re.compile(r"deepspeed/runtime/zero/(?:partitioned_param_coordinator|partition_parameters)\.py")
 _REWARDING = re.compile(
     r"(?:_?calculate_rewards?|compute_(?:score|reward)\w*|reward_f(?:n|unc)\w*|reward_score|score|score_\w+|parallel_compute_score\w*"
     r"|request_api_wrapper|remote_rm_fn\w*|call_judge|judge_\w+|check_correctness|call_sandbox_api)$"
@@ -43,6 +44,9 @@ def find_collectives(case: Case) -> Iterator[Evidence]:
             limit = float(number(gloo, "limit_s") or 0)
             yield fact("comm.timeout_s", limit, f"gloo waited {show_seconds(limit)}", gloo)
             yield fact("comm.op", f"a {gloo.fields.get('what_text')} of gloo", "", gloo)
+            gathers = [e for e in case.of("python.frame") if _GATHERING.search(str(e.fields.get("path_text")))]
+            if gathers:
+                yield fact("comm.parameter_gather", True, "a rank stood in DeepSpeed's gather of ZeRO-3 parameters", gathers[-1])  # fmt: skip
             yield from _meanwhile(case, gloo, limit)
             yield from _reward(case, gloo, limit)
         yield from _heartbeat(case)

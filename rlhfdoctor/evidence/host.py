@@ -86,7 +86,13 @@ def _table(case: Case, killed: Event | None, limit: int | None) -> Iterator[Evid
     ours = [(s, r) for s, r in ordered if _OURS.match(str(r.fields["comm"]))]
     big = [s for s, _ in ours if s > 0.02 * max(total, 1)]
     yield fact("kernel.large_count", len(big), f"{len(big)} processes of the run hold more than 2 % each", largest)
-    peers = [(s, r) for s, r in ours if r.fields["comm"] == ours[0][1].fields["comm"]]
+    workers = [(s, r) for s, r in ours if str(r.fields["comm"]).startswith("ray::")]
+    driver = next(((s, r) for s, r in ours if str(r.fields["comm"]).startswith("python")), None)
+    if workers and driver is not None:
+        ratio = driver[0] / max(workers[0][0], 1)
+        yield fact("kernel.driver_to_worker", ratio, f"the largest python process beside Ray's workers holds {show_bytes(driver[0])}, {ratio:.1f} times as much as the largest worker", driver[1])  # fmt: skip
+    ranks = workers or ours
+    peers = [(s, r) for s, r in ranks if r.fields["comm"] == ranks[0][1].fields["comm"]]
     if len(peers) >= 2 and peers[1][0] > 0:
         ratio = peers[0][0] / peers[1][0]
         yield fact("kernel.first_to_second", ratio, f"the largest process of the run holds {ratio:.1f} times as much as the next of its kind", largest)  # fmt: skip

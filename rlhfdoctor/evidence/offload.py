@@ -141,7 +141,7 @@ def find_cures(case: Case) -> Iterator[Evidence]:
         yield Evidence(name="cure.container_memory", value=f"{min(wish, room)}{letter}" if min(wish, room) * unit > size else None, says=f"a quarter more than the {show_bytes(size)} that were full, within 90 % of the node")  # fmt: skip
     swap = case.value("rollout.swap_space")
     if isinstance(swap, int | float) and not isinstance(swap, bool):
-        yield Evidence(name="swap.space_bytes", value=round(swap * GIB), says=f"swap_space is {swap:g} GiB per GPU, page-locked by vLLM's V0 engine", origin=s.origin if (s := case.setting("rollout.swap_space")) else None)  # fmt: skip
+        yield Evidence(name="swap.space_bytes", value=round(swap * GIB), says=f"swap_space is {swap:g} GiB per GPU, in page-locked host blocks of the engine (as in vLLM V0)", origin=s.origin if (s := case.setting("rollout.swap_space")) else None)  # fmt: skip
     shm = case.setting("container.shm_size")
     if shm is not None:
         yield Evidence(

@@ -174,6 +174,7 @@ def _growth(scene: Scene, _death: Death | None) -> Facts:
         }[growth.kind]  # fmt: skip
         yield "trace.growth", growth.kind, says
         yield "trace.grows", growth.slope_bytes_per_s > 0, says
+    yield from _grown_shmem(scene, settled[0][0] if settled else scene.until_s)
     if not starts:
         return
     peaks: list[tuple[float, int]] = []
@@ -191,6 +192,21 @@ def _growth(scene: Scene, _death: Death | None) -> Facts:
     yield "host.slope_bytes_per_step", int(slope), f"the peak of each step rose by {show_bytes(slope)} a step over {show_count(len(warm), 'step')}"  # fmt: skip
     yield "host.climbs_ratio", up / max(1, len(rises)), f"it rose in {up} of {show_count(len(rises), 'step')}"
     yield "host.growth_ratio", grown, f"the peaks grew by {show_ratio(grown)}"
+
+
+def _grown_shmem(scene: Scene, since_s: float) -> Facts:
+    """How much of what the limit's cgroup grew by is shmem (page-locked or shared) rather than anonymous memory."""
+    uid = next((int(u) for u, row in scene.trace.known["cgroup"].items() if row.get("path") == scene.limit), None)
+    if uid is None:
+        return
+    grown = {}
+    for kind in ("anon", "shmem"):
+        series = [value for at, value in scene.trace.series("cgroup", uid, f"{kind}_bytes") if since_s <= at <= scene.until_s]
+        grown[kind] = max(0, series[-1] - series[0]) if series else 0
+    total = sum(grown.values())
+    if total >= _TELLING_RATIO * (scene.limit_bytes or 0):
+        ratio = grown["shmem"] / total
+        yield "trace.grown_shmem_ratio", ratio, f"{show_ratio(ratio)} of the growth of {show_bytes(total)} is shmem (page-locked or shared)"
 
 
 def _thin(points: Sequence[tuple[float, int]], count: int = 480) -> list[tuple[float, int]]:

@@ -25,7 +25,7 @@ SMALL = (
 def train(folder: Path, *words: str) -> list[dict[str, Any]]:
     """The driver's metrics of a run, a dictionary a step."""
     command = [sys.executable, "-m", "trainer.train", f"out={folder}", *words]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0", "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     done = subprocess.run(command, env=environment, cwd=folder.parent, capture_output=True, text=True, timeout=550, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     lines = [json.loads(line) for line in (folder / "metrics" / "driver-rank0.jsonl").read_text().splitlines()]
@@ -76,3 +76,14 @@ def test_reward_rises(tmp_path: Path) -> None:
         scores = [line["score"] for line in train(tmp_path / f"seed{seed}", *words)]
         gains.append(statistics.mean(scores[-5:]) - statistics.mean(scores[:5]))
     assert statistics.mean(gains) > 0.15, gains
+
+
+def test_vllm(tmp_path: Path) -> None:
+    """A vLLM engine writes the responses, with the trained weights after every update."""
+    pytest.importorskip("vllm")
+    words = ("--config", str(ROOT / "trainer" / "configs" / "cpu-tiny.yaml"), "--rollout", "vllm", config("zero0"), "train.steps=2")
+    steps = train(tmp_path / "out", *words)
+    spans = [json.loads(line) for line in (tmp_path / "out" / "metrics" / "actor-rank0.jsonl").read_text().splitlines()]
+    synced = [line["step"] for line in spans if line.get("span") == "weight_sync" and line["edge"] == "end"]
+    assert ([line["step"] for line in steps], sorted(set(synced))) == ([1, 2], [0, 1, 2])
+    assert all(0 < line["score"] < 1 and line["response_length"] > 1 for line in steps)

@@ -49,7 +49,8 @@ class Scenario:
     config: dict[str, Any]
     """What differs from base.yaml."""
     truth: dict[str, Any]
-    """verdict, killer, accept (causes that are right as the first one); never shown to the doctor."""
+    """verdict, killer or killers, accept (causes that are right as the first one), from_logs (the right verdict where logs alone
+    cannot tell); never shown to the doctor."""
     deepspeed: dict[str, Any] = field(default_factory=lambda: {"zero_optimization": {"stage": 2}})
     place: Place = field(default_factory=Place)
     environment: dict[str, str] = field(default_factory=dict)
