@@ -23,12 +23,13 @@ _SMALL_NUMEL = 4096
 _GATHERING = re.compile(r"deepspeed/runtime/zero/(?:partitioned_param_coordinator|partition_parameters)\.py")
 _REWARDING = re.compile(
     r"(?:_?calculate_rewards?|compute_(?:score|reward)\w*|reward_f(?:n|unc)\w*|reward_score|score|score_\w+|parallel_compute_score\w*"
-    r"|request_api_wrapper|remote_rm_fn\w*|call_judge|judge_\w+|check_correctness|call_sandbox_api)$"
+    r"|request_api_wrapper|_fetch_rewards_via_http|_post_request|remote_rm_fn\w*|call_judge|judge_\w+|check_correctness|call_sandbox_api)$"
 )
 _REWARD_FILES = re.compile(r"/reward_score/|reward_manager|remote_rm_utils|math_verify|sandbox_fusion|trl/rewards/")
 _SCORING = re.compile(r"phase score\b|reward|judg(?:e|ing)|compute_rm_score|\bscore \((?:trainer|log line)\)", re.I)
 _WAITING = re.compile(r"distributed_c10d|torch/distributed/")
 _NEAR_LINES = 200
+_STACK_LINES = 40
 
 
 def find_collectives(case: Case) -> Iterator[Evidence]:
@@ -37,14 +38,16 @@ def find_collectives(case: Case) -> Iterator[Evidence]:
     uneven = case.first("gloo.size_mismatch")
     if uneven is not None:
         sent, expected = uneven.fields.get("sent_bytes"), uneven.fields.get("expected_bytes")
-        yield fact("comm.numel_differs", True, f"gloo: one rank sent {sent} bytes where another waited for {expected}", uneven)
+        yield fact(
+            "comm.numel_differs", True, f"gloo: one rank sent {sent} bytes where another waited for {expected}", uneven
+        )
     if not waits:
         gloo = case.first("gloo.timeout")
         if gloo is not None:
             limit = float(number(gloo, "limit_s") or 0)
             yield fact("comm.timeout_s", limit, f"gloo waited {show_seconds(limit)}", gloo)
             yield fact("comm.op", f"a {gloo.fields.get('what_text')} of gloo", "", gloo)
-            gathers = [e for e in case.of("python.frame") if _GATHERING.search(str(e.fields.get("path_text")))]
+            gathers = [e for e in case.of("python.frame") if _GATHERING.search(str(e.fields.get("path_text"))) and _is_near(e, gloo, limit) and not _is_over(case, e, gloo)]  # fmt: skip
             if gathers:
                 yield fact("comm.parameter_gather", True, "a rank stood in DeepSpeed's gather of ZeRO-3 parameters", gathers[-1])  # fmt: skip
             yield from _meanwhile(case, gloo, limit)
@@ -131,14 +134,21 @@ def _meanwhile(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
 def _reward(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
     """Whether a rank stood in a reward function, judge or sandbox, and for how long one had been running."""
     near = [e for e in case.of("python.frame") if _is_near(e, first, limit_s) and not _is_over(case, e, first)]
-    frames = [e for e in near if _is_rewarding(e)]
-    if not frames and any(_WAITING.search(str(e.fields.get("path_text"))) for e in near):
+    waits = [e for e in near if _WAITING.search(str(e.fields.get("path_text")))]
+    scoring = [e for e in near if _is_rewarding(e)]
+    frames = [e for e in scoring if not any(_in_one_stack(e, wait) for wait in waits)]
+    if scoring and not frames:
+        yield fact("comm.behind_reward", True, "a rank had scored its responses and waited in the collective behind that", scoring[-1])  # fmt: skip
+    elif waits and not frames:
         yield fact("comm.in_reward", False, "the stack of a rank that waited shows no reward function", near[-1])
     if frames:
         ranks = {e.origin.rank if e.origin.rank is not None else e.origin.pid for e in frames}
         where = f"{frames[-1].fields.get('function_text')}() of {str(frames[-1].fields.get('path_text')).rsplit('/', 1)[-1]}"  # fmt: skip
         yield fact("comm.in_reward", True, f"{show_count(len(ranks), 'process', 'processes')} inside {where}", frames[-1])  # fmt: skip
-    bars = [(_elapsed(str(e.fields.get("elapsed_text", ""))), e) for e in case.of("reward.progress")]
+    bars = [
+        (_elapsed(str(e.fields.get("elapsed_text", ""))), e) for e in case.of("reward.progress")
+        if _is_near(e, first, limit_s) and (whole(e, "done_count") or 0) < (whole(e, "total_count") or 1)
+    ]  # fmt: skip
     if bars:
         longest, shown = max(bars, key=lambda bar: bar[0])
         ratio = longest / max(limit_s, 1)
@@ -151,6 +161,16 @@ def _reward(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
     marks = [e for e in before if e.kind in MARKS or (e.kind == "trace.mark" and "phase" in e.fields)]
     if marks and marks[-1].kind in ("phase.score", "trace.mark") and _SCORING.search(marks[-1].text):
         yield fact("comm.reward_phase", True, "the last thing that was begun is the scoring of responses", marks[-1])
+
+
+def _in_one_stack(one: Event, two: Event) -> bool:
+    """Whether two frames may be of the same stack: a rank that gathers the rewards waits, it does not score."""
+    near = abs((one.origin.line or 0) - (two.origin.line or 0)) <= _STACK_LINES
+    return (
+        one.origin.file == two.origin.file
+        and near
+        and (one.origin.rank, one.origin.pid) == (two.origin.rank, two.origin.pid)
+    )
 
 
 def _is_rewarding(frame: Event) -> bool:

@@ -30,7 +30,7 @@ def find_kernel(case: Case) -> Iterator[Evidence]:
         comm = str(killed.fields.get("comm"))
         yield fact("kernel.victim_bytes", total, f"the kernel's victim {comm} held {show_bytes(total)}", killed)
         yield fact("kernel.victim_of_run", bool(_OURS.match(comm)), f"the victim is {comm}", killed)
-        if shmem is not None and anon + shmem > 0:
+        if shmem is not None and anon + shmem > 0 and comm != "raylet":  # a raylet maps the object store
             share = shmem / (anon + shmem)
             yield fact(
                 "kernel.victim_shmem_ratio", share,
@@ -86,9 +86,12 @@ def _table(case: Case, killed: Event | None, limit: int | None) -> Iterator[Evid
     ours = [(s, r) for s, r in ordered if _OURS.match(str(r.fields["comm"]))]
     big = [s for s, _ in ours if s > 0.02 * max(total, 1)]
     yield fact("kernel.large_count", len(big), f"{len(big)} processes of the run hold more than 2 % each", largest)
-    workers = [(s, r) for s, r in ours if str(r.fields["comm"]).startswith("ray::")]
-    driver = next(((s, r) for s, r in ours if str(r.fields["comm"]).startswith("python")), None)
-    if workers and driver is not None:
+    workers = [(s, r) for s, r in ours if re.match(r"ray::(?!IDLE)", str(r.fields["comm"]))]
+    beside = [(s, r) for s, r in ours if str(r.fields["comm"]).startswith(("python", "pt_main")) and s > 0.05 * total]
+    driver = (
+        beside[0] if len(beside) == 1 and len(workers) > 1 else None
+    )  # several are ranks or engines of something else
+    if driver is not None:
         ratio = driver[0] / max(workers[0][0], 1)
         yield fact("kernel.driver_to_worker", ratio, f"the largest python process beside Ray's workers holds {show_bytes(driver[0])}, {ratio:.1f} times as much as the largest worker", driver[1])  # fmt: skip
     ranks = workers or ours

@@ -14,8 +14,11 @@ from rlhfdoctor.types import Death, Event, Evidence
 
 _FILES = re.compile(r"Too many open files|Errno 24\b", re.I)
 _WATCHES = re.compile(r"inotify", re.I)
-_THREADS = re.compile(r"can't start new thread|pthread_create|fork\b|[Tt]hread\b|spawn|clone\b")
+_THREADS = re.compile(
+    r"can't start new thread|pthread_create|fork: |Thread creation failed|thread: Resource temporarily"
+)
 _FORK_FRAME = re.compile(r"^(?:_?fork_exec|_execute_child|fork|_launch|_start_thread|start_new_thread|start)$")
+_TRIED_AGAIN = re.compile(r"(?<!fork: )\bretry|\bWARN", re.I)
 _NEAR_LINES = 200
 _NEAR_S = 300.0
 _GOES_ON = 2
@@ -26,8 +29,8 @@ def find_process_limit(case: Case, death: Death | None) -> Iterator[Evidence]:
     """The limit that was reached, and whether that came first."""
     refused = [(event, kind) for event in case.of("host.process_limit") if (kind := _kind(case, event))]
     kernel = case.first("kernel.pids_limit")
-    if kernel is not None:
-        refused.append((kernel, "pids cgroup"))
+    if kernel is not None and any(name == "processes or threads" for _, name in refused):
+        refused.append((kernel, "pids cgroup"))  # the line alone may be another job's: the kernel log is the node's
     yield from _allowed(case)
     if not refused:
         return
@@ -47,6 +50,8 @@ def find_process_limit(case: Case, death: Death | None) -> Iterator[Evidence]:
 
 
 def _kind(case: Case, event: Event) -> str | None:
+    if _TRIED_AGAIN.search(event.text):
+        return None
     if _FILES.search(event.text):
         return None if _WATCHES.search(event.text) else "open files"
     if _THREADS.search(event.text):
@@ -71,7 +76,7 @@ def _leads_to(event: Event, death: Death | None) -> bool:
         if event.time is None or death.time is None:
             return lines <= _NEAR_LINES
     if event.time is None or death.time is None:
-        return True
+        return death.event.kind not in ("python.error", "python.bare_error") or event.origin.file == place.file
     waited = 0.0
     if death.killer == "collective-timeout":
         limit = death.event.fields.get("timeout_s") or death.event.fields.get("limit_s")
@@ -102,7 +107,7 @@ def _allowed(case: Case) -> Iterator[Evidence]:
     for trace in case.traces[:1]:
         limits = trace.node.run.get("limits") or {}
         files, processes = limits.get("open_files"), limits.get("processes")
-        if isinstance(files, int):
+        if isinstance(files, int) and files >= 0:  # -1 is no limit
             yield fact("limit.open_files_count", files, f"the run may open {files} files a process (ulimit -n)")
-        if isinstance(processes, int):
+        if isinstance(processes, int) and processes >= 0:
             yield fact("limit.processes_count", processes, f"the user may have {processes} processes and threads (ulimit -u)")  # fmt: skip

@@ -201,12 +201,18 @@ def _grown_shmem(scene: Scene, since_s: float) -> Facts:
         return
     grown = {}
     for kind in ("anon", "shmem"):
-        series = [value for at, value in scene.trace.series("cgroup", uid, f"{kind}_bytes") if since_s <= at <= scene.until_s]
+        series = [
+            value for at, value in scene.trace.series("cgroup", uid, f"{kind}_bytes") if since_s <= at <= scene.until_s
+        ]
         grown[kind] = max(0, series[-1] - series[0]) if series else 0
     total = sum(grown.values())
     if total >= _TELLING_RATIO * (scene.limit_bytes or 0):
         ratio = grown["shmem"] / total
-        yield "trace.grown_shmem_ratio", ratio, f"{show_ratio(ratio)} of the growth of {show_bytes(total)} is shmem (page-locked or shared)"
+        yield (
+            "trace.grown_shmem_ratio",
+            ratio,
+            f"{show_ratio(ratio)} of the growth of {show_bytes(total)} is shmem (page-locked or shared)",
+        )
 
 
 def _thin(points: Sequence[tuple[float, int]], count: int = 480) -> list[tuple[float, int]]:

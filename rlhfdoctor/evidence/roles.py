@@ -13,7 +13,7 @@ _ROLES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"Reference|RefModel|compute_ref_log_prob|ref_compute"), "reference"),
     (
         re.compile(
-            r"[Rr]eward(?:Loop)?(?:Manager)?W(?:o|$)|[Rr]eward_?[Ll]oop|compute_score|reward_worker|math_verify"
+            r"(?<!Actor)(?:[Rr]eward(?:Loop)?(?:Manager)?W(?:o|$)|AutoRewardMana|compute_reward(?:_async)?\b)|[Rr]eward_?[Ll]oop|compute_score|reward_worker|math_verify"
             r"|(?:Sandbox|Judge|Verifier|Tool)Worker|sandbox_fusion"
         ),
         "reward worker",

@@ -150,5 +150,10 @@ def _preparing(case: Case, death: Death | None) -> Iterator[Evidence]:
             break
         if event.kind == "data.prepare" or event.kind in MARKS or event.kind in ("phase.step", "phase.episode"):
             last = event
-    if last is not None and last.kind == "data.prepare":
+    if last is not None and last.kind == "data.prepare" and not _is_finished(last):
         yield fact("data.preparing", True, "the last sign of life is the preparation of the data set", last)
+
+
+def _is_finished(event: Event) -> bool:
+    """Whether a bar is full, or a filter tells what it left: what follows then may have no mark of its own."""
+    return "100%" in event.text or "row_count" in event.fields

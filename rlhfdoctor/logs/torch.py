@@ -52,7 +52,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     say(
         "torch.shm_failed",
-        r"unable to (?:allocate shared memory|open shared memory object|write to file </torch_)",
+        r"unable to (?:allocate shared memory|open shared memory object|write to file </torch_)[^\n]{0,200}(?:No space left|Cannot allocate memory)",
         "RuntimeError: unable to allocate shared memory(shm) for file </torch_812_2207_0>: No space left on device (28)",
     ),
     say(

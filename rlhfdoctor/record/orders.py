@@ -36,7 +36,9 @@ class Orders:
 def write_orders(folder: str, orders: Orders) -> None:
     """Raises OSError where the folder cannot be written."""
     path = f"{folder}/orders.json"
-    fresh = f"{path}.{os.getpid()}"  # whole or not at all: a second recorder may be started here while the first one writes
+    fresh = (
+        f"{path}.{os.getpid()}"  # whole or not at all: a second recorder may be started here while the first one writes
+    )
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)  # the command may hold secrets
     with open(handle, "w", encoding="utf-8") as file:
         json.dump(asdict(orders), file, indent=1)

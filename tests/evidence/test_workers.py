@@ -170,9 +170,11 @@ def test_process_limit(text: str, found: tuple[Value, Value]) -> None:
     ],
 )
 def test_rank_in_the_reward_function(frame: str, inside: bool) -> None:
-    """The stack of a waiting rank shows where it came from."""
+    """A stack that ends in the scoring stands there; one that ends in a collective has only come from there."""
     stack = f'{frame}\n  File "/x/torch/distributed/distributed_c10d.py", line 2932, in all_reduce\n{TIMEOUT}\n'
-    assert waits(stack)["comm.in_reward"] is inside
+    standing, waiting = waits(f"{frame}\n{TIMEOUT}\n"), waits(stack)
+    assert (standing.get("comm.in_reward", False), waiting.get("comm.behind_reward", False)) == (inside, inside)
+    assert waiting.get("comm.in_reward") is (None if inside else False)
 
 
 def test_reward_error_long_before(tmp_path: Path) -> None:
@@ -200,3 +202,16 @@ def test_driver_that_is_the_only_process(tmp_path: Path) -> None:
     """A driver without ranks beside it holds the model itself."""
     write_run(tmp_path, 30, use=flat(1000), anon={"driver": flat(900)}, events=[phase(0, "load")])
     assert "share.driver_apart" not in {e.name for e in find_workers(make_case(tmp_path), make_death(29))}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2026-01-02 03:04:05 WARNING (Thread-5) zmq send failed, will retry: Resource temporarily unavailable\nKeyError: 'a'",
+        "could not upload artifact: [Errno 24] Too many open files, will retry\nKeyError: 'a'",
+        "WARNING (Thread-5) send failed: Resource temporarily unavailable\nKeyError: 'a'",
+    ],
+)
+def test_what_is_tried_again_is_no_limit(text: str) -> None:
+    """A warning about a call that is repeated ended nothing."""
+    assert limits(text) == (None, None)

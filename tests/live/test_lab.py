@@ -14,9 +14,9 @@ import pytest
 pytest.importorskip("ray")
 pytest.importorskip("deepspeed")
 
-from trainer.lab import place  # noqa: E402
-from trainer.lab.scenario import load_all, load_scenario  # noqa: E402
-from trainer.lab.trial import try_scenario  # noqa: E402
+from trainer.lab import place
+from trainer.lab.scenario import load_all, load_scenario
+from trainer.lab.trial import try_scenario
 
 pytestmark = pytest.mark.skipif(bool(place.why_not()), reason=f"the lab cannot run here: {place.why_not()}")
 SEEDS = [scenario.name for scenario in load_all() if scenario.seed]

@@ -9,13 +9,13 @@ import pytest
 
 pytest.importorskip("omegaconf")
 
-import yaml  # noqa: E402
+import yaml
 
-from rlhfdoctor.engine.catalogue import load_rules  # noqa: E402
-from rlhfdoctor.types import KILLERS  # noqa: E402
-from trainer.config import read_config  # noqa: E402
-from trainer.data import find_function  # noqa: E402
-from trainer.lab.scenario import LabError, Place, Scenario, load_all, load_scenario, size_of  # noqa: E402
+from rlhfdoctor.engine.catalogue import load_rules
+from rlhfdoctor.types import KILLERS
+from trainer.config import read_config
+from trainer.data import find_function
+from trainer.lab.scenario import LabError, Place, Scenario, load_all, load_scenario, size_of
 
 SCENARIOS = load_all()
 each = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
