@@ -17,6 +17,15 @@ from rlhfdoctor.types import Incident
 ROOT = Path(__file__).resolve().parent.parent
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Real runs come first and one after the other, since they fill two cores; of the rest a file stays together."""
+    live = ROOT / "tests" / "live"
+    items.sort(key=lambda item: not item.path.is_relative_to(live))
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group("live" if item.path.is_relative_to(live) else str(item.path)))
+
+
 @pytest.fixture
 def doctor() -> Callable[..., Result]:
     """Runs the command in this process: `doctor("analyze", path).exit_code`."""
