@@ -127,7 +127,7 @@ def start_ray(config: Config, engines: int) -> None:
         ray.init(address=address)
         return
     ray.init(
-        num_cpus=max(os.cpu_count() or 1, config.cluster.world_size + engines),
+        num_cpus=max(config.cluster.num_cpus or os.cpu_count() or 1, config.cluster.world_size + engines),
         object_store_memory=config.cluster.object_store_memory,
         include_dashboard=False,
     )

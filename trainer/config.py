@@ -13,8 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+
+try:
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+except ModuleNotFoundError:
+    raise SystemExit("the trainer needs more than the doctor: pip install 'rlhfdoctor[trainer]'") from None
 
 
 class ConfigError(Exception):
@@ -69,6 +73,8 @@ class Rollout:
     """Drop the swap blocks after each rollout and build them again before the next one."""
     sleep: bool = False
     """Let the vLLM engine give up weights and KV cache while the trainer works, where the platform can."""
+    sleep_level: int = 2
+    """1: vLLM keeps a page-locked copy of its weights in host memory; 2: it drops them, they come with the next sync."""
     kv_cache_gib: float = 0.25
     """KV cache of the vLLM engine on CPU, in GiB; on GPUs `gpu_memory_utilization` decides."""
     gpu_memory_utilization: float = 0.4
@@ -125,8 +131,8 @@ class Checkpoint:
     save_hf: bool = False
     """Also gather the weights on rank 0 and save them in Hugging Face's form."""
     in_memory: bool = False
-    """Serialise the files of all roles in memory, and write them when all are complete: a checkpoint is whole or not there,
-    and weights and states are in memory twice."""
+    """Serialise DeepSpeed's files of all roles in memory, and write them when all are complete; weights and states are in
+    memory twice meanwhile. Either way a checkpoint counts from the moment when `latest` names it, after all ranks wrote."""
     resume: bool = False
     """Go on from the newest checkpoint in the folder, if there is one."""
 
@@ -141,6 +147,8 @@ class Cluster:
     """Seconds that a rank waits for the others in a collective."""
     threads: int = 1
     """CPU threads of a rank."""
+    num_cpus: int | None = None
+    """CPUs that Ray is told of, where the trainer starts it; none: all. Ray keeps as many idle workers in memory."""
     object_store_memory: int | None = None
     """Bytes of Ray's object store; none: Ray's default."""
     address: str | None = None

@@ -2,7 +2,7 @@
 
     {"at": 1767225600.1, "role": "actor", "rank": 0, "step": 3, "span": "update", "edge": "start"}
     {"at": 1767225602.9, "role": "actor", "rank": 0, "step": 3, "span": "update", "edge": "end", "seconds": 2.8}
-    {"at": 1767225602.9, "role": "actor", "rank": 0, "step": 3, "policy_loss": -0.01, "rss_bytes": 734003200}
+    {"at": 1767225602.9, "role": "actor", "rank": 0, "step": 3, "actor_loss": -0.01, "rss_bytes": 734003200}
 
 A span that dies ends with `"edge": "error"`. JSON has no NaN: a figure that is not finite is null. A full disk costs
 lines, not the run.

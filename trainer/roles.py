@@ -111,26 +111,20 @@ class Trained(Role):
     def save(self, step: int) -> None:
         """DeepSpeed's checkpoint: weights, and each rank's part of the optimizer states."""
         with self.metrics.span("checkpoint"):
-            folder, staged = self.config.checkpoints / self.name, self.config.checkpoint.in_memory
-            self.engine.save_checkpoint(str(folder), tag=f"step{step}", client_state={"step": step}, save_latest=not staged)
+            folder = self.config.checkpoints / self.name
+            self.engine.save_checkpoint(str(folder), tag=f"step{step}", client_state={"step": step}, save_latest=False)
 
-    def commit(self, step: int) -> None:
-        """Writes what `save` left in memory; the checkpoint counts from then on."""
-        if not self.config.checkpoint.in_memory:
-            return
+    def commit(self) -> None:
+        """Writes what the saves of this process left in memory."""
         with self.metrics.span("checkpoint"):
             write_staged()
-            if self.rank == 0:
-                (self.config.checkpoints / self.name / "latest").write_text(f"step{step}")
 
-    def resume(self) -> int:
-        """The step of the newest checkpoint, whose states are loaded; 0 if there is none."""
-        folder = self.config.checkpoints / self.name
-        if not (folder / "latest").exists():
-            return 0
-        _, state = self.engine.load_checkpoint(str(folder))
-        sample_apart(self.config, self.rank, int(state["step"]))
-        return int(state["step"])
+    def resume(self, step: int) -> None:
+        """Loads the states of that step."""
+        found, _ = self.engine.load_checkpoint(str(self.config.checkpoints / self.name), tag=f"step{step}")
+        if found is None:
+            raise FileNotFoundError(f"no checkpoint of step {step} of the {self.name} in {self.config.checkpoints}")
+        sample_apart(self.config, self.rank, step)
 
 
 class Actor(Trained):

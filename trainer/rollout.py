@@ -116,7 +116,7 @@ class VLLMEngine:
     def sleep(self) -> None:
         """Gives weights and KV cache up until the next `load`; only where the platform can (0.32: not on CPUs)."""
         if self.can_sleep:
-            self.llm.sleep(level=2)  # the next weights come from the trainer, so no copy in host memory is needed
+            self.llm.sleep(level=self.config.rollout.sleep_level)  # at 2 no copy in host memory: the trainer sends weights anyway
 
 
 def _pack_tied_head(model: Any) -> None:

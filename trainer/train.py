@@ -30,6 +30,23 @@ def check_functions(config: Config) -> None:
         find_function(config.train.callback, "train.callback")
 
 
+def name_latest(config: Config, step: int) -> None:
+    """From here on the checkpoint of this step counts: all ranks of all roles have written theirs."""
+    fresh = config.checkpoints / "latest.new"
+    fresh.write_text(f"step{step}")
+    fresh.replace(config.checkpoints / "latest")
+
+
+def find_latest(config: Config) -> int:
+    """The step of the newest whole checkpoint; 0 if there is none."""
+    try:
+        return int((config.checkpoints / "latest").read_text().removeprefix("step"))
+    except FileNotFoundError:
+        return 0
+    except ValueError:
+        raise ConfigError(f"{config.checkpoints / 'latest'} does not name a step; write stepN into it") from None
+
+
 def train(config: Config) -> list[float]:
     """Runs `train.steps` PPO iterations; the mean score of each."""
     from trainer import cluster
@@ -56,11 +73,11 @@ def train(config: Config) -> list[float]:
         callback = find_function(config.train.callback, "train.callback") if config.train.callback else None
         first = 1
         if config.checkpoint.resume:
-            log.info("step 0 phase load: Resuming from %s", config.checkpoints)
-            found_steps = set(actor.all("resume") + critic.all("resume"))
-            if len(found_steps) > 1:
-                raise ConfigError(f"{config.checkpoints}: actor and critic were saved at different steps {sorted(found_steps)}")
-            first = found_steps.pop() + 1
+            first = find_latest(config) + 1
+            if first > 1:
+                log.info("step 0 phase load: Resuming from %s at step %d", config.checkpoints, first - 1)
+                for group in (actor, critic):
+                    group.all("resume", first - 1)
             for _ in range(1, first):
                 next(prompts)  # those have been seen
         engine = None
@@ -133,9 +150,12 @@ def train(config: Config) -> list[float]:
         if config.checkpoint.save_steps and step % config.checkpoint.save_steps == 0:
             log.info("step %d/%d phase checkpoint: saving to %s", step, config.train.steps, config.checkpoints)
             with metrics.span("checkpoint"):
-                for work in ("save", "commit"):
+                for group in (actor, critic):
+                    group.all("save", step)
+                if config.checkpoint.in_memory:
                     for group in (actor, critic):
-                        group.all(work, step)
+                        group.all("commit")
+                name_latest(config, step)
 
         history.append(batch["raw_B"].mean().item())
         found |= {
@@ -154,7 +174,10 @@ def train(config: Config) -> list[float]:
             callback(step, batch, found)
 
     ray.shutdown()
-    log.info("Training finished: %d steps, last score %.3f", config.train.steps, history[-1] if history else 0.0)
+    if history:
+        log.info("Training finished: %d steps, last score %.3f", config.train.steps, history[-1])
+    else:
+        log.info("Training finished: nothing to do, %d steps were there", config.train.steps)
     return history
 
 

@@ -51,6 +51,9 @@ def find_kernel(case: Case) -> Iterator[Evidence]:
             yield fact("kernel.limit_level", keys["oom_memcg"], f"the limit stands on {keys['oom_memcg']}", verdict)
     usage = case.first("kernel.memcg_usage")
     limit = whole(usage, "limit_bytes")
+    own = _own_limit(case)
+    if own is not None and limit is not None and own[0] > 1.02 * limit:
+        yield fact("kernel.outer_limit", True, f"the limit that was full ({show_bytes(limit)}) is not the job's own ({show_bytes(own[0])}, {own[1]}): it stands on a cgroup around it", usage)  # fmt: skip
     if usage is not None and limit is not None and limit < _NO_LIMIT_BYTES:
         yield fact("kernel.limit_bytes", limit, f"memory.max of the cgroup is {show_bytes(limit)}", usage)
     ram = case.first("kernel.ram")
@@ -58,6 +61,17 @@ def find_kernel(case: Case) -> Iterator[Evidence]:
         size = (whole(ram, "ram_pages") or 0) * 4096
         yield fact("kernel.ram_bytes", size, f"the node has {show_bytes(size)} of RAM (4 kB pages)", ram)
     yield from _table(case, killed, limit)
+
+
+def _own_limit(case: Case) -> tuple[int, str] | None:
+    """The memory that the configuration asks for the job: bytes, and the spelling."""
+    setting = case.setting("container.memory")
+    if setting is None or not isinstance(setting.value, str | int):
+        return None
+    size = parse_bytes(str(setting.value))
+    if size and setting.spelled == "--mem" and str(setting.value).isdigit():
+        size *= 1024**2  # slurm's default unit is MB
+    return (size, setting.spelled) if size else None
 
 
 def _table(case: Case, killed: Event | None, limit: int | None) -> Iterator[Evidence]:
@@ -184,13 +198,9 @@ def find_limits(case: Case) -> Iterator[Evidence]:
     kernel_limit = whole(usage, "limit_bytes")
     if kernel_limit is not None:
         limits.append((kernel_limit, "kernel", usage, usage.origin if usage else None))
-    setting = case.setting("container.memory")
-    if setting is not None and isinstance(setting.value, str | int):
-        size = parse_bytes(str(setting.value))
-        if size and setting.spelled == "--mem" and str(setting.value).isdigit():
-            size *= 1024**2  # slurm's default unit is MB
-        if size:
-            limits.append((size, setting.spelled, None, setting.origin))
+    own = _own_limit(case)
+    if own is not None:
+        limits.append((*own, None, own_setting.origin if (own_setting := case.setting("container.memory")) else None))
     total = find_total(case)
     if total is not None:
         yield total

@@ -3,17 +3,17 @@
     python -m trainer.lab run --all --keep /tmp/lab        # some 25 minutes
     python samples/make/lab.py /tmp/lab [NAME]...
 
-A sample is taken as it is only if the doctor agrees with the truth on the cut copy as well.
+A sample is taken only if the doctor agrees with the truth on the cut copy as well, and if it is small enough; else the old one stays.
 """
 
 import json
 import re
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import session
-import yaml
 
 from rlhfdoctor import analyze
 from trainer.lab.scenario import Scenario, load_all
@@ -24,11 +24,9 @@ LIMIT_BYTES = 400_000
 NOISE = re.compile(r"FutureWarning|return func\(\*args, \*\*kwargs\)|\[state-dump\]")
 
 
-def take(scenario: Scenario, kept: Path) -> int:
-    """Writes samples/lab-NAME anew from the folder that the lab kept; its bytes."""
-    name = f"lab-{scenario.name}"
-    target = session.SAMPLES / name / "run"
-    shutil.rmtree(target.parent, ignore_errors=True)
+def take(scenario: Scenario, kept: Path, folder: Path) -> None:
+    """Fills `folder` with a sample of what the lab kept of a scenario."""
+    target = folder / "run"
     target.mkdir(parents=True)
     for part in KEPT:
         source = kept / "run" / part
@@ -45,10 +43,19 @@ def take(scenario: Scenario, kept: Path) -> int:
     facts = json.loads((target / "run.json").read_text())
     facts |= {"argv": ["bash", "launch.sh"], "cwd": "/workspace", "environment": {}}
     (target / "run.json").write_text(json.dumps(facts, indent=1))
-    truth = {key: scenario.truth.get(key) for key in ("verdict", "killer", "accept")}
-    truth["killer"] = (scenario.truth.get("killers") or [truth["killer"]])[0]
-    session.write_truth(name, {"kind": "decidable", **truth, "accept": truth["accept"] or [], "story": scenario.story})
-    return sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
+
+
+def faults_of(scenario: Scenario, folder: Path) -> list[str]:
+    """Why the folder is no good sample; the doctor must agree with the truth on the cut copy as well."""
+    found = analyze([str(folder / "run")])
+    first = found.best.cause if found.best else None
+    faults = []
+    if found.verdict != scenario.truth["verdict"] or (found.verdict == "cause" and first not in scenario.truth["accept"]):
+        faults.append(f"the doctor says {found.verdict} {first}")
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    if size > LIMIT_BYTES:
+        faults.append(f"{size} bytes are too many")
+    return faults
 
 
 def clean(text: str) -> str:
@@ -65,18 +72,24 @@ def clean(text: str) -> str:
 
 def main() -> None:
     kept, names = Path(sys.argv[1]), sys.argv[2:]
+    failed = False
     for scenario in load_all():
         if scenario.gpu or (names and scenario.name not in names) or not (kept / scenario.name / "run").exists():
             continue
-        size = take(scenario, kept / scenario.name)
-        folder = session.SAMPLES / f"lab-{scenario.name}"
-        truth = yaml.safe_load((folder / "truth.yaml").read_text())
-        found = analyze([str(folder / "run")])
-        first = found.best.cause if found.best else None
-        right = found.verdict == truth["verdict"] and (truth["verdict"] != "cause" or first in truth["accept"])
-        print(f"{folder.name}: {size} bytes, {found.verdict} {first or ''}{'' if right else '   NOT AS THE TRUTH SAYS'}")
-        if size > LIMIT_BYTES:
-            print(f"  {size} bytes are more than a sample should have")
+        with tempfile.TemporaryDirectory() as scratch:
+            take(scenario, kept / scenario.name, Path(scratch) / "sample")
+            faults = faults_of(scenario, Path(scratch) / "sample")
+            name = f"lab-{scenario.name}"
+            print(f"{name}: {'; '.join(faults) or 'taken'}")
+            failed = failed or bool(faults)
+            if faults:
+                continue
+            shutil.rmtree(session.SAMPLES / name, ignore_errors=True)
+            shutil.copytree(Path(scratch) / "sample", session.SAMPLES / name)
+        truth = scenario.truth
+        killer = (truth.get("killers") or [truth["killer"]])[0]
+        session.write_truth(name, {"kind": "decidable", "verdict": truth["verdict"], "killer": killer, "accept": truth.get("accept", []), "story": scenario.story})
+    sys.exit(failed)
 
 
 if __name__ == "__main__":

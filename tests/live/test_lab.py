@@ -1,4 +1,4 @@
-"""The five incidents that this project was started for, made on purpose, diagnosed, patched, and run again.
+"""The five incidents that this project was started for (one has two deaths), made on purpose, diagnosed, patched, and run again.
 
 Each is a real training on Ray and DeepSpeed in a real memory cgroup, under `doctor watch`; `trainer/lab/scenarios` says what
 is true about it.
@@ -18,7 +18,8 @@ from trainer.lab import place
 from trainer.lab.scenario import load_all, load_scenario
 from trainer.lab.trial import try_scenario
 
-pytestmark = pytest.mark.skipif(bool(place.why_not()), reason=f"the lab cannot run here: {place.why_not()}")
+WHY_NOT = place.why_not()
+pytestmark = [pytest.mark.skipif(bool(WHY_NOT), reason=f"the lab cannot run here: {WHY_NOT}"), pytest.mark.usefixtures("kernel_alone")]
 SEEDS = [scenario.name for scenario in load_all() if scenario.seed]
 
 

@@ -41,7 +41,8 @@ def test_zero3_resumes(tmp_path: Path) -> None:
     first = train(tmp_path / "out", config("zero3-offload"), *SMALL, "train.steps=2")
     both = train(tmp_path / "out", config("zero3-offload"), *SMALL, "train.steps=3", "checkpoint.resume=true")
     assert ([line["step"] for line in first], [line["step"] for line in both]) == ([1, 2], [1, 2, 3])
-    assert all(line["rss_bytes"] > 0 and line["actor_loss"] is not None for line in both)
+    assert (tmp_path / "out" / "checkpoints" / "latest").read_text() == "step3"
+    assert abs(both[2]["kl"]) > 0.001, "fresh weights would be those of the reference"
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,8 @@ def test_zero2(words: tuple[str, ...], tmp_path: Path) -> None:
     steps = train(tmp_path / "out", config(words[0]), *SMALL, *words[1:], "train.steps=2")
     saved = tmp_path / "out" / "checkpoints"
     assert [line["step"] for line in steps] == [1, 2]
-    assert [(saved / role / "latest").read_text() for role in ("actor", "critic")] == ["step2", "step2"]
+    assert (saved / "latest").read_text() == "step2"
+    assert all(len(list((saved / role / "step2").iterdir())) >= 3 for role in ("actor", "critic"))
     if "checkpoint.save_hf=true" in words:
         from transformers import AutoModelForCausalLM
 
@@ -81,9 +83,9 @@ def test_reward_rises(tmp_path: Path) -> None:
 def test_vllm(tmp_path: Path) -> None:
     """A vLLM engine writes the responses, with the trained weights after every update."""
     pytest.importorskip("vllm")
-    words = ("--config", str(ROOT / "trainer" / "configs" / "cpu-tiny.yaml"), "--rollout", "vllm", config("zero0"), "train.steps=2")
+    words = ("--config", str(ROOT / "trainer" / "configs" / "cpu-tiny.yaml"), "--rollout", "vllm", config("zero0"), "train.steps=14")
     steps = train(tmp_path / "out", *words)
     spans = [json.loads(line) for line in (tmp_path / "out" / "metrics" / "actor-rank0.jsonl").read_text().splitlines()]
     synced = [line["step"] for line in spans if line.get("span") == "weight_sync" and line["edge"] == "end"]
-    assert ([line["step"] for line in steps], sorted(set(synced))) == ([1, 2], [0, 1, 2])
-    assert all(0 < line["score"] < 1 and line["response_length"] > 1 for line in steps)
+    assert sorted(set(synced)) == list(range(15))
+    assert statistics.mean(line["score"] for line in steps[-3:]) > 0.18, "an engine with its first weights stays at 0.1"

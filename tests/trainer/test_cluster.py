@@ -65,6 +65,7 @@ def test_process_class_has_its_roles_methods() -> None:
         "critic_values",
         "critic_update",
         "critic_save",
+        "critic_commit",
         "critic_resume",
         "reward_begin",
         "reward_score",

@@ -13,9 +13,12 @@ import yaml
 
 from rlhfdoctor.engine.catalogue import load_rules
 from rlhfdoctor.types import KILLERS
-from trainer.config import read_config
+from trainer.config import ConfigError, read_config
 from trainer.data import find_function
+from trainer.lab.__main__ import _try
 from trainer.lab.scenario import LabError, Place, Scenario, load_all, load_scenario, size_of
+from trainer.lab.trial import _reached
+from trainer.train import find_latest, name_latest
 
 SCENARIOS = load_all()
 each = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
@@ -59,12 +62,11 @@ def test_truth_stays_with_the_lab(scenario: Scenario, tmp_path: Path) -> None:
 
 @each
 def test_limits_are_set(scenario: Scenario) -> None:
-    """A scenario that ends in a memory kill says what is short, and a cure that is expected can be written."""
-    killer = str(scenario.truth.get("killer"))
-    if killer.startswith("kernel-oom") and not scenario.gpu:
+    """A scenario that ends in a memory kill says what is short."""
+    killers = [str(killer) for killer in scenario.truth.get("killers") or [scenario.truth["killer"]]]
+    if any(killer.startswith("kernel-oom") for killer in killers):
         assert scenario.place.memory
-    if scenario.cured is not None:
-        assert scenario.truth["verdict"] == "cause"
+    assert scenario.cured is None or scenario.truth["verdict"] == "cause"
 
 
 def test_faults_in_a_file_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -90,3 +92,38 @@ def test_launch_script(tmp_path: Path) -> None:
     lines = (tmp_path / "c" / "launch.sh").read_text().splitlines()
     assert lines[:4] == ["#!/bin/bash", "#SBATCH --mem=2G", "export A=1", "ulimit -n 512"]
     assert {field.name for field in dataclasses.fields(Place)} >= {"memory", "open_files"}
+
+
+def test_a_checkpoint_counts_when_it_is_named(tmp_path: Path) -> None:
+    """`latest` decides: none, a step, and something that is no step."""
+    config = read_config(None, [f"out={tmp_path}"])
+    config.checkpoints.mkdir()
+    assert find_latest(config) == 0
+    name_latest(config, 7)
+    assert find_latest(config) == 7
+    (config.checkpoints / "latest").write_text("seven")
+    with pytest.raises(ConfigError, match="does not name a step"):
+        find_latest(config)
+
+
+def test_what_is_left_out_is_no_cure(tmp_path: Path) -> None:
+    """A patched run must reach what killed the first one."""
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "job.log").write_text("step 1/4 phase update\nTraining finished: 4 steps\n")
+    assert _reached(tmp_path, "Training finished")
+    assert not _reached(tmp_path, "phase checkpoint")
+
+
+def test_an_error_of_one_scenario_stays_with_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What cannot be run is told in its row, and a folder of the user's is left alone."""
+
+    def broken(*_: object) -> None:
+        raise OSError("no room")
+
+    monkeypatch.setattr("trainer.lab.__main__.try_scenario", broken)
+    outcome = _try(load_scenario("software-error"), tmp_path / "new")
+    assert (outcome.passed, outcome.first) == (False, "OSError: no room")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").touch()
+    assert "left alone" in str(_try(load_scenario("software-error"), tmp_path / "mine").first)
+    assert (tmp_path / "mine" / "thesis.txt").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -10,6 +11,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from rlhfdoctor import DoctorError
 from trainer.lab import place
 from trainer.lab.scenario import LabError, Scenario, load_all, load_scenario
 from trainer.lab.trial import Outcome, try_scenario
@@ -45,13 +47,15 @@ def show_list() -> None:
 @main.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--all", "every", is_flag=True, help="All scenarios; some 25 minutes on two cores.")
-@click.option("--keep", type=click.Path(path_type=Path), help="Keep everything that is made, one folder a scenario.")
+@click.option("--keep", type=click.Path(path_type=Path, resolve_path=True), help="Keep everything that is made, one folder a scenario.")
 def run(names: tuple[str, ...], every: bool, keep: Path | None) -> None:
     """Run scenarios and say what came of each; exit status 1 if one did not go as its truth says."""
     try:
         chosen = load_all() if every else [load_scenario(name) for name in names]
     except LabError as error:
         raise click.UsageError(str(error)) from None
+    if every and names:
+        raise click.UsageError("--all runs every scenario; leave the names out")
     if not chosen:
         raise click.UsageError("name a scenario, or --all; `python -m trainer.lab list` shows them")
     missing = place.why_not()
@@ -59,7 +63,11 @@ def run(names: tuple[str, ...], every: bool, keep: Path | None) -> None:
         raise click.ClickException(f"the lab cannot run here: {missing}")
     console = Console(stderr=True)
     console.print("compiling DeepSpeed's CPU Adam, unless it has been (a few minutes, once) ...", highlight=False)
-    place.warm()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that cgroups and processes are taken away
+    try:
+        place.warm()
+    except LabError as error:
+        raise click.ClickException(str(error)) from None
     outcomes = []
     with tempfile.TemporaryDirectory(prefix="lab-") as scratch:
         for number, scenario in enumerate(chosen, 1):
@@ -72,12 +80,16 @@ def run(names: tuple[str, ...], every: bool, keep: Path | None) -> None:
 
 
 def _try(scenario: Scenario, folder: Path) -> Outcome:
-    if scenario.gpu:
+    if scenario.gpu and not place.has_gpu():
         return Outcome(scenario.name, skipped=f"needs a GPU: {scenario.gpu}")
+    if folder.exists() and any(folder.iterdir()) and not (folder / "truth.yaml").exists():
+        return Outcome(scenario.name, first=f"{folder} holds something else; it is left alone", cured=scenario.cured)
+    outcome = Outcome(scenario.name, cured=scenario.cured)
     try:
-        return try_scenario(scenario, folder)
-    except LabError as error:
-        return Outcome(scenario.name, first=str(error), cured=scenario.cured)
+        try_scenario(scenario, folder, outcome)
+    except (LabError, DoctorError, OSError, ValueError) as error:  # the others go on
+        outcome.first, outcome.first_right = f"{outcome.first or ''} {type(error).__name__}: {error}".strip(), False
+    return outcome
 
 
 def _line(outcome: Outcome) -> str:

@@ -58,10 +58,10 @@ def hoarding(response: str, answer: str, length: int) -> float:
 
 
 def hanging(response: str, answer: str, length: int) -> float:
-    """A judge that does not answer on one rank, from its tenth call on."""
+    """A judge that takes half a minute for one answer on one rank."""
     _kept.append(None)
-    if len(_kept) > 4 and os.environ.get("RANK") == "0":
-        time.sleep(90)
+    if len(_kept) == 5 and os.environ.get("RANK") == "0":
+        time.sleep(30)
     return share_in_class(response, answer, length)
 
 
@@ -72,7 +72,7 @@ def opening(response: str, answer: str, length: int) -> float:
 
 
 def mistaken(response: str, answer: str, length: int) -> float:
-    """A bug: the third batch has no such key."""
+    """A bug: the third step has a key that nobody expects."""
     _kept.append(None)
     return share_in_class(response, answer if len(_kept) < 6 else f"{answer}s", length)
 

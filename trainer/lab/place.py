@@ -7,6 +7,7 @@ agent does. Slurm's part is played here: the limit is read from the `#SBATCH --m
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import re
 import shlex
@@ -36,7 +37,24 @@ def why_not() -> str | None:
         return f"a cgroup v1 memory controller is needed at {CGROUPS}"
     if shutil.which("unshare") is None:
         return "unshare (util-linux) is needed"
-    return None
+    missing = [name for name in ("ray", "deepspeed", "transformers") if importlib.util.find_spec(name) is None]
+    if missing:
+        return f"{', '.join(missing)} not installed: pip install 'rlhfdoctor[trainer]'"
+    probe = CGROUPS / f"lab-probe-{os.getpid()}"
+    try:
+        probe.mkdir()
+        probe.rmdir()
+    except OSError as error:
+        return f"no cgroup can be made in {CGROUPS}: {error.strerror}"
+    tried = subprocess.run(["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/dev/shm"], capture_output=True, text=True, check=False)
+    return f"no mounts of its own: {tried.stderr.strip()}" if tried.returncode else None
+
+
+def has_gpu() -> bool:
+    """Whether CUDA runs here."""
+    import torch
+
+    return torch.cuda.is_available()
 
 
 def warm() -> None:
@@ -50,9 +68,10 @@ def warm() -> None:
 
 def _environment(scratch: str) -> dict[str, str]:
     """A small environment: this interpreter's programs first, and the trainer of this checkout."""
-    return {
+    device = {} if has_gpu() else {"DS_ACCELERATOR": "cpu"}
+    return device | {
         "PATH": f"{Path(sys.executable).parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-        "PYTHONPATH": str(ROOT), "HOME": os.environ.get("HOME", "/root"), "RAY_TMPDIR": scratch, "DS_ACCELERATOR": "cpu",
+        "PYTHONPATH": str(ROOT), "HOME": os.environ.get("HOME", "/root"), "RAY_TMPDIR": scratch,
         "RAY_USAGE_STATS_ENABLED": "0", "LANG": "C.UTF-8", "TOKENIZERS_PARALLELISM": "false", "MALLOC_ARENA_MAX": "2",
     }  # fmt: skip
 
@@ -64,7 +83,7 @@ def run(scenario: Scenario, config: Path, target: Path, limited: bool = True, in
         LabError: it did not end in time.
     """
     with _cgroup(scenario, config, limited) as cgroup, _scratch() as scratch:
-        inside = f"echo 0 > {cgroup}/cgroup.procs; exec bash launch.sh"
+        inside = f"echo 0 > {cgroup}/cgroup.procs && exec bash launch.sh"
         watch = [sys.executable, "-m", "rlhfdoctor", "watch", "--no-view", "--interval", str(interval_s), "--out", str(target), "--", "sh", "-c", inside]
         shm = scenario.place.shm if limited and scenario.place.shm else "50%"
         before = [f"mount -t tmpfs -o size={shm} tmpfs /dev/shm"]  # its own, as in a container: killed ranks leave buffers there
@@ -76,7 +95,7 @@ def run(scenario: Scenario, config: Path, target: Path, limited: bool = True, in
         namespaces = ["--mount"]
         if (scenario.act or {}).get("do") == "ray-stop":
             namespaces += ["--pid", "--fork", "--mount-proc"]
-        command = ["unshare", *namespaces, "sh", "-c", "; ".join([*before, f"exec {shlex.join(watch)}"])]
+        command = ["unshare", *namespaces, "sh", "-c", " && ".join([*before, f"exec {shlex.join(watch)}"])]
         log = target.with_name(f"{target.name}.watch.log")
         with open(log, "wb") as out:
             process = subprocess.Popen(
@@ -116,8 +135,14 @@ def _do(what: str, watch: int, cgroup: Path) -> None:
             capture_output=True, check=False,
         )  # fmt: skip
         return
-    titles = {pid: Path(f"/proc/{pid}/cmdline").read_text(errors="replace") for pid in members}
-    os.kill(max(pid for pid, title in titles.items() if title.startswith("ray::ActorModel")), signal.SIGKILL)
+    ranks = []
+    for pid in members:
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{pid}/cmdline").read_text(errors="replace").startswith("ray::ActorModel"):
+                ranks.append(pid)
+    if not ranks:
+        raise LabError("no rank was there to be killed")
+    os.kill(max(ranks), signal.SIGKILL)
 
 
 @contextlib.contextmanager
@@ -125,9 +150,9 @@ def _cgroup(scenario: Scenario, config: Path, limited: bool) -> Iterator[Path]:
     """A memory cgroup of its own; inside another one where the node's limit is short."""
     outer = CGROUPS / f"lab-{os.getpid()}"
     inner = outer / "job"
-    outer.mkdir()
-    inner.mkdir()
     try:
+        outer.mkdir()
+        inner.mkdir()
         if limited:
             if scenario.place.node_memory:
                 _limit(outer, scenario.place.node_memory)
@@ -136,9 +161,10 @@ def _cgroup(scenario: Scenario, config: Path, limited: bool) -> Iterator[Path]:
                 _limit(inner, asked[1])
         yield inner
     finally:
-        _end(inner)
         for cgroup in (inner, outer):
-            _remove(cgroup)
+            if cgroup.exists():
+                _end(cgroup)
+                _remove(cgroup)
 
 
 def _limit(cgroup: Path, size: str) -> None:
@@ -165,6 +191,7 @@ def _remove(cgroup: Path) -> None:
             cgroup.rmdir()
             return
         time.sleep(0.1)
+    raise LabError(f"{cgroup} cannot be removed; cat {cgroup}/cgroup.procs names who is left")
 
 
 @contextlib.contextmanager

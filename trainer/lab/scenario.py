@@ -49,7 +49,7 @@ class Scenario:
     config: dict[str, Any]
     """What differs from base.yaml."""
     truth: dict[str, Any]
-    """verdict, killer or killers, accept (causes that are right as the first one), from_logs (the right verdict where logs alone
+    """verdict, killer or killers, accept (causes that are right as the first one), phase, from_logs (the right verdict where logs alone
     cannot tell); never shown to the doctor."""
     deepspeed: dict[str, Any] = field(default_factory=lambda: {"zero_optimization": {"stage": 2}})
     place: Place = field(default_factory=Place)
@@ -63,6 +63,8 @@ class Scenario:
     """Rules whose consent patches the user agrees to."""
     cured: bool | None = None
     """Whether the patched run must survive; None: there is nothing that a patch could do."""
+    reaches: str = "Training finished"
+    """What the patched run's log must hold, so that it did not just leave out what was dangerous."""
     gpu: str = ""
     """Why it needs a GPU."""
     seed: bool = False
@@ -79,7 +81,7 @@ class Scenario:
             lines.append(f"#SBATCH --mem={self.place.memory}")
         lines += [f"export {key}={value}" for key, value in self.environment.items()]
         if self.place.ray_free:
-            lines.append(f"export RAY_memory_usage_threshold={_threshold(self.place.ray_free):.3f}")
+            lines.append(f"export RAY_memory_usage_threshold={_threshold(self.place.ray_free):.6f}")
         if self.place.open_files:
             lines.append(f"ulimit -n {self.place.open_files}")
         lines.append("exec python -m trainer.train --config train.yaml --deepspeed ds.json")

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import yaml
 
 from rlhfdoctor import Incident, analyze, read_trace
 from trainer.lab import place
-from trainer.lab.scenario import Scenario, fresh
+from trainer.lab.scenario import LabError, Scenario, fresh
 
 
 @dataclass
@@ -47,9 +48,13 @@ class Outcome:
         return bool(self.skipped) or (self.killer_right and self.first_right and self.survives == self.cured)
 
 
-def try_scenario(scenario: Scenario, folder: Path) -> Outcome:
-    """The whole trial; everything it makes stays in `folder`: config/, run/, truth.yaml, patched/, second/."""
-    outcome = Outcome(scenario.name, cured=scenario.cured)
+def try_scenario(scenario: Scenario, folder: Path, outcome: Outcome | None = None) -> Outcome:
+    """The whole trial; everything it makes stays in `folder`: config/, run/, truth.yaml, patched/, second/, outcome.json.
+
+    Args:
+        outcome: is filled in as far as the trial gets.
+    """
+    outcome = outcome or Outcome(scenario.name, cured=scenario.cured)
     began = time.monotonic()
     config, run = fresh(folder) / "config", folder / "run"
     scenario.write(config)
@@ -75,10 +80,17 @@ def try_scenario(scenario: Scenario, folder: Path) -> Outcome:
         outcome.patched = patch(run, patched, [first] if first in scenario.consent else [])
         if outcome.patched:
             status = place.run(scenario, patched, folder / "second")
-            outcome.survives = status == 0 and analyze([str(folder / "second"), str(patched)]).verdict == "healthy"
+            healthy = status == 0 and analyze([str(folder / "second"), str(patched)]).verdict == "healthy"
+            outcome.survives = healthy and _reached(folder / "second", scenario.reaches)
             outcome.second_peak_bytes = peak_bytes(folder / "second")
     outcome.seconds = time.monotonic() - began
+    (folder / "outcome.json").write_text(json.dumps(asdict(outcome), indent=1))
     return outcome
+
+
+def _reached(run: Path, text: str) -> bool:
+    """Whether the job's log holds the text: a patched run that leaves the dangerous part out has proved nothing."""
+    return any(text in path.read_text(errors="replace") for path in run.glob("logs/job.*log"))
 
 
 def _set_up(scenario: Scenario, folder: Path, config: Path) -> None:
@@ -90,7 +102,8 @@ def _set_up(scenario: Scenario, folder: Path, config: Path) -> None:
     Scenario(
         name=scenario.name, story="", config=changed, truth={}, deepspeed=scenario.deepspeed, environment=scenario.environment
     ).write(before)
-    place.run(scenario, before, folder / "setup-run", limited=False)
+    if place.run(scenario, before, folder / "setup-run", limited=False) != 0:
+        raise LabError(f"{scenario.name}: the run before did not end well; see {folder / 'setup-run'}")
     shutil.move(before / "out", config / "out")
 
 
@@ -105,11 +118,13 @@ def _judge(scenario: Scenario, incident: Incident) -> tuple[str | None, bool, st
     right = incident.verdict == wanted["verdict"]
     if wanted["verdict"] == "cause":
         right = right and best is not None and best.cause in wanted["accept"]
+    if "phase" in wanted:
+        right = right and incident.death is not None and incident.death.phase == wanted["phase"]
     return killer, killer in wanted.get("killers", [wanted.get("killer")]), said, right
 
 
 def logs_alone(run: Path, target: Path) -> Path:
-    """What a run without `doctor watch` leaves: the logs."""
+    """What a run without `doctor watch` leaves: the logs, and the kernel's, which root can still read."""
     shutil.rmtree(target, ignore_errors=True)
     return Path(shutil.copytree(run / "logs", target))
 
