@@ -82,3 +82,10 @@ def _stands_there(file: str | None, line: int | None, text: str | None) -> bool:
 
     raw = _ANSI.sub(b"", Path(str(file)).read_bytes()).decode("utf-8", "replace")
     return str(text)[:200] in raw.split("\n")[int(line or 1) - 1]
+
+
+def test_limit_around_the_job() -> None:
+    """Where the limit that was full stands on a cgroup around the job, raising the job's own is not proposed."""
+    found = analyze([str(SAMPLES[0].parent.parent / "lab-node-limit" / "run")]).best
+    assert found is not None
+    assert [patch.setting for patch in found.patches if patch.setting in ("container.memory", "limit around the job")] == ["limit around the job"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass, field
 from datetime import timedelta, timezone, tzinfo
 from pathlib import Path
@@ -62,6 +63,10 @@ def read_run(path: Path) -> Run:
     return run
 
 
+_OWN_FILE = re.compile(r"(?:run\.json|orders\.json|lock|recorder\.log|versions\.txt|command\.sh)(?:\.|$)|.*\.trace$")
+"""What the recorder itself writes at the top of a run's folder."""
+
+
 def _files_of(node: Path, recorded: Recorded, run: Run) -> None:
     logs = [str(p) for p in sorted((node / "logs").rglob("*")) if p.is_file()]
     run.files.extend(logs)
@@ -80,6 +85,10 @@ def _files_of(node: Path, recorded: Recorded, run: Run) -> None:
             run.shown_only.add(str(copy))
             if own.is_file():
                 run.gaps.append(Gap(what=str(own), why=f"has changed since the run; the copy of then was read: {copy}"))
+    copies = {str(config.get("copy")) for config in recorded.node.run.get("configs") or []}
+    for path in sorted([*node.glob("*"), *node.glob("config/*")]):  # what somebody laid beside: a launch script, dmesg
+        if path.is_file() and not _OWN_FILE.match(path.name) and str(path.relative_to(node)) not in copies:
+            run.files.append(str(path))
 
 
 def _same(path: Path, sha256: str) -> bool:

@@ -34,8 +34,10 @@ def take(scenario: Scenario, kept: Path, folder: Path) -> None:
             shutil.copytree(source, target / part)
         elif source.exists():
             shutil.copy(source, target / part)
+    configuration = target / "config"
+    configuration.mkdir()
     for part in CONFIG:
-        shutil.copy(kept / "config" / part, target / part)
+        shutil.copy(kept / "config" / part, configuration / part)
     for log in [path for path in target.rglob("*") if path.is_file() and path.suffix not in (".trace", ".json", ".yaml", ".sh")]:
         lines = [line for line in log.read_text(errors="replace").splitlines(keepends=True) if not NOISE.search(line)]
         text = session.cut(clean("".join(lines)))

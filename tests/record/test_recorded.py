@@ -103,10 +103,10 @@ def test_level(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("count", "known"), [(3, False), (4, True)])
 def test_few_steps(tmp_path: Path, count: int, known: bool) -> None:
-    """Below four marks of steps nothing is said of steps; growth is seen all the same."""
+    """Below four marks of steps nothing is said of growth: loading and the first optimizer step rise in every run."""
     write_run(tmp_path, SECONDS, use=climb(1024, 100), events=steps(count, 10))
     found = facts(tmp_path)
-    assert (found["trace.growth"], "host.slope_bytes_per_step" in found) == ("slope", known)
+    assert (found.get("trace.growth"), "host.slope_bytes_per_step" in found) == ("slope" if known else None, known)
 
 
 def test_short_trace(tmp_path: Path) -> None:

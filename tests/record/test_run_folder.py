@@ -137,6 +137,18 @@ def test_changed_configuration(tmp_path: Path, script: Path) -> None:
     assert [patch.diff for finding in incident.findings for patch in finding.patches if patch.diff] == []
 
 
+@pytest.mark.parametrize("where", ["launch.sh", "config/launch.sh"])
+def test_what_somebody_laid_beside(tmp_path: Path, where: str) -> None:
+    """A launch script that was put into the run's folder is read and patched there; the recorder's own files are not text."""
+    folder = record(tmp_path / "run")
+    (folder / where).parent.mkdir(exist_ok=True)
+    (folder / where).write_text(SCRIPT)
+    incident = analyze([str(folder)])
+    patched = {patch.file for finding in incident.findings for patch in finding.patches if patch.diff}
+    assert (places(incident), patched) == ({str(folder / where)}, {str(folder / where)})
+    assert [gap for gap in incident.gaps if gap.what.endswith((".trace", ".json", "lock"))] == []
+
+
 def test_configuration_that_is_gone(tmp_path: Path, script: Path) -> None:
     """Of one that is not there any more the copy is read, without a word."""
     folder = record(tmp_path / "run", config=script)
