@@ -32,7 +32,7 @@ lab: .venv/.dev ## every incident: run, diagnose, patch, run again (root, cgroup
 
 test: .venv/.dev .venv/.vllm lint ## everything: checks, rules on their samples, the whole test suite
 	$(BIN)/doctor rules test
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --no-loadscope-reorder
 
 lint: .venv/.dev ## ruff, mypy --strict, import contracts, spelling
 	$(BIN)/ruff check . && $(BIN)/ruff format --check rlhfdoctor

@@ -6,6 +6,7 @@ import fcntl
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -15,15 +16,23 @@ from rlhfdoctor.diagnose import analyze
 from rlhfdoctor.types import Incident
 
 ROOT = Path(__file__).resolve().parent.parent
+LIVE = "tests/live/"
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Real runs come first and one after the other, since they fill two cores; of the rest a file stays together."""
-    live = ROOT / "tests" / "live"
-    items.sort(key=lambda item: not item.path.is_relative_to(live))
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group("live" if item.path.is_relative_to(live) else str(item.path)))
+    """Real runs come first: they take longest."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LIVE))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """All real runs go to one worker, one after the other, since each fills two cores; of the rest a file stays together."""
+    from xdist.scheduler.loadscope import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return LIVE if nodeid.startswith(LIVE) else nodeid.partition("::")[0]
+
+    return ByFile(config, log)
 
 
 @pytest.fixture
