@@ -7,6 +7,7 @@ response token in every row.
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -75,14 +76,14 @@ class Role:
         cls.name = cls.__name__.lower()
 
 
-class Trained(Role):
+class Trained(Role, abc.ABC):
     """A role whose weights change: the update loop, and its checkpoints."""
 
     engine: Any
 
+    @abc.abstractmethod
     def loss_of(self, micro: Batch) -> tuple[Tensor, dict[str, float]]:
         """The loss of one micro batch, and what to watch about it."""
-        raise NotImplementedError(f"{self.name} does not say what it minimises")
 
     def update(self, batch: Batch) -> dict[str, float]:
         """All epochs over this rank's share of the step's batch; means over micro batches and ranks.

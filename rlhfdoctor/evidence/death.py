@@ -32,7 +32,7 @@ _VANISHED = 3
 _NEAR_LINES = 12
 _RAY_ITSELF = re.compile(r"(?:site|dist)-packages/ray/|/ray/_private/")
 _WARNING = re.compile(r"\[W\d{3,4} \d\d:\d\d:")
-_TRIED_AGAIN = re.compile(r"(?<!fork: )\bretry|\bWARN", re.I)
+TRIED_AGAIN = re.compile(r"(?<!fork: )\bretry|\bWARN", re.I)
 _RAY_CORE = re.compile(r"\[\d{4}-\d\d-\d\d [\d:,]+ [IWE] \d+ \d+\] \w+\.cc:\d+: ")
 """A line of Ray's C++ core; an IOError there is a status of its own, not a Python exception."""
 
@@ -48,7 +48,7 @@ def classify(event: Event) -> tuple[str, int] | None:
     if kind.startswith("nccl.") and _WARNING.search(event.text):
         return None  # severity W: said at orderly exits too
     if kind in _ALWAYS:
-        return None if kind == "host.process_limit" and _TRIED_AGAIN.search(event.text) else _ALWAYS[kind]
+        return None if kind == "host.process_limit" and TRIED_AGAIN.search(event.text) else _ALWAYS[kind]
     if kind in ("kernel.killed", "kernel.kill_choice"):
         memcg = str(fields.get("scope") or "").startswith("Memory cgroup")
         return ("kernel-oom-cgroup" if memcg else "kernel-oom-node"), _CERTAIN

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 from rlhfdoctor.evidence.case import Case, fact
+from rlhfdoctor.evidence.death import TRIED_AGAIN
 from rlhfdoctor.types import Death, Event, Evidence
 
 _FILES = re.compile(r"Too many open files|Errno 24\b", re.I)
@@ -18,7 +19,6 @@ _THREADS = re.compile(
     r"can't start new thread|pthread_create|fork: |Thread creation failed|thread: Resource temporarily"
 )
 _FORK_FRAME = re.compile(r"^(?:_?fork_exec|_execute_child|fork|_launch|_start_thread|start_new_thread|start)$")
-_TRIED_AGAIN = re.compile(r"(?<!fork: )\bretry|\bWARN", re.I)
 _NEAR_LINES = 200
 _NEAR_S = 300.0
 _GOES_ON = 2
@@ -50,7 +50,7 @@ def find_process_limit(case: Case, death: Death | None) -> Iterator[Evidence]:
 
 
 def _kind(case: Case, event: Event) -> str | None:
-    if _TRIED_AGAIN.search(event.text):
+    if TRIED_AGAIN.search(event.text):
         return None
     if _FILES.search(event.text):
         return None if _WATCHES.search(event.text) else "open files"

@@ -1,4 +1,4 @@
-"""The five incidents that this project was started for, made on purpose, diagnosed, patched, and run again.
+"""The five incidents that this project was started for (one has two deaths), made on purpose, diagnosed, patched, and run again.
 
 Each is a real training on Ray and DeepSpeed in a real memory cgroup, under `doctor watch`; `trainer/lab/scenarios` says what
 is true about it.

@@ -76,7 +76,7 @@ def _environment(scratch: str) -> dict[str, str]:
     }  # fmt: skip
 
 
-def run(scenario: Scenario, config: Path, target: Path, limited: bool = True, interval_s: float = 1.0) -> int:
+def run(scenario: Scenario, config: Path, target: Path, limited: bool = True) -> int:
     """Runs `launch.sh` of a configuration folder under `doctor watch`, which writes to `target`; its exit status.
 
     Raises:
@@ -84,7 +84,7 @@ def run(scenario: Scenario, config: Path, target: Path, limited: bool = True, in
     """
     with _cgroup(scenario, config, limited) as cgroup, _scratch() as scratch:
         inside = f"echo 0 > {cgroup}/cgroup.procs && exec bash launch.sh"
-        watch = [sys.executable, "-m", "rlhfdoctor", "watch", "--no-view", "--interval", str(interval_s), "--out", str(target), "--", "sh", "-c", inside]
+        watch = [sys.executable, "-m", "rlhfdoctor", "watch", "--no-view", "--out", str(target), "--", "sh", "-c", inside]
         shm = scenario.place.shm if limited and scenario.place.shm else "50%"
         before = [f"mount -t tmpfs -o size={shm} tmpfs /dev/shm"]  # its own, as in a container: killed ranks leave buffers there
         if limited and scenario.place.ray_disk:
