@@ -14,7 +14,8 @@ from rlhfdoctor.engine.schema import Rule
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.collect import find_evidence
-from rlhfdoctor.evidence.death import classify, find_death
+from rlhfdoctor.evidence.death import find_death
+from rlhfdoctor.evidence.killer import classify
 from rlhfdoctor.evidence.ledger import make_ledger
 from rlhfdoctor.logs.events import PATTERNS, order_events, read_events
 from rlhfdoctor.logs.open import Source, find_sources

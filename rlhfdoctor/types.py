@@ -156,7 +156,7 @@ class Death:
     """The first failure: who ended what, when and where."""
 
     killer: str
-    """One of `KILLERS`."""
+    """One of `KILLERS`; empty where nothing was killed and the run never began."""
     time: float | None = None
     phase: Phase | None = None
     step: int | None = None

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from rlhfdoctor.evidence import comm, gpu, host, offload, process, program, recorded, shm, workers
+from rlhfdoctor.evidence import comm, gpu, host, offload, process, program, recorded, setup, shm, workers
 from rlhfdoctor.evidence.case import Case
-from rlhfdoctor.evidence.death import classify
+from rlhfdoctor.evidence.killer import classify
 from rlhfdoctor.types import Death, Event, Evidence, Gap
 from rlhfdoctor.units import show_bytes
 
@@ -32,11 +32,14 @@ FINDERS: tuple[Finder, ...] = (
     host.find_growth,
     gpu.find_cuda,
     gpu.find_engine,
+    gpu.find_growth,
     comm.find_collectives,
     comm.find_peer,
     offload.find_offload,
     offload.find_cures,
+    offload.find_states,
     program.find_errors,
+    setup.find_setup,
 )
 FINDERS_OF_DEATH: tuple[Callable[[Case, Death | None], Iterator[Evidence]], ...] = (
     recorded.find_recorded,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from rlhfdoctor.evidence.case import Case, fact, number, whole
-from rlhfdoctor.evidence.death import classify
+from rlhfdoctor.evidence.killer import classify
 from rlhfdoctor.evidence.roles import MARKS
 from rlhfdoctor.types import Event, Evidence
 from rlhfdoctor.units import show_count, show_seconds
@@ -28,6 +28,16 @@ _REWARDING = re.compile(
 _REWARD_FILES = re.compile(r"/reward_score/|reward_manager|remote_rm_utils|math_verify|sandbox_fusion|trl/rewards/")
 _SCORING = re.compile(r"phase score\b|reward|judg(?:e|ing)|compute_rm_score|\bscore \((?:trainer|log line)\)", re.I)
 _WAITING = re.compile(r"distributed_c10d|torch/distributed/")
+_CHECKPOINT = re.compile(
+    r"^(?:_?save_(?:checkpoint|model|pretrained|ckpt|state_dict|zero_checkpoint)|_?load_(?:checkpoint|ckpt|state_dict)|async_save|torch_save|save_to_hf)$"
+)
+_CHECKPOINT_MARKS = (
+    "phase.checkpoint",
+    "phase.checkpoint_load",
+    "deepspeed.checkpoint_save",
+    "deepspeed.checkpoint_load",
+)
+_EXPERT_CODE = re.compile(r"_moe\b|_moe[./]|mixtral|Moe|experts?\b|deepseek_v[23]")
 _NEAR_LINES = 200
 _STACK_LINES = 40
 
@@ -52,6 +62,7 @@ def find_collectives(case: Case) -> Iterator[Evidence]:
                 yield fact("comm.parameter_gather", True, "a rank stood in DeepSpeed's gather of ZeRO-3 parameters", gathers[-1])  # fmt: skip
             yield from _meanwhile(case, gloo, limit)
             yield from _reward(case, gloo, limit)
+            yield from _checkpoint(case, gloo, limit)
         yield from _heartbeat(case)
         return
     first = waits[0]
@@ -65,6 +76,7 @@ def find_collectives(case: Case) -> Iterator[Evidence]:
     yield from _sizes(first)
     yield from _meanwhile(case, first, float(limit))
     yield from _reward(case, first, float(limit))
+    yield from _checkpoint(case, first, float(limit))
 
 
 def _ranks(waits: list[Event]) -> Iterator[Evidence]:
@@ -161,6 +173,21 @@ def _reward(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
     marks = [e for e in before if e.kind in MARKS or (e.kind == "trace.mark" and "phase" in e.fields)]
     if marks and marks[-1].kind in ("phase.score", "trace.mark") and _SCORING.search(marks[-1].text):
         yield fact("comm.reward_phase", True, "the last thing that was begun is the scoring of responses", marks[-1])
+
+
+def _checkpoint(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
+    """Whether a checkpoint was being written or read when the ranks waited, or an expert's weights were gathered."""
+    near = [e for e in case.of("python.frame") if _is_near(e, first, limit_s) and not _is_over(case, e, first)]
+    saving = [e for e in near if _CHECKPOINT.search(str(e.fields.get("function_text")))]
+    if saving:
+        yield fact("comm.in_checkpoint", True, f"a rank stood in {saving[-1].fields.get('function_text')}()", saving[-1])  # fmt: skip
+    experts = [e for e in near if _EXPERT_CODE.search(f"{e.fields.get('path_text')} {e.fields.get('function_text')}")]
+    if experts:
+        yield fact("comm.in_experts", True, "a rank stood in the code of a mixture of experts", experts[-1])
+    before = list(itertools.takewhile(lambda e: e is not first, case.events))
+    marks = [e for e in before if e.kind in MARKS or e.kind.startswith("deepspeed.checkpoint_") or (e.kind == "trace.mark" and "phase" in e.fields)]  # fmt: skip
+    if marks and (marks[-1].kind in _CHECKPOINT_MARKS or marks[-1].fields.get("phase") == "checkpoint"):
+        yield fact("comm.checkpoint_phase", True, "the last thing that was begun is a checkpoint", marks[-1])
 
 
 def _in_one_stack(one: Event, two: Event) -> bool:

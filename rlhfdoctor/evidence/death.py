@@ -11,180 +11,27 @@ import re
 from dataclasses import replace
 
 from rlhfdoctor.evidence.case import Case, number, page_size, whole
+from rlhfdoctor.evidence.killer import TIMEOUT, VANISHED, classify
 from rlhfdoctor.evidence.recorded import find_culprit, kernel_was_silent
 from rlhfdoctor.evidence.roles import MARKS, find_phase, find_role
 from rlhfdoctor.logs.kernel import read_oom_kill
 from rlhfdoctor.types import PHASES, Death, Event, Phase, Process
 
-_ECHO_ERRORS = (
-    "ActorDiedError", "RayActorError", "ActorUnavailableError", "WorkerCrashedError", "RayTaskError", "ChildFailedError",
-    "NodeDiedError", "OwnerDiedError", "LocalRayletDiedError", "KeyboardInterrupt", "DistBackendError", "EngineDeadError",
-    "TaskCancelledError", "GetTimeoutError", "BrokenPipeError", "ConnectionResetError", "CalledProcessError", "EOFError",
-    "ConnectionError", "ObjectLostError", "ReferenceCountingAssertionError", "SystemExit", "ConnectionRefusedError",
-    "StopIteration", "ChildProcessError", "ProcessExitedException", "UserWarning", "RpcError",
-)  # fmt: skip
-_CERTAIN = 0
-_TIMEOUT = 1
-_EXCEPTION = 2
-_VANISHED = 3
-
-
 _NEAR_LINES = 12
 _RAY_ITSELF = re.compile(r"(?:site|dist)-packages/ray/|/ray/_private/")
-_WARNING = re.compile(r"\[W\d{3,4} \d\d:\d\d:")
-TRIED_AGAIN = re.compile(r"(?<!fork: )\bretry|\bWARN", re.I)
-_RAY_CORE = re.compile(r"\[\d{4}-\d\d-\d\d [\d:,]+ [IWE] \d+ \d+\] \w+\.cc:\d+: ")
-"""A line of Ray's C++ core; an IOError there is a status of its own, not a Python exception."""
-
-
-def classify(event: Event) -> tuple[str, int] | None:
-    """The killer that a single event shows, and its rank; None for events that show none.
-
-    >>> from rlhfdoctor.types import Origin
-    >>> classify(Event(kind="nccl.timeout", fields={}, origin=Origin(file="a"), text=""))
-    ('collective-timeout', 1)
-    """
-    kind, fields = event.kind, event.fields
-    if kind.startswith("nccl.") and _WARNING.search(event.text):
-        return None  # severity W: said at orderly exits too
-    if kind in _ALWAYS:
-        return None if kind == "host.process_limit" and TRIED_AGAIN.search(event.text) else _ALWAYS[kind]
-    if kind in ("kernel.killed", "kernel.kill_choice"):
-        memcg = str(fields.get("scope") or "").startswith("Memory cgroup")
-        return ("kernel-oom-cgroup" if memcg else "kernel-oom-node"), _CERTAIN
-    if kind == "kernel.oom_kill":
-        memcg = fields.get("constraint") == "CONSTRAINT_MEMCG"
-        return ("kernel-oom-cgroup" if memcg else "kernel-oom-node"), _CERTAIN
-    if kind == "docker.oom_killed":
-        return ("kernel-oom-cgroup", _CERTAIN) if fields.get("flag") == "true" else None
-    if kind == "ray.memory_summary":
-        return ("ray-memory-monitor", _CERTAIN) if fields.get("oom_count", 1) else None
-    if kind == "ray.worker_exit_gcs":
-        memory = fields.get("exit_type") == "NODE_OUT_OF_MEMORY"
-        return ("ray-memory-monitor", _CERTAIN) if memory else None
-    if kind in (
-        "deepspeed.exit",
-        "torch.process_failed",
-        "torch.process_signal",
-        "docker.exit",
-        "trace.job_exit",
-        "k8s.exit",
-        "sglang.crashed",
-    ):
-        return _by_exit(event)
-    if kind == "torch.loader_killed":
-        return {
-            "Bus error": ("sigbus", _CERTAIN),
-            "Segmentation fault": ("sigsegv", _CERTAIN),
-            "Killed": ("sigkill-unknown", _VANISHED),
-        }.get(str(fields.get("signal_text")))
-    if kind == "python.fatal":
-        error = str(fields.get("error_text"))
-        if error == "Aborted":
-            return "exception", _VANISHED  # abort() follows from what was raised or timed out before
-        return ("sigbus" if error == "Bus error" else "sigsegv" if error.startswith("Seg") else "exception"), _CERTAIN
-    if kind == "python.signal":
-        name = f"{fields.get('name') or fields.get('core_text') or ''}"
-        return (
-            ("sigbus", _CERTAIN)
-            if "BUS" in name or "Bus" in name
-            else ("sigsegv", _CERTAIN)
-            if "SEGV" in name or "Seg" in name
-            else None
-        )
-    if kind == "torch.cuda_error":
-        memory = fields.get("error_text") == "out of memory"
-        return ("cuda-oom", _CERTAIN) if memory else ("exception", _EXCEPTION)
-    if kind == "ray.task_error":
-        gpu = fields.get("error") == "OutOfMemoryError" and "memory_kill" not in event.text
-        return ("cuda-oom", _EXCEPTION) if gpu else None
-    if kind == "kernel.xid":
-        return ("other", _CERTAIN) if fields.get("xid") != 45 else None
-    if kind in ("python.error", "python.bare_error"):
-        return _by_error(event)
-    return None
-
-
-_ALWAYS: dict[str, tuple[str, int]] = {
-    "kernel.oom_group": ("kernel-oom-cgroup", _CERTAIN),
-    "kernel.memcg_task": ("kernel-oom-cgroup", _CERTAIN),
-    "kernel.userspace_oom": ("other", _CERTAIN),
-    "kernel.segfault": ("sigsegv", _CERTAIN),
-    "kernel.gpu_lost": ("other", _CERTAIN),
-    "host.gpu_unreachable": ("other", _CERTAIN),
-    "k8s.oom_killed": ("kernel-oom-cgroup", _CERTAIN),
-    "slurm.oom": ("kernel-oom-cgroup", _CERTAIN),
-    "slurm.limit_killed": ("kernel-oom-cgroup", _CERTAIN),
-    "slurm.task_oom": ("kernel-oom-cgroup", _CERTAIN),
-    "ray.memory_kill": ("ray-memory-monitor", _CERTAIN),
-    "ray.memory_kill_old": ("ray-memory-monitor", _CERTAIN),
-    "ray.memory_kill_numbers": ("ray-memory-monitor", _CERTAIN),
-    "ray.memory_kill_notice": ("ray-memory-monitor", _CERTAIN),
-    "ray.memory_error_old": ("ray-memory-monitor", _CERTAIN),
-    "ray.memory_advice": ("ray-memory-monitor", _CERTAIN),
-    "ray.memory_row": ("ray-memory-monitor", _CERTAIN),
-    "ray.object_store_full": ("object-store-full", _CERTAIN),
-    "ray.object_store_error": ("object-store-full", _CERTAIN),
-    "torch.cuda_oom": ("cuda-oom", _CERTAIN),
-    "torch.cuda_oom_class": ("cuda-oom", _CERTAIN),
-    "vllm.wake_oom": ("cuda-oom", _CERTAIN),
-    "nccl.cuda_oom": ("cuda-oom", _CERTAIN),
-    "torch.loader_shm": ("sigbus", _CERTAIN),
-    "shell.bus_error": ("sigbus", _CERTAIN),
-    "slurm.cancelled": ("other", _CERTAIN),
-    "slurm.preempted": ("other", _CERTAIN),
-    "k8s.evicted": ("other", _CERTAIN),
-    "torch.agent_signal": ("other", _EXCEPTION),
-    "shell.terminated": ("other", _EXCEPTION),
-    "job.interrupted": ("other", _EXCEPTION),
-    "nccl.timeout": ("collective-timeout", _TIMEOUT),
-    "nccl.heartbeat": ("collective-timeout", _TIMEOUT),
-    "nccl.monitored_barrier": ("collective-timeout", _TIMEOUT),
-    "gloo.timeout": ("collective-timeout", _TIMEOUT),
-    "nccl.remote_error": ("exception", _EXCEPTION),
-    "nccl.ib_error": ("exception", _EXCEPTION),
-    "nccl.store_timeout": ("exception", _VANISHED),
-    "vllm.no_cache_blocks": ("exception", _EXCEPTION),
-    "vllm.cache_too_small": ("exception", _EXCEPTION),
-    "vllm.gpu_taken": ("exception", _EXCEPTION),
-    "vllm.sleep_grew": ("exception", _EXCEPTION),
-    "vllm.engine_dead": ("exception", _VANISHED),
-    "sglang.no_memory": ("exception", _EXCEPTION),
-    "sglang.profiled": ("exception", _EXCEPTION),
-    "ray.shm_exceeded": ("exception", _EXCEPTION),
-    "host.process_limit": ("exception", _EXCEPTION),
-    "host.no_space": ("exception", _EXCEPTION),
-    "python.memory_error": ("exception", _EXCEPTION),
-    "python.abort": ("exception", _VANISHED),
-    "ray.raylet_agent_failed": ("other", _EXCEPTION),
-    "trace.cgroup_kill": ("kernel-oom-cgroup", _CERTAIN),
-    "trace.node_kill": ("kernel-oom-node", _CERTAIN),
-    "trace.raylet_gone": ("sigkill-unknown", _VANISHED),
-    "trace.node_lost": ("sigkill-unknown", _VANISHED),
-    "ray.worker_vanished": ("sigkill-unknown", _VANISHED),
-    "ray.raylet_died": ("sigkill-unknown", _VANISHED),
-    "ray.memory_reason": ("ray-memory-monitor", _CERTAIN),
-    "kernel.oom_invoked": ("kernel-oom-node", _CERTAIN),
-    "kernel.task_header": ("kernel-oom-node", _CERTAIN),
-    "ray.worker_died": ("sigkill-unknown", _VANISHED),
-    "ray.node_dead": ("other", _VANISHED),
-    "deepspeed.killing": ("sigkill-unknown", _VANISHED),
-    "shell.killed": ("sigkill-unknown", _VANISHED),
-    "job.exit_137": ("sigkill-unknown", _VANISHED),
-}  # fmt: skip
 
 
 def find_death(case: Case) -> Death | None:
     """The first failure of a run, or None where nothing died."""
     shown = [(event, found) for event in case.events if (found := classify(event))]
     if not shown:
-        return _cut_traceback(case)
+        return _cut_traceback(case) or _stuck(case)
     best_rank = min(rank for _, (_, rank) in shown)
-    vanished = [event for event, (_, rank) in shown if rank == _VANISHED and event.time is not None]
-    timeouts = [event for event, (_, rank) in shown if rank == _TIMEOUT and event.time is not None]
-    if best_rank == _TIMEOUT and vanished and timeouts and (vanished[0].time or 0) < (timeouts[0].time or 0) - 5:
-        best_rank = _VANISHED  # a process was gone before the others waited in vain
-        shown = [(event, found) for event, found in shown if found[1] == _VANISHED]
+    vanished = [event for event, (_, rank) in shown if rank == VANISHED and event.time is not None]
+    timeouts = [event for event, (_, rank) in shown if rank == TIMEOUT and event.time is not None]
+    if best_rank == TIMEOUT and vanished and timeouts and (vanished[0].time or 0) < (timeouts[0].time or 0) - 5:
+        best_rank = VANISHED  # a process was gone before the others waited in vain
+        shown = [(event, found) for event, found in shown if found[1] == VANISHED]
     event, (killer, _) = next(item for item in shown if item[1][1] == best_rank)
     if killer == "kernel-oom-node" and _in_cgroup(case, event):
         killer = "kernel-oom-cgroup"
@@ -200,7 +47,7 @@ def find_death(case: Case) -> Death | None:
             victim=_victim(case, event, killer),
             culprit=_culprit(case, killer),
             event=event,
-            certain=best_rank != _VANISHED,
+            certain=best_rank != VANISHED,
         ),
     )
 
@@ -253,43 +100,12 @@ def _telling(case: Case, event: Event, killer: str) -> Event:
     return event
 
 
-def _by_exit(event: Event) -> tuple[str, int] | None:
-    code = number(event, "exit_code")
-    if code is None:
-        signal = number(event, "signal")
-        code = None if signal is None else -signal
-    if code in (-9, 137, 247):
-        return "sigkill-unknown", _VANISHED
-    if code in (-7, 135):
-        return "sigbus", _CERTAIN
-    if code in (-11, 139):
-        return "sigsegv", _CERTAIN
-    if code in (-15, 143):
-        return "other", _VANISHED
-    if event.kind == "trace.job_exit" and code != 0:
-        return "exception", _VANISHED  # a driver also ends with 1 because an actor of its was killed
-    return None
-
-
-def _by_error(event: Event) -> tuple[str, int] | None:
-    name = str(event.fields.get("name", "")).rsplit(".", 1)[-1]
-    message = str(event.fields.get("message_text", ""))
-    if name in _ECHO_ERRORS or name in ("OutOfMemoryError", "RayOutOfMemoryError") or "Warning" in name:
-        return None
-    if (
-        "WorkNCCL" in message
-        or "Exception ignored" in event.text
-        or "CUDA" in message[:40]
-        or _RAY_CORE.search(event.text)
-    ):
-        return None
-    return "exception", _EXCEPTION
-
-
 def _cut_traceback(case: Case) -> Death | None:
     """A traceback whose end is missing: something raised, but what is not known."""
     event = case.last("python.traceback") or (case.last("python.frame") if len(case.of("python.frame")) > 2 else None)
-    event = event or case.last("ray.actor_died", "ray.unhandled_task_error", "ray.task_error")
+    event = event or case.last(
+        "ray.actor_died", "ray.unhandled_task_error", "ray.task_error", "torch.child_failed", "config.overrides"
+    )
     if event is None:
         return None
     frames = [str(e.fields.get("function_text")) for e in case.of("python.frame")]
@@ -298,6 +114,14 @@ def _cut_traceback(case: Case) -> Death | None:
         killer="cuda-oom" if waking and case.first("ray.unhandled_task_error", "vllm.awake") else "exception",
         time=event.time, phase=_phase(case, event), step=_step(case), event=event, certain=False,
     )  # fmt: skip
+
+
+def _stuck(case: Case) -> Death | None:
+    """A run that never got what it asked for: nothing was begun after the scheduler had said so."""
+    asked = case.last("ray.unschedulable")
+    if asked is None or any(e.kind.startswith("phase.") for e in case.events[case.events.index(asked) :]):
+        return None
+    return Death(killer="", time=asked.time, event=asked, certain=False)
 
 
 def _time_near(case: Case, event: Event) -> float | None:

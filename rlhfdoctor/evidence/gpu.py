@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 from collections.abc import Iterator
 
 from rlhfdoctor.evidence.case import Case, fact, number, whole
+from rlhfdoctor.evidence.recorded import find_steps
 from rlhfdoctor.logs.torch import read_cuda_oom
 from rlhfdoctor.types import Event, Evidence
 from rlhfdoctor.units import show_bytes, show_count, show_ratio
 
 _SITES: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("pin", re.compile(r"pin_memory\b|cudaHostAlloc|cudaHostRegister|pinned memory allocation")),
     ("wake", re.compile(r"wake_up|cumem|backload|cu_mem_create|torch_memory_saver|resume_memory_occupation")),
     ("weight_sync", re.compile(r"sync_model_weights|load_dtensor_weights|broadcast_to_vllm|update_weights?\b|summon_full|unwrap_model_for_generation|GatheredParameters|merge_adapter")),
     ("checkpoint", re.compile(r"save_checkpoint|load_state_dict|save_pretrained|_save_state|load_checkpoint")),
@@ -29,6 +33,8 @@ _MODELS: dict[str, tuple[int, str]] = {
 """Vocabulary sizes by a part of the model's name (config.json of the public models)."""
 
 
+_LENGTH = re.compile(r"response_length/mean:([0-9.]+)")
+_LEAST_STEPS = 4
 _LARGEST_GPU_BYTES = 2 * 1024**4
 """More than any GPU has; a request above is a wrong shape, not a shortage."""
 
@@ -39,7 +45,7 @@ def find_cuda(case: Case) -> Iterator[Evidence]:
     if event is not None:
         yield from _sizes(event)
         yield from _logits(case, event)
-    place = event or case.first("vllm.wake_oom", "torch.cuda_oom_class", "nccl.cuda_oom", "ray.task_error", "ray.unhandled_task_error", "python.traceback")  # fmt: skip
+    place = event or case.first("vllm.wake_oom", "torch.pin_failed", "torch.cuda_error", "torch.cuda_oom_class", "nccl.cuda_oom", "ray.task_error", "ray.unhandled_task_error", "python.traceback")  # fmt: skip
     if place is not None:
         site = _site(case, place)
         if site is not None:
@@ -86,7 +92,7 @@ def _sizes(event: Event) -> Iterator[Evidence]:
 def _site(case: Case, event: Event) -> tuple[str, str] | None:
     """The kind of code nearest to the error: the innermost frame that one of the kinds knows."""
     near = sorted(
-        (e for e in case.around(event, 70) if e.kind in ("python.frame", "python.logits_code", "phase.weight_sync", "ray.task_error", "ray.unhandled_task_error", "vllm.wake_oom", "torch.cuda_oom")),
+        (e for e in case.around(event, 70) if e.kind in ("python.frame", "python.logits_code", "phase.weight_sync", "ray.task_error", "ray.unhandled_task_error", "vllm.wake_oom", "torch.cuda_oom", "torch.pin_failed")),
         key=lambda e: abs((e.origin.line or 0) - (event.origin.line or 0)),
     )  # fmt: skip
     texts = [(" ".join((e.text, *e.after)) if e.kind == "python.frame" else e.text) for e in near]
@@ -170,6 +176,45 @@ def find_engine(case: Case) -> Iterator[Evidence]:
     value = number(profiled, "profiled")
     if profiled is not None and value is not None:
         yield fact("engine.profiled_tokens", value, f"the KV cache would hold {value} tokens", profiled)
+
+
+def find_growth(case: Case) -> Iterator[Evidence]:
+    """Whether GPU memory rose from step to step, by verl's metrics or the recorder; loading and the first two steps warm up.
+
+    verl logs torch.cuda.max_memory_allocated() since the start (a peak that never falls), so only a rise in nearly every step counts.
+    """
+    lengths: list[float] = []
+    marks = [e for e in case.of("gpu.used") if e.fields.get("what_text") == "allocated"]
+    used = [size for e in marks if (size := whole(e, "used_bytes")) is not None]
+    if used:
+        lengths = [float(m[1]) for e in marks if (m := _LENGTH.search(e.text))]
+    elif case.traces:
+        used = _peaks(case)
+    warm = used[2:]
+    if len(warm) < _LEAST_STEPS:
+        return
+    rises = [two - one for one, two in itertools.pairwise(warm)]
+    up = sum(1 for rise in rises if rise > 0.001 * warm[0]) / len(rises)
+    slope = (warm[-1] - warm[0]) // len(rises)
+    where = marks[-1] if marks else None
+    yield fact("gpu.slope_bytes_per_step", slope, f"GPU memory rose by {show_bytes(slope)} a step over {show_count(len(warm), 'step')}: {show_bytes(warm[0])} to {show_bytes(warm[-1])}", where)  # fmt: skip
+    yield fact("gpu.climbs_ratio", up, f"it rose in {show_ratio(up)} of the steps", where)
+    if len(lengths) == len(used):
+        longer = sum(1 for one, two in itertools.pairwise(lengths[2:]) if two > one) / len(rises)
+        yield fact("gpu.lengths_climb_ratio", longer, f"the mean response length rose in {show_ratio(longer)} of the steps", where)  # fmt: skip
+
+
+def _peaks(case: Case) -> list[int]:
+    """The largest use of the fullest GPU in each step that the recorder saw."""
+    for trace in case.traces:
+        starts = find_steps(trace)
+        series = [trace.series("gpu", key, "used_bytes") for key in trace.keys("gpu")]
+        if not series or len(starts) < _LEAST_STEPS:
+            continue
+        fullest = max(series, key=lambda points: max((value for _, value in points), default=0))
+        spans = zip(starts, [*starts[1:], math.inf])
+        return [max(inside) for begin, end in spans if (inside := [v for at, v in fullest if begin <= at < end])]
+    return []
 
 
 def _int(value: object) -> int | None:

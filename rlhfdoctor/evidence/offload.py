@@ -13,12 +13,14 @@ from collections.abc import Iterator
 
 from rlhfdoctor.evidence.case import Case, fact, whole
 from rlhfdoctor.evidence.host import find_total
+from rlhfdoctor.logs.torch import read_cuda_oom
 from rlhfdoctor.types import Evidence, Setting
 from rlhfdoctor.units import GIB, MIB, show_bytes, show_count
 
 _SIZE = re.compile(r"(?<![\w.])(\d{1,3}(?:\.\d+)?)[bB](?![a-zA-Z0-9])")
 _SIZE_IN_NAME = re.compile(r"[-_/](\d{1,3}(?:\.\d+)?)[bB](?![a-zA-Z0-9])")
 _MODEL_SETTINGS = ("pretrain", "model_name_or_path", "actor_rollout_ref.model.path", "worker.actor.model.model_path", "actor.model_name_or_path")  # fmt: skip
+_GPUS_OF_A_NODE = 8
 _HOST_BYTES_PER_PARAMETER = {"deepspeed-2": 16, "deepspeed-3": 18, "fsdp": 12}
 """Optimizer offload, all shards of one trained model: fp32 master, gradient, two moments, staging."""
 
@@ -66,6 +68,34 @@ def _need(case: Case) -> Iterator[Evidence]:
     has = total.value if total is not None else whole(ray, "total_bytes")
     if limit is None and isinstance(has, int) and has:
         yield Evidence(name="offload.need_ratio", value=need / has, says=f"the offloaded states alone need {need / has:.0%} of the node's {show_bytes(has)}", origin=total.origin if total else None)  # fmt: skip
+
+
+def find_states(case: Case) -> Iterator[Evidence]:
+    """Weights, gradients and Adam's states on one GPU against its size, where the failing allocation tells that.
+
+    DeepSpeed keeps 2 bytes of weights (sharded at stage 3), 2 of gradients (from stage 2) and 12 of fp32 states a parameter, FSDP
+    16 / d; see settings_notes section 3.
+    """
+    event, found = case.first("torch.cuda_oom"), find_model_size(case)
+    total = read_cuda_oom(" ".join((event.text, *event.after))).get("total_bytes") if event is not None else None
+    if found is None or not isinstance(total, int) or not total:
+        return
+    billions, where = found
+    told = [case.value(name) for name in ("actor_num_gpus_per_node", "trainer.n_gpus_per_node", "n_gpus_per_node")]
+    gpus = next((value for value in told if isinstance(value, int) and value > 0), None)
+    shards = (gpus or _GPUS_OF_A_NODE) * _nodes(case)
+    stage = case.value("zero_stage")
+    kept = case.value("offload_optimizer") not in (True, "cpu", "nvme")
+    if case.framework is not None and case.framework.name in ("verl", "easyr1", "simplerl"):
+        factor = (8 + 8 * kept) / shards
+    elif isinstance(stage, int):
+        factor = 2 / (shards if stage == 3 else 1) + 2 / (shards if stage >= 2 else 1) + (12 / shards if kept else 0)
+    else:
+        return
+    models = 2 if not _without_critic(case) and (case.value("colocate_all") or case.framework is None or case.framework.name != "openrlhf") else 1  # fmt: skip
+    need = billions * 1e9 * factor * models
+    says = f"weights, gradients and optimizer states of {billions:g}B parameters take {show_bytes(need)} of the GPU's {show_bytes(total)} over {show_count(shards, 'GPU')}{'' if gpus else ' (assumed)'}"
+    yield Evidence(name="gpu.states_ratio", value=need / total, says=says, origin=where.origin if where else None)
 
 
 def find_model_size(case: Case) -> tuple[float, Setting | None] | None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from rlhfdoctor.evidence.case import Case, fact
-from rlhfdoctor.evidence.death import TRIED_AGAIN
+from rlhfdoctor.evidence.killer import TRIED_AGAIN
 from rlhfdoctor.types import Death, Event, Evidence
 
 _FILES = re.compile(r"Too many open files|Errno 24\b", re.I)

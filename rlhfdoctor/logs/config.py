@@ -39,6 +39,11 @@ PATTERNS: tuple[Pattern, ...] = (
         "model: Llama2 70B",
     ),
     say(
+        "config.moe_model",
+        r"(?P<name>Mixtral|PhiMoE|GptOss|DeepseekV[23]|\w*Moe|DbrxFor|JambaFor)(?:For|SparseMoe|MoE|Block)\w*",
+        '  File "/opt/transformers/models/qwen3_moe/modeling_qwen3_moe.py", line 214, in Qwen3MoeSparseMoeBlock',
+    ),
+    say(
         "config.pin_edited",
         r"pin_memory['\"]?: ?False",
         "# deepspeed_utils.py edited: offload_optimizer pin_memory: False",

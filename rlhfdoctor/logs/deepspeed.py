@@ -81,6 +81,11 @@ PATTERNS: tuple[Pattern, ...] = (
         "[INFO] [config.py:971:print]   grad_accum_dtype ............. fp32",
     ),
     say(
+        "deepspeed.leaf_modules",
+        r"set_z3_leaf_modules|_z3_leaf\b|\"leaf_module\"|leaf_module ",
+        "deepspeed.utils.set_z3_leaf_modules(model, [MixtralSparseMoeBlock])",
+    ),
+    say(
         "deepspeed.nvme",
         r"swap_tensor|AsyncPartitionedParameterSwapper",
         "[INFO] [partitioned_param_swapper.py:73:__init__] AsyncPartitionedParameterSwapper ready",

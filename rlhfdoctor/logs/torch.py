@@ -91,6 +91,11 @@ PATTERNS: tuple[Pattern, ...] = (
         "resource_tracker: There appear to be 6 leaked shared_memory objects to clean up at shutdown",
     ),
     say(
+        "torch.child_failed",
+        r"ChildFailedError:?\s*$",
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:",
+    ),
+    say(
         "torch.empty_logits",
         r"Invalid mt19937 state",
         "RuntimeError: Invalid mt19937 state",

@@ -92,6 +92,12 @@ PATTERNS: tuple[Pattern, ...] = (
         when="verl with vLLM to 0.6.3",
     ),
     say(
+        "vllm.ascend",
+        r"vllm_ascend|torch_npu|\[worker_v1\.py:\d+\]|NPU out of memory",
+        "INFO 11-02 09:31:07 [worker_v1.py:171] Sleep mode freed 12.40 GiB memory, 9.11 GiB memory is still in use.",
+        when="Ascend NPUs",
+    ),
+    say(
         "sglang.profiled",
         r"max_total_tokens=(?P<wanted>-?\d+) is larger than the profiled value (?P<profiled>-?\d+)",
         "max_total_tokens=131072 is larger than the profiled value -413206. Use the profiled value instead.",

@@ -193,7 +193,7 @@ def _shown(
     """A change that is told and not made: no file at hand, code only, or the version unknown."""
     if spelling is None and not treatment.instead:
         return None
-    spelled = treatment.instead or (spelling.spelled if spelling else treatment.setting)
+    spelled = fill(treatment.instead, facts) or (spelling.spelled if spelling else treatment.setting)
     ranges = ""
     version = configuration.version(table) if table else None
     if table and spelling is not None and spelling.form != "code" and version is None and not treatment.instead:

@@ -23,7 +23,7 @@ def to_dict(incident: Incident) -> dict[str, Any]:
         "schema": SCHEMA,
         "sources": list(incident.sources),
         "verdict": incident.verdict,
-        "killer": death.killer if death else None,
+        "killer": (death.killer or None) if death else None,
         "framework": _framework(incident.framework),
         "died": _died(death) if death else None,
         "victim": _process(death.victim) if death else None,

@@ -44,6 +44,10 @@ def killed(incident: Incident) -> str:
     death = incident.death
     if death is None:
         return ""
+    if not death.killer:
+        return "nothing was killed: the run never got what it asked for" + (
+            f", at {show_time(death.time)}" if death.time is not None else ""
+        )
     victim = death.victim
     who = (victim.name or victim.role or "a process").rpartition("<locals>.")[2]
     role = f" ({victim.role})" if victim.role and victim.name and victim.role != victim.name else ""

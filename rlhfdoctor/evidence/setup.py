@@ -1,0 +1,97 @@
+"""What the setup itself tells: activations recomputed or kept, a mixture of experts, releases with known faults."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from importlib import resources
+
+import yaml
+from packaging.specifiers import SpecifierSet
+
+from rlhfdoctor.evidence.case import Case, fact
+from rlhfdoctor.settings.spell import FRAMEWORKS, parse_version, spell, spellings
+from rlhfdoctor.types import Event, Evidence, Setting
+from rlhfdoctor.units import show_count
+
+_EXPERTS = re.compile(
+    r"mixtral|\d+x\d+(?:\.\d+)?b\b|-a\d+(?:\.\d+)?b\b|[-_]moe\b|deepseek-(?:v[23]|r1)(?!-distill)|gpt-oss|moonlight",
+    re.I,
+)
+"""Names of published mixtures of experts: Mixtral-8x7B, Qwen3-30B-A3B, DeepSeek-V3, gpt-oss-20b."""
+_COMPILERS = re.compile(r"cicc|nvcc|ptxas|cc1plus|ninja|cudafe")
+_OWN_COUNT = 3
+"""With so many of the user's own lines at hand, a setting that is not among them is at its default."""
+
+
+def find_setup(case: Case) -> Iterator[Evidence]:
+    """Facts about settings, model and releases."""
+    yield from _recompute(case)
+    yield from _experts(case)
+    yield from _regressions(case)
+    yield from _compilers(case)
+
+
+def _recompute(case: Case) -> Iterator[Evidence]:
+    """Whether gradient checkpointing is on: set, or the default of the release where the whole configuration is known."""
+    setting = case.setting("gradient_checkpointing")
+    if setting is not None:
+        if isinstance(setting.value, bool):
+            yield Evidence(name="config.recompute", value=setting.value, says=f"{setting.spelled} is {str(setting.value).lower()}", origin=setting.origin)  # fmt: skip
+        return
+    framework = case.framework
+    if framework is None or framework.name not in FRAMEWORKS:
+        return
+    own = [s for s in case.settings if s.framework == framework.name and s.span is not None]
+    found = spell("gradient_checkpointing", framework.name, framework.version)
+    defaults = {s.default for s in spellings("gradient_checkpointing", framework.name) if s.holds_at(framework.version)}
+    if len(own) < _OWN_COUNT or found is None or len(defaults) != 1 or not isinstance(found.default, bool):
+        return
+    says = f"{found.spelled} is not set, and {'on' if found.default else 'off'} by default in {framework.name}"
+    yield Evidence(name="config.recompute", value=found.default, says=says, origin=own[0].origin)
+
+
+def _experts(case: Case) -> Iterator[Evidence]:
+    """Whether the model is a mixture of experts, by its class in the logs or its name in the settings."""
+    event = case.first("config.moe_model")
+    if event is not None:
+        yield fact("config.experts", True, "the model is a mixture of experts (its class is in the logs)", event)
+        return
+    named = [s for s in case.settings if _is_model(s) and _EXPERTS.search(str(s.value))]
+    if named:
+        yield Evidence(name="config.experts", value=True, says=f"{named[0].value} is a mixture of experts", origin=named[0].origin)  # fmt: skip
+
+
+def _is_model(setting: Setting) -> bool:
+    return isinstance(setting.value, str) and ("model" in setting.name or setting.name in ("pretrain", "path"))
+
+
+def _compilers(case: Case) -> Iterator[Evidence]:
+    """Compilers in the kernel's task table, or as the victim: a start-up that builds kernels."""
+    seen: list[Event] = [
+        e for e in case.of("kernel.task", "kernel.killed") if _COMPILERS.match(str(e.fields.get("comm") or ""))
+    ]
+    if seen:
+        yield fact("kernel.compiler_count", len(seen), f"the kernel's report names {show_count(len(seen), 'compiler process', 'compiler processes')} ({seen[0].fields.get('comm')})", seen[0])  # fmt: skip
+        yield Evidence(name="regression.says", value="compilers ran, one for each core, when memory was short", says="")
+
+
+@functools.cache
+def _known() -> tuple[dict[str, str], ...]:
+    text = (resources.files("rlhfdoctor.evidence") / "regressions.yaml").read_text()
+    return tuple(yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+
+
+def _regressions(case: Case) -> Iterator[Evidence]:
+    """What is known of the releases in use, by symptom; whether the symptom is there is for the rule to ask."""
+    for row in _known():
+        version = case.version(row["package"])
+        here = parse_version(version)
+        if here is None or here not in SpecifierSet(row["versions"], prereleases=True):
+            continue
+        where = case.versions.get(row["package"], (None, None))[1]
+        says = f"{row['package']} {version}: {row['says']}"
+        yield Evidence(name=f"regression.{row['symptom']}", value=True, says=says, text=where)
+        yield Evidence(name="regression.says", value=says, says=says)
+        yield Evidence(name="regression.cure", value=row["cure"], says=f"{row['cure']} ({row['reference']})")
