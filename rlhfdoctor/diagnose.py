@@ -18,6 +18,7 @@ from rlhfdoctor.evidence.death import find_death
 from rlhfdoctor.evidence.killer import classify
 from rlhfdoctor.evidence.ledger import make_ledger
 from rlhfdoctor.logs.events import PATTERNS, order_events, read_events
+from rlhfdoctor.logs.flight import MOST_BYTES, rank_of_dump, read_dump
 from rlhfdoctor.logs.open import Source, find_sources
 from rlhfdoctor.logs.scan import Scanner
 from rlhfdoctor.patch.plan import Configuration, plan_patches
@@ -131,6 +132,10 @@ def read_all(
                 )
             reading.texts[source.name] = data.decode("utf-8", "surrogateescape")
             source = replace(source, stream=lambda data=data: iter((data,)))  # type: ignore[misc]
+        if rank_of_dump(source.name) is not None:
+            data = replace(source, stream=_counting(source, reading, progress)).read(MOST_BYTES)
+            reading.events.extend(read_dump(data, source.name, reading.gaps))
+            continue
         host, zone = reading.places.get(source.name, (None, UTC))
         counted = replace(source, stream=_counting(source, reading, progress), host=host, zone=zone)
         found = read_events(counted, scanner, reading.gaps)

@@ -65,7 +65,7 @@ def judge(rule: Rule, facts: Facts) -> Finding:
         for w in rule.missing
         if w.unless is None or ask(w.unless, facts).value is not True
     ]
-    if needed.quotes and needed.quotes[0].says:
+    if needed.quotes and needed.quotes[0].says and not any(needed.quotes[0].says in quote.says for quote in speaking):
         speaking.append(needed.quotes[0])
     return Finding(
         cause=rule.id,

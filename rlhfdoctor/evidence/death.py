@@ -11,6 +11,7 @@ import re
 from dataclasses import replace
 
 from rlhfdoctor.evidence.case import Case, number, page_size, whole
+from rlhfdoctor.evidence.flight import find_flight
 from rlhfdoctor.evidence.killer import TIMEOUT, VANISHED, classify
 from rlhfdoctor.evidence.recorded import find_culprit, kernel_was_silent
 from rlhfdoctor.evidence.roles import MARKS, find_phase, find_role
@@ -117,7 +118,10 @@ def _cut_traceback(case: Case) -> Death | None:
 
 
 def _stuck(case: Case) -> Death | None:
-    """A run that never got what it asked for: nothing was begun after the scheduler had said so."""
+    """Ranks that part for good by their flight recorders; or a run that never got what it asked for."""
+    parted = next((e for e in find_flight(case) if e.name in ("comm.op_differs", "comm.numel_differs")), None)
+    if parted is not None:
+        return Death(killer="collective-timeout", event=case.first("flight.dump"), certain=False)
     asked = case.last("ray.unschedulable")
     if asked is None or any(e.kind.startswith("phase.") for e in case.events[case.events.index(asked) :]):
         return None

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO
 
 from rlhfdoctor.errors import SourceError
+from rlhfdoctor.logs.flight import rank_of_dump
 from rlhfdoctor.logs.streams import Binary, decoded, decompressed, pieces, sniffed
 from rlhfdoctor.types import Gap
 
@@ -201,7 +202,8 @@ def _file_blocks(path: Path, lower: str | None) -> Iterator[bytes]:
         if lower is None:
             yield from sniffed(raw)
         else:
-            yield from decoded(pieces(decompressed(raw, lower)))
+            plain = pieces(decompressed(raw, lower))
+            yield from plain if rank_of_dump(lower) is not None else decoded(plain)
 
 
 def _guard(name: str, blocks: Callable[[], Iterator[bytes]], gaps: list[Gap]) -> Iterator[bytes]:
@@ -282,6 +284,7 @@ def _member(archive: str, member: str, handle: IO[bytes], size: int, modified: f
     name = f"{archive}!{member}"
 
     def blocks() -> Iterator[bytes]:
-        yield from decoded(pieces(decompressed(handle, member.lower())))
+        plain = pieces(decompressed(handle, member.lower()))
+        yield from plain if rank_of_dump(member) is not None else decoded(plain)
 
     return Source(name, lambda: _guard(name, blocks, gaps), size, modified)

@@ -1,0 +1,74 @@
+"""Flight-recorder dumps of all ranks side by side: the collective at which they part, and the rank that never came."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rlhfdoctor.evidence.case import Case, fact, whole
+from rlhfdoctor.types import Event, Evidence
+
+Calls = Mapping[int, Event]
+"""Sequence number -> what one rank did there."""
+
+
+def find_flight(case: Case) -> Iterator[Evidence]:
+    """The first process group whose ranks differ; same names as the watchdog's own lines give, and who did not come."""
+    groups: dict[str, dict[int, dict[int, Event]]] = {}
+    for event in case.of("flight.collective"):
+        rank, sequence = whole(event, "rank"), whole(event, "seq")
+        if rank is not None and sequence is not None:
+            groups.setdefault(str(event.fields["group_text"]), {}).setdefault(rank, {})[sequence] = event
+    for ranks in groups.values():
+        if len(ranks) < 2:
+            continue
+        parted = _parted(ranks)
+        if parted is not None:
+            yield from parted
+            return
+    absent = [found for ranks in groups.values() if len(ranks) > 1 and (found := _absent(ranks)) is not None]
+    yield from absent[:1]
+
+
+def _parted(ranks: Mapping[int, Calls]) -> list[Evidence] | None:
+    """The first sequence number at which two ranks differ in operation or size."""
+    common = set.intersection(*(set(calls) for calls in ranks.values())) if ranks else set()
+    for sequence in sorted(common):
+        for key, name in (("op", "comm.op_differs"), ("size_text", "comm.numel_differs")):
+            kinds: dict[str, list[int]] = {}
+            for rank, calls in ranks.items():
+                kinds.setdefault(str(calls[sequence].fields[key]), []).append(rank)
+            if len(kinds) < 2 or (key == "size_text" and _may_differ(ranks, sequence)):
+                continue
+            few, many = sorted(kinds.items(), key=lambda item: len(item[1]))[:: len(kinds) - 1][:2]
+            event = ranks[few[1][0]][sequence]
+            where = f", from {event.fields['where_text']}" if event.fields["where_text"] else ""
+            says = f"at collective {sequence} {_name(few[1])} runs {_short(few[0])}{where}, {_name(many[1])} {_short(many[0])} (flight recorder)"
+            return [fact(name, True, says, event), fact("comm.diverged_rank", few[1][0], says, event)]
+    return None
+
+
+def _may_differ(ranks: Mapping[int, Calls], sequence: int) -> bool:
+    """Whether the operation takes different sizes from its ranks by design."""
+    return any(str(calls[sequence].fields["op"]).lower().startswith(("all_to_all", "alltoall", "send", "recv", "gather", "scatter", "all_gather_v", "broadcast_object", "allgather_object")) for calls in ranks.values())  # fmt: skip
+
+
+def _absent(ranks: Mapping[int, Calls]) -> Evidence | None:
+    """The ranks that stopped at a lower sequence number than the others, and where they were last."""
+    last = {rank: max(calls) for rank, calls in ranks.items()}
+    least, most = min(last.values()), max(last.values())
+    if least == most:
+        return None
+    behind = sorted(rank for rank, sequence in last.items() if sequence == least)
+    event = ranks[behind[0]][least]
+    ahead = next(calls[least + 1] for calls in ranks.values() if least + 1 in calls)
+    where = f"; it was last seen in {event.fields['where_text']}" if event.fields["where_text"] else ""
+    says = f"{_name(behind)} never entered collective {least + 1} ({ahead.fields['op']}){where} (flight recorder)"
+    return fact("comm.absent_rank", behind[0], says, event)
+
+
+def _name(ranks: list[int]) -> str:
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(map(str, sorted(ranks)[:8]))}{' ...' if len(ranks) > 8 else ''}"  # fmt: skip
+
+
+def _short(text: str) -> str:
+    return f"with {text[:40]}" if text.startswith("[") else text
