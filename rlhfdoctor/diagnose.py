@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rlhfdoctor.engine.catalogue import load_rules
 from rlhfdoctor.engine.match import Facts
-from rlhfdoctor.engine.rank import DECISIVE_CONFIDENCE, diagnose, treatments
+from rlhfdoctor.engine.rank import diagnose, is_decided, treatments
 from rlhfdoctor.engine.schema import Rule
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.evidence.case import Case
@@ -32,8 +32,8 @@ from rlhfdoctor.units import show_count
 CONFIG_LIMIT_BYTES = 2 * 1024**2
 _SAID_BY_SOURCES = ("config.", "framework.", "version.", "host.note")
 _TIMELINE_COUNT = 40
-_TREATED_CONFIDENCE = 0.25
-"""Below, a finding is a remote possibility, and a patch for it would be a guess."""
+_TREATED_SCORE = -1.1
+"""Below (log-odds), a finding is a remote possibility, and a patch for it would be a guess."""
 
 
 @dataclass
@@ -91,11 +91,11 @@ def analyze(
         )
     case = make_case(events, reading, framework)
     death, findings, excluded = conclude(case, catalogue, reading)
-    best = findings[0].confidence if findings else 0.0
+    decided = is_decided(findings)
     findings = [f for f in findings if f.confidence >= min_confidence]
     kept = {f.cause for f in findings}
     findings = [f for f in findings if f.explained_by is None or f.explained_by in kept]
-    verdict = "healthy" if death is None else "cause" if best >= DECISIVE_CONFIDENCE else "undecided"
+    verdict = "healthy" if death is None else "cause" if decided else "undecided"
     return Incident(
         sources=tuple(str(path) for path in paths),
         verdict=verdict,  # type: ignore[arg-type]
@@ -226,7 +226,7 @@ def conclude(case: Case, rules: Sequence[Rule], reading: Reading) -> tuple[Death
     configuration = Configuration(reading.texts, case.settings, case.framework, case.versions)
     complete = [
         replace(f, patches=tuple(plan_patches(treatments(by_id[f.cause], facts), facts, configuration)))
-        if f.explained_by is None and f.confidence >= _TREATED_CONFIDENCE
+        if f.explained_by is None and f.score >= _TREATED_SCORE
         else f
         for f in findings
     ]

@@ -215,6 +215,10 @@ class Finding:
     patches: tuple[Patch, ...] = ()
     explained_by: str | None = None
     """The finding of which this one is only an echo."""
+    score: float = 0.0
+    """Log-odds before calibration: the rule's prior and the weights that hold."""
+    differs: str = ""
+    """How this cause is told from the first finding's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,24 +1,30 @@
 """Rules and facts -> findings, best first, echoes behind what explains them.
 
-Confidence is the logistic of the rule's prior and of the weights of all conditions that hold.
-What is unknown moves nothing and is listed as missing.
+The score of a rule is the sum of its prior and of the weights of all conditions that hold, in log-odds; its confidence is the share
+of such findings that were right (calibrate.py). What is unknown moves nothing and is listed as missing.
 """
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from rlhfdoctor.engine.calibrate import Knots, confidence, load_knots
 from rlhfdoctor.engine.match import Answer, Facts, ask
 from rlhfdoctor.engine.schema import Rule, Treatment
 from rlhfdoctor.types import Finding, Missing, Quote, RuledOut
 from rlhfdoctor.units import show_bytes, show_ratio, show_seconds
 
-SHOWN_CONFIDENCE = 0.1
-"""Findings below are not shown."""
+SHOWN_SCORE = -2.2
+"""Findings below (log-odds) are not shown."""
+BARE_SCORE = -0.85
+"""A finding that nothing speaks for is shown from here on."""
 DECISIVE_CONFIDENCE = 0.5
 """From here on a finding is a verdict (contract.md)."""
+CLOSE_SCORE = 0.2
+"""Two roots that are nearer to each other than this (log-odds) leave it undecided."""
+_TELL = re.compile(r"((?:[a-z]+(?:-[a-z0-9]+)+(?:, | and )?)+) \(([^)]*)\)")
 _PLACE = re.compile(r"\{([a-z_]+\.[a-z_0-9]+)\}")
 
 
@@ -26,6 +32,7 @@ def diagnose(rules: Sequence[Rule], facts: Facts) -> tuple[list[Finding], list[R
     """All findings of the rules, best first, and the causes that a fact excludes."""
     findings: list[Finding] = []
     excluded: list[RuledOut] = []
+    knots = load_knots()
     for rule in rules:
         if ask(rule.requires, facts).value is not True:
             continue
@@ -33,18 +40,26 @@ def diagnose(rules: Sequence[Rule], facts: Facts) -> tuple[list[Finding], list[R
         if reason is not None:
             excluded.append(RuledOut(cause=rule.id, because=fill(reason, facts)))
             continue
-        finding = judge(rule, facts)
-        if finding.confidence >= SHOWN_CONFIDENCE:
+        finding = judge(rule, facts, knots)
+        if finding.score >= SHOWN_SCORE:
             findings.append(finding)
         elif rule.speaks_against and finding.against:
             excluded.append(RuledOut(cause=rule.id, because=finding.against[0].says))
-    findings.sort(key=lambda f: (-f.confidence, f.cause))
+    findings.sort(key=lambda f: (-f.score, f.cause))
     # what nothing speaks for is kept only where there is nothing else, so that it can say what would settle it
-    findings = [f for f in findings if f.evidence or f.confidence >= 0.3] or findings[:2]
-    return _fold(findings, rules), excluded
+    findings = [f for f in findings if f.evidence or f.score >= BARE_SCORE] or findings[:2]
+    return _tell_apart(_fold(findings, rules), rules), excluded
 
 
-def judge(rule: Rule, facts: Facts) -> Finding:
+def is_decided(findings: Sequence[Finding]) -> bool:
+    """Whether the first finding is a verdict: sure enough, and no other root is as likely by the same facts."""
+    roots = [f for f in findings if f.explained_by is None]
+    if not roots or roots[0].confidence < DECISIVE_CONFIDENCE:
+        return False
+    return len(roots) < 2 or roots[0].score - roots[1].score >= CLOSE_SCORE
+
+
+def judge(rule: Rule, facts: Facts, knots: Knots = ()) -> Finding:
     """What one rule says to the facts."""
     score = rule.prior
     speaking: list[Quote] = []
@@ -70,7 +85,8 @@ def judge(rule: Rule, facts: Facts) -> Finding:
     return Finding(
         cause=rule.id,
         title=rule.title,
-        confidence=round(1 / (1 + math.exp(-score)), 2),
+        confidence=confidence(score, knots),
+        score=score,
         summary=fill(rule.summary, facts),
         evidence=_once(speaking),
         against=tuple(against),
@@ -111,7 +127,7 @@ def _fold(findings: list[Finding], rules: Sequence[Rule]) -> list[Finding]:
             (
                 f for f in findings
                 if f is not finding and finding.cause in explains.get(f.cause, ())
-                and f.confidence >= (finding.confidence if _kind(f) == _kind(finding) else min(DECISIVE_CONFIDENCE, finding.confidence))
+                and f.score >= (finding.score if _kind(f) == _kind(finding) else min(0.0, finding.score))
                 and finding.cause not in [e.cause for e in echoes if e.explained_by == f.cause]
                 and f.cause not in {e.cause for e in echoes}
             ),
@@ -120,13 +136,30 @@ def _fold(findings: list[Finding], rules: Sequence[Rule]) -> list[Finding]:
         if root is None:
             done.append(finding)
         else:
-            echoes.append(
-                Finding(
-                    cause=finding.cause, title=finding.title, confidence=finding.confidence, summary=finding.summary,
-                    evidence=finding.evidence, against=finding.against, missing=finding.missing, explained_by=root.cause,
-                )
-            )  # fmt: skip
+            echoes.append(replace(finding, explained_by=root.cause))
     return done + echoes
+
+
+def _tell_apart(findings: list[Finding], rules: Sequence[Rule]) -> list[Finding]:
+    """Every other root with the words by which the first one's page tells it apart."""
+    if not findings:
+        return findings
+    page = next(rule.docs["look_alikes"] for rule in rules if rule.id == findings[0].cause)
+    tells = read_tells(page)
+    return [replace(f, differs=tells.get(f.cause, "")) if f.explained_by is None else f for f in findings]
+
+
+def read_tells(look_alikes: str) -> Mapping[str, str]:
+    """Cause -> how it is told apart, from the text of a page.
+
+    >>> read_tells("gpu-leak and gpu-fragmentation (reserved grows), host-leak (on the host).")["gpu-leak"]
+    'reserved grows'
+    """
+    return {
+        cause: match[2]
+        for match in _TELL.finditer(look_alikes)
+        for cause in re.findall(r"[a-z]+(?:-[a-z0-9]+)+", match[1])
+    }
 
 
 def fill(text: str, facts: Facts) -> str:

@@ -132,6 +132,12 @@ def _meanwhile(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
     if shown is not None:
         yield fact("comm.rollout_s", longest, f"a generation had been running for {show_seconds(longest)}", shown)
         yield fact("comm.rollout_to_timeout", longest / max(limit_s, 1), f"that is {longest / max(limit_s, 1):.2f} of the limit of {show_seconds(limit_s)}", shown)  # fmt: skip
+    bars = [
+        (_elapsed(str(e.fields["elapsed_text"])), e) for e in case.of("progress.long") if _is_near(e, first, limit_s)
+    ]
+    if bars:
+        busy, bar = max(bars, key=lambda item: item[0])
+        yield fact("comm.busy_to_timeout", busy / max(limit_s, 1), f"a progress bar had been running for {show_seconds(busy)}, {busy / max(limit_s, 1):.2f} of the limit", bar)  # fmt: skip
     frames = [e for e in case.of("python.frame") if _GENERATING.search(str(e.fields.get("function_text"))) or "generation/utils.py" in e.text]  # fmt: skip
     if frames:
         ranks = {e.origin.rank if e.origin.rank is not None else e.origin.pid for e in frames}

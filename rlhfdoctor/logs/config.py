@@ -40,7 +40,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     say(
         "config.moe_model",
-        r"(?P<name>Mixtral|PhiMoE|GptOss|DeepseekV[23]|\w*Moe|DbrxFor|JambaFor)(?:For|SparseMoe|MoE|Block)\w*",
+        r"(?P<name>Mixtral|PhiMoE|GptOss|DeepseekV[23]|Moe|Dbrx|Jamba)(?:ForCausalLM|SparseMoeBlock|SparseMoE|MoE\b|MoeBlock)",
         '  File "/opt/transformers/models/qwen3_moe/modeling_qwen3_moe.py", line 214, in Qwen3MoeSparseMoeBlock',
     ),
     say(

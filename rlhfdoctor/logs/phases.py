@@ -123,6 +123,12 @@ PATTERNS: tuple[Pattern, ...] = (
         when="TRL and the Hugging Face trainer: one dictionary a logging step",
     ),
     say(
+        "progress.long",
+        r"\d{1,3}%\|[^|]{0,400}\| *[^ \[]{1,30}/[^ \[]{1,30} \[(?P<elapsed_text>(?:\d+:\d\d|[1-9]\d):\d\d)<\d",
+        "Indexing:  35%|###4      | 70911/204010 [41:07<1:17:12, 28.7it/s]",
+        when="tqdm, from ten minutes on; a bar that never moved shows ? for the time left",
+    ),
+    say(
         "phase.finished",
         r"'train_runtime': |Training (?:completed|finished)|Job finished",
         "{'train_runtime': 18204.7719, 'train_samples_per_second': 0.447}",

@@ -21,6 +21,8 @@ _SAFETY_SAYS = {
     "show": "shown only, never written: an edit of code, or it changes what is learned",
 }
 _EVIDENCE_COUNT = 5
+_LIKELY, _POSSIBLE = -0.4, -1.4
+"""Scores (log-odds) from which a finding beside the first one is shown whole, and from which one is shown at all."""
 _DIFF_COUNT = 3
 _LEDGER_COUNT = 7
 
@@ -78,7 +80,9 @@ def render(incident: Incident, console: Console, all_findings: bool = False) -> 
         titled = index == 0 and incident.verdict == "cause"  # the headline is its title
         _finding(finding, echoes, page, full=index == 0 or all_findings, title="" if titled else finding.title)
     if len(roots) > len(shown):
-        names = ", ".join(f"{f.cause} {f.confidence:.2f}" for f in roots[len(shown) :][:5])
+        names = ", ".join(
+            f"{f.cause} {f.confidence:.2f}{f' ({f.differs})' if f.differs else ''}" for f in roots[len(shown) :][:5]
+        )
         page.head(("", ""))
         page.say(f"less likely: {names}  (--all shows them)", "dim", first="")
     if incident.ruled_out:
@@ -114,10 +118,10 @@ def _framework(framework: Framework) -> str:
 
 def _worth_showing(incident: Incident, roots: list[Finding]) -> list[Finding]:
     if incident.verdict == "cause":
-        return roots[:1] + [f for f in roots[1:3] if f.confidence >= 0.4]
+        return roots[:1] + [f for f in roots[1:3] if f.score >= _LIKELY]
     if incident.verdict == "healthy":
-        return [f for f in roots[:2] if f.confidence >= 0.3]
-    return [f for f in roots[:3] if f.confidence >= 0.2]
+        return [f for f in roots[:2] if f.score >= 2 * _LIKELY]
+    return [f for f in roots[:3] if f.score >= _POSSIBLE]
 
 
 def _finding(finding: Finding, echoes: list[Finding], page: _Page, full: bool, title: str) -> None:
@@ -128,6 +132,8 @@ def _finding(finding: Finding, echoes: list[Finding], page: _Page, full: bool, t
         (f"  {title}" if title else "", ""),
     )
     page.say(finding.summary)
+    if finding.differs:
+        page.say(f"told apart: {finding.differs}", "dim")
     count = len(finding.evidence) if page.everything else _EVIDENCE_COUNT if full else 2
     for quote in finding.evidence[:count]:
         _quote(quote, "+", page, full)
@@ -179,7 +185,7 @@ def _patch(patch: Patch, page: _Page, with_diff: bool) -> None:
 def _missing(incident: Incident, roots: list[Finding], page: _Page) -> None:
     if incident.verdict == "healthy":
         return
-    likely = [f for f in roots[:3] if f.confidence >= 0.2]
+    likely = [f for f in roots[:3] if f.score >= _POSSIBLE]
     wanted = {m.settle: m.what for f in likely for m in f.missing}
     if not likely:
         wanted = {

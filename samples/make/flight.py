@@ -21,7 +21,7 @@ TRUTH = {
         "story": "In step 3 rank 1 issues an all_gather where ranks 0 and 2 issue an all_reduce. All three wait until gloo's limit.",
     },
     "absent": {
-        "verdict": "undecided",
+        "verdict": "undecided", "accept": [],
         "story": "In step 3 rank 2 waits for a judge that does not answer, and never enters the all_reduce in which ranks 0 and 1 wait. "
         "The dumps show who did not come and where it was last, not what it waited for.",
     },

@@ -68,12 +68,12 @@ def test_zero2(words: tuple[str, ...], tmp_path: Path) -> None:
 
 
 def test_reward_rises(tmp_path: Path) -> None:
-    """The mean score of the last five steps, averaged over three seeds, is far above the first five's.
+    """The mean score of the last five steps, averaged over two seeds, is far above the first five's.
 
-    A uniform policy scores 0.1. Measured: gains of 0.24, 0.28 and 0.27 with these seeds; half of that is the bound.
+    A uniform policy scores 0.1. Measured: gains of 0.24 and 0.28 with these seeds; half of that is the bound.
     """
     gains = []
-    for seed in (0, 1, 2):
+    for seed in (0, 1):
         words = ("--config", str(ROOT / "trainer" / "configs" / "cpu-tiny.yaml"), config("zero0"), "train.steps=18", f"train.seed={seed}")
         scores = [line["score"] for line in train(tmp_path / f"seed{seed}", *words)]
         gains.append(statistics.mean(scores[-5:]) - statistics.mean(scores[:5]))

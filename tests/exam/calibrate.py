@@ -1,0 +1,125 @@
+"""Fits the curve from log-odds to confidence: `make calibrate` (python -m tests.exam.calibrate --write).
+
+Each labelled incident gives one point: the score of its first finding, and whether that is an accepted cause; for incidents that two
+readers could not decide, claiming anything is wrong. A knot's height is the share that was right near it (weights fall linearly to the
+next knot), with the rules' own logistic counted as `STRENGTH` observations; heights rise, and 0 stays at 0.5, so that the fit changes
+how sure the doctor says it is, never what it says. The reliability is told for curves that never saw the incident (ten folds).
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import yaml
+
+from rlhfdoctor.diagnose import analyze
+from rlhfdoctor.engine.calibrate import FILE, confidence, load_knots
+from tests.exam.cases import ROOT, all_cases
+
+PLACES = (-4.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 4.0)
+STRENGTH = 3.0
+FOLDS = 10
+Point = tuple[float, bool, str]
+"""Score, whether it was right, and the incident's kind and source."""
+
+
+def collect() -> Iterator[Point]:
+    """One point an incident."""
+    for case in all_cases():
+        if case.kind not in ("decidable", "undecidable"):
+            continue
+        incident = analyze([str(path) for path in case.files])
+        if incident.best is not None:
+            right = case.kind == "decidable" and incident.best.cause in case.accept
+            yield incident.best.score, right, f"{case.kind} {case.source}"
+
+
+def fit(points: Sequence[Point]) -> list[tuple[float, float]]:
+    """The knots of the curve."""
+    knots = []
+    for place, here in enumerate(PLACES):
+        low = PLACES[place - 1] if place else -math.inf
+        high = PLACES[place + 1] if place + 1 < len(PLACES) else math.inf
+        total, right = STRENGTH, STRENGTH / (1 + math.exp(-here))
+        for score, hit, _ in points:
+            near = (score - low) / (here - low) if low < score <= here else (high - score) / (high - here) if here < score < high else 0.0
+            near = 1.0 if math.isnan(near) or math.isinf(near) else near
+            total, right = total + near, right + near * hit
+        knots.append(0.5 if here == 0 else right / total)
+    zero = PLACES.index(0.0)
+    below = _rising(knots[:zero], 0.01, 0.5)
+    above = _rising(knots[zero + 1 :], 0.5, 0.99)
+    return [(x, round(y, 3)) for x, y in zip(PLACES, [*below, 0.5, *above])]
+
+
+def _rising(heights: list[float], least: float, most: float) -> list[float]:
+    """The nearest rising row (pool adjacent violators), within bounds."""
+    pools: list[tuple[float, int]] = []
+    for height in heights:
+        pools.append((height, 1))
+        while len(pools) > 1 and pools[-2][0] > pools[-1][0]:
+            (one, m), (two, n) = pools[-2:]
+            pools[-2:] = [((one * m + two * n) / (m + n), m + n)]
+    return [min(max(height, least), most) for height, count in pools for _ in range(count)]
+
+
+def reliability(told: Sequence[tuple[float, bool]]) -> tuple[float, list[str]]:
+    """Expected calibration error over five bins, and a row for each bin."""
+    bins: dict[int, list[tuple[float, bool]]] = {}
+    for share, hit in told:
+        bins.setdefault(min(int(share * 5), 4), []).append((share, hit))
+    rows, error = [], 0.0
+    for index, inside in sorted(bins.items()):
+        mean, right = sum(s for s, _ in inside) / len(inside), sum(h for _, h in inside) / len(inside)
+        error += abs(mean - right) * len(inside)
+        rows.append(f"| {index / 5:.1f} to {index / 5 + 0.2:.1f} | {len(inside)} | {mean:.2f} | {right:.2f} |")
+    return error / max(len(told), 1), rows
+
+
+def held_out(points: Sequence[Point]) -> list[tuple[float, bool, str]]:
+    """What curves say of points that they were not fitted to."""
+    order = list(range(len(points)))
+    random.Random(7).shuffle(order)
+    told = []
+    for fold in range(FOLDS):
+        unseen = set(order[fold::FOLDS])
+        knots = fit([point for index, point in enumerate(points) if index not in unseen])
+        told += [(confidence(points[i][0], knots), points[i][1], points[i][2]) for i in unseen]
+    return told
+
+
+def table() -> tuple[str, list[tuple[float, float]], int]:
+    """The report, the fitted knots, and the number of shared incidents."""
+    points = list(collect())
+    knots = fit(points)
+    lines = [f"{len(points)} incidents, {sum(hit for _, hit, _ in points)} with a right first finding", ""]
+    for name, told in (
+        ("held out, all", held_out(points)),
+        ("held out, decidable shared incidents (as score.py counts)", [p for p in held_out(points) if p[2] == "decidable shared"]),
+        ("fitted, all", [(confidence(score, knots), hit, kind) for score, hit, kind in points]),
+        ("the curve in use, all", [(confidence(score, load_knots()), hit, kind) for score, hit, kind in points]),
+    ):
+        error, rows = reliability([(share, hit) for share, hit, _ in told])
+        lines += [f"{name}: calibration error {error:.3f}", "", "| told | incidents | mean told | right |", "|---|---:|---:|---:|", *rows, ""]
+    return "\n".join(lines), knots, sum(1 for *_, kind in points if kind.endswith("shared"))
+
+
+def main() -> int:
+    text, knots, shared = table()
+    sys.stdout.write(text)
+    if "--write" in sys.argv:
+        if not shared:
+            sys.stderr.write("the shared incidents are not beside this checkout: nothing written\n")
+            return 1
+        note = "# Confidence by log-odds, fitted to labelled incidents by `make calibrate`; 0.5 at 0 by construction.\n"
+        (ROOT / "rules" / FILE).write_text(note + yaml.safe_dump({"knots": [list(knot) for knot in knots]}, default_flow_style=None))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""The labelled incidents that the exam uses: the shared ones where they are at hand, and this project's samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+SHARED = ROOT.parent / "shared" / "incidents" / "cases"
+
+
+@dataclass(frozen=True)
+class Case:
+    """An incident and what is true about it; the doctor sees `files` only."""
+
+    name: str
+    source: str
+    """shared, or samples."""
+    kind: str
+    """decidable, undecidable, quiet, grey."""
+    killer: str
+    accept: tuple[str, ...]
+    files: tuple[Path, ...]
+    label: Mapping[str, Any]
+
+
+def shared_cases() -> Iterator[Case]:
+    """The incidents from public reports, if this checkout lies beside them."""
+    for path in sorted(SHARED.glob("*/label.yaml")):
+        label = yaml.safe_load(path.read_text())
+        files = tuple(sorted(p for p in path.parent.rglob("*") if p.is_file() and p != path))
+        yield Case(path.parent.name, "shared", label["kind"], label["killer"], tuple(label["accept"]), files, label)
+
+
+def sample_cases() -> Iterator[Case]:
+    """What this project recorded or wrote itself."""
+    for path in sorted((ROOT / "samples").glob("*/truth.yaml")):
+        truth = yaml.safe_load(path.read_text())
+        kind = {"cause": "decidable", "undecided": "undecidable", "healthy": "quiet"}[truth["verdict"]]
+        yield Case(
+            path.parent.name, "samples", kind, truth.get("killer") or "none", tuple(truth.get("accept", ())), (path.parent / "run",), truth
+        )  # fmt: skip
+
+
+def all_cases() -> list[Case]:
+    """Both."""
+    return [*shared_cases(), *sample_cases()]
