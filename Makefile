@@ -39,6 +39,15 @@ lint: .venv/.dev ## ruff, mypy --strict, import contracts, spelling
 	$(BIN)/mypy && PATH=$(BIN):$$PATH $(BIN)/lint-imports --no-cache > .venv/imports.txt || { cat .venv/imports.txt; exit 1; }
 	$(BIN)/codespell rlhfdoctor rules/*/rule.yaml tests *.md
 
+calibrate: .venv/.dev ## fit the confidences anew to labelled incidents, with held-out folds
+	$(BIN)/python -m tests.exam.calibrate --write
+
+exam: .venv/.dev ## the doctor's own exam: scores, dropped sources, changes that may not matter
+	$(BIN)/python -m tests.exam.exam --write
+
+schemas: .venv/.dev ## read the names that each release takes, and count the patches (needs the network)
+	$(BIN)/python -m tests.frameworks.schemas
+
 bench: .venv/.dev ## ratios against anchors, apart from the tests
 	$(BIN)/python tests/bench/scan.py && $(BIN)/python tests/bench/start.py && $(BIN)/python tests/bench/record.py
 
@@ -49,4 +58,4 @@ lock: ## resolve the development environment anew (needs the network)
 	rm -rf .venv && $(PYTHON) -m venv .venv && $(BIN)/pip install -q . && $(BIN)/pip freeze --exclude rlhfdoctor > .ci/base.lock
 	$(BIN)/pip install -q torch==2.13.0 && $(BIN)/pip install -q -r .ci/dev.in && $(BIN)/pip freeze --exclude rlhfdoctor | grep -v '^torch==' > .ci/dev.lock
 
-.PHONY: help install demo lab test lint bench docs lock
+.PHONY: help install demo lab test lint calibrate exam schemas bench docs lock

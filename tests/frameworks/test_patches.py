@@ -8,6 +8,7 @@ tree, or DeepSpeed's classes.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import shutil
@@ -22,6 +23,7 @@ import yaml
 from rlhfdoctor.diagnose import analyze
 from rlhfdoctor.engine.catalogue import load_rules
 from rlhfdoctor.engine.match import Facts
+from rlhfdoctor.patch.apply import revert_files, write_file
 from rlhfdoctor.patch.merge import apply_all, apply_diff
 from rlhfdoctor.patch.plan import Configuration, plan_patches
 from rlhfdoctor.selftest import samples
@@ -29,7 +31,7 @@ from rlhfdoctor.settings.read import read_configuration
 from rlhfdoctor.settings.spell import load_table, normal, spell
 from rlhfdoctor.types import Finding, Framework, Incident, Patch
 
-from .packages import deepspeed_accepts, openrlhf_accepts, verl_accepts
+from .packages import deepspeed_accepts, openrlhf_accepts, trl_fields, verl_accepts
 
 ROOT = Path(__file__).parents[2]
 RULES = {rule.id: rule for rule in load_rules()}
@@ -37,16 +39,20 @@ SEEDS = (
     "openrlhf-save-kill", "openrlhf-72b-start", "openrlhf-72b-resume", "simplerl-third-generation",
     "openrlhf-zero3-generate", "easyr1-long-prompts",
 )  # fmt: skip
-OPENRLHF = ("0.5.3", "0.5.4", "0.9.7", "0.10.2", "0.11.2")
+OPENRLHF = ("0.5.3", "0.5.4", "0.9.7", "0.9.10", "0.10.2", "0.11.2")
 DOTTED = ("0.10.2", "0.11.2")
-VERL = ("0.2", "0.4.1", "0.5.0", "0.6.1", "0.8.0", "0.9.1")
+VERL = ("0.2", "0.4.1", "0.5.0", "0.6.1", "0.7.1", "0.8.0", "0.9.1")
 DEEPSPEED = ("0.13.5", "0.16.9", "0.18.3", "0.19.4", "0.19.8")
+TRL = ("0.16.1", "0.19.1", "0.26.2", "1.0.0", "1.16.0")
+EASYR1 = ("0.3.0", "0.3.2")
 RELEASES = [
     *((name, version) for version in OPENRLHF for name in ("openrlhf full", "openrlhf bare")),
     *((name, version) for version in VERL for name in ("verl full", "verl bare")),
     *((name, version) for version in DEEPSPEED for name in ("deepspeed full", "deepspeed bare")),
+    *(("trl full", version) for version in TRL),
+    *(("easyr1 full", version) for version in EASYR1),
 ]
-ONE_OF_EACH = [entry for entry in RELEASES if entry[1] in ("0.5.4", "0.5.0", "0.19.8")]
+ONE_OF_EACH = [entry for entry in RELEASES if entry[1] in ("0.5.4", "0.5.0", "0.19.8", "1.0.0", "0.3.0")]
 
 # What a script sets, by canonical name; each release spells it by the tables, and takes it (tested).
 FULL = {
@@ -81,6 +87,16 @@ DS_FULL = {
     "bf16": {"enabled": True},
 }
 DS_BARE = {"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}, "bf16": {"enabled": True}}
+TRL_FULL = {
+    "rollout.gpu_memory_utilization": 0.6, "rollout.tensor_parallel_size": 2, "rollout.sleep": True, "max_prompt_length": 1024,
+    "max_response_length": 4096, "train.micro_batch_size": 8, "gradient_checkpointing": False, "collective_timeout": 1800,
+    "zero3_gather_for_generation": True, "checkpoint.save_steps": 20, "dataloader_num_workers": 8, "rollout.max_model_len": 8192,
+}  # fmt: skip
+EASYR1_FULL = {
+    "rollout.gpu_memory_utilization": 0.6, "rollout.tensor_parallel_size": 2, "max_prompt_length": 1024, "max_response_length": 4096,
+    "train.micro_batch_size": 8, "logprob.micro_batch_size": 16, "offload_optimizer": True, "offload_param": True, "rank0_init": False,
+    "ref.offload_param": True, "gradient_checkpointing": False, "rollout.max_num_batched_tokens": 16384, "rollout.batch_size": 512,
+}  # fmt: skip
 PACKAGES = "torch==2.6.0\nvllm==0.8.5\nray==2.44.1\n"
 DOCKER = "docker run -d --memory=500g --shm-size=1g nvcr.io/nvidia/pytorch:24.07-py3 sleep infinity\n"
 
@@ -110,6 +126,46 @@ def launch(settings: Mapping[str, object], framework: str, version: str) -> str:
     return "#!/bin/bash\n" + DOCKER + " \\\n    ".join(words) + "\n"
 
 
+def document(settings: Mapping[str, object], framework: str, version: str) -> str:
+    """A YAML file with the settings that this release has, nested at the dots of their names."""
+    tree: dict[str, object] = {}
+    for name, value in settings.items():
+        spelling = spell(name, framework, version)
+        if spelling is None or spelling.form != "yaml":
+            continue
+        *path, last = spelling.spelled.split(".")
+        place = tree
+        for part in path:
+            place = place.setdefault(part, {})  # type: ignore[assignment]
+        place[last] = value
+    return yaml.safe_dump(tree, sort_keys=False)
+
+
+def keys_of(text: str) -> set[str]:
+    """The settings that a YAML file sets, with dots."""
+
+    def walk(tree: object, before: str) -> Iterator[str]:
+        for key, value in tree.items() if isinstance(tree, dict) else ():
+            if isinstance(value, dict):
+                yield from walk(value, f"{before}{key}.")
+            else:
+                yield f"{before}{key}"
+
+    return set(walk(yaml.safe_load(text), ""))
+
+
+def document_refusal(framework: str, version: str, text: str) -> str | None:
+    """TRL's fields by its own classes and transformers'; EasyR1 is not on PyPI: its field table."""
+    if framework == "trl":
+        transformers = pytest.importorskip("transformers")
+        taken = trl_fields(version) | {field.name for field in dataclasses.fields(transformers.TrainingArguments)}
+        taken |= {"gradient_checkpointing", "ddp_timeout", "dataloader_num_workers", "save_steps"}
+    else:
+        taken = {s.spelled for s in load_table("easyr1") if s.holds_at(version)}
+    stray = sorted(keys_of(text) - taken)
+    return f"{framework} {version} has no field {', '.join(stray)}" if stray else None
+
+
 def configuration(kind: str, version: str) -> dict[str, str]:
     """File name -> text: a launch script or a ds_config.json, and the list of packages."""
     framework, _, variant = kind.partition(" ")
@@ -117,6 +173,9 @@ def configuration(kind: str, version: str) -> dict[str, str]:
         config = DS_FULL if variant == "full" else DS_BARE
         run = f"#!/bin/bash\n{DOCKER}deepspeed --num_gpus 8 train.py --deepspeed_config ds_config.json\n"
         return {"ds_config.json": json.dumps(config, indent=2), "launch.sh": run, "pip-freeze.txt": f"deepspeed=={version}\n{PACKAGES}"}  # fmt: skip
+    if framework in ("trl", "easyr1"):
+        run = f"#!/bin/bash\n{DOCKER}python3 -m {'trl.scripts.grpo' if framework == 'trl' else 'verl.trainer.main'} config=config.yaml\n"
+        return {"config.yaml": document(TRL_FULL if framework == "trl" else EASYR1_FULL, framework, version), "launch.sh": run, "pip-freeze.txt": f"{framework}=={version}\n{PACKAGES}"}  # fmt: skip
     chosen = {"openrlhf": (FULL, BARE), "verl": (VERL_FULL, VERL_BARE)}[framework][variant == "bare"]
     packages = f"{framework}=={version}\n{PACKAGES}" + ("deepspeed==0.16.9\n" if framework == "openrlhf" else "")
     return {"launch.sh": launch(chosen, framework, version), "pip-freeze.txt": packages}
@@ -196,6 +255,11 @@ def judge(framework: str, version: str, words: tuple[str, ...]) -> str | None:
 
 def refusal(framework: str, version: str, name: str, text: str, folder: Path, stand_ins: Path) -> str | None:
     """What the release says against a patched file, or None."""
+    if name.endswith(".yaml"):
+        return document_refusal(framework, version, text)
+    if framework in ("trl", "easyr1"):
+        ran = [call[0] for call in calls(text, folder, stand_ins)]
+        return None if ran == ["docker", "python3"] else f"bash ran {ran}"
     if name.endswith(".json"):
         return deepspeed_accepts(version, json.loads(text))
     if framework == "deepspeed":
@@ -215,8 +279,12 @@ def refused(rules: Sequence[str], kind: str, version: str, folder: Path, stand_i
     for rule in rules:
         (folder / rule).mkdir()
         for patch in patches_of(rule, kind, version, folder / rule):
-            before = Path(str(patch.file)).read_text()
-            after.setdefault(apply_diff(before, patch.diff, str(patch.file)), (rule, patch))
+            file = Path(str(patch.file))
+            before = file.read_text()
+            text = apply_diff(before, patch.diff, str(file))
+            write_file(file, text)
+            assert (file.read_text(), revert_files([file.parent]), file.read_text()) == (text, [file], before)
+            after.setdefault(text, (rule, patch))
     if framework == "verl":
         words = [word for text in after for word in training_words(text, folder, stand_ins)]
         if judge("verl", version, tuple(dict.fromkeys(words))) is None:
@@ -227,6 +295,21 @@ def refused(rules: Sequence[str], kind: str, version: str, folder: Path, stand_i
         if error is not None:
             found.append((rule, patch.setting, f"{patch.spelled} {patch.after}", error))
     return found
+
+
+def count_matrix(folder: Path) -> str:
+    """MATRIX.md: for each release the rules that have a patch for it, and how many different patches."""
+    lines = ["# Patches by release", "", "Made by `make schemas`; `tests/frameworks/test_patches.py` puts each of them before the release's own parser, schema or field table,", "writes it, takes it back byte for byte, and asks again.", "", "| configuration | release | rules with a patch | rule x patch pairs |", "|---|---|---:|---:|"]  # fmt: skip
+    total = 0
+    for kind, version in RELEASES:
+        pairs = set()
+        for rule in (rule.id for rule in RULES.values() if rule.treat):
+            place = folder / f"{kind}-{version}-{rule}".replace(" ", "-")
+            place.mkdir()
+            pairs |= {(rule, p.setting, p.after) for p in patches_of(rule, kind, version, place)}
+        total += len(pairs)
+        lines.append(f"| {kind} | {version} | {len({rule for rule, *_ in pairs})} | {len(pairs)} |")
+    return "\n".join([*lines, "", f"{total} pairs in all, over {len(RELEASES)} configurations.", ""])
 
 
 # --- tests: synthetic configurations ------------------------------------------------------------

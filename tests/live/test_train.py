@@ -15,6 +15,8 @@ import pytest
 pytest.importorskip("ray")
 pytest.importorskip("deepspeed")
 
+from trainer.lab import place
+
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = (
     "model.hidden_size=64", "model.num_layers=2", "data.max_prompt_length=16", "data.max_response_length=8", "rollout.batch_size=8",
@@ -22,10 +24,17 @@ SMALL = (
 )  # fmt: skip
 
 
+@pytest.fixture(scope="module", autouse=True)
+def compiled() -> None:
+    """DeepSpeed's operators are compiled once, before anything is timed out."""
+    place.warm()
+
+
 def train(folder: Path, *words: str) -> list[dict[str, Any]]:
     """The driver's metrics of a run, a dictionary a step."""
+    place.unlock()
     command = [sys.executable, "-m", "trainer.train", f"out={folder}", *words]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0", "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0", "TORCH_EXTENSIONS_DIR": str(place.extensions()), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     done = subprocess.run(command, env=environment, cwd=folder.parent, capture_output=True, text=True, timeout=550, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     lines = [json.loads(line) for line in (folder / "metrics" / "driver-rank0.jsonl").read_text().splitlines()]

@@ -7,6 +7,7 @@ agent does. Slurm's part is played here: the limit is read from the `#SBATCH --m
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib.util
 import os
 import re
@@ -25,6 +26,7 @@ from trainer.lab.scenario import LabError, Scenario, size_of
 CGROUPS = Path("/sys/fs/cgroup/memory")
 ROOT = Path(__file__).resolve().parents[2]
 _LONGEST_S = 240
+_COMPILE_S = 900
 
 
 def why_not() -> str | None:
@@ -57,11 +59,30 @@ def has_gpu() -> bool:
     return torch.cuda.is_available()
 
 
+def extensions() -> Path:
+    """Where DeepSpeed's compiled operators of this interpreter lie: a folder of the lab's own, whose locks nobody else holds."""
+    mark = hashlib.sha256(sys.prefix.encode()).hexdigest()[:12]
+    return Path.home() / ".cache" / "rlhfdoctor" / "torch_extensions" / mark
+
+
+def unlock() -> None:
+    """Takes away the lock files of processes that were killed while they loaded an operator.
+
+    torch.utils.cpp_extension waits for a file named `lock` to vanish, for ever, and a SIGKILL leaves it behind.
+    """
+    for lock in extensions().glob("*/lock"):
+        lock.unlink(missing_ok=True)
+
+
 def warm() -> None:
     """Compiles DeepSpeed's CPU Adam and its collectives where no limit holds; at first use that takes minutes and 2 GiB."""
+    extensions().mkdir(parents=True, exist_ok=True)
+    unlock()
     names = "CPUAdamBuilder, ShareMemCommBuilder"
     code = f"from deepspeed.ops.op_builder.cpu import {names}\nfor each in {names}: each().load(verbose=False)"
-    done = subprocess.run([sys.executable, "-c", code], env=_environment("/tmp"), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=_environment("/tmp"), capture_output=True, text=True, check=False, timeout=_COMPILE_S
+    )
     if done.returncode:
         raise LabError(f"DeepSpeed's operators do not compile here: {done.stderr.strip().splitlines()[-1:]}")
 
@@ -71,7 +92,7 @@ def _environment(scratch: str) -> dict[str, str]:
     device = {} if has_gpu() else {"DS_ACCELERATOR": "cpu"}
     return device | {
         "PATH": f"{Path(sys.executable).parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-        "PYTHONPATH": str(ROOT), "HOME": os.environ.get("HOME", "/root"), "RAY_TMPDIR": scratch,
+        "PYTHONPATH": str(ROOT), "TORCH_EXTENSIONS_DIR": str(extensions()), "HOME": os.environ.get("HOME", "/root"), "RAY_TMPDIR": scratch,
         "RAY_USAGE_STATS_ENABLED": "0", "LANG": "C.UTF-8", "TOKENIZERS_PARALLELISM": "false", "MALLOC_ARENA_MAX": "2",
     }  # fmt: skip
 
@@ -82,6 +103,7 @@ def run(scenario: Scenario, config: Path, target: Path, limited: bool = True) ->
     Raises:
         LabError: it did not end in time.
     """
+    unlock()
     with _cgroup(scenario, config, limited) as cgroup, _scratch() as scratch:
         inside = f"echo 0 > {cgroup}/cgroup.procs && exec bash launch.sh"
         watch = [sys.executable, "-m", "rlhfdoctor", "watch", "--no-view", "--out", str(target), "--", "sh", "-c", inside]

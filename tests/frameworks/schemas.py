@@ -1,0 +1,125 @@
+"""The names that each release takes, read from the releases themselves: `make schemas` (python -m tests.frameworks.schemas).
+
+Writes names.json (so that the settings tables can be checked without a network) and MATRIX.md (how many patches of which rules were
+put before which release). A release that cannot be had keeps what names.json knows of it.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.frameworks.openrlhf_parser import read_parser
+from tests.frameworks.packages import trl_fields
+from tests.frameworks.registry import Unavailable, fetch
+
+FILE = Path(__file__).with_name("names.json")
+MATRIX = Path(__file__).with_name("MATRIX.md")
+RELEASES = {
+    "openrlhf": ("0.3.6.post1", "0.5.3", "0.5.4", "0.9.7", "0.9.10", "0.10.2", "0.11.2"),
+    "verl": ("0.2", "0.4.1", "0.5.0", "0.6.1", "0.7.1", "0.8.0", "0.9.1"),
+    "deepspeed": ("0.13.5", "0.16.9", "0.18.3", "0.19.4", "0.19.8"),
+    "trl": ("0.16.1", "0.19.1", "0.26.2", "1.0.0", "1.16.0"),
+}
+_ZERO = "zero_optimization"
+
+
+def names_of(framework: str, version: str) -> set[str]:
+    """What a release takes: flags of train_ppo_ray, keys of ppo_trainer.yaml, fields of zero_optimization, fields of GRPOConfig.
+
+    Raises:
+        Unavailable: the release cannot be had here.
+    """
+    if framework == "openrlhf":
+        path = fetch("openrlhf", version) / "openrlhf" / "cli" / "train_ppo_ray.py"
+        return {word for word in read_parser(path)._option_string_actions if word.startswith("--")}
+    if framework == "verl":
+        return set(_flat(_verl_tree(version)))
+    if framework == "deepspeed":
+        return set(_zero_fields(fetch("deepspeed", version) / "deepspeed" / "runtime" / "zero"))
+    return trl_fields(version)
+
+
+def _verl_tree(version: str) -> Mapping[str, Any]:
+    try:
+        from hydra import compose, initialize_config_dir
+        from omegaconf import OmegaConf
+    except ImportError as error:
+        raise Unavailable(f"hydra-core is not installed: {error}") from error
+    with initialize_config_dir(str(fetch("verl", version) / "verl" / "trainer" / "config"), version_base=None):
+        return OmegaConf.to_container(compose("ppo_trainer"), resolve=False)  # type: ignore[return-value]
+
+
+def _flat(tree: Mapping[str, Any], before: str = "") -> Iterator[str]:
+    for key, value in tree.items():
+        yield f"{before}{key}"
+        if isinstance(value, dict):
+            yield from _flat(value, f"{before}{key}.")
+
+
+def _zero_fields(folder: Path) -> Iterator[str]:
+    """Fields and aliases of the pydantic classes of zero_optimization."""
+    places = {"DeepSpeedZeroConfig": _ZERO, "DeepSpeedZeroOffloadOptimizerConfig": f"{_ZERO}.offload_optimizer", "DeepSpeedZeroOffloadParamConfig": f"{_ZERO}.offload_param"}
+    for file in (folder / "config.py", folder / "offload_config.py"):
+        for node in ast.parse(file.read_text()).body:
+            if not isinstance(node, ast.ClassDef) or node.name not in places:
+                continue
+            for statement in node.body:
+                if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+                    yield f"{places[node.name]}.{statement.target.id}"
+                    for word in ast.walk(statement.value or ast.Constant(None)):
+                        if isinstance(word, ast.keyword) and word.arg == "alias" and isinstance(word.value, ast.Constant):
+                            yield f"{places[node.name]}.{word.value.value}"
+
+
+def load() -> dict[str, dict[str, set[str]]]:
+    """Framework -> release -> names, as names.json has them."""
+    raw = json.loads(FILE.read_text()) if FILE.exists() else {}
+    return {
+        framework: {
+            release: {name for name, marks in part["names"].items() if marks[place] == "1"} for place, release in enumerate(part["releases"])
+        }
+        for framework, part in raw.items()
+    }  # fmt: skip
+
+
+def save(found: Mapping[str, Mapping[str, set[str]]]) -> None:
+    """Writes names.json: a mark for each release behind each name."""
+    raw = {}
+    for framework, releases in found.items():
+        every = sorted(set().union(*releases.values()))
+        raw[framework] = {
+            "releases": list(releases),
+            "names": {name: "".join("1" if name in names else "0" for names in releases.values()) for name in every},
+        }
+    FILE.write_text(json.dumps(raw, indent=0, sort_keys=True) + "\n")
+
+
+def main() -> int:
+    known = load()
+    found: dict[str, dict[str, set[str]]] = {}
+    for framework, releases in RELEASES.items():
+        for release in releases:
+            try:
+                found.setdefault(framework, {})[release] = names_of(framework, release)
+                sys.stdout.write(f"{framework} {release}: {len(found[framework][release])} names\n")
+            except Unavailable as error:
+                sys.stdout.write(f"{framework} {release}: {error}\n")
+                if release in known.get(framework, {}):
+                    found.setdefault(framework, {})[release] = known[framework][release]
+    save(found)
+    from tests.frameworks.test_patches import count_matrix
+
+    with tempfile.TemporaryDirectory() as folder:
+        MATRIX.write_text(count_matrix(Path(folder)))
+    sys.stdout.write(MATRIX.read_text())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

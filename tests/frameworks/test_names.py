@@ -1,0 +1,38 @@
+"""The settings tables against the names that the releases themselves take (names.json, from `make schemas`)."""
+
+from __future__ import annotations
+
+import pytest
+
+from rlhfdoctor.settings.spell import Spelling, load_table
+from tests.frameworks.schemas import load
+
+NAMES = load()
+RELEASES = [(framework, release) for framework, releases in NAMES.items() for release in releases]
+FORMS = {"openrlhf": ("flag",), "verl": ("hydra",), "deepspeed": ("json",), "trl": ("yaml",)}
+
+
+def is_checked(row: Spelling) -> bool:
+    """Whether the extracted names could hold this spelling at all."""
+    if row.form not in FORMS[row.framework]:
+        return False
+    if row.framework == "deepspeed":
+        return row.spelled.startswith("zero_optimization.") and row.spelled.count(".") <= 2
+    every = set().union(*NAMES[row.framework].values())
+    return row.framework != "trl" or row.spelled in every  # most of TRL's settings are transformers' own
+
+
+@pytest.mark.parametrize(("framework", "release"), RELEASES)
+def test_tables_know_what_a_release_takes(framework: str, release: str) -> None:
+    """A spelling that holds at a release is a name of it, and one that does not is none."""
+    names = NAMES[framework][release]
+    rows = [row for row in load_table(framework) if is_checked(row)]
+    held = {row.spelled.lstrip("+") for row in rows if row.holds_at(release)}
+    gone = {row.spelled.lstrip("+") for row in rows} - held
+    assert (sorted(held - names), sorted(gone & names)) == ([], [])
+
+
+def test_every_framework_was_read() -> None:
+    """No release is empty, and each framework has several."""
+    assert {framework: len(releases) >= 4 for framework, releases in NAMES.items()} == dict.fromkeys(FORMS, True)
+    assert all(len(names) > 20 for releases in NAMES.values() for names in releases.values())
