@@ -6,8 +6,9 @@ import re
 import textwrap
 from pathlib import Path
 
-from rlhfdoctor.engine.schema import Rule
+from rlhfdoctor.engine.schema import Rule, Treatment
 from rlhfdoctor.errors import UsageError
+from rlhfdoctor.settings.spell import FRAMEWORKS, spell
 
 _HEADINGS = {
     "meaning": "What it means",
@@ -28,6 +29,9 @@ def explain(rule: Rule) -> str:
             where = f" ({', '.join(t.frameworks)})" if t.frameworks else ""
             version = f" at {t.versions}" if t.versions else ""
             parts += _wrap(f"- {t.instead or t.setting}{where}{version} [{t.safety}]: {_show(t.effect)}")
+            spelled = _spelled(t)
+            if spelled:
+                parts += _wrap(f"  spelled: {spelled}")
             if t.cost:
                 parts += _wrap(f"  cost: {t.cost}")
             parts += [line for effect in t.side_effects for line in _wrap(f"  side effect: {effect}")]
@@ -37,6 +41,15 @@ def explain(rule: Rule) -> str:
     if rule.references:
         parts += ["References", *(f"  {link}" for link in rule.references), ""]
     return "\n".join(parts).rstrip()
+
+
+def _spelled(treatment: Treatment) -> str:
+    """How the frameworks write a setting, each in its newest spelling; empty where it is told in words."""
+    if treatment.instead:
+        return ""
+    tables = treatment.frameworks or (*FRAMEWORKS, "container", "ray", "torch", "deepspeed")
+    found = [(name, spell(treatment.setting, name, None)) for name in tables]
+    return "; ".join(f"{name} {row.spelled}" for name, row in found if row is not None and row.form != "code")
 
 
 def _show(text: str) -> str:

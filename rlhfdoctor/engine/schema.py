@@ -33,7 +33,7 @@ _CONDITION_KEYS = {"event", "evidence", "setting", "with", *COMPARATORS}
 _TOP_KEYS = {"id", "kind", "title", "summary", "detect", "explains", "docs", "treat", "references"}
 _DETECT_KEYS = {"requires", "prior", "for", "against", "rules_out", "missing"}
 _TREAT_KEYS = {
-    "setting", "to", "when", "frameworks", "versions", "safety", "effect", "cost", "side_effects", "note", "add", "instead",
+    "setting", "to", "when", "frameworks", "versions", "safety", "effect", "frees", "cost", "side_effects", "note", "add", "instead",
 }  # fmt: skip
 DOC_HEADINGS = ("meaning", "impact", "check", "look_alikes")
 
@@ -84,7 +84,10 @@ class Treatment:
 
     setting: str
     to: Any
-    """A value; {scale: f, least: n}, {evidence: name}, or null to take the setting out."""
+    """A value; {evidence: name}; {scale: f, by: evidence, from: evidence, least: n, else: v}; or null to take the setting out.
+
+    `by` names an evidence whose factor takes the place of `scale`, `from` one that holds the new value itself.
+    """
     safety: Literal["safe", "consent", "show"]
     effect: str
     cost: str = ""
@@ -96,6 +99,8 @@ class Treatment:
     note: str = ""
     add: bool = False
     """Whether the setting may be added where the user's files lack it."""
+    frees: tuple[str, float, float] | None = None
+    """Evidence in bytes, and the least and most shares of it that leave the host."""
     instead: str = ""
     """Spelled text to show where only an edit of code can do it."""
 
@@ -298,6 +303,16 @@ def _weighed(check: _Checker, detect: _Map, key: str) -> tuple[Weighed, ...]:
     )
 
 
+def _frees(check: _Checker, item: _Map) -> tuple[str, float, float] | None:
+    raw = item.get("frees")
+    if raw is None:
+        return None
+    if not isinstance(raw, dict) or set(raw) != {"evidence", "least", "most"}:
+        check.fault(item.line, "frees is {evidence: name, least: share, most: share}")
+        return None
+    return str(raw["evidence"]), float(raw["least"]), float(raw["most"])
+
+
 def _treatment(check: _Checker, item: _Map) -> Treatment:
     check.known_keys(item, _TREAT_KEYS, "treat")
     safety = item.get("safety")
@@ -317,5 +332,6 @@ def _treatment(check: _Checker, item: _Map) -> Treatment:
         side_effects=tuple(item.get("side_effects", ())),
         note=str(item.get("note", "")),
         add=bool(item.get("add", False)),
+        frees=_frees(check, item),
         instead=str(item.get("instead", "")),
     )

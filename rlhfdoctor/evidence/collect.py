@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from rlhfdoctor.evidence import comm, flight, gpu, host, offload, process, program, recorded, setup, shm, workers
+from rlhfdoctor.evidence import comm, cures, flight, gpu, host, offload, process, program, recorded, setup, shm, workers
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.killer import classify
 from rlhfdoctor.types import Death, Event, Evidence, Gap
@@ -37,7 +37,7 @@ FINDERS: tuple[Finder, ...] = (
     flight.find_flight,
     comm.find_peer,
     offload.find_offload,
-    offload.find_cures,
+    cures.find_cures,
     offload.find_states,
     program.find_errors,
     setup.find_setup,

@@ -7,7 +7,6 @@ node holds all shards.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 
@@ -15,7 +14,7 @@ from rlhfdoctor.evidence.case import Case, fact, whole
 from rlhfdoctor.evidence.host import find_total
 from rlhfdoctor.logs.torch import read_cuda_oom
 from rlhfdoctor.types import Evidence, Setting
-from rlhfdoctor.units import GIB, MIB, show_bytes, show_count
+from rlhfdoctor.units import show_bytes, show_count
 
 _SIZE = re.compile(r"(?<![\w.])(\d{1,3}(?:\.\d+)?)[bB](?![a-zA-Z0-9])")
 _SIZE_IN_NAME = re.compile(r"[-_/](\d{1,3}(?:\.\d+)?)[bB](?![a-zA-Z0-9])")
@@ -57,7 +56,7 @@ def _need(case: Case) -> Iterator[Evidence]:
     deepspeed = case.framework is None or case.framework.name in ("openrlhf", "trl")
     factor = _HOST_BYTES_PER_PARAMETER["fsdp" if not deepspeed else "deepspeed-2" if stage in (1, 2) else "deepspeed-3"]
     models = 1 if _without_critic(case) else 2
-    nodes = _nodes(case)
+    nodes = find_nodes(case)
     need = round(size * 1e9 * factor * models / nodes)
     what = "actor and critic" if models == 2 else "the actor"
     says = f"{factor} bytes x {size:g}B parameters x {models} ({what}) / {show_count(nodes, 'node')} = {show_bytes(need)} of host memory per node, before rounding of pinned buffers"
@@ -83,7 +82,7 @@ def find_states(case: Case) -> Iterator[Evidence]:
     billions, where = found
     told = [case.value(name) for name in ("actor_num_gpus_per_node", "trainer.n_gpus_per_node", "n_gpus_per_node")]
     gpus = next((value for value in told if isinstance(value, int) and value > 0), None)
-    shards = (gpus or _GPUS_OF_A_NODE) * _nodes(case)
+    shards = (gpus or _GPUS_OF_A_NODE) * find_nodes(case)
     stage = case.value("zero_stage")
     kept = case.value("offload_optimizer") not in (True, "cpu", "nvme")
     if case.framework is not None and case.framework.name in ("verl", "easyr1", "simplerl"):
@@ -116,7 +115,8 @@ def _without_critic(case: Case) -> bool:
     return estimator not in ("gae",) or (case.framework is not None and case.framework.name == "trl")
 
 
-def _nodes(case: Case) -> int:
+def find_nodes(case: Case) -> int:
+    """Nodes that the actor is spread over; 1 where nothing tells."""
     for name in ("actor_num_nodes", "trainer.nnodes", "actor.num_nodes"):
         value = case.value(name)
         if isinstance(value, int) and value > 0:
@@ -157,23 +157,3 @@ def _pinned(case: Case) -> Iterator[Evidence]:
     event = case.first("deepspeed.pinned")
     if event is not None:
         yield fact("offload.pinned_logged", True, "DeepSpeed itself reports its pinned memory", event)
-
-
-def find_cures(case: Case) -> Iterator[Evidence]:
-    """Values that a cure needs and that follow from this case's figures."""
-    limit = case.first("kernel.memcg_usage")
-    size = whole(limit, "limit_bytes")
-    total = find_total(case)
-    if size is not None:
-        unit, letter = (GIB, "g") if size >= 16 * GIB else (MIB, "m")
-        wish = math.ceil(size * 1.25 / unit)
-        room = int(total.value * 0.9 / unit) if total is not None and isinstance(total.value, int) else wish
-        yield Evidence(name="cure.container_memory", value=f"{min(wish, room)}{letter}" if min(wish, room) * unit > size else None, says=f"a quarter more than the {show_bytes(size)} that were full, within 90 % of the node")  # fmt: skip
-    swap = case.value("rollout.swap_space")
-    if isinstance(swap, int | float) and not isinstance(swap, bool):
-        yield Evidence(name="swap.space_bytes", value=round(swap * GIB), says=f"swap_space is {swap:g} GiB per GPU, in page-locked host blocks of the engine (as in vLLM V0)", origin=s.origin if (s := case.setting("rollout.swap_space")) else None)  # fmt: skip
-    shm = case.setting("container.shm_size")
-    if shm is not None:
-        yield Evidence(
-            name="shm.configured", value=str(shm.value), says=f"--shm-size is {shm.value}", origin=shm.origin
-        )

@@ -121,17 +121,41 @@ def _target(treatment: Treatment, own: Setting | None, facts: Facts) -> Any:
         if evidence is None or evidence.value is None:
             return to.get("else", _UNKNOWN)
         return evidence.value
+    told = facts.evidence.get(to.get("from", ""))
+    if told is not None and told.value is not None:
+        return told.value
     if "scale" in to:
         if own is not None and own.form == "python" and isinstance(own.value, str):
             simple = re.fullmatch(r"[\w.* ()]+", own.value) is not None
             return f"{to['scale']:g} * {own.value if simple else f'({own.value})'}"
         if own is None or not isinstance(own.value, int | float) or isinstance(own.value, bool):
             return to.get("else", _UNKNOWN)
-        scaled = own.value * to["scale"]
+        factor = facts.evidence.get(to.get("by", ""))
+        scaled = own.value * (factor.value if factor and isinstance(factor.value, int | float) else to["scale"])
         if isinstance(own.value, int):
             return max(int(scaled), to.get("least", 1))
         return round(max(scaled, to.get("least", 0.0)), 2)
-    return _UNKNOWN
+    return to.get("else", _UNKNOWN)
+
+
+def _effect(treatment: Treatment, facts: Facts) -> str:
+    """What the change does, with the arithmetic of its size where this case gave the figures."""
+    to = treatment.to if isinstance(treatment.to, dict) else {}
+    names = [str(to.get(key)) for key in ("by", "from", "evidence")]
+    sized = [facts.evidence[name].says for name in names if name in facts.evidence]
+    freed = facts.evidence.get(treatment.frees[0]) if treatment.frees else None
+    return "; ".join(part for part in (fill(treatment.effect, facts), *sized, freed.says if freed else "") if part)
+
+
+def _host_bytes(treatment: Treatment, facts: Facts) -> tuple[int, int] | None:
+    """Expected change of host memory on a node, least and most; negative frees."""
+    if treatment.frees is None:
+        return None
+    name, least, most = treatment.frees
+    value = facts.evidence[name].value if name in facts.evidence else None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return -round(value * most), -round(value * least)
 
 
 def _same(one: Value, two: Any) -> bool:
@@ -178,7 +202,8 @@ def _patch(
         before=None if own is None else show_value(own.value),
         after=show_value(value),
         safety=treatment.safety,
-        effect=fill(treatment.effect, facts),
+        effect=_effect(treatment, facts),
+        host_bytes=_host_bytes(treatment, facts),
         cost=treatment.cost,
         side_effects=treatment.side_effects,
         note=_note(treatment, configuration),
@@ -207,7 +232,7 @@ def _shown(
         setting=treatment.setting, spelled=spelled, file=None, line=None,
         before=None if own is None else show_value(own.value), after=show_value(value),
         safety="show" if spelling is None or spelling.form == "code" else treatment.safety,
-        effect=fill(treatment.effect, facts), cost=treatment.cost, side_effects=treatment.side_effects, note=note,
+        effect=_effect(treatment, facts), host_bytes=_host_bytes(treatment, facts), cost=treatment.cost, side_effects=treatment.side_effects, note=note,
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlhfdoctor.types import Incident
+from rlhfdoctor.types import Incident, Patch
 from rlhfdoctor.units import show_bytes, show_time
 
 KILLER_SAYS = {
@@ -88,6 +88,14 @@ def killed(incident: Incident) -> str:
     elif culprit is not None and culprit.pid == victim.pid and victim.pid is not None:
         when.append("and it was the one that held most")
     return f"{', '.join(parts)}: {verb} {by}{', ' + ', '.join(when) if when else ''}"
+
+
+def freed(patch: Patch) -> str:
+    """What a patch frees of host memory, where that could be computed; empty else."""
+    if patch.host_bytes is None or not patch.host_bytes[0]:
+        return ""
+    most, least = (-size for size in patch.host_bytes)
+    return f"Frees {show_bytes(most) if most == least else f'{show_bytes(least)} to {show_bytes(most)}'} of host memory"
 
 
 def sentence(text: str) -> str:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from rlhfdoctor.report.clean import clean
-from rlhfdoctor.report.story import VANISHED_SAYS, headline, killed, sentence
+from rlhfdoctor.report.story import VANISHED_SAYS, freed, headline, killed, sentence
 from rlhfdoctor.types import Finding, Framework, Incident, Part, Patch, Quote
 from rlhfdoctor.units import show_bytes
 
@@ -172,7 +172,9 @@ def _patch(patch: Patch, page: _Page, with_diff: bool) -> None:
     )  # fmt: skip
     cost = f"Cost: {patch.cost}." if patch.cost else ""
     page.say(
-        " ".join(sentence(part) for part in (patch.effect, cost, *patch.side_effects, patch.note) if part),
+        " ".join(
+            sentence(part) for part in (patch.effect, freed(patch), cost, *patch.side_effects, patch.note) if part
+        ),
         first="         ",
     )
     if not with_diff:

@@ -8,28 +8,10 @@ from pathlib import Path
 import pytest
 
 from rlhfdoctor.diagnose import make_case, read_all
-from rlhfdoctor.evidence.collect import find_evidence
-from rlhfdoctor.evidence.death import find_death
 from rlhfdoctor.types import Value
 
 Facts = Callable[[Mapping[str, str]], dict[str, Value]]
 GIB = 1024**3
-
-
-@pytest.fixture
-def facts(tmp_path: Path) -> Facts:
-    """Name -> value of all evidence of some files."""
-
-    def run(files: Mapping[str, str]) -> dict[str, Value]:
-        for name, text in files.items():
-            (tmp_path / name).write_text(text)
-        reading = read_all([str(tmp_path)])
-        case = make_case(reading.events, reading, None)
-        found = find_evidence(case, find_death(case), reading.gaps)
-        assert reading.gaps == []
-        return {name: evidence.value for name, evidence in found.items()}
-
-    return run
 
 
 HEADER = "[  pid  ]   uid  tgid total_vm      rss pgtables_bytes swapents oom_score_adj name\n"

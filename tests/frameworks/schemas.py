@@ -30,14 +30,14 @@ _ZERO = "zero_optimization"
 
 
 def names_of(framework: str, version: str) -> set[str]:
-    """What a release takes: flags of train_ppo_ray, keys of ppo_trainer.yaml, fields of zero_optimization, fields of GRPOConfig.
+    """What a release takes: flags of the training scripts, keys of ppo_trainer.yaml, fields of zero_optimization, fields of GRPOConfig.
 
     Raises:
         Unavailable: the release cannot be had here.
     """
     if framework == "openrlhf":
-        path = fetch("openrlhf", version) / "openrlhf" / "cli" / "train_ppo_ray.py"
-        return {word for word in read_parser(path)._option_string_actions if word.startswith("--")}
+        scripts = sorted((fetch("openrlhf", version) / "openrlhf" / "cli").glob("train_*.py"))
+        return {word for path in scripts for word in read_parser(path)._option_string_actions if word.startswith("--")}
     if framework == "verl":
         return set(_flat(_verl_tree(version)))
     if framework == "deepspeed":

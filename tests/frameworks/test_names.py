@@ -12,9 +12,21 @@ RELEASES = [(framework, release) for framework, releases in NAMES.items() for re
 FORMS = {"openrlhf": ("flag",), "verl": ("hydra",), "deepspeed": ("json",), "trl": ("yaml",)}
 
 
+EXCEPTIONS = {
+    "--max_len": "parsed by every release (SFT and others), a budget of prompt and response in PPO from 0.9.8 only",
+    "--ring_attn_size": "of SFT, RM and DPO before PPO got it",
+    "actor_rollout_ref.nccl_timeout": "0.4.1 and 0.5.0 have it in megatron's tree, not in ppo_trainer",
+    "ray_kwargs.ray_init.runtime_env.env_vars": "in no shipped tree: added with a leading +",
+    "reward_model.rollout.gpu_memory_utilization": "the old tree still composes from 0.7.1 on, and is not read",
+    "gradient_checkpointing": "a field of transformers that TRL redefines from 0.22 on",
+    "use_liger_kernel": "likewise",
+}
+"""Spelling -> why the names of a release do not settle it."""
+
+
 def is_checked(row: Spelling) -> bool:
     """Whether the extracted names could hold this spelling at all."""
-    if row.form not in FORMS[row.framework]:
+    if row.form not in FORMS[row.framework] or row.spelled.lstrip("+") in EXCEPTIONS:
         return False
     if row.framework == "deepspeed":
         return row.spelled.startswith("zero_optimization.") and row.spelled.count(".") <= 2

@@ -1,0 +1,173 @@
+"""Flight-recorder dumps: what torch writes is read, what an attacker or a cut file holds is a gap."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import pickle
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlhfdoctor.diagnose import analyze
+from rlhfdoctor.logs.flight import rank_of_dump, read_dump
+from rlhfdoctor.types import Event, Gap
+
+SAMPLES = Path(__file__).parents[2] / "samples"
+
+
+def entry(sequence: int, name: str = "nccl:all_reduce", size: int = 64, **more: Any) -> dict[str, Any]:
+    """One entry as FlightRecorder.cpp 2.10 writes it."""
+    frames = [
+        {"name": "all_reduce", "filename": "/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", "line": 2810},
+        {"name": "sync_losses", "filename": "/opt/train/loop.py", "line": 41},
+    ]
+    return {
+        "collective_seq_id": sequence, "process_group": ("0", "default_pg"), "profiling_name": name, "input_sizes": [[size]],
+        "state": "completed", "retired": True, "is_p2p": False, "time_created_ns": 1_790_000_000_000_000_000 + sequence, "frames": frames, **more,
+    }  # fmt: skip
+
+
+def write(folder: Path, rank: int, entries: list[dict[str, Any]]) -> Path:
+    """A dump of one rank."""
+    folder.mkdir(exist_ok=True)
+    path = folder / f"nccl_trace_rank_{rank}"
+    path.write_bytes(pickle.dumps({"version": "2.10", "entries": entries}))
+    return path
+
+
+def read(data: bytes, file: str = "nccl_trace_rank_3") -> tuple[list[Event], list[Gap]]:
+    gaps: list[Gap] = []
+    return list(read_dump(data, file, gaps)), gaps
+
+
+@pytest.mark.parametrize(
+    ("name", "rank"),
+    [
+        ("/tmp/nccl_trace_rank_0", 0), ("a/comm_lib_trace_rank_17", 17), ("x.tar!nccl_trace_rank_2.json", 2), ("nccl_trace_rank_5.gz", 5),
+        ("nccl_trace_rank_", None), ("rank_3.log", None), ("nccl_trace_rank_1.log", None),
+    ],
+)  # fmt: skip
+def test_name(name: str, rank: int | None) -> None:
+    """Only torch's own file names are taken for dumps."""
+    assert rank_of_dump(name) == rank
+
+
+def test_entries() -> None:
+    """Rank, group, number, operation, size, state and the innermost frame that is not torch's."""
+    events, gaps = read(pickle.dumps({"entries": [entry(7, state="started", retired=False)]}))
+    (call, dump) = events
+    wanted = {"rank": 3, "group_text": "0 default_pg", "seq": 7, "op": "all_reduce", "size_text": "[[64]]", "where_text": "sync_losses() loop.py:41"}
+    assert wanted.items() <= call.fields.items()
+    assert (dump.kind, dump.fields["unfinished_count"], gaps) == ("flight.dump", 1, [])
+    assert call.time == pytest.approx(1_790_000_000)
+
+
+def test_json_form() -> None:
+    """The JSON that some setups write holds the same."""
+    events, gaps = read(json.dumps({"entries": [entry(2)]}).encode())
+    assert (events[0].fields["seq"], gaps) == (2, [])
+
+
+def test_point_to_point_is_left_out() -> None:
+    """Sends and receives have numbers of their own."""
+    events, _ = read(pickle.dumps({"entries": [entry(1, is_p2p=True), entry(1)]}))
+    assert [e.kind for e in events] == ["flight.collective", "flight.dump"]
+
+
+class Command:
+    """What unpickles by running a command."""
+
+    def __init__(self, command: str) -> None:
+        self.command = command
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.system, (self.command,)
+
+
+def test_no_code_runs(tmp_path: Path) -> None:
+    """A pickle that asks for a function is refused before it is called."""
+    mark = tmp_path / "ran"
+    events, gaps = read(pickle.dumps({"entries": [Command(f"touch {mark}")]}))
+    assert (events, mark.exists(), "system" in gaps[0].why) == ([], False, True)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"", b"\x80", b"\x80\x04garbage", pickle.dumps([1, 2]), pickle.dumps({"entries": 5}), pickle.dumps({}), b"{", b'{"entries": null}',
+        pickle.dumps({"entries": [entry(1)]})[:-20], b"\x80\x04" + b"(" * 100_000,
+    ],
+    ids=range(10),
+)  # fmt: skip
+def test_damage_is_a_gap(data: bytes) -> None:
+    """Cut, empty or strange: one gap, no exception."""
+    events, gaps = read(data)
+    assert (events, len(gaps)) == ([], 1)
+
+
+@pytest.mark.parametrize("strange", [{"collective_seq_id": "x"}, {"profiling_name": None}, {"frames": 3}, {"input_sizes": object}, {"process_group": None}])
+def test_strange_entries(strange: dict[str, Any]) -> None:
+    """A field of another type costs its entry at most."""
+    odd = {**entry(1), **{key: value for key, value in strange.items() if value is not object}}
+    events, _ = read(pickle.dumps({"entries": [odd, entry(2)]}))
+    assert events[-2].fields["seq"] == 2
+
+
+def test_ranks_that_part(tmp_path: Path) -> None:
+    """The first number at which operations differ, with the rank that is alone."""
+    for rank in range(4):
+        name = "nccl:all_gather" if rank == 2 else "nccl:all_reduce"
+        write(tmp_path / "run", rank, [entry(1), entry(2, name), entry(3)])
+    best = analyze([str(tmp_path / "run")]).best
+    assert best is not None
+    assert (best.cause, "rank 2 runs all_gather" in best.evidence[0].says) == ("comm-shape-mismatch", True)
+
+
+def test_sizes_that_differ(tmp_path: Path) -> None:
+    """One operation with two sizes; all_to_all may differ by design."""
+    for rank in range(2):
+        write(tmp_path / "run", rank, [entry(1, "nccl:all_to_all", 8 + rank), entry(2, size=100 + rank)])
+    incident = analyze([str(tmp_path / "run")])
+    assert incident.best is not None
+    assert "at collective 2" in incident.best.evidence[0].says
+
+
+def test_rank_that_never_came(tmp_path: Path) -> None:
+    """Who stopped at a lower number is named with where it was last; that alone is no verdict."""
+    for rank in range(3):
+        write(tmp_path / "run", rank, [entry(n, state="started", retired=False) if n == 5 else entry(n) for n in range(1, 5 if rank == 1 else 6)])
+    incident = analyze([str(tmp_path / "run")])
+    says = [quote.says for finding in incident.findings for quote in finding.evidence]
+    assert (incident.verdict, any("rank 1 never entered collective 5" in text for text in says)) == ("undecided", True)
+
+
+def test_one_dump_compares_with_nothing(tmp_path: Path) -> None:
+    """A finished dump of one rank is no incident."""
+    write(tmp_path / "run", 0, [entry(1), entry(2)])
+    assert analyze([str(tmp_path / "run")]).verdict == "healthy"
+
+
+def test_compressed_and_archived(tmp_path: Path) -> None:
+    """Dumps are read inside archives and through gzip."""
+    folder = tmp_path / "run"
+    for rank in range(2):
+        path = write(folder, rank, [entry(1, size=5 + rank)])
+        (folder / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    with tarfile.open(tmp_path / "run.tar", "w") as archive:
+        archive.add(folder, "run")
+    for place in (folder, tmp_path / "run.tar"):
+        best = analyze([str(place)]).best
+        assert best is not None
+        assert best.cause == "comm-shape-mismatch"
+
+
+def test_dumps_alone_of_a_real_run() -> None:
+    """torch's own dumps, without the logs."""
+    incident = analyze([str(path) for path in sorted((SAMPLES / "flight-parted" / "run").glob("nccl_trace_rank_*"))])
+    assert incident.death is not None
+    assert (incident.verdict, incident.death.killer) == ("cause", "collective-timeout")
