@@ -21,7 +21,7 @@ from tests.frameworks.registry import Unavailable, fetch
 FILE = Path(__file__).with_name("names.json")
 MATRIX = Path(__file__).with_name("MATRIX.md")
 RELEASES = {
-    "openrlhf": ("0.3.6.post1", "0.5.3", "0.5.4", "0.9.7", "0.9.10", "0.10.2", "0.11.2"),
+    "openrlhf": ("0.5.3", "0.5.4", "0.9.7", "0.9.10", "0.10.2", "0.11.2"),
     "verl": ("0.2", "0.4.1", "0.5.0", "0.6.1", "0.7.1", "0.8.0", "0.9.1"),
     "deepspeed": ("0.13.5", "0.16.9", "0.18.3", "0.19.4", "0.19.8"),
     "trl": ("0.16.1", "0.19.1", "0.26.2", "1.0.0", "1.16.0"),
