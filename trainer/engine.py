@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainer.config import Config
+from trainer.config import Config, ConfigError
 from trainer.data import ByteTokenizer, Tokenizer
 
 
@@ -82,6 +82,12 @@ def load_tokenizer(config: Config) -> Tokenizer:
     tokenizer: Any = AutoTokenizer.from_pretrained(config.model.path)
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
+    size = model_config(config).vocab_size
+    if tokenizer.pad_token_id is None or tokenizer.pad_token_id >= size:
+        raise ConfigError(
+            f"model.path: the tokenizer of {config.model.path} pads with token {tokenizer.pad_token_id}, and the model has {size} embeddings; "
+            "set pad_token in its tokenizer_config.json to a token below that"
+        )
     return tokenizer  # type: ignore[no-any-return]
 
 

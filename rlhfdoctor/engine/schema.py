@@ -84,9 +84,9 @@ class Treatment:
 
     setting: str
     to: Any
-    """A value; {evidence: name}; {scale: f, by: evidence, from: evidence, least: n, else: v}; or null to take the setting out.
+    """A value; {evidence: name}; {scale: f, from: evidence, least: n, else: v}; or null to take the setting out.
 
-    `by` names an evidence whose factor takes the place of `scale`, `from` one that holds the new value itself.
+    `from` names an evidence that holds the new value, where this case gave the figures for it.
     """
     safety: Literal["safe", "consent", "show"]
     effect: str

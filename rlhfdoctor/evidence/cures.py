@@ -10,20 +10,23 @@ import math
 import re
 from collections.abc import Iterator
 
-from rlhfdoctor.evidence.case import Case, whole
+from rlhfdoctor.budget.shapes import find_shape
+from rlhfdoctor.evidence.case import Case, number, whole
+from rlhfdoctor.evidence.gpu import find_vocabulary
 from rlhfdoctor.evidence.host import find_total
 from rlhfdoctor.evidence.offload import find_model_size, find_nodes
 from rlhfdoctor.logs.torch import read_cuda_oom
 from rlhfdoctor.types import Evidence
 from rlhfdoctor.units import GIB, MIB, show_bytes, show_seconds
 
-_LOGITS = re.compile(r"log_?softmax|logits|entropy|log_?probs_from|cross_entropy|selective_log_softmax")
-_LEAST_SCALE = 1 / 32
-_COPIES_OF_LOGITS = 2.0
-"""The cast to fp32 and its softmax are alive together."""
+_SCORING = re.compile(r"log_probs?$|compute_log_prob|get_per_token_logps|compute_ref|compute_values")
+_BESIDE_BYTES = 2 * GIB
+_LEAST_SHARE = 0.15
 _ROOM = 1.25
 _LEFT = re.compile(r"\[[\d:]+<(?P<left>(?:\d+:)?\d+:\d\d)")
 _LEAST_TIMEOUT_S = 7200
+_MOST_TIMEOUT_S = 4 * 3600
+"""Work that takes longer wants another cure than waiting."""
 
 
 def find_cures(case: Case) -> Iterator[Evidence]:
@@ -56,58 +59,77 @@ def _container(case: Case) -> Iterator[Evidence]:
         )
 
 
-def _sizes(case: Case) -> tuple[int, int, int] | None:
-    """(request, what was free or reserved without use, the GPU's size) of the failing allocation."""
+def _sizes(case: Case) -> tuple[int, int, int, int] | None:
+    """(request, allocated by torch, what torch may use at most, the GPU's size) of the failing allocation."""
     event = case.first("torch.cuda_oom")
-    if event is None:
-        return None
     request = whole(event, "request_bytes")
+    if event is None or not request:
+        return None
     sizes = read_cuda_oom(" ".join((event.text, *event.after)))
-    free, unused, total = (sizes.get(name) for name in ("free_bytes", "unallocated_bytes", "total_bytes"))
-    if not request or not isinstance(free, int) or not isinstance(total, int) or not total or request >= total:
+    free, unused, held, total = (sizes.get(f"{name}_bytes") for name in ("free", "unallocated", "allocated", "total"))
+    if not isinstance(free, int) or not isinstance(held, int) or not isinstance(total, int) or request >= total:
         return None
     spare = free + (unused if isinstance(unused, int) else 0)
-    return (request, spare, total) if spare < request else None  # else it was in pieces, and no size helps
+    return (request, held, held + spare, total) if spare < request else None  # else it was in pieces
 
 
 def _batch(case: Case) -> Iterator[Evidence]:
-    """The power of two by which sequences of a pass must shrink for the request to fit into what was there."""
-    sizes = _sizes(case)
-    if sizes is None or not sizes[1]:
+    """How many sequences of a pass fit, by the bytes that one takes: an estimate for sequences of full length.
+
+    Activations 34 x hidden bytes a token and layer, 2 with recomputation (and 34 for the layer that is recomputed); logits 12 bytes a
+    token and word of the vocabulary in training, 6 without gradients (settings_notes section 3).
+    """
+    sizes, vocabulary = _sizes(case), find_vocabulary(case)
+    lengths = [case.value(name) for name in ("max_prompt_length", "max_response_length")]
+    shape = next((s for s in map(find_shape, _models(case)) if s is not None and s.given_parameters is None), None)
+    if sizes is None or vocabulary is None or shape is None or not all(isinstance(length, int) for length in lengths):
         return
-    request, spare, _ = sizes
-    logits = any(_LOGITS.search(f"{e.text} {' '.join(e.after)}") for e in case.of("python.frame"))
-    copies = _COPIES_OF_LOGITS if logits else 1.0
-    wanted = spare / (request * copies * 1.1)
-    scale = max(2.0 ** math.floor(math.log2(wanted)), _LEAST_SCALE)
-    if scale <= 0.5:
-        alive = ", of which two copies live together," if logits else ""
-        yield _cure("cure.batch_scale", scale, f"at 1/{round(1 / scale)} the request of {show_bytes(request)}{alive} becomes {show_bytes(request * scale)}, and {show_bytes(spare)} were there")  # fmt: skip
+    request, held, most, _ = sizes
+    scoring = any(_SCORING.search(str(e.fields.get("function_text"))) for e in case.of("python.frame"))
+    name = "logprob.micro_batch_size" if scoring else "train.micro_batch_size"
+    batch = case.value(name)
+    if not isinstance(batch, int) or batch < 2 or case.value("train.dynamic_batch") is True:
+        return
+    layers = 0 if scoring else (2 if case.value("gradient_checkpointing") is True else 34) * shape.layers
+    tokens = sum(length for length in lengths if isinstance(length, int))
+    one = tokens * (shape.hidden * (34 + layers) + shape.vocabulary * (6 if scoring else 12))
+    fixed = held + request - batch * one
+    fits = int((most * 0.95 - fixed) // one)
+    if fixed > 0 and 1 <= fits < batch:
+        value = min(fits, batch // 2)
+        yield _cure("cure.logprob_micro_batch" if scoring else "cure.train_micro_batch", value, f"a sequence of {tokens} tokens takes about {show_bytes(one)} there (activations and logits, estimated); beside {show_bytes(fixed)} that stay, {fits} fit")  # fmt: skip
+
+
+def _models(case: Case) -> Iterator[str]:
+    for setting in case.settings:
+        if isinstance(setting.value, str) and ("model" in setting.name or setting.name == "pretrain"):
+            yield setting.value
 
 
 def _share_of_gpu(case: Case) -> Iterator[Evidence]:
-    """What the engine may claim so that the trainer's failing request fits, with a fiftieth of the GPU to spare."""
+    """What the engine may claim beside the trainer: what that held and asked for, a quarter to spare, and 2 GiB for CUDA and NCCL."""
     sizes, setting = _sizes(case), case.setting("rollout.gpu_memory_utilization")
     if sizes is None or setting is None or not isinstance(setting.value, float):
         return
-    request, spare, total = sizes
-    lacking = request * _ROOM - spare
-    value = math.floor((setting.value - lacking / total - 0.02) * 100) / 100
-    if 0.15 <= value < setting.value:
-        yield _cure("cure.gpu_memory_utilization", value, f"the request of {show_bytes(request)} lacked {show_bytes(request - spare)}; {setting.value - value:.2f} of the GPU is {show_bytes((setting.value - value) * total)}")  # fmt: skip
+    request, held, _, total = sizes
+    left = 1 - ((held + request) * _ROOM + _BESIDE_BYTES) / total
+    value = math.floor(round(min(left, setting.value - 0.05), 6) * 100) / 100
+    if value >= _LEAST_SHARE:
+        yield _cure("cure.gpu_memory_utilization", value, f"the trainer held {show_bytes(held)} and asked for {show_bytes(request)}; with a quarter to spare and {show_bytes(_BESIDE_BYTES)} for CUDA and NCCL, {max(left, value):.2f} of the GPU's {show_bytes(total)} are left")  # fmt: skip
 
 
 def _timeout(case: Case) -> Iterator[Evidence]:
-    """One and a half times what the longest progress bar would have taken, and not less than two hours."""
+    """Half as much again as the work took for which the others waited: a bar that had been running for about the limit."""
+    waited = case.first("nccl.timeout", "gloo.timeout")
+    limit = number(waited, "timeout_s") or number(waited, "limit_s")
     longest = 0.0
     for event in (*case.of("progress.long"), *case.of("phase.rollout")):
-        match = _LEFT.search(event.text)
-        elapsed = event.fields.get("elapsed_text")
-        if match and elapsed:
-            longest = max(longest, _seconds(str(elapsed)) + _seconds(match["left"]))
-    if longest * 1.5 > _LEAST_TIMEOUT_S:
+        match, elapsed = _LEFT.search(event.text), _seconds(str(event.fields.get("elapsed_text") or ""))
+        if match and limit and 0.9 <= elapsed / limit <= 1.5:
+            longest = max(longest, elapsed + _seconds(match["left"]))
+    if _LEAST_TIMEOUT_S < longest * 1.5 <= _MOST_TIMEOUT_S:
         value = math.ceil(longest * 1.5 / 600) * 600
-        yield _cure("cure.collective_timeout", value, f"the longest progress bar would have taken {show_seconds(longest)}; this is half as much again")  # fmt: skip
+        yield _cure("cure.collective_timeout", value, f"what the others waited for would have taken {show_seconds(longest)}; this is half as much again")  # fmt: skip
 
 
 def _seconds(text: str) -> float:

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Iterator
 
+from rlhfdoctor.budget.shapes import find_shape
 from rlhfdoctor.evidence.case import Case, fact, number, whole
 from rlhfdoctor.evidence.recorded import find_steps
 from rlhfdoctor.logs.torch import read_cuda_oom
@@ -25,14 +26,6 @@ _SITES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("backward", re.compile(r"backward\b|autograd")),
     ("generate", re.compile(r"generate\b|generate_sequences|\bsample\b")),
 )  # fmt: skip
-_MODELS: dict[str, tuple[int, str]] = {
-    "qwen2.5": (152064, "Qwen2.5"), "qwen2_5": (152064, "Qwen2.5"), "qwen3": (151936, "Qwen3"), "qwen2": (152064, "Qwen2"),
-    "llama-3": (128256, "Llama 3"), "llama3": (128256, "Llama 3"), "llama-2": (32000, "Llama 2"), "mistral": (32768, "Mistral"),
-    "baichuan2": (125696, "Baichuan2"), "baichuan-13b": (64000, "Baichuan"), "deepseek": (129280, "DeepSeek-V3"),
-}  # fmt: skip
-"""Vocabulary sizes by a part of the model's name (config.json of the public models)."""
-
-
 _LENGTH = re.compile(r"response_length/mean:([0-9.]+)")
 _LEAST_STEPS = 4
 _LARGEST_GPU_BYTES = 2 * 1024**4
@@ -125,21 +118,19 @@ def _logits(case: Case, event: Event) -> Iterator[Evidence]:
         whole_tokens = abs(tokens - round(tokens)) * size * width < 0.006 * request
         longest = (prompt or 0) + (response or 0)
         if whole_tokens and longest and tokens / longest >= 0.3 and tokens / longest <= 512:
-            yield fact("cuda.logits_tokens", round(tokens), f"{show_bytes(request)} is {round(tokens)} tokens x {size} ({model}'s vocabulary) x {width} bytes ({dtype}): the logits", event)  # fmt: skip
+            yield fact("cuda.logits_tokens", round(tokens), f"{show_bytes(request)} is {round(tokens)} tokens x {size} (the vocabulary of {model}) x {width} bytes ({dtype}): the logits", event)  # fmt: skip
             return
 
 
 def find_vocabulary(case: Case) -> tuple[int, str] | None:
-    """Vocabulary size by the model's name in settings or logs."""
-    names = [
-        str(s.value).lower()
-        for s in case.settings
-        if (isinstance(s.value, str) and "/" in s.value) or "model" in s.name
-    ]
-    for name in names:
-        for part, known in _MODELS.items():
-            if part in name:
-                return known
+    """Vocabulary size by the model's name in settings."""
+    for setting in case.settings:
+        if isinstance(setting.value, str) and (
+            "/" in setting.value or "model" in setting.name or setting.name == "pretrain"
+        ):
+            shape = find_shape(setting.value)
+            if shape is not None and shape.given_parameters is None:
+                return shape.vocabulary, shape.name.rsplit("/", 1)[-1]
     return None
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from rlhfdoctor.budget.shapes import find_shape
 from rlhfdoctor.evidence.case import Case, fact, whole
 from rlhfdoctor.evidence.host import find_total
 from rlhfdoctor.logs.torch import read_cuda_oom
@@ -17,7 +18,6 @@ from rlhfdoctor.types import Evidence, Setting
 from rlhfdoctor.units import show_bytes, show_count
 
 _SIZE = re.compile(r"(?<![\w.])(\d{1,3}(?:\.\d+)?)[bB](?![a-zA-Z0-9])")
-_SIZE_IN_NAME = re.compile(r"[-_/](\d{1,3}(?:\.\d+)?)[bB](?![a-zA-Z0-9])")
 _MODEL_SETTINGS = ("pretrain", "model_name_or_path", "actor_rollout_ref.model.path", "worker.actor.model.model_path", "actor.model_name_or_path")  # fmt: skip
 _GPUS_OF_A_NODE = 8
 _HOST_BYTES_PER_PARAMETER = {"deepspeed-2": 16, "deepspeed-3": 18, "fsdp": 12}
@@ -101,8 +101,9 @@ def find_model_size(case: Case) -> tuple[float, Setting | None] | None:
     """Billions of parameters by the actor's name, such as `Qwen2.5-72B`."""
     for name in _MODEL_SETTINGS:
         setting = case.setting(name)
-        if setting is not None and (match := _SIZE_IN_NAME.search(f"/{setting.value}")):
-            return float(match[1]), setting
+        shape = find_shape(str(setting.value)) if setting is not None else None
+        if shape is not None:
+            return round(shape.parameters / 1e9, 2), setting
     for event in case.of("config.model_size"):
         if match := _SIZE.search(event.text):
             return float(match[1]), None

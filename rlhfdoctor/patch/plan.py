@@ -130,8 +130,7 @@ def _target(treatment: Treatment, own: Setting | None, facts: Facts) -> Any:
             return f"{to['scale']:g} * {own.value if simple else f'({own.value})'}"
         if own is None or not isinstance(own.value, int | float) or isinstance(own.value, bool):
             return to.get("else", _UNKNOWN)
-        factor = facts.evidence.get(to.get("by", ""))
-        scaled = own.value * (factor.value if factor and isinstance(factor.value, int | float) else to["scale"])
+        scaled = own.value * to["scale"]
         if isinstance(own.value, int):
             return max(int(scaled), to.get("least", 1))
         return round(max(scaled, to.get("least", 0.0)), 2)
@@ -141,7 +140,7 @@ def _target(treatment: Treatment, own: Setting | None, facts: Facts) -> Any:
 def _effect(treatment: Treatment, facts: Facts) -> str:
     """What the change does, with the arithmetic of its size where this case gave the figures."""
     to = treatment.to if isinstance(treatment.to, dict) else {}
-    names = [str(to.get(key)) for key in ("by", "from", "evidence")]
+    names = [str(to.get(key)) for key in ("from", "evidence")]
     sized = [facts.evidence[name].says for name in names if name in facts.evidence]
     freed = facts.evidence.get(treatment.frees[0]) if treatment.frees else None
     return "; ".join(part for part in (fill(treatment.effect, facts), *sized, freed.says if freed else "") if part)

@@ -19,38 +19,57 @@ def oom(request: str, free: str, unallocated: str, frames: str = "") -> str:
     )
 
 
-@pytest.mark.parametrize(
-    ("request_size", "free", "scale"),
-    [("8.00 GiB", "5.00 GiB", 0.5), ("8.00 GiB", "3.00 GiB", 0.25), ("8.00 GiB", "1.20 GiB", 0.125), ("8.00 GiB", "7.90 GiB", 0.5)],
+VERL = (
+    "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=/models/Qwen2.5-7B data.max_prompt_length=1024 data.max_response_length=3072 "
+    "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu={batch} actor_rollout_ref.model.enable_gradient_checkpointing=True {more}\n"
 )
-def test_batch_shrinks_until_the_request_fits(request_size: str, free: str, scale: float, facts: Facts) -> None:
-    """The largest power of two with a tenth to spare."""
-    assert facts({"driver.log": oom(request_size, free, "0 bytes")})["cure.batch_scale"] == scale
+BACKWARD = '  File "/opt/verl/workers/actor/dp_actor.py", line 301, in update_policy\n    loss.backward()\n'
 
 
-def test_logits_live_twice(facts: Facts) -> None:
-    """Where the code works on logits the fp32 copy and its softmax must both fit."""
-    frames = '  File "/opt/loss.py", line 4, in forward\n    logps = logits.float().log_softmax(-1)\n'
-    assert facts({"driver.log": oom("8.00 GiB", "5.00 GiB", "0 bytes", frames)})["cure.batch_scale"] == 0.25
+def test_micro_batch_by_the_bytes_of_a_sequence(facts: Facts) -> None:
+    """4096 tokens x (36 x 3584 x ... + 12 x 152064) bytes are 8.2 GB: of the eight that were asked for, some fit."""
+    files = {"driver.log": oom("6.00 GiB", "3.00 GiB", "0 bytes", BACKWARD).replace("60.00", "74.00"), "run.sh": VERL.format(batch=8, more="")}
+    one = 4096 * (3584 * (34 + 2 * 28) + 152064 * 12)
+    fixed = (74 + 6) * 1024**3 - 8 * one
+    assert facts(files)["cure.train_micro_batch"] == min(int((77 * 1024**3 * 0.95 - fixed) // one), 4)
 
 
-@pytest.mark.parametrize(("request_size", "free", "unused"), [("2.00 GiB", "1.00 GiB", "3.00 GiB"), ("2.00 GiB", "0 bytes", "0 bytes"), ("90.00 GiB", "1.00 GiB", "0 bytes")])
-def test_no_size_helps(request_size: str, free: str, unused: str, facts: Facts) -> None:
-    """In pieces, with nothing left, or larger than the card: no factor is told."""
-    assert "cure.batch_scale" not in facts({"driver.log": oom(request_size, free, unused)})
+@pytest.mark.parametrize(("batch", "more"), [(1, ""), (8, "actor_rollout_ref.actor.use_dynamic_bsz=True"), (64, "")])
+def test_no_micro_batch_is_told(batch: int, more: str, facts: Facts) -> None:
+    """One sequence already, dynamic batches, or an estimate that exceeds what was allocated."""
+    files = {"driver.log": oom("6.00 GiB", "3.00 GiB", "0 bytes", BACKWARD), "run.sh": VERL.format(batch=batch, more=more)}
+    assert "cure.train_micro_batch" not in facts(files)
 
 
 def test_share_of_the_engine(facts: Facts) -> None:
-    """0.60 less the 4 GiB that are lacking (a quarter more asked for, 1 GiB there) and a fiftieth: 0.529 rounded down."""
-    files = {"driver.log": oom("4.00 GiB", "1.00 GiB", "0 bytes"), "run.sh": "python3 -m verl.trainer.main_ppo actor_rollout_ref.rollout.gpu_memory_utilization=0.6\n"}
-    assert facts(files)["cure.gpu_memory_utilization"] == 0.52
+    """79 GiB less a quarter more than 20 + 4 GiB, less 2 GiB: 0.59 is left; at least 0.05 goes."""
+    run = "python3 -m verl.trainer.main_ppo actor_rollout_ref.rollout.gpu_memory_utilization={}\n"
+    log = oom("4.00 GiB", "1.00 GiB", "0 bytes").replace("60.00", "20.00")
+    for before, after in ((0.8, 0.59), (0.6, 0.55)):
+        assert facts({"driver.log": log, "run.sh": run.format(before)})["cure.gpu_memory_utilization"] == after
 
 
-def test_time_out_by_the_slowest_bar(facts: Facts) -> None:
-    """Two hours are the least; three hours of bar ask for four and a half."""
-    short, long = " 50%|#####     | 5/10 [30:00<30:00, 360s/it]\n", " 50%|#####     | 5/10 [1:30:00<1:30:00, 1080s/it]\n"
-    assert "cure.collective_timeout" not in facts({"driver.log": short})
-    assert facts({"driver.log": long})["cure.collective_timeout"] == 16200
+def test_share_that_leaves_nothing_for_the_engine(facts: Facts) -> None:
+    """A trainer that needs the whole GPU is not helped by the engine's share."""
+    files = {"driver.log": oom("4.00 GiB", "1.00 GiB", "0 bytes"), "run.sh": "python3 -m verl.trainer.main_ppo actor_rollout_ref.rollout.gpu_memory_utilization=0.3\n"}
+    assert "cure.gpu_memory_utilization" not in facts(files)
+
+
+def wait(limit_s: int) -> str:
+    """A watchdog's line."""
+    return f"[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)={limit_s}000) ran for {limit_s}100 milliseconds before timing out.\n"
+
+
+def test_time_out_by_what_the_others_waited_for(facts: Facts) -> None:
+    """A bar that ran for about the limit: two hours are the least, half as much again the rule, beyond four hours it is no cure."""
+    bar = " 50%|#####     | 5/10 [{0}<{1}, 360s/it]\n"
+    for left, wanted in (("30:00", None), ("1:30:00", 10800), ("5:00:00", None)):
+        assert facts({"driver.log": bar.format("30:10", left) + wait(1800)}).get("cure.collective_timeout") == (wanted and 11400 if wanted else None)
+
+
+def test_time_out_ignores_a_bar_of_the_whole_training(facts: Facts) -> None:
+    """A bar that had run for hours is not what a rank waited ten minutes for."""
+    assert "cure.collective_timeout" not in facts({"driver.log": " 50%|#####     | 5/10 [3:00:00<3:00:00, 2160s/it]\n" + wait(600)})
 
 
 def test_object_store_with_room_for_the_object(facts: Facts) -> None:

@@ -76,6 +76,33 @@ def test_zero2(words: tuple[str, ...], tmp_path: Path) -> None:
         assert model.num_parameters() > 100_000
 
 
+@pytest.fixture
+def own_model(tmp_path: Path) -> Path:
+    """A folder as Hugging Face keeps them: a small Qwen2 with fresh weights, and a byte-level tokenizer."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Qwen2Config
+
+    alphabet = [*sorted(pre_tokenizers.ByteLevel.alphabet()), "<|end|>"]
+    tokenizer = Tokenizer(models.BPE(vocab={text: place for place, text in enumerate(alphabet)}, merges=[]))
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    folder = tmp_path / "model"
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end|>").save_pretrained(folder)
+    shape = Qwen2Config(
+        vocab_size=320, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256
+    )
+    AutoModelForCausalLM.from_config(shape).save_pretrained(folder)
+    return folder
+
+
+def test_own_model_resumes_a_checkpoint_that_was_staged_in_memory(own_model: Path, tmp_path: Path) -> None:
+    """`--model FOLDER`: trained, saved with checkpoint.in_memory, and gone on with."""
+    words = ("--model", str(own_model), config("zero2"), *SMALL, "checkpoint.in_memory=true")
+    first = train(tmp_path / "out", *words, "train.steps=1")
+    both = train(tmp_path / "out", *words, "train.steps=2", "checkpoint.resume=true")
+    assert ([line["step"] for line in first], [line["step"] for line in both]) == ([1], [1, 2])
+    assert abs(both[1]["kl"]) > 0.0001, "fresh weights would be those of the reference"
+
+
 def test_reward_rises(tmp_path: Path) -> None:
     """The mean score of the last five steps, averaged over two seeds, is far above the first five's.
 

@@ -1,0 +1,1 @@
+"""What a configuration will need: model shapes, bytes by role and phase, limits."""
