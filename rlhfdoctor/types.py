@@ -217,6 +217,8 @@ class Finding:
     """The finding of which this one is only an echo."""
     score: float = 0.0
     """Log-odds before calibration: the rule's prior and the weights that hold."""
+    goes_with: tuple[str, ...] = ()
+    """Causes that may hold at the same time."""
     differs: str = ""
     """How this cause is told from the first finding's."""
 

@@ -27,8 +27,11 @@ Knots = Sequence[tuple[float, float]]
 
 
 @functools.cache
-def load_knots(folder: Path | None = None) -> Knots:
-    """The fitted curve of a catalogue; empty where it has none.
+def load_knots(folder: Path | None = None, which: str = "knots") -> Knots:
+    """A fitted curve of a catalogue; empty where it has none.
+
+    Args:
+        which: `knots` for first findings, `behind` for those that come after another one: at the same score fewer of them are right.
 
     Raises:
         RuleError: the file is no rising curve.
@@ -37,12 +40,16 @@ def load_knots(folder: Path | None = None) -> Knots:
     if not path.exists():
         return ()
     try:
-        knots = [(float(x), float(y)) for x, y in yaml.safe_load(path.read_text())["knots"]]
-    except (KeyError, TypeError, ValueError, yaml.YAMLError) as error:
+        raw = yaml.safe_load(path.read_text())
+        if which != "knots" and which not in raw:
+            return ()
+        knots = [(float(x), float(y)) for x, y in raw[which]]
+    except (OSError, KeyError, TypeError, ValueError, yaml.YAMLError) as error:
         raise RuleError(f"{path}: wants 'knots: [[log-odds, share], ...]' ({error})") from None
     rising = all(one[0] < two[0] and one[1] <= two[1] for one, two in itertools.pairwise(knots))
-    if not rising or len(knots) < 2 or knots[0][1] < 0 or knots[-1][1] > 1:
-        raise RuleError(f"{path}: the knots must rise, and stay between 0 and 1")
+    even = which != "knots" or (0.0, 0.5) in knots
+    if not rising or not even or len(knots) < 2 or knots[0][1] < 0 or knots[-1][1] > 1:
+        raise RuleError(f"{path}: '{which}' must rise, stay between 0 and 1, and (for first findings) be 0.5 at 0")
     return tuple(knots)
 
 

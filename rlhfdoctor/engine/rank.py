@@ -20,8 +20,6 @@ SHOWN_SCORE = -2.2
 """Findings below (log-odds) are not shown."""
 BARE_SCORE = -0.85
 """A finding that nothing speaks for is shown from here on."""
-DECISIVE_CONFIDENCE = 0.5
-"""From here on a finding is a verdict (contract.md)."""
 CLOSE_SCORE = 0.2
 """Two roots that are nearer to each other than this (log-odds) leave it undecided."""
 _TELL = re.compile(r"((?:[a-z]+(?:-[a-z0-9]+)+(?:, | and )?)+) \(([^)]*)\)")
@@ -52,11 +50,12 @@ def diagnose(rules: Sequence[Rule], facts: Facts) -> tuple[list[Finding], list[R
 
 
 def is_decided(findings: Sequence[Finding]) -> bool:
-    """Whether the first finding is a verdict: sure enough, and no other root is as likely by the same facts."""
+    """Whether the first finding is a verdict: more likely than not, and no rival that excludes it is as likely by the same facts."""
     roots = [f for f in findings if f.explained_by is None]
-    if not roots or roots[0].confidence < DECISIVE_CONFIDENCE:
+    if not roots or roots[0].score < 0:
         return False
-    return len(roots) < 2 or roots[0].score - roots[1].score >= CLOSE_SCORE
+    rivals = [f for f in roots[1:] if f.cause not in roots[0].goes_with and roots[0].cause not in f.goes_with]
+    return not rivals or round(roots[0].score - rivals[0].score, 6) >= CLOSE_SCORE
 
 
 def judge(rule: Rule, facts: Facts, knots: Knots = ()) -> Finding:
@@ -87,6 +86,7 @@ def judge(rule: Rule, facts: Facts, knots: Knots = ()) -> Finding:
         title=rule.title,
         confidence=confidence(score, knots),
         score=score,
+        goes_with=rule.goes_with,
         summary=fill(rule.summary, facts),
         evidence=_once(speaking),
         against=tuple(against),
@@ -141,12 +141,14 @@ def _fold(findings: list[Finding], rules: Sequence[Rule]) -> list[Finding]:
 
 
 def _tell_apart(findings: list[Finding], rules: Sequence[Rule]) -> list[Finding]:
-    """Every other root with the words by which the first one's page tells it apart."""
+    """Every other finding with the words by which the first one's page tells it apart, and as sure as the second are."""
     if not findings:
         return findings
     page = next(rule.docs["look_alikes"] for rule in rules if rule.id == findings[0].cause)
-    tells = read_tells(page)
-    return [replace(f, differs=tells.get(f.cause, "")) if f.explained_by is None else f for f in findings]
+    tells, behind = read_tells(page), load_knots(which="behind")
+    first = findings[0]
+    shares = [min(confidence(f.score, behind), first.confidence) for f in findings[1:]]
+    return [first, *(replace(f, differs=tells.get(f.cause, ""), confidence=c) for f, c in zip(findings[1:], shares))]
 
 
 def read_tells(look_alikes: str) -> Mapping[str, str]:

@@ -30,7 +30,7 @@ from rlhfdoctor.errors import RuleError
 
 COMPARATORS = ("is", "in", "matches", "at_least", "at_most", "exists", "is_not")
 _CONDITION_KEYS = {"event", "evidence", "setting", "with", *COMPARATORS}
-_TOP_KEYS = {"id", "kind", "title", "summary", "detect", "explains", "docs", "treat", "references"}
+_TOP_KEYS = {"id", "kind", "title", "summary", "detect", "explains", "goes_with", "docs", "treat", "references"}
 _DETECT_KEYS = {"requires", "prior", "for", "against", "rules_out", "missing"}
 _TREAT_KEYS = {
     "setting", "to", "when", "frameworks", "versions", "safety", "effect", "frees", "cost", "side_effects", "note", "add", "instead",
@@ -84,9 +84,9 @@ class Treatment:
 
     setting: str
     to: Any
-    """A value; {evidence: name}; {scale: f, from: evidence, least: n, else: v}; or null to take the setting out.
+    """A value; {evidence: name}; {scale: f, from: evidence, least: n, else: v, raise: true}; or null to take the setting out.
 
-    `from` names an evidence that holds the new value, where this case gave the figures for it.
+    `from` names an evidence that holds the new value, where this case gave the figures for it; with `raise` a value is never lowered.
     """
     safety: Literal["safe", "consent", "show"]
     effect: str
@@ -120,6 +120,7 @@ class Rule:
     rules_out: tuple[RuledOutBy, ...]
     missing: tuple[Wanted, ...]
     explains: tuple[str, ...]
+    goes_with: tuple[str, ...]
     docs: Mapping[str, str]
     treat: tuple[Treatment, ...]
     references: tuple[str, ...]
@@ -278,6 +279,7 @@ def read_rule(folder: Path) -> Rule:
             for i in check.items(detect, "missing")
         ),
         explains=tuple(str(name) for name in raw.get("explains", [])),
+        goes_with=tuple(str(name) for name in raw.get("goes_with", [])),
         docs={heading: " ".join(str(docs.get(heading, "")).split()) for heading in DOC_HEADINGS},
         treat=tuple(_treatment(check, i) for i in check.items(raw, "treat")),
         references=tuple(str(link) for link in raw.get("references", [])),

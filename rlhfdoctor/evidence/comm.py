@@ -39,6 +39,9 @@ _CHECKPOINT_MARKS = (
 )
 _EXPERT_CODE = re.compile(r"_moe\b|_moe[./]|mixtral|Moe|experts?\b|deepseek_v[23]")
 _NEAR_LINES = 200
+_BAR_LINES = 40
+_MOST_WAITS = 6
+"""Work that would take longer than so many times the limit is the training itself."""
 _STACK_LINES = 40
 
 
@@ -126,17 +129,15 @@ def _meanwhile(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
     longest = 0.0
     shown: Event | None = None
     for event in case.of("phase.rollout"):
-        elapsed = _elapsed(str(event.fields.get("elapsed_text", "")))
+        elapsed = read_elapsed(str(event.fields.get("elapsed_text", "")))
         if elapsed > longest:
             longest, shown = elapsed, event
     if shown is not None:
         yield fact("comm.rollout_s", longest, f"a generation had been running for {show_seconds(longest)}", shown)
         yield fact("comm.rollout_to_timeout", longest / max(limit_s, 1), f"that is {longest / max(limit_s, 1):.2f} of the limit of {show_seconds(limit_s)}", shown)  # fmt: skip
-    bars = [
-        (_elapsed(str(e.fields["elapsed_text"])), e) for e in case.of("progress.long") if _is_near(e, first, limit_s)
-    ]
-    if bars:
-        busy, bar = max(bars, key=lambda item: item[0])
+    bar = find_busy(case, first, limit_s)
+    if bar is not None:
+        busy = read_elapsed(str(bar.fields["elapsed_text"]))
         yield fact("comm.busy_to_timeout", busy / max(limit_s, 1), f"a progress bar had been running for {show_seconds(busy)}, {busy / max(limit_s, 1):.2f} of the limit", bar)  # fmt: skip
     frames = [e for e in case.of("python.frame") if _GENERATING.search(str(e.fields.get("function_text"))) or "generation/utils.py" in e.text]  # fmt: skip
     if frames:
@@ -147,6 +148,27 @@ def _meanwhile(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
     elsewhere = [e for e in case.of("python.frame") if re.search(r"log_probs?\b|compute_values|score", str(e.fields.get("function_text"))) ]  # fmt: skip
     if frames and elsewhere:
         yield fact("comm.apart", True, "while one rank generates, another already computes log-probabilities", elsewhere[-1])  # fmt: skip
+
+
+def find_busy(case: Case, first: Event, limit_s: float) -> Event | None:
+    """A progress bar of work that one rank did while the others waited: begun about when the wait began, and near the report.
+
+    The bar of the whole training is none: it has hours left, or steps end beside it.
+    """
+    for bar in reversed(case.of("progress.long")):
+        elapsed, left = (read_elapsed(str(bar.fields.get(key) or "")) for key in ("elapsed_text", "left_text"))
+        lines = (first.origin.line or 0) - (bar.origin.line or 0)
+        near = bar.origin.file != first.origin.file or abs(lines) <= _BAR_LINES
+        fits = 0.9 <= elapsed / max(limit_s, 1) <= 1.5 and elapsed + left <= _MOST_WAITS * max(limit_s, 1)
+        if near and fits and _is_near(bar, first, limit_s) and not _stepped(case, bar, lines):
+            return bar
+    return None
+
+
+def _stepped(case: Case, bar: Event, lines: int) -> bool:
+    """Whether steps of the training ended within so many lines behind a bar."""
+    steps = [e for e in case.of("phase.step", "phase.episode", "phase.update") if e.origin.file == bar.origin.file]
+    return any(0 < (e.origin.line or 0) - (bar.origin.line or 0) < lines for e in steps)
 
 
 def _reward(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
@@ -164,7 +186,7 @@ def _reward(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
         where = f"{frames[-1].fields.get('function_text')}() of {str(frames[-1].fields.get('path_text')).rsplit('/', 1)[-1]}"  # fmt: skip
         yield fact("comm.in_reward", True, f"{show_count(len(ranks), 'process', 'processes')} inside {where}", frames[-1])  # fmt: skip
     bars = [
-        (_elapsed(str(e.fields.get("elapsed_text", ""))), e) for e in case.of("reward.progress")
+        (read_elapsed(str(e.fields.get("elapsed_text", ""))), e) for e in case.of("reward.progress")
         if _is_near(e, first, limit_s) and (whole(e, "done_count") or 0) < (whole(e, "total_count") or 1)
     ]  # fmt: skip
     if bars:
@@ -191,7 +213,8 @@ def _checkpoint(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
     if experts:
         yield fact("comm.in_experts", True, "a rank stood in the code of a mixture of experts", experts[-1])
     before = list(itertools.takewhile(lambda e: e is not first, case.events))
-    marks = [e for e in before if e.kind in MARKS or e.kind.startswith("deepspeed.checkpoint_") or (e.kind == "trace.mark" and "phase" in e.fields)]  # fmt: skip
+    steps = ("phase.step", "phase.episode")  # a step that ended or began behind it
+    marks = [e for e in before if e.kind in MARKS or e.kind in steps or e.kind.startswith("deepspeed.checkpoint_") or (e.kind == "trace.mark" and "phase" in e.fields)]  # fmt: skip
     if marks and (marks[-1].kind in _CHECKPOINT_MARKS or marks[-1].fields.get("phase") == "checkpoint"):
         yield fact("comm.checkpoint_phase", True, "the last thing that was begun is a checkpoint", marks[-1])
 
@@ -258,7 +281,7 @@ def _heartbeat(case: Case) -> Iterator[Evidence]:
         yield fact("comm.heartbeat", True, "the watchdog thread itself made no progress", event)
 
 
-def _elapsed(text: str) -> float:
+def read_elapsed(text: str) -> float:
     """Seconds of tqdm's elapsed time: `09:11`, `1:02:03`."""
     seconds = 0.0
     for part in text.split(":"):

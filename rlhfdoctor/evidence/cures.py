@@ -12,9 +12,11 @@ from collections.abc import Iterator
 
 from rlhfdoctor.budget.shapes import find_shape
 from rlhfdoctor.evidence.case import Case, number, whole
+from rlhfdoctor.evidence.comm import find_busy, read_elapsed
 from rlhfdoctor.evidence.gpu import find_vocabulary
 from rlhfdoctor.evidence.host import find_total
 from rlhfdoctor.evidence.offload import find_model_size, find_nodes
+from rlhfdoctor.evidence.roles import find_role
 from rlhfdoctor.logs.torch import read_cuda_oom
 from rlhfdoctor.types import Evidence
 from rlhfdoctor.units import GIB, MIB, show_bytes, show_seconds
@@ -23,7 +25,6 @@ _SCORING = re.compile(r"log_probs?$|compute_log_prob|get_per_token_logps|compute
 _BESIDE_BYTES = 2 * GIB
 _LEAST_SHARE = 0.15
 _ROOM = 1.25
-_LEFT = re.compile(r"\[[\d:]+<(?P<left>(?:\d+:)?\d+:\d\d)")
 _LEAST_TIMEOUT_S = 7200
 _MOST_TIMEOUT_S = 4 * 3600
 """Work that takes longer wants another cure than waiting."""
@@ -87,16 +88,20 @@ def _batch(case: Case) -> Iterator[Evidence]:
     request, held, most, _ = sizes
     scoring = any(_SCORING.search(str(e.fields.get("function_text"))) for e in case.of("python.frame"))
     name = "logprob.micro_batch_size" if scoring else "train.micro_batch_size"
-    batch = case.value(name)
-    if not isinstance(batch, int) or batch < 2 or case.value("train.dynamic_batch") is True:
+    setting, batch = case.setting(name), case.value(name)
+    if setting is None or not isinstance(batch, int) or batch < 2 or case.value("train.dynamic_batch") is True:
         return
+    if setting.framework == "verl" and not setting.spelled.endswith("per_gpu"):
+        return  # the old name counts the sequences of all GPUs
     layers = 0 if scoring else (2 if case.value("gradient_checkpointing") is True else 34) * shape.layers
     tokens = sum(length for length in lengths if isinstance(length, int))
     one = tokens * (shape.hidden * (34 + layers) + shape.vocabulary * (6 if scoring else 12))
     fixed = held + request - batch * one
     fits = int((most * 0.95 - fixed) // one)
     if fixed > 0 and 1 <= fits < batch:
-        value = min(fits, batch // 2)
+        value = next(
+            n for n in range(min(fits, batch // 2), 0, -1) if batch % n == 0
+        )  # what the batch divides, it still does
         yield _cure("cure.logprob_micro_batch" if scoring else "cure.train_micro_batch", value, f"a sequence of {tokens} tokens takes about {show_bytes(one)} there (activations and logits, estimated); beside {show_bytes(fixed)} that stay, {fits} fit")  # fmt: skip
 
 
@@ -109,7 +114,7 @@ def _models(case: Case) -> Iterator[str]:
 def _share_of_gpu(case: Case) -> Iterator[Evidence]:
     """What the engine may claim beside the trainer: what that held and asked for, a quarter to spare, and 2 GiB for CUDA and NCCL."""
     sizes, setting = _sizes(case), case.setting("rollout.gpu_memory_utilization")
-    if sizes is None or setting is None or not isinstance(setting.value, float):
+    if sizes is None or setting is None or not isinstance(setting.value, float) or _is_engine(case):
         return
     request, held, _, total = sizes
     left = 1 - ((held + request) * _ROOM + _BESIDE_BYTES) / total
@@ -118,25 +123,27 @@ def _share_of_gpu(case: Case) -> Iterator[Evidence]:
         yield _cure("cure.gpu_memory_utilization", value, f"the trainer held {show_bytes(held)} and asked for {show_bytes(request)}; with a quarter to spare and {show_bytes(_BESIDE_BYTES)} for CUDA and NCCL, {max(left, value):.2f} of the GPU's {show_bytes(total)} are left")  # fmt: skip
 
 
+def _is_engine(case: Case) -> bool:
+    """Whether the process that failed is the rollout engine, or that sleeps while the trainer works: its share was not what was short."""
+    event = case.first("torch.cuda_oom")
+    if event is None:
+        return False
+    frames = " ".join(e.text for e in case.around(event, 30) if e.kind == "python.frame")
+    own = find_role(event.origin.actor) == "rollout engine" or "/vllm/" in frames or "EngineCore" in event.text
+    return own or case.first("vllm.asleep") is not None
+
+
 def _timeout(case: Case) -> Iterator[Evidence]:
-    """Half as much again as the work took for which the others waited: a bar that had been running for about the limit."""
+    """Half as much again as the work took for which the others waited."""
     waited = case.first("nccl.timeout", "gloo.timeout")
     limit = number(waited, "timeout_s") or number(waited, "limit_s")
-    longest = 0.0
-    for event in (*case.of("progress.long"), *case.of("phase.rollout")):
-        match, elapsed = _LEFT.search(event.text), _seconds(str(event.fields.get("elapsed_text") or ""))
-        if match and limit and 0.9 <= elapsed / limit <= 1.5:
-            longest = max(longest, elapsed + _seconds(match["left"]))
-    if _LEAST_TIMEOUT_S < longest * 1.5 <= _MOST_TIMEOUT_S:
-        value = math.ceil(longest * 1.5 / 600) * 600
-        yield _cure("cure.collective_timeout", value, f"what the others waited for would have taken {show_seconds(longest)}; this is half as much again")  # fmt: skip
-
-
-def _seconds(text: str) -> float:
-    total = 0.0
-    for part in text.split(":"):
-        total = total * 60 + (int(part) if part.isdigit() else 0)
-    return total
+    bar = find_busy(case, waited, float(limit)) if waited is not None and limit else None
+    if bar is None:
+        return
+    needs = sum(read_elapsed(str(bar.fields[key])) for key in ("elapsed_text", "left_text"))
+    if _LEAST_TIMEOUT_S < needs * 1.5 <= _MOST_TIMEOUT_S:
+        value = math.ceil(needs * 1.5 / 600) * 600
+        yield _cure("cure.collective_timeout", value, f"what the others waited for would have taken {show_seconds(needs)}; this is half as much again")  # fmt: skip
 
 
 def _store(case: Case) -> Iterator[Evidence]:

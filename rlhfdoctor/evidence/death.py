@@ -19,6 +19,8 @@ from rlhfdoctor.logs.kernel import read_oom_kill
 from rlhfdoctor.types import PHASES, Death, Event, Phase, Process
 
 _NEAR_LINES = 12
+_LIFE = ("phase.", "progress.", "host.used", "gpu.used", "vllm.", "deepspeed.", "ray.job_succeeded", "ray.spilled")
+"""What only a run says that got its resources."""
 _RAY_ITSELF = re.compile(r"(?:site|dist)-packages/ray/|/ray/_private/")
 
 
@@ -119,11 +121,16 @@ def _cut_traceback(case: Case) -> Death | None:
 
 def _stuck(case: Case) -> Death | None:
     """Ranks that part for good by their flight recorders; or a run that never got what it asked for."""
-    parted = next((e for e in find_flight(case) if e.name in ("comm.op_differs", "comm.numel_differs")), None)
+    parted = next(
+        (e for e in find_flight(case) if e.name in ("comm.op_differs", "comm.numel_differs", "comm.all_wait")), None
+    )
     if parted is not None:
         return Death(killer="collective-timeout", event=case.first("flight.dump"), certain=False)
-    asked = case.last("ray.unschedulable")
-    if asked is None or any(e.kind.startswith("phase.") for e in case.events[case.events.index(asked) :]):
+    refused = case.of("ray.unschedulable")
+    if not refused or sum(e.repeats_count for e in refused) < 2:
+        return None  # said once while a cluster grows, too
+    asked = refused[-1]
+    if any(e.kind.startswith(_LIFE) for e in case.events[case.events.index(asked) + 1 :]):
         return None
     return Death(killer="", time=asked.time, event=asked, certain=False)
 
@@ -169,11 +176,14 @@ def _phase(case: Case, event: Event) -> Phase | None:
             return told
     event = place
     position = list(case.events).index(event) if event in case.events else len(case.events)
+    stepped = False
     for before in reversed(list(case.events)[:position]):
+        stepped = stepped or before.kind in ("phase.step", "phase.episode")
         if before.kind == "trace.mark" and before.fields.get("phase") in PHASES:
             return before.fields["phase"]  # type: ignore[return-value]
         if before.kind in MARKS:
-            return MARKS[before.kind]
+            over = stepped and MARKS[before.kind] in ("checkpoint", "load")  # steps were made behind it
+            return None if over else MARKS[before.kind]
     later = [e for e in case.events if e.kind in MARKS and e.origin.file != event.origin.file]
     return MARKS[later[-1].kind] if later and event.time is None else None
 

@@ -13,11 +13,18 @@ Calls = Mapping[int, Event]
 
 def find_flight(case: Case) -> Iterator[Evidence]:
     """The first process group whose ranks differ; same names as the watchdog's own lines give, and who did not come."""
-    groups: dict[str, dict[int, dict[int, Event]]] = {}
+    places: dict[int | None, set[str]] = {}
+    for event in case.of("flight.collective"):
+        places.setdefault(whole(event, "rank"), set()).add(_folder(event))
+    several = any(len(folders) > 1 for folders in places.values())  # a rank twice: the dumps of two jobs
+    groups: dict[tuple[str, str, str], dict[int, dict[int, Event]]] = {}
     for event in case.of("flight.collective"):
         rank, sequence = whole(event, "rank"), whole(event, "seq")
-        if rank is not None and sequence is not None:
-            groups.setdefault(str(event.fields["group_text"]), {}).setdefault(rank, {})[sequence] = event
+        name, members = str(event.fields["group_text"]), str(event.fields["members_text"])
+        if rank is None or sequence is None or not (members or name.split(" ")[-1] in ("default_pg", "0")):
+            continue  # groups of equal names with other members cannot be told apart
+        folder = _folder(event) if several else ""
+        groups.setdefault((folder, name, members), {}).setdefault(rank, {})[sequence] = event
     for ranks in groups.values():
         if len(ranks) < 2:
             continue
@@ -25,8 +32,12 @@ def find_flight(case: Case) -> Iterator[Evidence]:
         if parted is not None:
             yield from parted
             return
-    absent = [found for ranks in groups.values() if len(ranks) > 1 and (found := _absent(ranks)) is not None]
-    yield from absent[:1]
+    absent = [found for ranks in groups.values() if len(ranks) > 1 and (found := _absent(ranks))]
+    yield from absent[0] if absent else ()
+
+
+def _folder(event: Event) -> str:
+    return event.origin.file.rpartition("/")[0]
 
 
 def _parted(ranks: Mapping[int, Calls]) -> list[Evidence] | None:
@@ -52,18 +63,22 @@ def _may_differ(ranks: Mapping[int, Calls], sequence: int) -> bool:
     return any(str(calls[sequence].fields["op"]).lower().startswith(("all_to_all", "alltoall", "send", "recv", "gather", "scatter", "all_gather_v", "broadcast_object", "allgather_object")) for calls in ranks.values())  # fmt: skip
 
 
-def _absent(ranks: Mapping[int, Calls]) -> Evidence | None:
+def _absent(ranks: Mapping[int, Calls]) -> list[Evidence]:
     """The ranks that stopped at a lower sequence number than the others, and where they were last."""
     last = {rank: max(calls) for rank, calls in ranks.items()}
-    least, most = min(last.values()), max(last.values())
-    if least == most:
-        return None
+    least = min(last.values())
     behind = sorted(rank for rank, sequence in last.items() if sequence == least)
+    ahead = [calls[last[rank]] for rank, calls in ranks.items() if rank not in behind]
+    if not ahead:
+        return []
     event = ranks[behind[0]][least]
-    ahead = next(calls[least + 1] for calls in ranks.values() if least + 1 in calls)
+    waited = next((calls[least + 1] for calls in ranks.values() if least + 1 in calls), ahead[0])
     where = f"; it was last seen in {event.fields['where_text']}" if event.fields["where_text"] else ""
-    says = f"{_name(behind)} never entered collective {least + 1} ({ahead.fields['op']}){where} (flight recorder)"
-    return fact("comm.absent_rank", behind[0], says, event)
+    says = f"{_name(behind)} never entered collective {least + 1} ({waited.fields['op']}){where} (flight recorder)"
+    found = [fact("comm.absent_rank", behind[0], says, event)]
+    if all(e.fields["unfinished"] and e.fields["seq"] == least + 1 for e in ahead):
+        found.append(fact("comm.all_wait", True, "all others wait in the next collective", event))
+    return found
 
 
 def _name(ranks: list[int]) -> str:

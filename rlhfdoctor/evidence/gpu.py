@@ -15,7 +15,7 @@ from rlhfdoctor.types import Event, Evidence
 from rlhfdoctor.units import show_bytes, show_count, show_ratio
 
 _SITES: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("pin", re.compile(r"pin_memory\b|cudaHostAlloc|cudaHostRegister|pinned memory allocation")),
+    ("pin", re.compile(r"\bin _?pin_memory\b|\.pin_memory\(|^\s*pin_memory \(|cudaHostAlloc|cudaHostRegister")),
     ("wake", re.compile(r"wake_up|cumem|backload|cu_mem_create|torch_memory_saver|resume_memory_occupation")),
     ("weight_sync", re.compile(r"sync_model_weights|load_dtensor_weights|broadcast_to_vllm|update_weights?\b|summon_full|unwrap_model_for_generation|GatheredParameters|merge_adapter")),
     ("checkpoint", re.compile(r"save_checkpoint|load_state_dict|save_pretrained|_save_state|load_checkpoint")),
@@ -27,6 +27,7 @@ _SITES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("generate", re.compile(r"generate\b|generate_sequences|\bsample\b")),
 )  # fmt: skip
 _LENGTH = re.compile(r"response_length/mean:([0-9.]+)")
+_LONGEST = re.compile(r"response_length/max:([0-9.]+)")
 _LEAST_STEPS = 4
 _LARGEST_GPU_BYTES = 2 * 1024**4
 """More than any GPU has; a request above is a wrong shape, not a shortage."""
@@ -90,7 +91,7 @@ def _site(case: Case, event: Event) -> tuple[str, str] | None:
     )  # fmt: skip
     texts = [(" ".join((e.text, *e.after)) if e.kind == "python.frame" else e.text) for e in near]
     for kind, regex in _SITES:
-        limit = len(texts) if kind in ("wake", "weight_sync", "logits") else 12
+        limit = len(texts) if kind in ("wake", "weight_sync", "logits") else 3 if kind == "pin" else 12
         for text in texts[:limit]:
             if kind in ("logits",) and "CUDA out of memory" in text:
                 continue
@@ -178,7 +179,7 @@ def find_growth(case: Case) -> Iterator[Evidence]:
     marks = [e for e in case.of("gpu.used") if e.fields.get("what_text") == "allocated"]
     used = [size for e in marks if (size := whole(e, "used_bytes")) is not None]
     if used:
-        lengths = [float(m[1]) for e in marks if (m := _LENGTH.search(e.text))]
+        lengths = [float(m[1]) for e in marks if (m := _LONGEST.search(e.text) or _LENGTH.search(e.text))]
     elif case.traces:
         used = _peaks(case)
     warm = used[2:]
@@ -191,8 +192,9 @@ def find_growth(case: Case) -> Iterator[Evidence]:
     yield fact("gpu.slope_bytes_per_step", slope, f"GPU memory rose by {show_bytes(slope)} a step over {show_count(len(warm), 'step')}: {show_bytes(warm[0])} to {show_bytes(warm[-1])}", where)  # fmt: skip
     yield fact("gpu.climbs_ratio", up, f"it rose in {show_ratio(up)} of the steps", where)
     if len(lengths) == len(used):
-        longer = sum(1 for one, two in itertools.pairwise(lengths[2:]) if two > one) / len(rises)
-        yield fact("gpu.lengths_climb_ratio", longer, f"the mean response length rose in {show_ratio(longer)} of the steps", where)  # fmt: skip
+        third = max(len(warm) // 3, 1)
+        ratio = sum(lengths[-third:]) / max(sum(lengths[2 : 2 + third]), 1e-9)
+        yield fact("gpu.lengths_ratio", ratio, f"the responses of the last steps were {ratio:.2f} times as long as those of the first", where)  # fmt: skip
 
 
 def _peaks(case: Case) -> list[int]:

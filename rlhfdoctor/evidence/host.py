@@ -112,6 +112,7 @@ def _table(case: Case, killed: Event | None, limit: int | None) -> Iterator[Evid
     peers = [(s, r) for s, r in ranks if r.fields["comm"] == ranks[0][1].fields["comm"]]
     if len(peers) >= 2 and peers[1][0] > 0:
         ratio = peers[0][0] / peers[1][0]
+        yield fact("kernel.peer_count", len(peers), f"{len(peers)} processes of its kind", largest)
         yield fact("kernel.first_to_second", ratio, f"the largest process of the run holds {ratio:.1f} times as much as the next of its kind", largest)  # fmt: skip
     if limit:
         yield fact("kernel.table_to_limit", total / limit, f"the table's RSS is {show_ratio(total / limit)} of the limit", largest)  # fmt: skip

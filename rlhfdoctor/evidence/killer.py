@@ -48,8 +48,6 @@ def classify(event: Event) -> tuple[str, int] | None:
     if kind == "kernel.oom_kill":
         memcg = fields.get("constraint") == "CONSTRAINT_MEMCG"
         return ("kernel-oom-cgroup" if memcg else "kernel-oom-node"), CERTAIN
-    if kind == "flight.dump":
-        return ("collective-timeout", TIMEOUT) if fields.get("unfinished_count") else None
     if kind == "docker.oom_killed":
         return ("kernel-oom-cgroup", CERTAIN) if fields.get("flag") == "true" else None
     if kind == "ray.memory_summary":

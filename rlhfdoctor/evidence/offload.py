@@ -60,6 +60,10 @@ def _need(case: Case) -> Iterator[Evidence]:
     need = round(size * 1e9 * factor * models / nodes)
     what = "actor and critic" if models == 2 else "the actor"
     says = f"{factor} bytes x {size:g}B parameters x {models} ({what}) / {show_count(nodes, 'node')} = {show_bytes(need)} of host memory per node, before rounding of pinned buffers"
+    frees = (
+        need if deepspeed else round(size * 8e9 / nodes)
+    )  # FSDP: the actor's two moments; the critic has a flag of its own
+    yield Evidence(name="frees.optimizer_bytes", value=frees, says=f"{'all of that' if deepspeed else 'two moments, 8 bytes a parameter of the actor,'} leaves the host")  # fmt: skip
     yield Evidence(name="offload.need_bytes", value=need, says=says, origin=where.origin if where else None)
     total = find_total(case)
     limit = case.setting("container.memory")

@@ -6,6 +6,7 @@ import functools
 import re
 from collections.abc import Iterator
 from importlib import resources
+from typing import Any
 
 import yaml
 from packaging.specifiers import SpecifierSet
@@ -16,7 +17,7 @@ from rlhfdoctor.types import Event, Evidence, Setting
 from rlhfdoctor.units import show_count
 
 _EXPERTS = re.compile(
-    r"mixtral|\d+x\d+(?:\.\d+)?b\b|-a\d+(?:\.\d+)?b\b|[-_]moe\b|deepseek-(?:v[23]|r1)(?!-distill)|gpt-oss|moonlight",
+    r"mixtral|\d{1,3}x\d{1,3}(?:\.\d{1,3})?b\b|-a\d{1,3}(?:\.\d{1,3})?b\b|[-_]moe\b|deepseek-(?:v[23]|r1)(?!-distill)|gpt-oss|moonlight",
     re.I,
 )
 """Names of published mixtures of experts: Mixtral-8x7B, Qwen3-30B-A3B, DeepSeek-V3, gpt-oss-20b."""
@@ -39,6 +40,7 @@ def _recompute(case: Case) -> Iterator[Evidence]:
     if setting is not None:
         if isinstance(setting.value, bool):
             yield Evidence(name="config.recompute", value=setting.value, says=f"{setting.spelled} is {str(setting.value).lower()}", origin=setting.origin)  # fmt: skip
+            yield Evidence(name="config.recompute_told", value=True, says="")
         return
     framework = case.framework
     if framework is None or framework.name not in FRAMEWORKS:
@@ -54,7 +56,11 @@ def _recompute(case: Case) -> Iterator[Evidence]:
 
 def _experts(case: Case) -> Iterator[Evidence]:
     """Whether the model is a mixture of experts, by its class in the logs or its name in the settings."""
-    event = case.first("config.moe_model")
+    if case.framework is not None and case.framework.name == "openrlhf":
+        here, since = parse_version(case.framework.version), parse_version("0.9.7")
+        if here is not None and since is not None and here >= since:
+            yield Evidence(name="config.leaf_modules", value=True, says="OpenRLHF sets the leaf modules itself (openrlhf/models/utils.py, 0.9.7 and newer)")  # fmt: skip
+    event = next((e for e in case.of("config.moe_model") if 'File "' in e.text), None)
     if event is not None:
         yield fact("config.experts", True, "the model is a mixture of experts (its class is in the logs)", event)
         return
@@ -67,31 +73,37 @@ def _is_model(setting: Setting) -> bool:
     return isinstance(setting.value, str) and ("model" in setting.name or setting.name in ("pretrain", "path"))
 
 
+def _compiling(case: Case) -> list[Event]:
+    return [e for e in case.of("kernel.task", "kernel.killed") if _COMPILERS.match(str(e.fields.get("comm") or ""))]
+
+
 def _compilers(case: Case) -> Iterator[Evidence]:
     """Compilers in the kernel's task table, or as the victim: a start-up that builds kernels."""
-    seen: list[Event] = [
-        e for e in case.of("kernel.task", "kernel.killed") if _COMPILERS.match(str(e.fields.get("comm") or ""))
-    ]
+    seen = _compiling(case)
     if seen:
         yield fact("kernel.compiler_count", len(seen), f"the kernel's report names {show_count(len(seen), 'compiler process', 'compiler processes')} ({seen[0].fields.get('comm')})", seen[0])  # fmt: skip
-        yield Evidence(name="regression.says", value="compilers ran, one for each core, when memory was short", says="")
+        yield Evidence(name="regression.says", value="compilers ran when memory was short", says="")
 
 
 @functools.cache
-def _known() -> tuple[dict[str, str], ...]:
+def _known() -> tuple[dict[str, Any], ...]:
     text = (resources.files("rlhfdoctor.evidence") / "regressions.yaml").read_text()
     return tuple(yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
 
 
 def _regressions(case: Case) -> Iterator[Evidence]:
-    """What is known of the releases in use, by symptom; whether the symptom is there is for the rule to ask."""
+    """What is known of the releases in use and fits what happened; whether memory really grew is for the rule to ask."""
+    waits = case.first("nccl.timeout", "gloo.timeout", "nccl.heartbeat") is not None
+    symptom = "compile" if _compiling(case) else "hang" if waits else "host_growth"
     for row in _known():
         version = case.version(row["package"])
         here = parse_version(version)
-        if here is None or here not in SpecifierSet(row["versions"], prereleases=True):
+        if here is None or row["symptom"] != symptom or here not in SpecifierSet(row["versions"], prereleases=True):
+            continue
+        if case.framework is not None and case.framework.name in row.get("not_with", ()):
             continue
         where = case.versions.get(row["package"], (None, None))[1]
         says = f"{row['package']} {version}: {row['says']}"
-        yield Evidence(name=f"regression.{row['symptom']}", value=True, says=says, text=where)
+        yield Evidence(name=f"regression.{symptom}", value=True, says=says, text=where)
         yield Evidence(name="regression.says", value=says, says=says)
         yield Evidence(name="regression.cure", value=row["cure"], says=f"{row['cure']} ({row['reference']})")

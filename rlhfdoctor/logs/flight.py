@@ -21,6 +21,11 @@ MOST_BYTES = 256 * 1024**2
 _NAME = re.compile(r"(?:nccl|comm_lib)_trace\w*?_rank_?(?P<rank>\d+)(?:\.json)?(?:\.gz|\.zst)?$")
 _LAST_COUNT = 400
 """Collectives of a rank that are kept, from the end; ranks are seldom further apart."""
+_TEXT_COUNT, _SIZES_COUNT, _FRAMES_COUNT, _MOST_NUMBER = 400, 16, 64, 2**63
+_DAMAGE = (
+    pickle.UnpicklingError, ValueError, EOFError, LookupError, TypeError, AttributeError, MemoryError, RecursionError, ArithmeticError, AssertionError,
+)  # fmt: skip
+"""What reading a damaged or hostile dump may raise."""
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/(?:torch|deepspeed)/|^<")
 
 
@@ -34,8 +39,11 @@ def rank_of_dump(name: str) -> int | None:
     return int(match["rank"]) if match else None
 
 
-class _Plain(pickle.Unpickler):
-    """Dictionaries, lists, tuples, text and numbers; nothing else."""
+class _Plain(pickle._Unpickler):
+    """Dictionaries, lists, tuples, text and numbers; nothing else.
+
+    The Python one: the memo of the C unpickler is an array whose size the file names, so nine bytes can ask for gigabytes.
+    """
 
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no flight-recorder dump holds")
@@ -47,52 +55,91 @@ def read_dump(data: bytes, file: str, gaps: list[Gap]) -> Iterator[Event]:
     Point-to-point entries are left out. What cannot be read becomes a Gap.
     """
     rank = rank_of_dump(file)
+    origin = Origin(file=file, rank=rank)
     try:
         found = json.loads(data) if data[:1] == b"{" else _Plain(io.BytesIO(data)).load()
         entries = [entry for entry in found["entries"] if isinstance(entry, dict) and not entry.get("is_p2p")]
-    except (pickle.UnpicklingError, ValueError, EOFError, LookupError, TypeError, AttributeError, MemoryError, RecursionError) as error:  # fmt: skip
+        members = _members(found.get("pg_config"))
+    except _DAMAGE as error:
         gaps.append(Gap(what=file, why=f"no readable flight-recorder dump ({error})"[:300]))
         return
-    origin = Origin(file=file, rank=rank)
-    events = [event for entry in entries[-_LAST_COUNT:] if (event := _collective(entry, origin)) is not None]
+    events, strange = [], 0
+    for entry in entries[-_LAST_COUNT:]:
+        try:
+            event = _collective(entry, members, origin)
+        except _DAMAGE:
+            event = None
+        strange += event is None
+        events += [] if event is None else [event]
+    if strange:
+        gaps.append(Gap(what=file, why=f"{strange} entries of the flight recorder are not understood"))
     yield from events
     waiting = sum(1 for event in events if event.fields["unfinished"])
     last = events[-1].text if events else "no collective"
-    yield Event(
-        kind="flight.dump", fields={"rank": rank, "unfinished_count": waiting}, origin=origin,
-        time=events[-1].time if events else None, text=f"flight recorder of rank {rank}: last {last}",
-    )  # fmt: skip
+    text = f"flight recorder of rank {rank}: last {last}"
+    yield Event(kind="flight.dump", fields={"rank": rank, "unfinished_count": waiting}, origin=origin, text=text)
 
 
-def _collective(entry: Mapping[str, Any], origin: Origin) -> Event | None:
-    sequence, group = entry.get("collective_seq_id"), entry.get("process_group")
-    name = str(entry.get("profiling_name") or "")
-    if not isinstance(sequence, int) or not name:
+def _members(groups: Any) -> dict[str, str]:
+    """Name of a process group -> its ranks, where the dump tells."""
+    found = {}
+    for name, group in groups.items() if isinstance(groups, dict) else ():
+        if isinstance(group, dict) and isinstance(name, str) and isinstance(group.get("ranks"), str):
+            found[name] = group["ranks"][:_TEXT_COUNT]
+    return found
+
+
+def _collective(entry: Mapping[str, Any], members: Mapping[str, str], origin: Origin) -> Event | None:
+    sequence, group, name = entry.get("collective_seq_id"), entry.get("process_group"), entry.get("profiling_name")
+    if not isinstance(sequence, int) or not isinstance(name, str) or not 0 <= sequence < _MOST_NUMBER:
         return None
-    pair = [str(part) for part in group] if isinstance(group, list | tuple) else [str(entry.get("pg_id"))]
-    operation = name.partition(":")[2] or name
-    size = json.dumps(entry.get("input_sizes")).replace(" ", "")
-    state = str(entry.get("state") or "unknown")
-    created = entry.get("time_created_ns")
-    where = _own_frame(entry.get("frames"))
+    pair = [_text(part) for part in group[:2]] if isinstance(group, list | tuple) else [_text(entry.get("pg_id"))]
+    operation = _text(name.partition(":")[2] or name)
+    size, state, where = (
+        _sizes(entry.get("input_sizes")),
+        _text(entry.get("state") or "unknown"),
+        _own_frame(entry.get("frames")),
+    )
     text = (
         f"#{sequence} {operation} of {size[:60]} in {pair[-1] or pair[0]}, {state}{', from ' + where if where else ''}"
     )
     return Event(
         kind="flight.collective",
         fields={
-            "rank": origin.rank, "group_text": " ".join(pair), "seq": sequence, "op": operation, "size_text": size,
-            "state_text": state, "where_text": where, "unfinished": state != "completed" and not entry.get("retired"),
+            "rank": origin.rank, "group_text": " ".join(pair), "members_text": members.get(pair[0], ""), "seq": sequence, "op": operation,
+            "size_text": size, "state_text": state, "where_text": where, "unfinished": state != "completed" and not entry.get("retired"),
         },
-        origin=origin, time=created / 1e9 if isinstance(created, int) else None, text=text,
+        origin=origin, text=text,
     )  # fmt: skip
+
+
+def _text(value: Any) -> str:
+    """Plain text of a name or number; nothing that is nested is walked."""
+    return (
+        value[:_TEXT_COUNT]
+        if isinstance(value, str)
+        else str(value)
+        if isinstance(value, int) and abs(value) < _MOST_NUMBER
+        else ""
+    )
+
+
+def _sizes(value: Any) -> str:
+    """Sizes of the tensors, such as [[64],[2,3]]; the first sixteen of each."""
+    rows = value[:_SIZES_COUNT] if isinstance(value, list) else []
+    shown = [
+        [n for n in row[:_SIZES_COUNT] if isinstance(n, int) and abs(n) < _MOST_NUMBER]
+        for row in rows
+        if isinstance(row, list)
+    ]
+    return str(shown).replace(" ", "")
 
 
 def _own_frame(frames: Any) -> str:
     """The innermost frame that is not torch's or DeepSpeed's own."""
-    rows = [frame for frame in frames if isinstance(frame, dict)] if isinstance(frames, list) else []
-    own = [row for row in rows if not _LIBRARY.search(str(row.get("filename")))] or rows
+    rows = [frame for frame in frames[:_FRAMES_COUNT] if isinstance(frame, dict)] if isinstance(frames, list) else []
+    own = [row for row in rows if not _LIBRARY.search(_text(row.get("filename")))] or rows
     if not own:
         return ""
     row = own[0]
-    return f"{row.get('name')}() {str(row.get('filename')).rsplit('/', 1)[-1]}:{row.get('line')}"
+    return f"{_text(row.get('name'))}() {_text(row.get('filename')).rsplit('/', 1)[-1]}:{_text(row.get('line'))}"

@@ -249,9 +249,9 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     say(
         "ray.unschedulable",
-        r"No available node types can fulfill resource request|cannot be scheduled right now|pending placement groups"
+        r"No available node types can fulfill resource request|cannot be scheduled right now|\d{1,6}\+? pending placement groups"
         r"|Total available GPUs [0-9.]+ is less than total desired GPUs|ActorUnschedulableError"
-        r"|\d+/\d+ nodes are available: \d+ Insufficient|Requested node configuration is not available",
+        r"|Requested node configuration is not available",
         "(autoscaler +34s) Error: No available node types can fulfill resource request defaultdict(<class 'float'>, {'CPU': 8.0, 'GPU': 8.0}).",
     ),
     say(

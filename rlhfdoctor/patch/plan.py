@@ -71,7 +71,7 @@ def _applies(treatment: Treatment, configuration: Configuration) -> bool:
         package, specifier = framework.name if framework else "", treatment.versions
     here = parse_version(configuration.version(package))
     if here is None:
-        return True
+        return not treatment.setting.startswith("published-")  # nobody is told that a cure is useless on a guess
     try:
         return here in SpecifierSet(specifier, prereleases=True)
     except InvalidSpecifier:
@@ -121,9 +121,18 @@ def _target(treatment: Treatment, own: Setting | None, facts: Facts) -> Any:
         if evidence is None or evidence.value is None:
             return to.get("else", _UNKNOWN)
         return evidence.value
+    value = _sized(to, own, facts)
+    before = own.value if own is not None and to.get("raise") else None
+    lowers = isinstance(before, int | float) and isinstance(value, int | float) and before >= value
+    return _UNKNOWN if lowers else value
+
+
+def _sized(to: Mapping[str, Any], own: Setting | None, facts: Facts) -> Any:
+    """The value by this case's figures, else by the rule's factor, else the rule's plain value."""
     told = facts.evidence.get(to.get("from", ""))
     if told is not None and told.value is not None:
-        return told.value
+        least = to.get("least")
+        return max(told.value, least) if isinstance(told.value, int | float) and least is not None else told.value
     if "scale" in to:
         if own is not None and own.form == "python" and isinstance(own.value, str):
             simple = re.fullmatch(r"[\w.* ()]+", own.value) is not None

@@ -31,6 +31,7 @@ def find_versions(events: Iterable[Event]) -> dict[str, tuple[str, str]]:
         }.get(event.kind)  # fmt: skip
         if event.kind == "version.package":
             package = str(event.fields.get("name", "")).lower()
+            package = "nccl" if package.startswith("nvidia-nccl") else package
         if package:
             versions.setdefault(package, (str(version), str(event.origin)))
     return versions

@@ -15,9 +15,9 @@ from rlhfdoctor.types import Finding
 from tests.exam.calibrate import PLACES, fit, reliability
 
 
-def finding(cause: str, score: float, explained_by: str | None = None) -> Finding:
+def finding(cause: str, score: float, explained_by: str | None = None, goes_with: tuple[str, ...] = ()) -> Finding:
     """A finding of a score, with the catalogue's confidence."""
-    return Finding(cause=cause, title="", summary="", confidence=confidence(score, load_knots()), score=score, explained_by=explained_by)
+    return Finding(cause=cause, title="", summary="", confidence=confidence(score, load_knots()), score=score, explained_by=explained_by, goes_with=goes_with)
 
 
 def test_the_curve_in_use() -> None:
@@ -34,7 +34,7 @@ def test_between_the_knots(score: float, expected: float) -> None:
     assert confidence(score, [(-1.0, 0.1), (0.0, 0.5), (2.0, 1.0)]) == expected
 
 
-@pytest.mark.parametrize("text", ["", "knots: 3", "knots: [[0, 0.5]]", "knots: [[0, 0.9], [1, 0.2]]", "knots: [[1, 0.5], [0, 0.6]]", "knots: [[0, a]]", "}"])
+@pytest.mark.parametrize("text", ["", "knots: 3", "knots: [[0, 0.5]]", "knots: [[0, 0.9], [1, 0.2]]", "knots: [[1, 0.5], [0, 0.6]]", "knots: [[0, a]]", "knots: [[-1, 0.1], [0, 0.2], [1, 0.9]]", "}"])
 def test_a_bad_curve_is_named(text: str, tmp_path: Path) -> None:
     """The file and what it wants."""
     (tmp_path / FILE).write_text(text)
@@ -52,7 +52,9 @@ def test_close_roots_are_undecided() -> None:
     near = [finding("a", 2.0), finding("b", 2.0 - CLOSE_SCORE / 2)]
     far = [finding("a", 2.0), finding("b", 2.0 - CLOSE_SCORE * 2)]
     echo = [finding("a", 2.0), finding("b", 2.0, explained_by="a")]
-    assert [is_decided(rows) for rows in (near, far, echo, [finding("a", -0.5)], [])] == [False, True, True, False, False]
+    both = [finding("a", 2.0, goes_with=("b",)), finding("b", 2.0)]
+    cases = (near, far, echo, both, [finding("a", -0.5)], [], [finding("a", 0.6), finding("b", 0.4)])
+    assert [is_decided(rows) for rows in cases] == [False, True, True, True, False, False, True]
 
 
 def test_fit_follows_the_labels() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from rlhfdoctor.types import Value
+from rlhfdoctor.types import Incident, Value
 
 Facts = Callable[[Mapping[str, str]], dict[str, Value]]
 
@@ -81,3 +81,12 @@ def test_object_store_with_room_for_the_object(facts: Facts) -> None:
 def test_swap_space_frees_all_but_four(facts: Facts) -> None:
     """36 of 40 GiB for each GPU."""
     assert facts({"run.sh": "python3 -m verl.trainer.main_ppo actor_rollout_ref.rollout.swap_space=40\n"})["frees.swap_space_bytes"] == 36 * 1024**3
+
+
+@pytest.mark.parametrize(("setting", "kept"), [("ddp_timeout: 36000", True), ("ddp_timeout: 600", False)])
+def test_a_limit_is_never_lowered(setting: str, kept: bool, case: Callable[[Mapping[str, str]], Incident]) -> None:
+    """Ten hours stay; ten minutes become two hours."""
+    files = {"config.yaml": f"model_name_or_path: /models/Qwen2.5-7B\n{setting}\n", "pip-freeze.txt": "trl==0.26.2\n", "driver.log": "Saving model checkpoint to /nfs/step-10\n" + wait(600), "dump.txt": "    save_pretrained (transformers/modeling_utils.py:3402)\n"}
+    best = case(files).best
+    assert best is not None
+    assert (best.cause, any(p.setting == "collective_timeout" and p.diff for p in best.patches)) == ("comm-checkpoint-timeout", not kept)

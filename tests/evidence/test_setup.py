@@ -9,6 +9,10 @@ import pytest
 from rlhfdoctor.types import Value
 
 Facts = Callable[[Mapping[str, str]], dict[str, Value]]
+TIMEOUT = (
+    "[rank1]:[E1203 11:27:45.310468221 ProcessGroupNCCL.cpp:607] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, "
+    "OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600038 milliseconds before timing out.\n"
+)
 SCRIPT = "python3 -m openrlhf.cli.train_ppo_ray --pretrain {model} --zero_stage 3 --micro_train_batch_size 2 --bf16 {more}\n"
 
 
@@ -46,28 +50,35 @@ def test_experts_by_class(facts: Facts) -> None:
     assert facts({"driver.log": '  File "/opt/m/modeling.py", line 3, in Qwen3MoeSparseMoeBlock\n'})["config.experts"] is True
 
 
+TABLE = "[  pid  ]   uid  tgid total_vm      rss pgtables_bytes swapents oom_score_adj name\n"
+CICC = TABLE + "[ 7]     0   7  2000  1000  4096  0  0 cicc\n"
+
+
 @pytest.mark.parametrize(
-    ("packages", "name", "known"),
+    ("packages", "log", "name", "known"),
     [
-        ("vllm==0.7.3", "regression.host_growth", True), ("vllm==0.6.3", "regression.host_growth", None), ("vllm==0.8.4", "regression.host_growth", None),
-        ("vllm==0.28.0", "regression.compile", True), ("vllm==0.27.1", "regression.compile", None),
+        ("vllm==0.7.3", "", "regression.host_growth", True), ("vllm==0.6.3", "", "regression.host_growth", None),
+        ("vllm==0.8.4", "", "regression.host_growth", None), ("vllm==0.7.3\nopenrlhf==0.6.1", "", "regression.host_growth", None),
+        ("vllm==0.28.0", CICC, "regression.compile", True), ("vllm==0.28.0", "", "regression.compile", None),
+        ("vllm==0.27.1", CICC, "regression.compile", None), ("vllm==0.7.3", CICC, "regression.host_growth", None),
+        ("nvidia-nccl-cu12==2.29.2", TIMEOUT, "regression.hang", True), ("nvidia-nccl-cu12==2.29.2", "", "regression.hang", None),
+        ("nvidia-nccl-cu13==2.29.3", TIMEOUT, "regression.hang", None),
     ],
 )  # fmt: skip
-def test_known_releases(packages: str, name: str, known: bool | None, facts: Facts) -> None:
-    """The bounds of the table are inclusive and exclusive as they say."""
-    assert facts({"pip-freeze.txt": packages + "\n"}).get(name) is known
+def test_known_releases(packages: str, log: str, name: str, known: bool | None, facts: Facts) -> None:
+    """A release within the bounds, whose symptom the log could show, and a framework that uses what is broken."""
+    assert facts({"pip-freeze.txt": packages + "\n", "dmesg.txt": log or "\n"}).get(name) is known
 
 
 def test_nccl_release_by_its_banner(facts: Facts) -> None:
     """NCCL names itself in the log."""
-    assert facts({"driver.log": "node01:12:34 [0] NCCL INFO NCCL version 2.29.2+cuda12.9\n"}).get("regression.hang") is True
+    assert facts({"driver.log": "node01:12:34 [0] NCCL INFO NCCL version 2.29.2+cuda12.9\n" + TIMEOUT}).get("regression.hang") is True
 
 
 def test_compilers_in_the_kernel_s_table(facts: Facts) -> None:
     """Every compiler process counts."""
-    header = "[  pid  ]   uid  tgid total_vm      rss pgtables_bytes swapents oom_score_adj name\n"
     rows = "".join(f"[ {n}]     0   {n}  2000  1000  4096  0  0 {name}\n" for n, name in ((7, "cicc"), (8, "ptxas"), (9, "python")))
-    assert facts({"dmesg.txt": header + rows})["kernel.compiler_count"] == 2
+    assert facts({"dmesg.txt": TABLE + rows})["kernel.compiler_count"] == 2
 
 
 def steps(used: list[float], lengths: list[float] | None = None) -> str:
@@ -83,7 +94,13 @@ def test_gpu_growth(facts: Facts) -> None:
     """Two steps warm up; the slope is over the rest."""
     found = facts({"driver.log": steps([10, 20, 30, 32, 34, 36], [5, 5, 6, 5, 6, 5])})
     assert (found["gpu.slope_bytes_per_step"], found["gpu.climbs_ratio"]) == (2 * 1024**3, 1.0)
-    assert found["gpu.lengths_climb_ratio"] == pytest.approx(1 / 3)
+    assert found["gpu.lengths_ratio"] == pytest.approx(5 / 6)
+
+
+def test_zigzag_of_lengths_is_growth(facts: Facts) -> None:
+    """Noise between steps does not hide that responses got longer; the longest count where they are logged."""
+    found = facts({"driver.log": steps([10, 20, *range(30, 54, 2)], [5, 5, 6, 4, 7, 6, 9, 7, 11, 9, 13, 11, 14, 13])})
+    assert found["gpu.lengths_ratio"] > 1.5
 
 
 def test_gpu_growth_wants_some_steps(facts: Facts) -> None:
@@ -91,10 +108,6 @@ def test_gpu_growth_wants_some_steps(facts: Facts) -> None:
     assert "gpu.slope_bytes_per_step" not in facts({"driver.log": steps([10, 20, 30, 32, 34])})
 
 
-TIMEOUT = (
-    "[rank1]:[E1203 11:27:45.310468221 ProcessGroupNCCL.cpp:607] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, "
-    "OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600038 milliseconds before timing out.\n"
-)
 
 
 def test_checkpoint_that_outlasts_the_limit(facts: Facts) -> None:
@@ -110,7 +123,29 @@ def test_bar_that_ran_as_long_as_the_limit(facts: Facts) -> None:
     assert "comm.busy_to_timeout" not in facts({"a.log": "  0%|          | 0/10 [10:04<?, ?it/s]\n" + TIMEOUT})
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        " 50%|#####     | 50/1000 [31:00<22:09:12, 84s/it]\n" + TIMEOUT.replace("600", "1800"),
+        " 50%|#####     | 5/10 [10:30<10:30, 63.0s/it]\n" + "(TaskRunner pid=1) step:3 - a:1\n" + TIMEOUT,
+        " 50%|#####     | 5/10 [10:30<10:30, 63.0s/it]\n" + "hello\n" * 90 + TIMEOUT,
+    ],
+    ids=["the training", "steps behind it", "long before"],
+)
+def test_bars_of_other_work(text: str, facts: Facts) -> None:
+    """The bar of the training, one that steps followed, one far above the report."""
+    assert "comm.busy_to_timeout" not in facts({"a.log": text})
+
+
+def test_checkpoint_that_steps_followed(facts: Facts) -> None:
+    """A save at step 50 is not the last thing begun at step 80."""
+    text = "Saving model checkpoint to /nfs/step-10\n" + "(TaskRunner pid=1) step:11 - a:1\n" + TIMEOUT
+    assert "comm.checkpoint_phase" not in facts({"a.log": text})
+
+
 def test_pinning_is_a_site_of_its_own(facts: Facts) -> None:
     """CUDA errors out of pin_memory are not the GPU's allocator."""
     text = '  File "/x/torch/utils/data/_utils/pin_memory.py", line 98, in pin_memory\nRuntimeError: CUDA error: out of memory\n'
     assert facts({"driver.log": text})["cuda.site"] == "pin"
+    loader = '  File "/opt/train.py", line 9, in main\n    loader = DataLoader(data, pin_memory=True)\nRuntimeError: CUDA error: out of memory\n'
+    assert facts({"other.log": loader, "driver.log": "\n"}).get("cuda.site") != "pin"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import random
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
@@ -27,19 +27,22 @@ Point = tuple[float, bool, str]
 """Score, whether it was right, and the incident's kind and source."""
 
 
-def collect() -> Iterator[Point]:
-    """One point an incident."""
+def collect() -> tuple[list[Point], list[Point]]:
+    """One point an incident for its first finding; and one for each other finding that is no echo."""
+    first: list[Point] = []
+    behind: list[Point] = []
     for case in all_cases():
         if case.kind not in ("decidable", "undecidable"):
             continue
-        incident = analyze([str(path) for path in case.files])
-        if incident.best is not None:
-            right = case.kind == "decidable" and incident.best.cause in case.accept
-            yield incident.best.score, right, f"{case.kind} {case.source}"
+        roots = [f for f in analyze([str(path) for path in case.files]).findings if f.explained_by is None]
+        for place, finding in enumerate(roots):
+            right = case.kind == "decidable" and finding.cause in case.accept
+            (behind if place else first).append((finding.score, right, f"{case.kind} {case.source}"))
+    return first, behind
 
 
-def fit(points: Sequence[Point]) -> list[tuple[float, float]]:
-    """The knots of the curve."""
+def fit(points: Sequence[Point], even: bool = True) -> list[tuple[float, float]]:
+    """The knots of the curve; `even` holds it at 0.5 at 0."""
     knots = []
     for place, here in enumerate(PLACES):
         low = PLACES[place - 1] if place else -math.inf
@@ -49,7 +52,9 @@ def fit(points: Sequence[Point]) -> list[tuple[float, float]]:
             near = (score - low) / (here - low) if low < score <= here else (high - score) / (high - here) if here < score < high else 0.0
             near = 1.0 if math.isnan(near) or math.isinf(near) else near
             total, right = total + near, right + near * hit
-        knots.append(0.5 if here == 0 else right / total)
+        knots.append(0.5 if even and here == 0 else right / total)
+    if not even:
+        return [(x, round(y, 3)) for x, y in zip(PLACES, _rising(knots, 0.01, 0.99))]
     zero = PLACES.index(0.0)
     below = _rising(knots[:zero], 0.01, 0.5)
     above = _rising(knots[zero + 1 :], 0.5, 0.99)
@@ -92,31 +97,33 @@ def held_out(points: Sequence[Point]) -> list[tuple[float, bool, str]]:
     return told
 
 
-def table() -> tuple[str, list[tuple[float, float]], int]:
-    """The report, the fitted knots, and the number of shared incidents."""
-    points = list(collect())
-    knots = fit(points)
+def table() -> tuple[str, dict[str, list[list[float]]], int]:
+    """The report, the fitted curves, and the number of shared incidents."""
+    points, others = collect()
+    knots, behind = fit(points), fit(others, even=False)
     lines = [f"{len(points)} incidents, {sum(hit for _, hit, _ in points)} with a right first finding", ""]
     for name, told in (
         ("held out, all", held_out(points)),
         ("held out, decidable shared incidents (as score.py counts)", [p for p in held_out(points) if p[2] == "decidable shared"]),
         ("fitted, all", [(confidence(score, knots), hit, kind) for score, hit, kind in points]),
+        ("findings behind the first, fitted", [(confidence(score, behind), hit, kind) for score, hit, kind in others]),
         ("the curve in use, all", [(confidence(score, load_knots()), hit, kind) for score, hit, kind in points]),
     ):
         error, rows = reliability([(share, hit) for share, hit, _ in told])
         lines += [f"{name}: calibration error {error:.3f}", "", "| told | incidents | mean told | right |", "|---|---:|---:|---:|", *rows, ""]
-    return "\n".join(lines), knots, sum(1 for *_, kind in points if kind.endswith("shared"))
+    curves = {"knots": [list(knot) for knot in knots], "behind": [list(knot) for knot in behind]}
+    return "\n".join(lines), curves, sum(1 for *_, kind in points if kind.endswith("shared"))
 
 
 def main() -> int:
-    text, knots, shared = table()
+    text, curves, shared = table()
     sys.stdout.write(text)
     if "--write" in sys.argv:
         if not shared:
             sys.stderr.write("the shared incidents are not beside this checkout: nothing written\n")
             return 1
-        note = "# Confidence by log-odds, fitted to labelled incidents by `make calibrate`; 0.5 at 0 by construction.\n"
-        (ROOT / "rules" / FILE).write_text(note + yaml.safe_dump({"knots": [list(knot) for knot in knots]}, default_flow_style=None))
+        note = "# Confidence by log-odds, fitted to labelled incidents by `make calibrate`; 0.5 at 0 by construction, for first findings.\n"
+        (ROOT / "rules" / FILE).write_text(note + yaml.safe_dump(curves, default_flow_style=None, sort_keys=False))
     return 0
 
 

@@ -61,7 +61,7 @@ def insert_noise(text: str) -> str:
 
 def fold_repeats(text: str) -> str:
     """Lines of Ray's workers as Ray folds them when several processes say the same."""
-    return re.sub(r"^(\(\w+ pid=\d+(?:, ip=[\d.]+)?\) (?=\S).{20,400})$", r"\1 [repeated 3x across cluster]", text, count=5, flags=re.M)
+    return re.sub(r"^((?:\x1b\[\d+m)?\(\w+ pid=\d+(?:, ip=[\d.]+)?\)(?:\x1b\[0m)? (?=\S).{20,400})$", r"\1 [repeated 3x across cluster]", text, count=5, flags=re.M)
 
 
 TEXT_CHANGES: dict[str, Text] = {

@@ -335,7 +335,7 @@ def test_fixed_values_are_proposed_once(rule: str, kind: str, version: str, tmp_
 
     Values that scale (half the micro batch) may go on until they reach their least.
     """
-    fixed = {t.setting for t in RULES[rule].treat if not isinstance(t.to, dict)}
+    fixed = {t.setting for t in RULES[rule].treat if not isinstance(t.to, dict) and not t.instead}
     files = configuration(kind, version)
     for incident in incidents(rule, files, tmp_path):
         for finding in (f for f in incident.findings if f.cause == rule):
@@ -587,5 +587,5 @@ def test_treated_seed_comes_to_rest(sample: str, tmp_path: Path) -> None:
         seen.add(state)
         incident = analyze([str(tmp_path / "run")])
         finding = next((f for f in incident.findings if f.cause == finding.cause), replace(finding, patches=()))
-    fixed = {t.setting for t in RULES[finding.cause].treat if not isinstance(t.to, dict)}
+    fixed = {t.setting for t in RULES[finding.cause].treat if not isinstance(t.to, dict) and not t.instead}
     assert [p.setting for p in finding.patches if p.diff and p.setting in fixed - {"actor_num_nodes", "checkpoint.resume"}] == []
