@@ -1,6 +1,6 @@
 """Sizes for cures, by this case's own figures: what a setting must become, why it then fits, and how many bytes that frees.
 
-A `cure.*` evidence holds a value or a factor, and its sentence the arithmetic; `frees.*` holds bytes. Without the figures there is
+A `cure.*` evidence holds a value, and its sentence the arithmetic; `frees.*` holds bytes. Without the figures there is
 none, and the rule's own rough factor is proposed.
 """
 
@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from rlhfdoctor.budget.shapes import find_shape
 from rlhfdoctor.evidence.case import Case, number, whole
 from rlhfdoctor.evidence.comm import find_busy, read_elapsed
-from rlhfdoctor.evidence.gpu import find_vocabulary
 from rlhfdoctor.evidence.host import find_total
 from rlhfdoctor.evidence.offload import find_model_size, find_nodes
 from rlhfdoctor.evidence.roles import find_role
@@ -80,10 +79,10 @@ def _batch(case: Case) -> Iterator[Evidence]:
     Activations 34 x hidden bytes a token and layer, 2 with recomputation (and 34 for the layer that is recomputed); logits 12 bytes a
     token and word of the vocabulary in training, 6 without gradients (settings_notes section 3).
     """
-    sizes, vocabulary = _sizes(case), find_vocabulary(case)
+    sizes = _sizes(case)
     lengths = [case.value(name) for name in ("max_prompt_length", "max_response_length")]
     shape = next((s for s in map(find_shape, _models(case)) if s is not None and s.given_parameters is None), None)
-    if sizes is None or vocabulary is None or shape is None or not all(isinstance(length, int) for length in lengths):
+    if sizes is None or shape is None or not all(isinstance(length, int) for length in lengths):
         return
     request, held, most, _ = sizes
     scoring = any(_SCORING.search(str(e.fields.get("function_text"))) for e in case.of("python.frame"))
@@ -99,9 +98,7 @@ def _batch(case: Case) -> Iterator[Evidence]:
     fixed = held + request - batch * one
     fits = int((most * 0.95 - fixed) // one)
     if fixed > 0 and 1 <= fits < batch:
-        value = next(
-            n for n in range(min(fits, batch // 2), 0, -1) if batch % n == 0
-        )  # what the batch divides, it still does
+        value = next(n for n in range(min(fits, batch // 2), 0, -1) if batch % n == 0)  # a divisor still divides
         yield _cure("cure.logprob_micro_batch" if scoring else "cure.train_micro_batch", value, f"a sequence of {tokens} tokens takes about {show_bytes(one)} there (activations and logits, estimated); beside {show_bytes(fixed)} that stay, {fits} fit")  # fmt: skip
 
 

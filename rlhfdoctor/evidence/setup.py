@@ -104,6 +104,6 @@ def _regressions(case: Case) -> Iterator[Evidence]:
             continue
         where = case.versions.get(row["package"], (None, None))[1]
         says = f"{row['package']} {version}: {row['says']}"
-        yield Evidence(name=f"regression.{symptom}", value=True, says=says, text=where)
+        yield Evidence(name=f"regression.{symptom}", value=True, says=f"{row['package']} {version}", text=where)
         yield Evidence(name="regression.says", value=says, says=says)
         yield Evidence(name="regression.cure", value=row["cure"], says=f"{row['cure']} ({row['reference']})")

@@ -1,8 +1,8 @@
 """Dumps of torch's flight recorder: which collectives each rank had issued when the run hung.
 
-torch writes one file a rank at a collective timeout (TORCH_FR_DUMP_TEMP_FILE, before 2.6 TORCH_NCCL_DEBUG_INFO_TEMP_FILE; by
-default /tmp/nccl_trace_rank_N or ~/.cache/torch/comm_lib_trace_rank_N) if TORCH_FR_BUFFER_SIZE (TORCH_NCCL_TRACE_BUFFER_SIZE) is
-not 0: a pickle of plain dictionaries (torch/csrc/distributed/c10d/FlightRecorder.cpp, version 2.10 at torch 2.13), in some setups
+torch writes one file a rank at a collective timeout (TORCH_NCCL_DEBUG_INFO_TEMP_FILE, later TORCH_FR_DUMP_TEMP_FILE; names end in
+nccl_trace_rank_N or comm_lib_trace_rank_N) if TORCH_NCCL_TRACE_BUFFER_SIZE, later TORCH_FR_BUFFER_SIZE (2000 by default in torch 2.13:
+FlightRecorder.hpp), is not 0: a pickle of plain dictionaries (torch/csrc/distributed/c10d/FlightRecorder.cpp, version 2.10 at torch 2.13), in some setups
 JSON. A pickle from a stranger's archive can run code, so it is read with an unpickler that knows no classes at all.
 """
 
