@@ -27,7 +27,7 @@ def rules_page() -> str:
         lines.append("")
     known = {rule.id for rule in rules}
     missing = [c["id"] for c in yaml.safe_load((ROOT / "rules" / "causes.yaml").read_text()) if c["id"] not in known]
-    lines += [f"Causes of the vocabulary (causes.yaml) that have no rule yet: {', '.join(missing)}.", ""]
+    lines += [f"Causes of the vocabulary (causes.yaml) that have no rule yet: {', '.join(missing)}.", ""] if missing else []
     return "\n".join(lines)
 
 

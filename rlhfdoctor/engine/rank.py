@@ -147,7 +147,10 @@ def _tell_apart(findings: list[Finding], rules: Sequence[Rule]) -> list[Finding]
     page = next(rule.docs["look_alikes"] for rule in rules if rule.id == findings[0].cause)
     tells, behind = read_tells(page), load_knots(which="behind")
     first = findings[0]
-    shares = [min(confidence(f.score, behind), first.confidence) for f in findings[1:]]
+    shares = [
+        f.confidence if first.score - f.score < CLOSE_SCORE else min(confidence(f.score, behind), first.confidence)
+        for f in findings[1:]
+    ]  # as likely as the first one is no second
     return [first, *(replace(f, differs=tells.get(f.cause, ""), confidence=c) for f, c in zip(findings[1:], shares))]
 
 

@@ -84,9 +84,10 @@ class Treatment:
 
     setting: str
     to: Any
-    """A value; {evidence: name}; {scale: f, from: evidence, least: n, else: v, raise: true}; or null to take the setting out.
+    """A value; {evidence: name}; {scale: f, from: evidence, least: n, else: v, raise: evidence}; or null to take the setting out.
 
-    `from` names an evidence that holds the new value, where this case gave the figures for it; with `raise` a value is never lowered.
+    `from` names an evidence that holds the new value, where this case gave the figures for it; with `raise` a value is never
+    lowered, neither below the user's own nor below what that evidence says (true: the user's own only).
     """
     safety: Literal["safe", "consent", "show"]
     effect: str

@@ -160,15 +160,15 @@ def find_busy(case: Case, first: Event, limit_s: float) -> Event | None:
         lines = (first.origin.line or 0) - (bar.origin.line or 0)
         near = bar.origin.file != first.origin.file or abs(lines) <= _BAR_LINES
         fits = 0.9 <= elapsed / max(limit_s, 1) <= 1.5 and elapsed + left <= _MOST_WAITS * max(limit_s, 1)
-        if near and fits and _is_near(bar, first, limit_s) and not _stepped(case, bar, lines):
+        if near and fits and _is_near(bar, first, limit_s) and not _stepped(case, bar, max(lines, 1)):
             return bar
     return None
 
 
 def _stepped(case: Case, bar: Event, lines: int) -> bool:
-    """Whether steps of the training ended within so many lines behind a bar."""
+    """Whether steps of the training ended shortly before a bar, on its own line, or within so many lines behind it."""
     steps = [e for e in case.of("phase.step", "phase.episode", "phase.update") if e.origin.file == bar.origin.file]
-    return any(0 < (e.origin.line or 0) - (bar.origin.line or 0) < lines for e in steps)
+    return any(-_BAR_LINES <= (e.origin.line or 0) - (bar.origin.line or 0) < lines for e in steps)
 
 
 def _reward(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
@@ -213,8 +213,10 @@ def _checkpoint(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
     if experts:
         yield fact("comm.in_experts", True, "a rank stood in the code of a mixture of experts", experts[-1])
     before = list(itertools.takewhile(lambda e: e is not first, case.events))
-    steps = ("phase.step", "phase.episode")  # a step that ended or began behind it
-    marks = [e for e in before if e.kind in MARKS or e.kind in steps or e.kind.startswith("deepspeed.checkpoint_") or (e.kind == "trace.mark" and "phase" in e.fields)]  # fmt: skip
+    before = [e for e in before if e.repeats_count == 1 and "100%" not in e.text]  # Ray flushes those seconds later
+    steps = [e for e in before if e.kind in ("phase.step", "phase.episode")]
+    fresh = [e for place, e in enumerate(steps) if not any(whole(e, "step") == whole(o, "step") for o in steps[:place])]
+    marks = [e for e in before if e.kind in MARKS or e in fresh or e.kind.startswith("deepspeed.checkpoint_") or (e.kind == "trace.mark" and "phase" in e.fields)]  # fmt: skip
     if marks and (marks[-1].kind in _CHECKPOINT_MARKS or marks[-1].fields.get("phase") == "checkpoint"):
         yield fact("comm.checkpoint_phase", True, "the last thing that was begun is a checkpoint", marks[-1])
 

@@ -22,7 +22,7 @@ from rlhfdoctor.units import GIB, MIB, show_bytes, show_seconds
 
 _SCORING = re.compile(r"log_probs?$|compute_log_prob|get_per_token_logps|compute_ref|compute_values")
 _BESIDE_BYTES = 2 * GIB
-_LEAST_SHARE = 0.15
+_LEAST_SHARE = 0.2
 _ROOM = 1.25
 _LEAST_TIMEOUT_S = 7200
 _MOST_TIMEOUT_S = 4 * 3600
@@ -99,7 +99,7 @@ def _batch(case: Case) -> Iterator[Evidence]:
     fits = int((most * 0.95 - fixed) // one)
     if fixed > 0 and 1 <= fits < batch:
         value = next(n for n in range(min(fits, batch // 2), 0, -1) if batch % n == 0)  # a divisor still divides
-        yield _cure("cure.logprob_micro_batch" if scoring else "cure.train_micro_batch", value, f"a sequence of {tokens} tokens takes about {show_bytes(one)} there (activations and logits, estimated); beside {show_bytes(fixed)} that stay, {fits} fit")  # fmt: skip
+        yield _cure("cure.logprob_micro_batch" if scoring else "cure.train_micro_batch", value, f"a sequence of {tokens} tokens takes about {show_bytes(one)} there (activations and logits, estimated); beside {show_bytes(fixed)} that stay {fits} fit, and {value} divides {batch}")  # fmt: skip
 
 
 def _models(case: Case) -> Iterator[str]:

@@ -15,12 +15,11 @@ from rlhfdoctor.evidence.flight import find_flight
 from rlhfdoctor.evidence.killer import TIMEOUT, VANISHED, classify
 from rlhfdoctor.evidence.recorded import find_culprit, kernel_was_silent
 from rlhfdoctor.evidence.roles import MARKS, find_phase, find_role
+from rlhfdoctor.evidence.setup import find_refused
 from rlhfdoctor.logs.kernel import read_oom_kill
 from rlhfdoctor.types import PHASES, Death, Event, Phase, Process
 
 _NEAR_LINES = 12
-_LIFE = ("phase.", "progress.", "host.used", "gpu.used", "vllm.", "deepspeed.", "ray.job_succeeded", "ray.spilled")
-"""What only a run says that got its resources."""
 _RAY_ITSELF = re.compile(r"(?:site|dist)-packages/ray/|/ray/_private/")
 
 
@@ -125,14 +124,12 @@ def _stuck(case: Case) -> Death | None:
         (e for e in find_flight(case) if e.name in ("comm.op_differs", "comm.numel_differs", "comm.all_wait")), None
     )
     if parted is not None:
-        return Death(killer="collective-timeout", event=case.first("flight.dump"), certain=False)
-    refused = case.of("ray.unschedulable")
-    if not refused or sum(e.repeats_count for e in refused) < 2:
-        return None  # said once while a cluster grows, too
-    asked = refused[-1]
-    if any(e.kind.startswith(_LIFE) for e in case.events[case.events.index(asked) + 1 :]):
-        return None
-    return Death(killer="", time=asked.time, event=asked, certain=False)
+        shown = next(
+            (e for e in case.of("flight.collective") if (e.origin, e.text) == (parted.origin, parted.text)), None
+        )
+        return Death(killer="collective-timeout", event=shown or case.first("flight.dump"), certain=False)
+    _, asked = find_refused(case)
+    return None if asked is None else Death(killer="", time=asked.time, event=asked, certain=False)
 
 
 def _time_near(case: Case, event: Event) -> float | None:
@@ -178,7 +175,8 @@ def _phase(case: Case, event: Event) -> Phase | None:
     position = list(case.events).index(event) if event in case.events else len(case.events)
     stepped = False
     for before in reversed(list(case.events)[:position]):
-        stepped = stepped or before.kind in ("phase.step", "phase.episode")
+        late = before.repeats_count > 1 or "100%" in before.text  # flushed seconds later
+        stepped = stepped or (before.kind in ("phase.step", "phase.episode") and not late)
         if before.kind == "trace.mark" and before.fields.get("phase") in PHASES:
             return before.fields["phase"]  # type: ignore[return-value]
         if before.kind in MARKS:

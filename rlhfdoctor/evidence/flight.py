@@ -13,18 +13,14 @@ Calls = Mapping[int, Event]
 
 def find_flight(case: Case) -> Iterator[Evidence]:
     """The first process group whose ranks differ; same names as the watchdog's own lines give, and who did not come."""
-    places: dict[int | None, set[str]] = {}
-    for event in case.of("flight.collective"):
-        places.setdefault(whole(event, "rank"), set()).add(_folder(event))
-    several = any(len(folders) > 1 for folders in places.values())  # a rank twice: the dumps of two jobs
-    groups: dict[tuple[str, str, str], dict[int, dict[int, Event]]] = {}
+    jobs = _jobs(case)
+    groups: dict[tuple[int, str, str], dict[int, dict[int, Event]]] = {}
     for event in case.of("flight.collective"):
         rank, sequence = whole(event, "rank"), whole(event, "seq")
         name, members = str(event.fields["group_text"]), str(event.fields["members_text"])
         if rank is None or sequence is None or not (members or name.split(" ")[-1] in ("default_pg", "0")):
             continue  # groups of equal names with other members cannot be told apart
-        folder = _folder(event) if several else ""
-        groups.setdefault((folder, name, members), {}).setdefault(rank, {})[sequence] = event
+        groups.setdefault((jobs[_folder(event)], name, members), {}).setdefault(rank, {})[sequence] = event
     for ranks in groups.values():
         if len(ranks) < 2:
             continue
@@ -34,6 +30,22 @@ def find_flight(case: Case) -> Iterator[Evidence]:
             return
     absent = [found for ranks in groups.values() if len(ranks) > 1 and (found := _absent(ranks))]
     yield from absent[0] if absent else ()
+
+
+def _jobs(case: Case) -> dict[str, int]:
+    """Folder -> number of the job; folders of several hosts whose ranks are different belong to one, the largest first."""
+    ranks: dict[str, set[int | None]] = {}
+    for event in case.of("flight.dump"):
+        ranks.setdefault(_folder(event), set()).add(whole(event, "rank"))
+    members: list[set[int | None]] = []
+    jobs: dict[str, int] = {}
+    for folder in sorted(ranks, key=lambda name: (-len(ranks[name]), name)):
+        place = next((n for n, taken in enumerate(members) if not taken & ranks[folder]), len(members))
+        if place == len(members):
+            members.append(set())
+        members[place] |= ranks[folder]
+        jobs[folder] = place
+    return jobs
 
 
 def _folder(event: Event) -> str:
@@ -53,7 +65,7 @@ def _parted(ranks: Mapping[int, Calls]) -> list[Evidence] | None:
             few, many = sorted(kinds.items(), key=lambda item: len(item[1]))[:: len(kinds) - 1][:2]
             event = ranks[few[1][0]][sequence]
             where = f", from {event.fields['where_text']}" if event.fields["where_text"] else ""
-            says = f"at collective {sequence} {_name(few[1])} runs {_short(few[0])}{where}, {_name(many[1])} {_short(many[0])} (flight recorder)"
+            says = f"at collective {sequence} {_name(few[1])} {'runs' if len(few[1]) == 1 else 'run'} {_short(few[0])}{where}, {_name(many[1])} {_short(many[0])} (flight recorder)"
             return [fact(name, True, says, event), fact("comm.diverged_rank", few[1][0], says, event)]
     return None
 
@@ -76,7 +88,8 @@ def _absent(ranks: Mapping[int, Calls]) -> list[Evidence]:
     where = f"; it was last seen in {event.fields['where_text']}" if event.fields["where_text"] else ""
     says = f"{_name(behind)} never entered collective {least + 1} ({waited.fields['op']}){where} (flight recorder)"
     found = [fact("comm.absent_rank", behind[0], says, event)]
-    if all(e.fields["unfinished"] and e.fields["seq"] == least + 1 for e in ahead):
+    first_open = [min((n for n, e in calls.items() if e.fields["unfinished"]), default=0) for rank, calls in ranks.items() if rank not in behind]  # fmt: skip
+    if len(ahead) > len(behind) and all(number == least + 1 for number in first_open):
         found.append(fact("comm.all_wait", True, "all others wait in the next collective", event))
     return found
 

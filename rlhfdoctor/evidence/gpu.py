@@ -33,13 +33,19 @@ _LARGEST_GPU_BYTES = 2 * 1024**4
 """More than any GPU has; a request above is a wrong shape, not a shortage."""
 
 
+_ERRORS = (
+    "vllm.wake_oom", "torch.pin_failed", "torch.cuda_error", "torch.cuda_oom_class", "nccl.cuda_oom", "ray.task_error", "ray.unhandled_task_error",
+)  # fmt: skip
+"""Lines at the inner end of a traceback."""
+
+
 def find_cuda(case: Case) -> Iterator[Evidence]:
     """Sizes of the first CUDA OOM error, and what they mean."""
     event = case.first("torch.cuda_oom")
     if event is not None:
         yield from _sizes(event)
         yield from _logits(case, event)
-    place = event or case.first("vllm.wake_oom", "torch.pin_failed", "torch.cuda_error", "torch.cuda_oom_class", "nccl.cuda_oom", "ray.task_error", "ray.unhandled_task_error", "python.traceback")  # fmt: skip
+    place = event or case.first(*_ERRORS) or case.first("python.traceback")
     if place is not None:
         site = _site(case, place)
         if site is not None:

@@ -22,6 +22,8 @@ _EXPERTS = re.compile(
 )
 """Names of published mixtures of experts: Mixtral-8x7B, Qwen3-30B-A3B, DeepSeek-V3, gpt-oss-20b."""
 _COMPILERS = re.compile(r"cicc|nvcc|ptxas|cc1plus|ninja|cudafe")
+_LIFE = ("phase.", "progress.", "host.used", "gpu.used", "vllm.", "deepspeed.", "ray.job_succeeded", "ray.spilled")
+"""What only a run says that got its resources."""
 _OWN_COUNT = 3
 """With so many of the user's own lines at hand, a setting that is not among them is at its default."""
 
@@ -32,6 +34,7 @@ def find_setup(case: Case) -> Iterator[Evidence]:
     yield from _experts(case)
     yield from _regressions(case)
     yield from _compilers(case)
+    yield from _scheduling(case)
 
 
 def _recompute(case: Case) -> Iterator[Evidence]:
@@ -67,6 +70,23 @@ def _experts(case: Case) -> Iterator[Evidence]:
     named = [s for s in case.settings if _is_model(s) and _EXPERTS.search(str(s.value))]
     if named:
         yield Evidence(name="config.experts", value=True, says=f"{named[0].value} is a mixture of experts", origin=named[0].origin)  # fmt: skip
+
+
+def find_refused(case: Case) -> tuple[int, Event | None]:
+    """How often the scheduler refused, and its last line if nothing was begun behind it; once is said while a cluster grows, too."""
+    refused = case.of("ray.unschedulable")
+    count = sum(e.repeats_count for e in refused)
+    if count < 2:
+        return count, None
+    behind = case.events[case.events.index(refused[-1]) + 1 :]
+    return count, None if any(e.kind.startswith(_LIFE) for e in behind) else refused[-1]
+
+
+def _scheduling(case: Case) -> Iterator[Evidence]:
+    """Whether the scheduler refused again and again, and nothing was begun behind it."""
+    count, last = find_refused(case)
+    if last is not None:
+        yield fact("sched.refused_count", count, f"the scheduler said so {show_count(count, 'time')}, and nothing was begun after it", last)  # fmt: skip
 
 
 def _is_model(setting: Setting) -> bool:

@@ -124,9 +124,9 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     say(
         "progress.long",
-        r"\d{1,3}%\|[^|]{0,400}\| *[^ \[]{1,30}/[^ \[]{1,30} \[(?P<elapsed_text>(?:\d+:\d\d|[1-9]\d):\d\d)<(?P<left_text>\d[\d:]*)",
+        r"\d{1,3}%\|[^|]{0,400}\| *[^ \[]{1,30}/[^ \[]{1,30} \[(?P<elapsed_text>(?:\d+:\d\d|[1-9]\d|09):\d\d)<(?P<left_text>\d[\d:]*)",
         "Indexing:  35%|###4      | 70911/204010 [41:07<1:17:12, 28.7it/s]",
-        when="tqdm, from ten minutes on; a bar that never moved shows ? for the time left",
+        when="tqdm, from nine minutes on; a bar that never moved shows ? for the time left",
     ),
     say(
         "phase.finished",

@@ -251,7 +251,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "ray.unschedulable",
         r"No available node types can fulfill resource request|cannot be scheduled right now|\d{1,6}\+? pending placement groups"
         r"|Total available GPUs [0-9.]+ is less than total desired GPUs|ActorUnschedulableError"
-        r"|Requested node configuration is not available",
+        r"|Requested node configuration is not available|Waiting for creating a placement group of specs",
         "(autoscaler +34s) Error: No available node types can fulfill resource request defaultdict(<class 'float'>, {'CPU': 8.0, 'GPU': 8.0}).",
     ),
     say(

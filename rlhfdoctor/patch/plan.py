@@ -82,7 +82,8 @@ def _plan(treatment: Treatment, facts: Facts, configuration: Configuration) -> P
     if treatment.instead:
         table, spelling = _spelling(treatment, configuration)
         logged = configuration.logged(treatment.setting)
-        return _shown(treatment, table, spelling, logged, treatment.to, facts, configuration)
+        told = _target(treatment, logged, facts)
+        return None if told is _UNKNOWN else _shown(treatment, table, spelling, logged, told, facts, configuration)
     own = configuration.editable(treatment.setting)
     if treatment.to is None and (own is None or own.value is not True):
         return None
@@ -122,16 +123,29 @@ def _target(treatment: Treatment, own: Setting | None, facts: Facts) -> Any:
             return to.get("else", _UNKNOWN)
         return evidence.value
     value = _sized(to, own, facts)
-    before = own.value if own is not None and to.get("raise") else None
-    lowers = isinstance(before, int | float) and isinstance(value, int | float) and before >= value
-    return _UNKNOWN if lowers else value
+    limit = facts.evidence.get(str(to.get("raise")))
+    known = [_number(own.value) if own is not None else None, limit.value if limit is not None else None]
+    before = [v for v in known if isinstance(v, int | float) and not isinstance(v, bool)]
+    unclear = own is not None and own.value is not None and known[0] is None
+    if "raise" in to and isinstance(value, int | float) and (unclear or (before and max(before) >= value)):
+        return _UNKNOWN  # it would be lowered, or nobody can tell
+    if "scale" in to and before and isinstance(value, int | float) and (value - before[0]) * (to["scale"] - 1) <= 0:
+        return _UNKNOWN  # it is at its least already
+    return value
+
+
+def _number(value: Value) -> float | None:
+    """A number, also where it is written as text; None for what is computed or none."""
+    try:
+        return None if isinstance(value, bool) or value is None else float(value)
+    except ValueError:
+        return None
 
 
 def _sized(to: Mapping[str, Any], own: Setting | None, facts: Facts) -> Any:
     """The value by this case's figures, else by the rule's factor, else the rule's plain value."""
-    told = facts.evidence.get(to.get("from", ""))
+    told, least = facts.evidence.get(to.get("from", "")), to.get("least")
     if told is not None and told.value is not None:
-        least = to.get("least")
         return max(told.value, least) if isinstance(told.value, int | float) and least is not None else told.value
     if "scale" in to:
         if own is not None and own.form == "python" and isinstance(own.value, str):
@@ -140,7 +154,7 @@ def _sized(to: Mapping[str, Any], own: Setting | None, facts: Facts) -> Any:
         if own is None or not isinstance(own.value, int | float) or isinstance(own.value, bool):
             return to.get("else", _UNKNOWN)
         scaled = own.value * to["scale"]
-        if isinstance(own.value, int):
+        if isinstance(own.value, int) and not isinstance(least, float):
             return max(int(scaled), to.get("least", 1))
         return round(max(scaled, to.get("least", 0.0)), 2)
     return to.get("else", _UNKNOWN)

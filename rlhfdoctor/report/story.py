@@ -102,4 +102,4 @@ def sentence(text: str) -> str:
     """A part of speech with a capital, unless it begins with a name, and a full stop."""
     text = text.strip()
     proper = any(c.isupper() for c in text.split(" ")[0])
-    return (text if proper else text[:1].upper() + text[1:]) + ("" if text.endswith((".", ")")) else ".")
+    return (text if proper else text[:1].upper() + text[1:]) + ("" if text.endswith(".") else ".")

@@ -34,6 +34,14 @@ def test_micro_batch_by_the_bytes_of_a_sequence(facts: Facts) -> None:
     assert facts(files)["cure.train_micro_batch"] == min(int((77 * 1024**3 * 0.95 - fixed) // one), 4)
 
 
+def test_micro_batch_divides(facts: Facts) -> None:
+    """Of twelve sequences five fit: four, since a divisor keeps what the batch divided."""
+    one = 4096 * (3584 * (34 + 2 * 28) + 152064 * 12)
+    held = 77 * 0.95 - 5.5 * one / 1024**3 + 12 * one / 1024**3 - 6
+    log = oom("6.00 GiB", f"{77 - held:.2f} GiB", "0 bytes", BACKWARD).replace("60.00", f"{held:.2f}")
+    assert facts({"driver.log": log, "run.sh": VERL.format(batch=12, more="")})["cure.train_micro_batch"] == 4
+
+
 @pytest.mark.parametrize(("batch", "more"), [(1, ""), (8, "actor_rollout_ref.actor.use_dynamic_bsz=True"), (64, "")])
 def test_no_micro_batch_is_told(batch: int, more: str, facts: Facts) -> None:
     """One sequence already, dynamic batches, or an estimate that exceeds what was allocated."""
@@ -63,8 +71,8 @@ def wait(limit_s: int) -> str:
 def test_time_out_by_what_the_others_waited_for(facts: Facts) -> None:
     """A bar that ran for about the limit: two hours are the least, half as much again the rule, beyond four hours it is no cure."""
     bar = " 50%|#####     | 5/10 [{0}<{1}, 360s/it]\n"
-    for left, wanted in (("30:00", None), ("1:30:00", 10800), ("5:00:00", None)):
-        assert facts({"driver.log": bar.format("30:10", left) + wait(1800)}).get("cure.collective_timeout") == (wanted and 11400 if wanted else None)
+    for left, wanted in (("30:00", None), ("1:30:00", 11400), ("5:00:00", None)):
+        assert facts({"driver.log": bar.format("30:10", left) + wait(1800)}).get("cure.collective_timeout") == wanted
 
 
 def test_time_out_ignores_a_bar_of_the_whole_training(facts: Facts) -> None:
@@ -83,10 +91,26 @@ def test_swap_space_frees_all_but_four(facts: Facts) -> None:
     assert facts({"run.sh": "python3 -m verl.trainer.main_ppo actor_rollout_ref.rollout.swap_space=40\n"})["frees.swap_space_bytes"] == 36 * 1024**3
 
 
-@pytest.mark.parametrize(("setting", "kept"), [("ddp_timeout: 36000", True), ("ddp_timeout: 600", False)])
+@pytest.mark.parametrize(("setting", "kept"), [("ddp_timeout: 36000", True), ("ddp_timeout: 600", False), ("ddp_timeout: ${timeout}", True), ("bf16: true", False)])
 def test_a_limit_is_never_lowered(setting: str, kept: bool, case: Callable[[Mapping[str, str]], Incident]) -> None:
     """Ten hours stay; ten minutes become two hours."""
     files = {"config.yaml": f"model_name_or_path: /models/Qwen2.5-7B\n{setting}\n", "pip-freeze.txt": "trl==0.26.2\n", "driver.log": "Saving model checkpoint to /nfs/step-10\n" + wait(600), "dump.txt": "    save_pretrained (transformers/modeling_utils.py:3402)\n"}
     best = case(files).best
     assert best is not None
     assert (best.cause, any(p.setting == "collective_timeout" and p.diff for p in best.patches)) == ("comm-checkpoint-timeout", not kept)
+
+
+def test_a_limit_that_only_the_log_shows_is_not_lowered(case: Callable[[Mapping[str, str]], Incident]) -> None:
+    """The ranks waited four hours: two are no cure, whatever the files lack."""
+    files = {"config.yaml": "model_name_or_path: /models/Qwen2.5-7B\n", "pip-freeze.txt": "trl==0.26.2\n", "driver.log": "Saving model checkpoint to /nfs/step-10\n" + wait(14400), "dump.txt": "    save_pretrained (transformers/modeling_utils.py:3402)\n"}
+    best = case(files).best
+    assert best is not None
+    assert [p.after for p in best.patches if p.setting == "collective_timeout"] == []
+
+
+def test_a_share_at_its_least_is_left(case: Callable[[Mapping[str, str]], Incident]) -> None:
+    """0.15 of the GPU is never raised to the least that is proposed; 1 is a share, not a count."""
+    for before, after in (("0.15", []), ("1", ["0.75"])):
+        files = {"launch.sh": f"python3 -m openrlhf.cli.train_ppo_ray --pretrain Qwen/Qwen2.5-7B --colocate_all_models --vllm_num_engines 8 --vllm_gpu_memory_utilization {before}\n", "pip-freeze.txt": "openrlhf==0.6.2\n", "driver.log": "[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB. GPU 0 has a total capacity of 79.10 GiB of which 100.00 MiB is free. Of the allocated memory 20.00 GiB is allocated by PyTorch, and 200.00 MiB is reserved by PyTorch but unallocated.\n"}
+        found = [p.after for f in case(files).findings if f.cause == "gpu-rollout-reservation" for p in f.patches if p.setting == "rollout.gpu_memory_utilization"]
+        assert (found == []) == (after == [])

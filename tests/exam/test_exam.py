@@ -24,7 +24,8 @@ def answer(case_name: str) -> tuple[str, str | None]:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_changes_that_may_not_matter(case: Case) -> None:
     """Other hosts, ranks, zones and file orders, noise, folded lines, tiny blocks: the same answer."""
-    assert dict(changed(case)) == {name: answer(case.name) for name, _ in changed(case)}
+    answers = dict(changed(case))
+    assert answers == dict.fromkeys(answers, answer(case.name))
 
 
 @pytest.mark.parametrize("dropped", DROPPED)

@@ -161,6 +161,35 @@ def test_dumps_of_two_jobs(tmp_path: Path) -> None:
     assert analyze([str(tmp_path / "run")]).verdict == "healthy"
 
 
+def test_hosts_have_folders_of_their_own(tmp_path: Path) -> None:
+    """Ranks 0 to 3 of one host, 4 to 7 of another, and a stray copy of one dump: one job, and the rank that parts is found."""
+    for rank in range(8):
+        name = "nccl:all_gather" if rank == 6 else "nccl:all_reduce"
+        write(tmp_path / "run" / f"node{rank // 4}", rank, [entry(1), entry(2, name)])
+    write(tmp_path / "run" / "backup", 0, [entry(1)])
+    incident = analyze([str(tmp_path / "run")])
+    assert incident.best is not None and incident.death is not None and incident.death.event is not None
+    assert "rank 6 runs all_gather" in incident.best.evidence[0].says
+    assert (incident.best.cause, incident.death.event.origin.rank) == ("comm-shape-mismatch", 6)
+
+
+def test_launched_ahead(tmp_path: Path) -> None:
+    """CUDA launches run ahead: the first open collective of each rank counts, not the last one that was queued."""
+    for rank in range(3):
+        ahead = [entry(5, state="started", retired=False), entry(6, state="scheduled", retired=False)]
+        write(tmp_path / "run", rank, [*(entry(n) for n in range(1, 5)), *([] if rank == 2 else ahead)])
+    incident = analyze([str(tmp_path / "run")])
+    assert incident.verdict == "undecided"
+    assert any("rank 2 never entered collective 5" in quote.says for quote in incident.findings[0].evidence)
+
+
+def test_skew_of_a_running_job(tmp_path: Path) -> None:
+    """One rank is a collective further than the others: that is no death."""
+    for rank in range(3):
+        write(tmp_path / "run", rank, [entry(1), entry(2), *([entry(3, state="scheduled", retired=False)] if rank == 0 else [])])
+    assert analyze([str(tmp_path / "run")]).verdict == "healthy"
+
+
 def test_ranks_far_apart(tmp_path: Path) -> None:
     """More than 400 collectives between two dumps taken by hand."""
     for rank, start in ((0, 1), (1, 1000)):
