@@ -35,11 +35,10 @@ def test_micro_batch_by_the_bytes_of_a_sequence(facts: Facts) -> None:
 
 
 def test_micro_batch_divides(facts: Facts) -> None:
-    """Of twelve sequences five fit: four, since a divisor keeps what the batch divided."""
-    one = 4096 * (3584 * (34 + 2 * 28) + 152064 * 12)
-    held = 77 * 0.95 - 5.5 * one / 1024**3 + 12 * one / 1024**3 - 6
-    log = oom("6.00 GiB", f"{77 - held:.2f} GiB", "0 bytes", BACKWARD).replace("60.00", f"{held:.2f}")
-    assert facts({"driver.log": log, "run.sh": VERL.format(batch=12, more="")})["cure.train_micro_batch"] == 4
+    """Of twelve sequences of 1024 tokens (2.05 GiB each) five fit: four, since a divisor keeps what the batch divided."""
+    script = VERL.format(batch=12, more="").replace("=1024", "=512").replace("=3072", "=512")
+    log = oom("16.50 GiB", "7.00 GiB", "0 bytes", BACKWARD).replace("60.00", "70.00")
+    assert facts({"driver.log": log, "run.sh": script})["cure.train_micro_batch"] == 4
 
 
 @pytest.mark.parametrize(("batch", "more"), [(1, ""), (8, "actor_rollout_ref.actor.use_dynamic_bsz=True"), (64, "")])
