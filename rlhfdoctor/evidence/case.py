@@ -50,6 +50,14 @@ class Case:
         setting = self.setting(name)
         return None if setting is None else setting.value
 
+    def models(self) -> list[Setting]:
+        """The settings that name a model by its path or public name."""
+        return [
+            s
+            for s in self.settings
+            if isinstance(s.value, str) and ("model" in s.name or s.name in ("pretrain", "path"))
+        ]
+
     def around(self, event: Event, lines: int = 60) -> Iterator[Event]:
         """Events of the same file within so many lines before or behind an event."""
         here = event.origin.line or 0

@@ -81,7 +81,10 @@ def _batch(case: Case) -> Iterator[Evidence]:
     """
     sizes = _sizes(case)
     lengths = [case.value(name) for name in ("max_prompt_length", "max_response_length")]
-    shape = next((s for s in map(find_shape, _models(case)) if s is not None and s.given_parameters is None), None)
+    shape = next(
+        (s for s in (find_shape(str(m.value)) for m in case.models()) if s is not None and s.given_parameters is None),
+        None,
+    )
     if sizes is None or shape is None or not all(isinstance(length, int) for length in lengths):
         return
     request, held, most, _ = sizes
@@ -100,12 +103,6 @@ def _batch(case: Case) -> Iterator[Evidence]:
     if fixed > 0 and 1 <= fits < batch:
         value = next(n for n in range(min(fits, batch // 2), 0, -1) if batch % n == 0)  # a divisor still divides
         yield _cure("cure.logprob_micro_batch" if scoring else "cure.train_micro_batch", value, f"a sequence of {tokens} tokens takes about {show_bytes(one)} there (activations and logits, estimated); beside {show_bytes(fixed)} that stay {fits} fit, and {value} divides {batch}")  # fmt: skip
-
-
-def _models(case: Case) -> Iterator[str]:
-    for setting in case.settings:
-        if isinstance(setting.value, str) and ("model" in setting.name or setting.name == "pretrain"):
-            yield setting.value
 
 
 def _share_of_gpu(case: Case) -> Iterator[Evidence]:

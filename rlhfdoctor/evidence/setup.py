@@ -13,7 +13,7 @@ from packaging.specifiers import SpecifierSet
 
 from rlhfdoctor.evidence.case import Case, fact
 from rlhfdoctor.settings.spell import FRAMEWORKS, parse_version, spell, spellings
-from rlhfdoctor.types import Event, Evidence, Setting
+from rlhfdoctor.types import Event, Evidence
 from rlhfdoctor.units import show_count
 
 _EXPERTS = re.compile(
@@ -67,7 +67,7 @@ def _experts(case: Case) -> Iterator[Evidence]:
     if event is not None:
         yield fact("config.experts", True, "the model is a mixture of experts (its class is in the logs)", event)
         return
-    named = [s for s in case.settings if _is_model(s) and _EXPERTS.search(str(s.value))]
+    named = [s for s in case.models() if _EXPERTS.search(str(s.value))]
     if named:
         yield Evidence(name="config.experts", value=True, says=f"{named[0].value} is a mixture of experts", origin=named[0].origin)  # fmt: skip
 
@@ -87,10 +87,6 @@ def _scheduling(case: Case) -> Iterator[Evidence]:
     count, last = find_refused(case)
     if last is not None:
         yield fact("sched.refused_count", count, f"the scheduler said so {show_count(count, 'time')}, and nothing was begun after it", last)  # fmt: skip
-
-
-def _is_model(setting: Setting) -> bool:
-    return isinstance(setting.value, str) and ("model" in setting.name or setting.name in ("pretrain", "path"))
 
 
 def _compiling(case: Case) -> list[Event]:

@@ -104,12 +104,12 @@ def test_own_model_resumes_a_checkpoint_that_was_staged_in_memory(own_model: Pat
 
 
 def test_reward_rises(tmp_path: Path) -> None:
-    """The mean score of the last five steps, averaged over two seeds, is far above the first five's.
+    """The mean score of the last five steps, averaged over three seeds, is far above the first five's.
 
-    A uniform policy scores 0.1. Measured: gains of 0.24 and 0.28 with these seeds; half of that is the bound.
+    A uniform policy scores 0.1. Measured: gains of 0.24, 0.28 and 0.27 with these seeds; half of that is the bound.
     """
     gains = []
-    for seed in (0, 1):
+    for seed in (0, 1, 2):
         words = ("--config", str(ROOT / "trainer" / "configs" / "cpu-tiny.yaml"), config("zero0"), "train.steps=18", f"train.seed={seed}")
         scores = [line["score"] for line in train(tmp_path / f"seed{seed}", *words)]
         gains.append(statistics.mean(scores[-5:]) - statistics.mean(scores[:5]))
