@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rlhfdoctor import __version__
+from rlhfdoctor.cli_estimate import estimate
 from rlhfdoctor.cli_rules import rules
 from rlhfdoctor.errors import DoctorError, UsageError
 
@@ -61,6 +62,7 @@ def main() -> None:
     \b
     Examples:
       doctor analyze /tmp/ray/session_latest/logs launch.sh
+      doctor estimate launch.sh --host-memory 1T --gpu a100-80g
       doctor watch -- python train.py
       dmesg -T | doctor analyze -
       doctor patch ray_logs launch.sh --write
@@ -360,4 +362,5 @@ def _verdict(folder: Path, command: bool) -> int:
     return 1 if incident.verdict != "healthy" else 0
 
 
+main.add_command(estimate)
 main.add_command(rules)

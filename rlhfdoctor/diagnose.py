@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 from pathlib import Path
 
+from rlhfdoctor.budget.told import Machine
 from rlhfdoctor.engine.catalogue import load_rules
 from rlhfdoctor.engine.match import Facts
 from rlhfdoctor.engine.rank import diagnose, is_decided, treatments
@@ -17,16 +18,18 @@ from rlhfdoctor.evidence.collect import find_evidence
 from rlhfdoctor.evidence.death import find_death
 from rlhfdoctor.evidence.killer import classify
 from rlhfdoctor.evidence.ledger import make_ledger
+from rlhfdoctor.evidence.setup import make_told
 from rlhfdoctor.logs.events import PATTERNS, order_events, read_events
 from rlhfdoctor.logs.flight import MOST_BYTES, rank_of_dump, read_dump
 from rlhfdoctor.logs.open import Source, find_sources
 from rlhfdoctor.logs.scan import Scanner
+from rlhfdoctor.patch.effect import with_effects
 from rlhfdoctor.patch.plan import Configuration, plan_patches
 from rlhfdoctor.settings.framework import find_framework, find_versions
 from rlhfdoctor.settings.read import is_configuration, is_source, read_configuration, read_logged
 from rlhfdoctor.trace.events import Recorded, drop_foreign
 from rlhfdoctor.trace.run import find_runs, read_run
-from rlhfdoctor.types import Death, Event, Evidence, Finding, Framework, Gap, Incident, RuledOut, Setting
+from rlhfdoctor.types import Death, Event, Evidence, Finding, Framework, Gap, Incident, Patch, RuledOut, Setting
 from rlhfdoctor.units import show_count
 
 CONFIG_LIMIT_BYTES = 2 * 1024**2
@@ -227,13 +230,28 @@ def conclude(case: Case, rules: Sequence[Rule], reading: Reading) -> tuple[Death
     findings, excluded = diagnose(rules, facts)
     by_id = {rule.id: rule for rule in rules}
     configuration = Configuration(reading.texts, case.settings, case.framework, case.versions)
+    told = make_told(case, _machine(case))
+    measured = sum(part.bytes for part in make_ledger(own, death)) or None
+
+    def patches(cause: str) -> tuple[Patch, ...]:
+        planned = list(plan_patches(treatments(by_id[cause], facts), facts, configuration))
+        return (
+            tuple(with_effects(planned, told, death.phase if death is not None else None, measured)) if planned else ()
+        )
+
     complete = [
-        replace(f, patches=tuple(plan_patches(treatments(by_id[f.cause], facts), facts, configuration)))
-        if f.explained_by is None and f.score >= _TREATED_SCORE
-        else f
+        replace(f, patches=patches(f.cause)) if f.explained_by is None and f.score >= _TREATED_SCORE else f
         for f in findings
     ]
     return death, complete, excluded
+
+
+def _machine(case: Case) -> Machine:
+    """A recorded run of the bundled trainer on a node without GPUs computes in host memory."""
+    no_gpu = bool(case.traces) and not any("gpu" in trace.node.tables for trace in case.traces)
+    return Machine(
+        gpus_per_node=0 if no_gpu and case.framework is not None and case.framework.name == "rlhfdoctor" else None
+    )
 
 
 def make_facts(case: Case, evidence: Mapping[str, Evidence]) -> Facts:

@@ -78,6 +78,29 @@ class Shape:
         mlp = self.hidden * max(self.intermediate, self.expert_intermediate)
         return max(self.vocabulary * self.hidden, mlp, self.hidden * self.heads * self.head_dim)
 
+    def adapter_parameters(self, rank: int) -> int:
+        """Weights of LoRA adapters of a rank on all matrices of the blocks."""
+        heads, keys = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        inner = self.expert_intermediate * self.experts if self.experts else self.intermediate
+        sides = 2 * (self.hidden + heads) + 2 * (self.hidden + keys) + 3 * (self.hidden * max(self.experts, 1) + inner)
+        return rank * self.layers * sides
+
+    def parameter_sizes(self) -> list[tuple[int, int]]:
+        """Elements of each weight matrix and how many there are of it; norms and biases are left out."""
+        heads, keys = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        sizes = [
+            (self.hidden * heads, 2 * self.layers),
+            (self.hidden * keys, 2 * self.layers),
+            (self.vocabulary * self.hidden, 1 if self.tied else 2),
+        ]
+        if self.experts:
+            sizes.append((self.hidden * self.expert_intermediate, 3 * self.experts * self.layers))
+        if self.intermediate or self.shared_intermediate:
+            sizes.append(
+                (self.hidden * (self.shared_intermediate if self.experts else self.intermediate), 3 * self.layers)
+            )
+        return [(size, many) for size, many in sizes if size]
+
     def cache_bytes_per_token(self, tensor_parallel: int = 1, width: int = 2) -> int:
         """Bytes of the KV cache for one token on one GPU."""
         heads = -(-self.kv_heads // tensor_parallel)

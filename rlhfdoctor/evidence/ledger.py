@@ -35,39 +35,67 @@ def make_ledger(case: Case, death: Death | None = None) -> Iterator[Part]:
 
 
 def _recorded(scene: Scene) -> Iterator[Part]:
-    """Anonymous memory by role, then what no process owns alone; the rest is shown, whatever its sign."""
-    trace, until_s = scene.trace, scene.until_s
-    roles: dict[str, int] = {}
-    for holder in find_holders(scene):
-        roles[holder.role] = roles.get(holder.role, 0) + holder.anon_bytes
-    at = f"at the last sample, {show_time(scene.use[-1][0])}"
-    for role, size in sorted(roles.items(), key=lambda item: -item[1]):
-        yield Part(part=f"{role} anon", bytes=size, basis=f"RssAnon {at}")
-    if scene.limit == "node":
-        total = scene.use[-1][1]
-        rows = {"shmem (plasma, /dev/shm, page-locked)": "shmem_bytes", "kernel page tables": "page_tables_bytes", "kernel stacks": "kernel_stack_bytes"}  # fmt: skip
-        parts = {name: trace.last("host", 0, column, until_s) or 0 for name, column in rows.items()}
-        anon = trace.last("host", 0, "anon_bytes", until_s)
-        slab, free_slab = (trace.last("host", 0, f"slab{kind}_bytes", until_s) or 0 for kind in ("", "_reclaimable"))
-        parts["kernel slab"] = slab - free_slab
-        names = ("free", "buffers", "cached", "available")
-        free, buffers, cached, available = (trace.last("host", 0, f"{name}_bytes", until_s) or 0 for name in names)
-        reclaimable = free + buffers + cached - (trace.last("host", 0, "shmem_bytes", until_s) or 0) + free_slab
-        parts["reserves and cache that MemAvailable leaves out"] = max(0, reclaimable - available)
-        basis = "/proc/meminfo"
-    else:
-        uid = next(int(uid) for uid, row in trace.known["cgroup"].items() if row.get("path") == scene.limit)
-        values = {name: trace.last("cgroup", uid, f"{name}_bytes", until_s) or 0 for name in ("current", "anon", "file", "shmem", "kernel")}  # fmt: skip
-        total, anon = values["current"], values["anon"]
-        parts = {"shmem (plasma, /dev/shm, page-locked)": values["shmem"], "page cache": max(0, values["file"] - values["shmem"]), "kernel": values["kernel"]}  # fmt: skip
-        basis = f"memory.stat of {scene.limit}"
-    if anon is not None and anon - sum(roles.values()) > 0:
-        parts["anon of other processes"] = anon - sum(roles.values())
-    for name, size in sorted(parts.items(), key=lambda item: -item[1]):
+    """At the peak of the use: anonymous and page-locked memory by role, then what no process owns alone; the rest is always shown.
+
+    What the kernel counts once and processes count each (pages shared after a fork) is a row of its own, below zero.
+    """
+    peak_s, total = max(scene.use, key=lambda point: point[1])
+    at = f"at the peak, {show_time(peak_s)}"
+    anon_by_role: dict[str, int] = {}
+    locked_by_role: dict[str, int] = {}
+    for holder in find_holders(scene, peak_s):
+        anon_by_role[holder.role] = anon_by_role.get(holder.role, 0) + holder.anon_bytes
+        locked_by_role[holder.role] = locked_by_role.get(holder.role, 0) + min(holder.locked_bytes, holder.shmem_bytes)
+    kept = _node_parts(scene, peak_s) if scene.limit == "node" else _cgroup_parts(scene, peak_s)
+    total = kept.pop("use", total)
+    anon, shmem = kept.pop("anon", 0), kept.pop("shmem", 0)
+    rows = [(f"{role} anon", size, f"RssAnon {at}") for role, size in anon_by_role.items()]
+    rows += [
+        (f"{role} page-locked", size, f"VmLck within RssShmem {at}") for role, size in locked_by_role.items() if size
+    ]
+    rest = shmem - sum(locked_by_role.values())
+    basis = "/proc/meminfo" if scene.limit == "node" else f"memory.stat of {scene.limit}"
+    rows += [("other shared memory (object store, /dev/shm)", rest, basis)] + [
+        (name, size, basis) for name, size in kept.items()
+    ]
+    others = anon - sum(anon_by_role.values())
+    word = "anon of other processes" if others >= 0 else "pages that processes share after a fork, counted in each row"
+    rows.append((word, others, basis))
+    for part, size, why in sorted(rows, key=lambda row: -row[1]):
         if size:
-            yield Part(part=name, bytes=size, basis=basis)
-    rest = total - sum(parts.values()) - sum(roles.values())
-    yield Part(part="unexplained", bytes=rest, basis=f"use of {scene.limit if scene.limit != 'node' else 'the node'} less the rows above")  # fmt: skip
+            yield Part(part=part, bytes=size, basis=why)
+    left = total - sum(size for _, size, _ in rows)
+    yield Part(
+        part="unexplained",
+        bytes=left,
+        basis=f"use of {scene.limit if scene.limit != 'node' else 'the node'} less the rows above",
+    )
+
+
+def _node_parts(scene: Scene, at_s: float) -> dict[str, int]:
+    """What /proc/meminfo tells of memory that MemAvailable does not count; `anon` and `shmem` are split further by the caller."""
+
+    def last(name: str) -> int:
+        return scene.trace.last("host", 0, f"{name}_bytes", at_s) or 0
+
+    free_slab = last("slab_reclaimable")
+    reclaimable = last("free") + last("buffers") + last("cached") - last("shmem") + free_slab
+    return {
+        "anon": last("anon"), "shmem": last("shmem"), "kernel page tables": last("page_tables"), "kernel stacks": last("kernel_stack"),
+        "kernel slab": last("slab") - free_slab, "free pages in the CPUs' own lists": last("cpu_lists"), "reserves and cache that MemAvailable leaves out": max(0, reclaimable - last("available")),
+    }  # fmt: skip
+
+
+def _cgroup_parts(scene: Scene, at_s: float) -> dict[str, int]:
+    """What memory.stat tells; `use` is the whole, page cache included."""
+    uid = next(int(uid) for uid, row in scene.trace.known["cgroup"].items() if row.get("path") == scene.limit)
+    values = {
+        name: scene.trace.last("cgroup", uid, f"{name}_bytes", at_s) or 0
+        for name in ("current", "anon", "file", "shmem", "kernel")
+    }
+    return {
+        "use": values["current"], "anon": values["anon"], "shmem": values["shmem"], "page cache": max(0, values["file"] - values["shmem"]), "kernel": values["kernel"]
+    }  # fmt: skip
 
 
 def _parts(rows: list[tuple[str, int]], total: int | None, basis: str) -> Iterator[Part]:

@@ -21,6 +21,8 @@ from rlhfdoctor.units import show_bytes, show_count, show_ratio, show_seconds
 
 _LEAST_STEPS = 3
 _NEAR_S = 10.0
+_SAMPLE_S = 0.05
+"""What one sample reads bears one time, to within this."""
 _NO_ROLE = "other"
 _TELLING_RATIO = 0.02
 """Who held less than this share of the limit is no culprit."""
@@ -266,22 +268,24 @@ class Holder:
         return self.anon_bytes + self.shmem_bytes
 
 
-def find_holders(scene: Scene) -> list[Holder]:
-    """The processes that lived within five seconds of the end, the largest first."""
+def find_holders(scene: Scene, at_s: float | None = None) -> list[Holder]:
+    """The processes that lived within five seconds of the end, or in the sample of a given time; the largest first."""
     holders = []
+    until_s = scene.until_s if at_s is None else at_s
+    oldest_s = until_s - (5 if at_s is None else _SAMPLE_S)
     for uid, row in scene.trace.known["process"].items():
         if row.get("role") == "doctor":
             continue
-        anon = scene.trace.last_point("process", uid, "rss_anon_bytes", scene.until_s)
-        if anon is None or anon[0] < scene.until_s - 5:
+        anon = scene.trace.last_point("process", uid, "rss_anon_bytes", until_s)
+        if anon is None or anon[0] < oldest_s:
             continue
-        shmem = scene.trace.last("process", uid, "rss_shmem_bytes", scene.until_s) or 0
+        shmem = scene.trace.last("process", uid, "rss_shmem_bytes", until_s) or 0
         first = [scene.trace.first("process", uid, f"rss_{kind}_bytes") or 0 for kind in ("anon", "shmem")]
         holders.append(
             Holder(
                 uid=uid, pid=int(row.get("pid") or 0), role=str(row.get("role") or _NO_ROLE), name=str(row.get("name") or ""),
                 anon_bytes=anon[1], shmem_bytes=shmem, first_bytes=sum(first),
-                locked_bytes=scene.trace.last("process", uid, "locked_bytes", scene.until_s) or 0,
+                locked_bytes=scene.trace.last("process", uid, "locked_bytes", until_s) or 0,
             )
         )  # fmt: skip
     return sorted(holders, key=lambda holder: -holder.bytes)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib import resources
 from typing import Any
 
 import yaml
 from packaging.specifiers import SpecifierSet
 
+from rlhfdoctor.budget.told import Machine, Told
 from rlhfdoctor.evidence.case import Case, fact
+from rlhfdoctor.evidence.host import find_total
 from rlhfdoctor.settings.spell import FRAMEWORKS, parse_version, spell, spellings
-from rlhfdoctor.types import Event, Evidence
+from rlhfdoctor.types import Event, Evidence, Setting
 from rlhfdoctor.units import show_count
 
 _EXPERTS = re.compile(
@@ -26,6 +29,22 @@ _LIFE = ("phase.", "progress.", "host.used", "gpu.used", "vllm.", "deepspeed.", 
 """What only a run says that got its resources."""
 _OWN_COUNT = 3
 """With so many of the user's own lines at hand, a setting that is not among them is at its default."""
+
+
+def make_told(case: Case, machine: Machine) -> Told:
+    """What the budget asks of a case: its settings, and what its logs tell of the machine and of edited code."""
+    settings = case.in_force()
+    edited = case.first("config.pin_edited")
+    name = "offload_optimizer.pin_memory"
+    if edited is not None and name not in settings:
+        framework = case.framework.name if case.framework is not None else ""
+        settings[name] = Setting(
+            name=name, spelled=name, value=False, framework=framework, origin=edited.origin, form="dump"
+        )
+    total = find_total(case)
+    if machine.host_bytes is None and total is not None and isinstance(total.value, int):
+        machine = replace(machine, host_bytes=total.value, host_basis=str(total.origin or ""))
+    return Told(settings, case.framework, case.versions, machine)
 
 
 def find_setup(case: Case) -> Iterator[Evidence]:

@@ -13,7 +13,7 @@ from rlhfdoctor.record.target import Process, Target
 from rlhfdoctor.sources.cgroupfs import Hierarchy, Level, find_chain, find_hierarchy, find_path, read_level
 from rlhfdoctor.sources.nvml import Gpu, GpuProcess, Nvml, find_own_pid
 from rlhfdoctor.sources.pressure import parse_pressure
-from rlhfdoctor.sources.procfs import Mappings, parse_maps, parse_meminfo, parse_vmstat, read_file
+from rlhfdoctor.sources.procfs import Mappings, parse_maps, parse_meminfo, parse_vmstat, parse_zoneinfo, read_file
 from rlhfdoctor.sources.shm import SharedMemory, SharedObject, find_orphans, find_owners, list_objects, read_shm
 from rlhfdoctor.sources.vllm import EngineLoad, find_port, read_metrics
 from rlhfdoctor.trace.schema import NULL, RATIO_SCALE, SECONDS_SCALE, TABLES
@@ -134,6 +134,9 @@ class Machine:
         """The rows of this tick."""
         self._ticks += 1
         self.host = parse_meminfo(read_file(f"{self._root}/proc/meminfo", 16384) or b"")
+        zones = read_file(f"{self._root}/proc/zoneinfo", 1 << 20)
+        if zones is not None:
+            self.host["cpu_lists_bytes"] = parse_zoneinfo(zones)
         if self._ticks % _COUNTER_TICKS == 1:
             self._counters = parse_vmstat(read_file(f"{self._root}/proc/vmstat", 32768) or b"")
             pressure = parse_pressure(read_file(f"{self._root}/proc/pressure/memory", 512) or b"")

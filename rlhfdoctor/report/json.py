@@ -119,6 +119,7 @@ def _patch(patch: Patch) -> dict[str, Any]:
         "effect": {
             "basis": patch.effect,
             "host_bytes": list(patch.host_bytes) if patch.host_bytes else None,
+            "gpu_bytes": patch.gpu_bytes,
         },
         "cost": patch.cost,
         "side_effects": list(patch.side_effects),

@@ -30,7 +30,7 @@ TABLES: dict[str, tuple[str, ...]] = {
         "slab_bytes", "slab_reclaimable_bytes", "locked_bytes", "unevictable_bytes", "swap_total_bytes", "swap_free_bytes",
         "page_tables_bytes", "kernel_stack_bytes", "dirty_bytes", "writeback_bytes", "oom_kill_count", "foll_pin_acquired_count",
         "foll_pin_released_count", "swapped_out_count", "alloc_stall_count", "some_us", "full_us",
-        "shm_size_bytes", "shm_used_bytes", "shm_unlinked_bytes", "shm_orphaned_bytes",
+        "shm_size_bytes", "shm_used_bytes", "shm_unlinked_bytes", "shm_orphaned_bytes", "cpu_lists_bytes",
     ),
     "process": (
         "rss_anon_bytes", "rss_file_bytes", "rss_shmem_bytes", "swap_bytes", "locked_bytes", "pinned_bytes", "peak_bytes",

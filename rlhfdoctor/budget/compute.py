@@ -1,0 +1,162 @@
+"""Activations and logits: what passes through a device while a model computes.
+
+T tokens of a micro batch, h hidden size, L layers, V words. With recomputation the inputs of the layers stay (2 T h L
+bytes in bf16) and one layer is whole; without it about 34 T h a layer (flash attention). Logits take 10 to 12 bytes a
+token and word in training (bf16, an fp32 copy, and about the same backward; OpenRLHF actor.forward), 6 forward only.
+Estimates for transformer blocks with gated MLPs, not measured on GPUs (settings_notes sections 3 and 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rlhfdoctor.budget.needs import AFTER, ALL, TRAIN, ceil_power_of_two, make_need
+from rlhfdoctor.budget.plan import Engine, Model
+from rlhfdoctor.budget.shapes import Shape
+from rlhfdoctor.types import Need
+
+_BLOCK = 17
+"""Values that a layer keeps for its backward pass, in units of T x h: 34 bytes in bf16."""
+
+
+def compute_needs(model: Model) -> Iterator[Need]:
+    """Activations and logits of scoring, and of training where the model is trained."""
+    shape = model.shape
+    if model.trained:
+        tokens = model.sequences * model.tokens
+        layers = (shape.layers + _BLOCK) if model.recompute else _BLOCK * shape.layers
+        yield make_need(
+            model,
+            "gpu",
+            TRAIN,
+            tokens * shape.hidden * model.compute_width * layers,
+            "activations",
+            moment="backward",
+            at_longest=True,
+        )
+        yield make_need(
+            model,
+            "gpu",
+            TRAIN,
+            _logits(model, model.sequences, model.logit_width),
+            "logits and their gradients",
+            moment="backward",
+            at_longest=True,
+        )
+    tokens = model.scored * model.tokens
+    yield make_need(
+        model,
+        "gpu",
+        ("score",),
+        tokens * shape.hidden * model.compute_width * _BLOCK,
+        "activations of one layer",
+        moment="forward",
+        at_longest=True,
+    )
+    yield make_need(
+        model,
+        "gpu",
+        ("score",),
+        _logits(model, model.scored, model.logit_width // 2),
+        "logits",
+        moment="forward",
+        at_longest=True,
+    )
+
+
+def _logits(model: Model, sequences: int, width: int) -> int:
+    if model.value_head:
+        return 0
+    answers = model.tokens if model.answer_tokens is None else model.answer_tokens
+    return sequences * answers * model.shape.vocabulary * width
+
+
+def generate_needs(model: Model, sequences: int) -> Iterator[Need]:
+    """A trained model that writes the responses itself: the KV cache of `generate`, grown by copying, and one position's logits."""
+    shape: Shape = model.shape
+    cache = sequences * model.tokens * shape.cache_bytes_per_token(width=model.width)
+    yield make_need(
+        model,
+        "gpu",
+        ("rollout",),
+        2 * cache,
+        "KV cache of generate, which grows by copying",
+        moment="forward",
+        at_longest=True,
+    )
+    yield make_need(
+        model,
+        "gpu",
+        ("rollout",),
+        sequences * shape.vocabulary * 4 * 3,
+        "logits and probabilities of one position",
+        moment="forward",
+    )
+    if model.swap_bytes:
+        blocks = shape.layers * ceil_power_of_two(model.swap_bytes // shape.layers)
+        yield make_need(
+            model,
+            "host",
+            AFTER,
+            blocks,
+            f"swap blocks, {shape.layers} buffers, by the longest sequence",
+            pinned=True,
+            at_longest=True,
+        )
+        if model.rebuilds:
+            yield make_need(
+                model,
+                "host",
+                AFTER,
+                blocks // 2,
+                "smaller blocks of earlier rollouts, which the allocator keeps",
+                pinned=True,
+                at_longest=True,
+            )
+
+
+def engine_needs(engine: Engine, gpu_bytes: int | None) -> Iterator[Need]:
+    """vLLM: what it claims of a GPU, what sleep keeps in host memory, swap blocks (one buffer a layer).
+
+    Sleep level 1 copies every weight to page-locked memory of its own (vllm/device_allocator/cumem.py); the copy is made
+    at the first sleep and its blocks are kept by torch's allocator.
+    """
+    shape = engine.shape
+    weights = engine.width * shape.parameters // engine.tensor_parallel
+    if engine.utilization is not None and gpu_bytes is not None:
+        claimed = int(gpu_bytes * engine.utilization)
+        asleep = ("load", "resume", "rollout", "weight_sync") if engine.sleep_level else ALL
+        yield make_need(
+            engine,
+            "gpu",
+            asleep,
+            claimed,
+            f"{engine.utilization:.0%} of the GPU: weights, KV cache and the rest of the engine",
+        )
+    else:
+        yield make_need(engine, "gpu", ALL, weights, "weights")
+        yield make_need(engine, "gpu", ALL, engine.cache_bytes or 0, "KV cache")
+    if engine.sleep_level == 1:
+        yield make_need(
+            engine,
+            "host",
+            AFTER,
+            _rounded_weights(shape, engine),
+            "copy of the weights while it sleeps (level 1)",
+            pinned=True,
+        )
+    if engine.swap_bytes:
+        layer = engine.swap_bytes // shape.layers
+        yield make_need(
+            engine,
+            "host",
+            ALL,
+            shape.layers * ceil_power_of_two(layer),
+            f"swap blocks, {shape.layers} buffers",
+            pinned=True,
+        )
+
+
+def _rounded_weights(shape: Shape, engine: Engine) -> int:
+    """vLLM's segments of 2 MiB granularity: the bytes themselves; rounding to powers of two is at most twice as much."""
+    return engine.width * shape.parameters // engine.tensor_parallel

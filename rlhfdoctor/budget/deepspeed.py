@@ -1,0 +1,273 @@
+"""Bytes that one rank of a DeepSpeed engine holds, by stage, offload and version.
+
+N parameters, d ranks, w bytes a weight. Sources: DeepSpeed runtime/zero/stage_1_and_2.py and stage3.py at 0.13.5 to
+0.19.8, settings_notes section 3; checked against measured runs of the bundled trainer (tests/bench/budget.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rlhfdoctor.budget.needs import AFTER, ALL, TRAIN, ceil_power_of_two, make_need, pinned_size
+from rlhfdoctor.budget.plan import Model
+from rlhfdoctor.settings.spell import parse_version
+from rlhfdoctor.types import Need
+
+_MASTER = 4
+_MOMENTS = 8
+_LIVE_PARAMETERS = 1_000_000_000
+"""stage3_max_live_parameters."""
+_PREFETCH = 50_000_000
+_SUB_GROUP = 1_000_000_000
+_FLAT = 500_000_000
+"""Elements that are flattened at once (numel_per_bucket, elements_per_buffer)."""
+_MALLOC_KEEPS = {0: 0.4, 1: 0.1, 2: 0.7, 3: 0.7}
+"""Measured on CPU, in units of all weights, by stage (tests/bench/budget.py): glibc keeps freed blocks below 32 MiB."""
+_MALLOC_KEEPS_FROZEN = 0.1
+_MALLOC_KEEPS_OFFLOADED = 0.77
+"""The same with offload at stages 1 and 2, in units of the shard's fp32 gradients, which are made a tensor at a time."""
+_GATHERED_ALONE = 0.5
+"""Of a single rank's weights at stage 3 on a CPU, where there is nobody to gather from; measured as well."""
+
+
+def deepspeed_needs(model: Model, device: str) -> Iterator[Need]:
+    """What one rank holds: weights, gradients, optimizer states, and what passes through."""
+    if not model.trained:
+        yield from _frozen(model, device)
+    elif model.stage == 0:
+        yield from _whole(model)
+    elif model.stage in (1, 2):
+        yield from _partitioned_states(model, device)
+    else:
+        yield from _partitioned_weights(model, device)
+    if model.stage != 3:
+        yield make_need(
+            model,
+            "host",
+            ("load",),
+            model.width * model.parameters * (device == "cuda"),
+            "the model as it is read, before it goes to the GPU",
+            moment="read",
+        )
+    if device == "cpu" and model.trained:
+        yield _kept_by_malloc(model)
+
+
+def _since(model: Model, version: str) -> bool:
+    """Whether the DeepSpeed in use is this or newer; the newest where it is unknown."""
+    here, there = parse_version(model.version), parse_version(version)
+    return here is None or there is None or here >= there
+
+
+def _frozen(model: Model, device: str) -> Iterator[Need]:
+    if model.stage != 3:
+        yield make_need(model, "gpu", ALL, model.width * model.parameters, "weights, whole on every rank")
+        return
+    if model.offload_param:
+        yield from _parameters_on_host(model)
+    else:
+        yield make_need(model, "gpu", ALL, model.width * model.share, f"weights, a shard of {model.ranks}")
+    yield _gathered(model, device, ("rollout", "score"), "forward")
+    if device == "cpu":
+        yield make_need(
+            model,
+            "gpu",
+            ("rollout", "score"),
+            round(_MALLOC_KEEPS_FROZEN * model.width * model.parameters),
+            "freed blocks that malloc keeps",
+        )
+
+
+def _whole(model: Model) -> Iterator[Need]:
+    """Stage 0: everything on every rank; gradients are reduced in flat copies of at most 5e8 elements."""
+    count, width, trained = model.parameters, model.width, model.trainable
+    yield make_need(model, "gpu", ALL, width * count, "weights, whole on every rank")
+    yield make_need(model, "gpu", TRAIN, width * trained, "gradients")
+    yield make_need(
+        model,
+        "gpu",
+        TRAIN,
+        width * min(trained, _FLAT),
+        "a flat copy of the gradients while they are reduced",
+        moment="backward",
+    )
+    if width == 2:
+        yield make_need(model, "gpu", ALL, _MASTER * trained, "fp32 master weights")
+        yield make_need(model, "gpu", TRAIN, _MASTER * trained, "fp32 gradients of the step", moment="step")
+    yield make_need(model, "gpu", AFTER, _MOMENTS * trained, "Adam's two moments, from the first step on")
+
+
+def _partitioned_states(model: Model, device: str) -> Iterator[Need]:
+    """Stages 1 and 2: weights whole on every rank, states in shards; offload moves states and fp32 gradients to the host."""
+    count, share, width = model.parameters, model.states, model.width
+    states = "host" if model.offload_optimizer else "gpu"
+    sums = model.sum_width or width
+    yield make_need(model, "gpu", ALL, width * count, "weights, whole on every rank")
+    yield make_need(model, "gpu", ("load",), width * count, "the weights beside their flat copy", moment="flatten")
+    pins_master = model.pin_optimizer or (
+        model.offload_optimizer and _since(model, "0.14.1") and not _since(model, "0.18.3")
+    )
+    yield _states(model, states, ALL, _MASTER * share, "fp32 master weights", pins_master)
+    yield make_need(model, states, AFTER, _MOMENTS * share, "Adam's two moments, from the first step on")
+    if model.offload_optimizer:
+        yield _states(model, "host", ALL, _MASTER * share, "fp32 gradients of the shard", model.pin_optimizer)
+        if _since(model, "0.17.0"):
+            yield _states(model, "host", ALL, width * share, "staging of the updated weights", model.pin_optimizer)
+        else:
+            yield make_need(model, "gpu", TRAIN, _MASTER * share, "updated weights in fp32", moment="step")
+        largest = model.shape.largest_parameter
+        yield make_need(model, "gpu", ALL, width * largest, "staging of the largest gradient")
+        yield _states(model, "host", ALL, width * largest, "staging of the largest gradient", model.pin_optimizer)
+        if model.sums:
+            yield _accumulated(model)
+    else:
+        if model.stage == 2:
+            yield make_need(model, "gpu", TRAIN, sums * share, "gradients of the shard")
+        yield make_need(model, "gpu", TRAIN, _MASTER * share, "fp32 gradients of the step", moment="step")
+        yield from _adam_on_cpu(model, device, share)
+    if model.offload_optimizer and model.stage == 2 and sums > width:
+        yield make_need(model, "gpu", TRAIN, sums * share, "gradients of the shard as they add up")
+    if model.stage == 1 and not model.offload_optimizer:
+        yield make_need(model, "gpu", TRAIN, sums * model.trainable, "gradients, whole until the step")
+    bucket = width * _touched(model, device) * (2 if model.overlap else 1)
+    yield make_need(model, "gpu", TRAIN, bucket, f"reduce bucket of {model.bucket:.0e} elements", moment="backward")
+    yield make_need(
+        model,
+        "gpu",
+        TRAIN,
+        width * min(model.trainable, _FLAT, model.bucket),
+        "a flat copy of the bucket while it is reduced",
+        moment="backward",
+    )
+
+
+def _accumulated(model: Model) -> Need:
+    """Gradients of the shard that add up in host memory, one tensor a parameter of it."""
+    size, what = model.width * model.states, "gradients that add up over micro batches, a tensor a parameter"
+    if not model.pin_optimizer:
+        return make_need(model, "host", AFTER, size, what)
+    asked = sum(numel * many for numel, many in model.shape.parameter_sizes())
+    taken = sum(ceil_power_of_two(model.width * numel) * many for numel, many in model.shape.parameter_sizes())
+    return make_need(model, "host", AFTER, round(size * taken / (model.width * asked)), what, pinned=True)
+
+
+def _adam_on_cpu(model: Model, device: str, share: int) -> Iterator[Need]:
+    """torch's AdamW makes two arrays of the size of its parameter (torch/optim/adam.py, `denom`); FusedAdam makes none."""
+    if device == "cpu":
+        yield make_need(model, "gpu", TRAIN, 2 * _MASTER * share, "intermediate values of AdamW", moment="step")
+
+
+def _partitioned_weights(model: Model, device: str) -> Iterator[Need]:
+    """Stage 3: weights, gradients and states in shards; layers are gathered while they compute."""
+    share, width = model.states, model.width
+    states = "host" if model.offload_optimizer else "gpu"
+    group = min(share, _SUB_GROUP)
+    if model.offload_param:
+        yield from _parameters_on_host(model)
+    else:
+        yield make_need(model, "gpu", ALL, width * model.share, f"weights, a shard of {model.ranks}")
+    if width == 2 or model.offload_optimizer:
+        yield make_need(model, states, ALL, _MASTER * share, "fp32 master weights")
+        yield make_need(
+            model,
+            states,
+            ("load",),
+            _MASTER * group,
+            "a second copy while the master weights are made",
+            moment="flatten",
+        )
+    yield make_need(model, states, AFTER, _MOMENTS * share, "Adam's two moments, from the first step on")
+    flat = (model.sum_width or width) * share
+    yield _states(model, states, ALL, flat, "flat gradient buffer", model.pin_optimizer and model.offload_optimizer)
+    if model.offload_optimizer:
+        yield _states(
+            model,
+            "host",
+            ALL,
+            _MASTER * share,
+            "fp32 gradients, a buffer a sub-group",
+            model.pin_optimizer,
+            _MASTER * group,
+        )
+    else:
+        yield make_need(model, "gpu", TRAIN, _MASTER * group, "fp32 gradients of a sub-group", moment="step")
+        yield from _adam_on_cpu(model, device, group)
+    yield _gathered(model, device, ("rollout", "score"), "forward")
+    yield _gathered(model, device, TRAIN, "backward")
+    yield make_need(model, "gpu", TRAIN, width * _live(model, device), "weights that are still gathered", moment="step")
+    yield make_need(
+        model, "gpu", AFTER if device == "cpu" else ALL, width * _touched(model, device), "reduce bucket, kept"
+    )
+    size = width * min(model.trainable, _FLAT, model.bucket)
+    yield make_need(
+        model,
+        "gpu",
+        TRAIN,
+        size + size // model.ranks,
+        "the bucket while it is reduced and scattered",
+        moment="backward",
+    )
+
+
+def _parameters_on_host(model: Model) -> Iterator[Need]:
+    """Shards of the weights in host memory.
+
+    With pin_memory each parameter's shard is a page-locked buffer of its own (partition_parameters.py); training then moves
+    them to one flat buffer, page-locked in every version whatever pin_memory says (stage3.py,
+    _create_param_groups_fp16_flat_cpu_memory), and torch keeps the first ones.
+    """
+    what = f"weights, a shard of {model.ranks}, in host memory"
+    if model.trained:
+        yield _states(model, "host", ALL, model.width * model.share, what, pinned=True)
+    elif not model.pin_param:
+        yield make_need(model, "host", ALL, model.width * model.share, what)
+    if model.pin_param:
+        sizes = model.shape.parameter_sizes() + (
+            [] if model.value_head or not model.shape.tied else [(model.shape.vocabulary * model.shape.hidden, 1)]
+        )
+        taken = sum(ceil_power_of_two(model.width * -(-numel // model.ranks)) * many for numel, many in sizes)
+        yield make_need(
+            model,
+            "host",
+            ALL,
+            taken,
+            "buffers of single parameters, which the allocator keeps" if model.trained else what,
+            pinned=True,
+        )
+
+
+def _gathered(model: Model, device: str, phases: tuple[str, ...], moment: str) -> Need:
+    """Weights that are whole for a while: what may be live, and what is fetched ahead; gloo stages it in copies."""
+    live, ahead = _live(model, device), min(model.parameters, _PREFETCH)
+    copies = 0 if model.ranks == 1 else 2 if device == "cpu" else 1
+    return make_need(model, "gpu", phases, model.width * (live + copies * ahead), "gathered weights", moment=moment)
+
+
+def _live(model: Model, device: str) -> int:
+    """Parameters that may be whole at once."""
+    alone = device == "cpu" and model.ranks == 1
+    return round(model.parameters * _GATHERED_ALONE) if alone else min(model.parameters, _LIVE_PARAMETERS)
+
+
+def _touched(model: Model, device: str) -> int:
+    """Elements of the reduce bucket that take memory: all on a GPU, as many as there are gradients on a CPU."""
+    return min(model.bucket, model.trainable) if device == "cpu" else model.bucket
+
+
+def _kept_by_malloc(model: Model) -> Need:
+    """Gradients and gathered weights are made and freed a tensor at a time, below malloc's threshold for mappings (32 MiB): it keeps them."""
+    size = round(_MALLOC_KEEPS[model.stage] * model.width * model.trainable)
+    if model.offload_optimizer and model.stage in (1, 2):
+        size = round(_MALLOC_KEEPS_OFFLOADED * _MASTER * model.states)
+    return make_need(
+        model, "gpu", TRAIN, size, "freed blocks that malloc keeps", moment="backward" if model.stage in (1, 2) else ""
+    )
+
+
+def _states(
+    model: Model, place: str, phases: tuple[str, ...], size: int, what: str, pinned: bool, buffer: int | None = None
+) -> Need:
+    """Host buffers that may be page-locked; then each is rounded up to a power of two."""
+    if pinned and place == "host":
+        return make_need(model, place, phases, pinned_size(size, buffer or -(-size // model.groups)), what, pinned=True)
+    return make_need(model, place, phases, size, what)

@@ -1,0 +1,50 @@
+"""What a configuration alone tells will go wrong, whatever the memory: traps that need no footprint to be seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rlhfdoctor.budget.plan import Plan
+from rlhfdoctor.budget.told import Told
+from rlhfdoctor.types import Hazard
+from rlhfdoctor.units import GIB, show_bytes
+
+_MUCH_SWAP_BYTES = 8 * GIB
+
+
+def find_hazards(told: Told, plan: Plan) -> Iterator[Hazard]:
+    """Each trap that these settings walk into at these versions."""
+    name = told.framework.name if told.framework is not None else ""
+    zero3 = any(m.role == "actor" and m.backend == "deepspeed" and m.stage == 3 for m in plan.models)
+    if name == "openrlhf" and zero3 and not told.value("rollout.num_engines"):
+        yield Hazard(
+            phase="rollout", cause="comm-zero3-generate-desync",
+            says="every actor rank generates for itself while ZeRO-3 gathers each layer from all of them; the first rank that ends its answers early leaves the others waiting until the collective's time-out",
+        )  # fmt: skip
+    if name == "rlhfdoctor" and zero3 and plan.engine is None and told.value("synced_gpus") is False:
+        yield Hazard(
+            phase="rollout", cause="comm-zero3-generate-desync",
+            says="synced_gpus is off under ZeRO-3: a rank that ends its answers early leaves the others waiting until the collective's time-out",
+        )  # fmt: skip
+    yield from _churn(told, plan, name)
+    if plan.engine is not None and plan.engine.sleep_level and told.before("vllm", "0.20") and name != "verl":
+        for variable in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
+            if "expandable_segments:True" in str(told.settings[variable].value if variable in told.settings else ""):
+                yield Hazard(
+                    phase="load",
+                    cause="gpu-rollout-reservation",
+                    says=f"{variable} has expandable_segments:True, which vLLM's sleep mode refuses with an AssertionError (0.8.5 to 0.19.1)",
+                )
+
+
+def _churn(told: Told, plan: Plan, name: str) -> Iterator[Hazard]:
+    engine = plan.engine
+    swap, here = (engine.swap_bytes, engine.here) if engine is not None else (0, 1)
+    if name == "rlhfdoctor":
+        swap, here = int(told.number("rollout.swap_space", default=0) * GIB), plan.models[0].here
+    frees = told.flag("rollout.free_cache_engine", default=name in ("verl", "simplerl"))
+    if swap and frees and (swap > _MUCH_SWAP_BYTES or name == "rlhfdoctor"):
+        yield Hazard(
+            phase="rollout", cause="host-rollout-cache-churn",
+            says=f"{here} x {show_bytes(swap)} of swap blocks are dropped and built anew, page-locked, around every rollout; what was freed stays locked in torch's cache whenever a size changes",
+        )  # fmt: skip

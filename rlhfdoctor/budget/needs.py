@@ -1,0 +1,57 @@
+"""What all byte formulas share: the phases a need lasts through, and the rounding of page-locked memory."""
+
+from __future__ import annotations
+
+from rlhfdoctor.budget.plan import Engine, Model
+from rlhfdoctor.types import BUDGET_PHASES, Need
+
+ALL: tuple[str, ...] = BUDGET_PHASES
+AFTER: tuple[str, ...] = tuple(phase for phase in BUDGET_PHASES if phase != "load")
+"""What the first optimizer step allocates stays; only loading is without it."""
+TRAIN: tuple[str, ...] = ("update",)
+
+
+def make_need(
+    owner: Model | Engine,
+    place: str,
+    phases: tuple[str, ...],
+    size: int,
+    what: str,
+    *,
+    moment: str = "",
+    pinned: bool = False,
+    at_longest: bool = False,
+) -> Need:
+    """A need of each of the owner's processes on the node; what lasts through `AFTER` came with the first optimizer step."""
+    return Need(
+        role=owner.role if isinstance(owner, Model) else "rollout engine", process=owner.process, place=place,  # type: ignore[arg-type]
+        phases=phases, bytes=size, count=owner.here, what=what, moment=moment, pinned=pinned, at_longest=at_longest,
+        from_step=phases is AFTER, gpus=owner.gpus,
+    )  # fmt: skip
+
+
+def pinned_size(size: int, buffer: int) -> int:
+    """Bytes that page-locked buffers of this size take: torch's host allocator rounds each up to a power of two.
+
+    Args:
+        size: bytes asked for in all.
+        buffer: bytes of one buffer; the last one is smaller.
+
+    aten/src/ATen/core/CachingHostAllocator.h, `PowerOf2Ceil`; pytorch issues 95823 and 150517.
+
+    >>> pinned_size(2415919104, 2415919104), pinned_size(300, 100)
+    (4294967296, 384)
+    """
+    if size <= 0 or buffer <= 0:
+        return 0
+    whole, rest = divmod(size, buffer)
+    return whole * ceil_power_of_two(buffer) + (ceil_power_of_two(rest) if rest else 0)
+
+
+def ceil_power_of_two(size: int) -> int:
+    """The least power of two that is not below.
+
+    >>> ceil_power_of_two(1), ceil_power_of_two(5), ceil_power_of_two(8)
+    (1, 8, 8)
+    """
+    return 1 << (size - 1).bit_length() if size > 1 else max(size, 0)

@@ -1,0 +1,136 @@
+"""OpenRLHF: a group of Ray actors a role, packed into nodes (openrlhf/cli/train_ppo_ray.py, 0.0.1 to 0.11.2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlhfdoctor.budget.placement import (
+    BYTES_PER_TOKEN,
+    GPUS,
+    Placed,
+    actor_shape,
+    find_store,
+    find_swap,
+    make_nodes,
+    read_lengths,
+)
+from rlhfdoctor.budget.plan import Engine, Model, Plan
+from rlhfdoctor.budget.shapes import Shape
+from rlhfdoctor.budget.told import Told
+
+
+def plan_openrlhf(told: Told) -> list[Plan]:
+    """Nodes of an OpenRLHF PPO run: which roles there are follows from estimator, KL and reward settings."""
+    shape = actor_shape(told, "pretrain", "actor.model_name_or_path")
+    has_reward = not told.value("remote_rm_url", "reward.remote_url")
+    wanted = {
+        "actor": True,
+        "critic": str(told.value("advantage_estimator", "algo.advantage.estimator") or "gae") == "gae",
+        "reference": told.number("init_kl_coef", "algo.kl.init_coef", default=0.01) > 0,
+        "reward": has_reward,
+    }  # fmt: skip
+    reward = told.shape_or(shape, "reward_pretrain", "reward.model_name_or_path", of="the reward model")
+    critic = told.shape_or(
+        reward if has_reward else shape, "critic_pretrain", "critic.model_name_or_path", of="the critic"
+    )
+    sizes = {role: _group_size(told, "ref" if role == "reference" else role) for role in wanted}
+    groups = [Placed(roles, sizes[roles[0]][1], sizes[roles[0]][0]) for roles in _shared(told, wanted)]
+    engine = _engine(told, shape, told.flag("colocate_all"))
+    if engine is not None:
+        _place_engine(told, engine, groups)
+    trained = _training(told, sizes)
+    stage = 3 if told.number("zero_stage", default=2) == 3 else 0
+    offloads = stage == 3 and told.flag("ref.offload_param")
+    frozen: dict[str, Any] = {
+        "backend": "deepspeed", "version": told.version("deepspeed"), "trained": False, "stage": stage, "here": 0,
+        "offload_param": offloads, "pin_param": offloads, **_tokens(told),
+    }  # fmt: skip
+    models = {
+        "actor": Model(role="actor", shape=shape, process="actor", here=0, **trained("actor")),
+        "critic": Model(role="critic", shape=critic, process="critic", here=0, value_head=True, gathers=False, **trained("critic")),
+        "reference": Model(role="reference", shape=shape, process="reference", ranks=_total(sizes["reference"]), **frozen),
+        "reward": Model(role="reward", shape=reward, process="reward", ranks=_total(sizes["reward"]), value_head=True, **frozen),
+    }  # fmt: skip
+    prompt, answer = read_lengths(told)
+    samples = told.count("rollout.samples_per_prompt", default=1) * told.count("rollout.batch_size", default=1024)
+    return make_nodes(
+        told, groups, models, engine, experience_bytes=samples * (prompt + answer) * BYTES_PER_TOKEN, store_bytes=find_store(told),
+        saves=not told.flag("checkpoint.disable_deepspeed"), saves_hf=True, resumes=told.flag("checkpoint.resume"),
+    )  # fmt: skip
+
+
+def _shared(told: Told, wanted: dict[str, bool]) -> list[tuple[str, ...]]:
+    """Roles by the GPUs that they share (--colocate_*)."""
+    sets: list[tuple[str, ...]] = [("actor",), ("critic",), ("reference",), ("reward",)]
+    if told.flag("colocate_all"):
+        sets = [("actor", "reference", "critic", "reward")]
+    else:
+        for pair, name in (
+            (("actor", "reference"), "train.colocate_actor_ref"),
+            (("critic", "reward"), "train.colocate_critic_reward"),
+        ):
+            if told.flag(name):
+                sets = [pair, *(s for s in sets if s[0] not in pair)]
+    found = [tuple(role for role in roles if wanted[role]) for roles in sets]
+    return [roles for roles in found if roles]
+
+
+def _place_engine(told: Told, engine: Engine, groups: list[Placed]) -> None:
+    """Engines share the roles' GPUs, or have nodes of their own."""
+    if engine.colocated:
+        groups[0].roles = (*groups[0].roles, "engine")
+        return
+    per = told.machine.gpus_per_node or max(GPUS, engine.tensor_parallel)
+    whole, rest = divmod(told.count("rollout.num_engines", default=1) * engine.tensor_parallel, per)
+    groups += [Placed(("engine",), per)] * whole + ([Placed(("engine",), rest)] if rest else [])
+
+
+def _group_size(told: Told, role: str) -> tuple[int, int]:
+    nodes = told.count(f"{role}_num_nodes", f"{role}.num_nodes", default=1)
+    return nodes, told.count(f"{role}_num_gpus_per_node", f"{role}.num_gpus_per_node", default=GPUS)
+
+
+def _total(size: tuple[int, int]) -> int:
+    return size[0] * size[1]
+
+
+def _tokens(told: Told) -> dict[str, Any]:
+    prompt, answer = read_lengths(told)
+    return {
+        "sequences": told.count("train.micro_batch_size", default=4), "scored": told.count("logprob.micro_batch_size", default=8),
+        "tokens": prompt + answer, "recompute": told.flag("gradient_checkpointing"),
+    }  # fmt: skip
+
+
+def _training(told: Told, sizes: dict[str, tuple[int, int]]) -> Any:
+    stage = int(told.number("zero_stage", default=2))
+    offload = told.flag("offload_optimizer")
+    unset_is_fp32 = told.framework_before("0.5.4")
+    sums = told.value("grad_accum_dtype")
+    width = {"fp32": 4, "bf16": 2}.get(str(sums), 4 if unset_is_fp32 else 2)
+    if told.version("deepspeed") is None:
+        told.assume("DeepSpeed's version is not told: as 0.19.8")
+
+    def of(role: str) -> dict[str, Any]:
+        ranks = _total(sizes[role])
+        micro = told.count("train.micro_batch_size", default=4)
+        accumulates = told.count("train.batch_size", default=128) > micro * ranks
+        pins = offload and told.value("offload_optimizer.pin_memory") is not False
+        return {
+            "trained": True, "ranks": ranks, "backend": "deepspeed", "version": told.version("deepspeed"), "stage": stage, "offload_optimizer": offload,
+            "pin_optimizer": pins, "pin_param": True, "sums": accumulates, "sum_width": width, "overlap": told.flag("ds.overlap_comm"),
+            "lora_rank": int(told.number("lora_rank", default=0)), **_tokens(told),
+        }  # fmt: skip
+
+    return of
+
+
+def _engine(told: Told, shape: Shape, colocated: bool) -> Engine | None:
+    engines = told.value("rollout.num_engines")
+    if not isinstance(engines, int) or isinstance(engines, bool) or engines < 1:
+        return None
+    asleep = colocated and told.flag("rollout.sleep")
+    return Engine(
+        shape=shape, here=0, tensor_parallel=told.count("rollout.tensor_parallel_size", default=1), utilization=told.number("rollout.gpu_memory_utilization", default=0.9),
+        sleep_level=1 if asleep else 0, swap_bytes=find_swap(told), colocated=colocated,
+    )  # fmt: skip

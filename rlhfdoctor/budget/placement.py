@@ -1,0 +1,114 @@
+"""Where roles lie: groups of GPUs packed into nodes, and what all frameworks' layouts ask for alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rlhfdoctor.budget.plan import Engine, Model, Plan
+from rlhfdoctor.budget.shapes import Shape
+from rlhfdoctor.budget.told import Told
+from rlhfdoctor.errors import UsageError
+from rlhfdoctor.units import GIB, show_count
+
+GPUS = 8
+SWAP_GIB = 4
+"""vLLM's default swap_space, allocated up to 0.7."""
+BYTES_PER_TOKEN = 48
+"""Of an experience in the object store: four int64 and four fp32 tensors."""
+
+
+@dataclass(slots=True)
+class Placed:
+    """A group of GPUs that roles share: how many a node, on how many nodes."""
+
+    roles: tuple[str, ...]
+    gpus: int
+    nodes: int = 1
+
+
+def actor_shape(told: Told, *names: str) -> Shape:
+    """The policy's shape: by the files, else by --model.
+
+    Raises:
+        UsageError: neither tells it.
+    """
+    shape = told.shape(*names, of="the actor") or told.given_shape()
+    if shape is None:
+        raise UsageError(f"no model in the files ({', '.join(names[:2])}); add --model, such as --model Qwen2.5-7B")
+    return shape
+
+
+def make_nodes(
+    told: Told, groups: list[Placed], models: dict[str, Model], engine: Engine | None, **rest: Any
+) -> list[Plan]:
+    """Groups packed into nodes, first fit; one plan for each node that differs."""
+    gpus = told.machine.gpus_per_node
+    if gpus is None:
+        gpus = max([GPUS, *(group.gpus for group in groups)])
+    if told.machine.gpus_per_node != 0:
+        told.assume(
+            "a process takes 3 GiB beside what it computes with (Python, torch, CUDA, NCCL), 1 GiB more where it trains"
+        )
+    free: list[int] = []
+    nodes: list[dict[str, int]] = []
+    shared = {role: "+".join(group.roles) for group in groups for role in group.roles}
+    for group in groups:
+        for _ in range(group.nodes):
+            place = next(
+                (i for i, left in enumerate(free) if left >= group.gpus and not set(group.roles) & set(nodes[i])), None
+            )
+            if place is None:
+                place = len(free)
+                free.append(gpus)
+                nodes.append({})
+            free[place] -= group.gpus
+            for role in group.roles:
+                nodes[place][role] = group.gpus or (models[role].ranks if role in models else 1)
+    plans: list[Plan] = []
+    seen: list[dict[str, int]] = []
+    for number, held in enumerate(nodes):
+        if held in seen:
+            continue
+        seen.append(held)
+        own = tuple(
+            replace(models[role], here=count, gpus=shared[role]) for role, count in held.items() if role in models
+        )
+        here = (
+            replace(engine, here=held["engine"], gpus=shared["engine"])
+            if engine is not None and "engine" in held
+            else None
+        )
+        like = sum(other == held for other in nodes)
+        words = ", ".join(f"{role} x{count}" for role, count in held.items())
+        label = words if len(nodes) == 1 else f"{show_count(like, 'node')} of {len(nodes)}: {words}"
+        plans.append(
+            Plan(
+                device="cpu" if told.machine.gpus_per_node == 0 else "cuda", models=own, engine=here, driver=number == 0, nodes=len(nodes), node=label,
+                gpu_bytes=told.machine.gpu_bytes, limits=told.limits(told.machine.gpus_per_node != 0), framework=told.framework.name if told.framework else "",
+                version=told.release, assumed=tuple(told.assumed), **rest,
+            )
+        )  # fmt: skip
+    return plans
+
+
+def read_lengths(told: Told) -> tuple[int, int]:
+    """Prompt and response tokens at their longest."""
+    total = told.value("max_total_length")
+    prompt, answer = told.count("max_prompt_length", default=1024), told.count("max_response_length", default=1024)
+    if isinstance(total, int) and "max_prompt_length" not in told.settings and "max_total_length" in told.settings:
+        return max(total - answer, total // 2), min(answer, total)
+    return prompt, answer
+
+
+def find_swap(told: Told) -> int:
+    """Bytes of swap blocks a GPU: allocated by vLLM up to 0.7 only."""
+    if not told.before("vllm", "0.8"):
+        return 0
+    return int(told.number("rollout.swap_space", default=SWAP_GIB) * GIB)
+
+
+def find_store(told: Told) -> int | None:
+    """Bytes of Ray's object store, where they are set."""
+    value = told.value("ray.object_store_memory")
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -1,0 +1,151 @@
+"""What a configuration asks for, in numbers: the roles with their shards, the rollout engine, and the limits of one node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from rlhfdoctor.budget.shapes import Shape
+from rlhfdoctor.types import Limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """One role's model as it is held by its ranks."""
+
+    role: str
+    """actor, critic, reference or reward."""
+    shape: Shape
+    trained: bool
+    ranks: int
+    """Over all nodes; they hold one shard each."""
+    here: int
+    """Ranks on the node that is looked at."""
+    backend: Literal["deepspeed", "fsdp1", "fsdp2", "plain"]
+    version: str | None = None
+    """Of DeepSpeed."""
+    stage: int = 0
+    """Of ZeRO."""
+    offload_optimizer: bool = False
+    offload_param: bool = False
+    pin_optimizer: bool = False
+    pin_param: bool = False
+    groups: int = 1
+    """Parameter groups of the optimizer: buffers are one a group at ZeRO-1 and 2."""
+    bucket: int = 500_000_000
+    """DeepSpeed's reduce_bucket_size, elements."""
+    overlap: bool = False
+    width: int = 2
+    """Bytes of a weight."""
+    sum_width: int | None = None
+    """Bytes of a gradient while they add up; none: as the weights."""
+    sums: bool = False
+    """Several micro batches make one optimizer step."""
+    lora_rank: int = 0
+    """Above 0 only adapters of this rank are trained, beside frozen weights."""
+    value_head: bool = False
+    """One number a token in place of logits."""
+    sequences: int = 1
+    """Of a training micro batch on one rank."""
+    scored: int = 1
+    """Of a micro batch that only passes forward."""
+    tokens: int = 1024
+    """Of a sequence at its longest, prompt and response."""
+    answer_tokens: int | None = None
+    """Positions whose logits are computed; none: all of them."""
+    recompute: bool = False
+    logit_width: int = 12
+    """Bytes a token and word of the vocabulary at the peak of training (settings_notes section 3)."""
+    gathers: bool = True
+    """Rank 0 gathers whole weights while it saves in Hugging Face's form."""
+    swap_bytes: int = 0
+    """Of page-locked swap blocks that its processes hold (the bundled trainer), one buffer a layer."""
+    rebuilds: bool = False
+    """The blocks are dropped and built anew around every rollout."""
+    process: str = ""
+    """Roles with one name share their processes."""
+    gpus: str = ""
+    """Roles with one name share their GPUs."""
+
+    @property
+    def parameters(self) -> int:
+        """Weights of this role: a value head takes the place of the output head."""
+        if not self.value_head:
+            return self.shape.parameters
+        head = 0 if self.shape.tied else self.shape.vocabulary * self.shape.hidden
+        return self.shape.parameters - head + self.shape.hidden + 1
+
+    @property
+    def compute_width(self) -> int:
+        """Bytes of an activation: FSDP keeps weights in fp32 and computes in bf16."""
+        return 2 if self.backend.startswith("fsdp") else self.width
+
+    @property
+    def trainable(self) -> int:
+        """Parameters with gradients and optimizer states."""
+        return self.shape.adapter_parameters(self.lora_rank) if self.lora_rank else self.parameters
+
+    @property
+    def share(self) -> int:
+        """Parameters of one shard."""
+        return -(-self.parameters // self.ranks)
+
+    @property
+    def states(self) -> int:
+        """Trained parameters of one shard."""
+        return -(-self.trainable // self.ranks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """The rollout engines of one node."""
+
+    shape: Shape
+    here: int
+    """Workers (GPUs) on the node."""
+    tensor_parallel: int = 1
+    width: int = 2
+    utilization: float | None = None
+    """Share of a GPU that it claims."""
+    cache_bytes: int | None = None
+    """Of the KV cache, where it is told instead."""
+    sleep_level: int = 0
+    """1: keeps the weights in page-locked host memory while it sleeps; 2: drops them; 0: never sleeps."""
+    swap_bytes: int = 0
+    """Of host blocks for the KV cache, a GPU."""
+    colocated: bool = False
+    """It shares its GPUs with trained roles."""
+    process: str = "rollout engine"
+    gpus: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One node of a run; the fullest where they differ."""
+
+    device: Literal["cuda", "cpu"]
+    models: tuple[Model, ...]
+    engine: Engine | None = None
+    driver: bool = True
+    """Whether the driver may run on this node."""
+    store_bytes: int | None = None
+    """Ray's object store, as far as it was told."""
+    experience_bytes: int = 0
+    """Of a step's rollout in the object store."""
+    loaders: int = 0
+    """Processes that load data."""
+    reward_workers: int = 0
+    saves: bool = True
+    saves_hf: bool = False
+    saves_in_memory: bool = False
+    resumes: bool = False
+    gpu_bytes: int | None = None
+    gpus_here: int = 1
+    limits: tuple[Limit, ...] = ()
+    nodes: int = 1
+    node: str = ""
+    """Which node this is, in words."""
+    framework: str = ""
+    version: str | None = None
+    assumed: tuple[str, ...] = ()
+    """What no file told, in sentences."""

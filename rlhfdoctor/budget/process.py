@@ -1,0 +1,118 @@
+"""What a process takes before it holds a model, and what belongs to no model: driver, Ray, object store, loaders, reward workers.
+
+The figures for CPU were measured with the bundled trainer (Python 3.11, torch 2.13, DeepSpeed 0.19.8, Ray 2.60); those
+for CUDA processes are assumptions, said as such in every estimate, and corrected by a trace where there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rlhfdoctor.budget.needs import ALL
+from rlhfdoctor.budget.plan import Plan
+from rlhfdoctor.types import Need
+from rlhfdoctor.units import GIB
+
+
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """Bytes of one process, without what it computes with."""
+
+    rank: int
+    """Of weights in fp32."""
+    low_precision: int
+    """More where it computes in bf16 (oneDNN's kernels on CPU)."""
+    training: int
+    """More for a rank that trains: optimizer, autograd, communication."""
+    engine: int
+    driver: int
+    services: int
+    """raylet, GCS, agents and the dashboard of a node."""
+    worker: int
+    """A process of the data loader or of the reward function: it imports, and computes nothing on a device."""
+
+
+ON_CPU = Constants(
+    rank=320 * 10**6,
+    low_precision=50 * 10**6,
+    training=50 * 10**6,
+    engine=900 * 10**6,
+    driver=202 * 10**6,
+    services=480 * 10**6,
+    worker=300 * 10**6,
+)
+ON_CUDA = Constants(
+    rank=3 * GIB, low_precision=0, training=GIB, engine=4 * GIB, driver=GIB, services=2 * GIB, worker=GIB // 2
+)
+
+
+def process_needs(plan: Plan) -> Iterator[Need]:
+    """Processes of the node, and Ray's object store."""
+    base = ON_CUDA if plan.device == "cuda" else ON_CPU
+    seen: set[str] = set()
+    for model in plan.models:
+        if model.process not in seen:
+            seen.add(model.process)
+            low = base.low_precision * (model.width == 2)
+            trains = any(m.trained for m in plan.models if m.process == model.process)
+            what = "the processes themselves: Python, torch, communication" + (
+                ", CUDA" if plan.device == "cuda" else ""
+            )
+            yield Need(
+                role=model.role,
+                process=model.process,
+                place="host",
+                phases=ALL,
+                bytes=base.rank + low + base.training * trains,
+                count=model.here,
+                what=what,
+            )
+    if plan.engine is not None and plan.engine.process not in seen:
+        yield Need(
+            role="rollout engine",
+            process=plan.engine.process,
+            place="host",
+            phases=ALL,
+            bytes=base.engine,
+            count=plan.engine.here,
+            what="the engine's processes themselves",
+        )
+    if plan.driver:
+        yield Need(
+            role="driver", process="driver", place="host", phases=ALL, bytes=base.driver, count=1, what="the driver"
+        )
+    yield Need(
+        role="Ray", process="ray", place="host", phases=ALL, bytes=base.services, count=1, what="raylet, GCS and agents"
+    )
+    if plan.loaders:
+        yield Need(
+            role="data loader",
+            process="loader",
+            place="host",
+            phases=ALL,
+            bytes=base.worker,
+            count=plan.loaders,
+            what="processes of the data loader",
+        )
+    if plan.reward_workers:
+        yield Need(
+            role="reward worker",
+            process="reward worker",
+            place="host",
+            phases=ALL,
+            bytes=base.worker,
+            count=plan.reward_workers,
+            what="reward workers",
+        )
+    if plan.experience_bytes:
+        size = min(plan.experience_bytes, plan.store_bytes or plan.experience_bytes)
+        yield Need(
+            role="Ray",
+            process="plasma",
+            place="shm",
+            phases=("rollout", "score", "update"),
+            bytes=size,
+            count=1,
+            what="experience of a step in the object store",
+        )

@@ -1,0 +1,205 @@
+"""Settings as a budget asks for them: what the files say, else the release's default, else an assumption that is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from rlhfdoctor.budget.shapes import Shape, find_shape, read_shape
+from rlhfdoctor.errors import DoctorError, UsageError
+from rlhfdoctor.settings.spell import FRAMEWORKS, parse_version, spell
+from rlhfdoctor.types import Framework, Limit, Origin, Setting, Value
+from rlhfdoctor.units import parse_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What the user says of the machines, where the files do not. None: not said."""
+
+    nodes: int | None = None
+    gpus_per_node: int | None = None
+    """0: no GPUs, everything is computed in host memory."""
+    host_bytes: int | None = None
+    host_basis: str = "--host-memory"
+    container_bytes: int | None = None
+    shm_bytes: int | None = None
+    gpu_bytes: int | None = None
+    model: str | None = None
+    """A public name, a folder or config.json, or a size such as 7B."""
+
+
+@dataclass(slots=True)
+class Told:
+    """Settings in force by canonical name, the framework, versions of packages, and what the user says of the machines."""
+
+    settings: Mapping[str, Setting]
+    framework: Framework | None
+    versions: Mapping[str, tuple[str, str]]
+    machine: Machine
+    assumed: list[str] = field(default_factory=list)
+
+    def value(self, *names: str) -> Value:
+        """The first of these that is set, else the default of the framework's release, else None."""
+        for name in names:
+            if name in self.settings:
+                return self.settings[name].value
+        name = self.framework.name if self.framework is not None else ""
+        for wanted in names:
+            if name in FRAMEWORKS:
+                found = spell(wanted, name, self.release)
+                if found is not None:
+                    return found.default  # type: ignore[return-value]
+        return None
+
+    @property
+    def release(self) -> str | None:
+        """Version of the framework; unknown, the newest that takes all of the user's spellings."""
+        return None if self.framework is None else self.framework.version or self.framework.until
+
+    def number(self, *names: str, default: float) -> float:
+        """As `value`, for numbers; anything else is the default."""
+        value = self.value(*names)
+        return value if isinstance(value, int | float) and not isinstance(value, bool) else default
+
+    def count(self, *names: str, default: int) -> int:
+        """As `number`, whole and at least 1."""
+        return max(int(self.number(*names, default=default)), 1)
+
+    def flag(self, *names: str, default: bool = False) -> bool:
+        """Whether something is switched on; DeepSpeed names a device in place of true."""
+        value = self.value(*names)
+        return default if value is None else value not in (False, "none", "None", 0)
+
+    def version(self, package: str) -> str | None:
+        """Of a package beside the framework."""
+        found = self.versions.get(package)
+        return found[0] if found else None
+
+    def before(self, package: str, version: str) -> bool:
+        """Whether a package is older; no for an unknown version."""
+        here, there = parse_version(self.version(package)), parse_version(version)
+        return here is not None and there is not None and here < there
+
+    def framework_before(self, version: str) -> bool:
+        """Whether the framework is older; no for an unknown version."""
+        here, there = parse_version(self.release), parse_version(version)
+        return here is not None and there is not None and here < there
+
+    def assume(self, sentence: str) -> None:
+        """Notes what no file told."""
+        if sentence not in self.assumed:
+            self.assumed.append(sentence)
+
+    def shape(self, *names: str, of: str = "the model") -> Shape | None:
+        """The shape of the model that the first of these settings names; None where none of them is set.
+
+        Raises:
+            UsageError: a model is named, and neither its name nor its files tell the size.
+        """
+        for name in names:
+            setting = self.settings.get(name)
+            if setting is None or not isinstance(setting.value, str):
+                continue
+            found = self._shape(setting)
+            if found is not None:
+                return found
+            if self.machine.model is None:
+                raise UsageError(
+                    f"{setting.spelled} {setting.value}: neither the name nor a config.json there tells the size of {of}; add --model, "
+                    "such as --model Qwen2.5-7B, --model 13B or --model FOLDER"
+                )
+            break
+        return None
+
+    def shape_or(self, other: Shape, *names: str, of: str) -> Shape:
+        """As `shape` for a role beside the actor: where nothing tells its size, it is taken to be as large as `other`."""
+        try:
+            found = self.shape(*names, of=of)
+        except UsageError:
+            found = None
+            self.assume(f"{of} is as large as {other.name}: nothing tells its size")
+        return found or other
+
+    def given_shape(self) -> Shape | None:
+        """The shape that --model names.
+
+        Raises:
+            UsageError: it names none.
+        """
+        name = self.machine.model
+        if name is None:
+            return None
+        if Path(name).exists():
+            return read_shape(Path(name))
+        found = find_shape(name)
+        if found is None:
+            raise UsageError(f"--model {name}: no public model by this name, no size in it (7B), and no such folder")
+        return found
+
+    def _shape(self, setting: Setting) -> Shape | None:
+        text = str(setting.value)
+        near = Path(setting.origin.file).parent / text
+        for path in (Path(text), near):
+            try:
+                if (path / "config.json").is_file():
+                    return read_shape(path)
+            except (DoctorError, OSError, ValueError):
+                continue
+        found = find_shape(text)
+        if found is not None and found.given_parameters is not None:
+            self.assume(
+                f"{text}: a typical shape of {found.parameters / 1e9:.3g}B parameters; give --model FOLDER for the exact one"
+            )
+        return found
+
+    def limits(self, gpu: bool) -> tuple[Limit, ...]:
+        """Container, node, /dev/shm and GPU as far as files or flags tell them."""
+        machine = self.machine
+        found = [
+            self._limit("container", "host", machine.container_bytes, "--container-memory", "container.memory"),
+            Limit(
+                name="node",
+                place="host",
+                bytes=machine.host_bytes,
+                basis=machine.host_basis if machine.host_bytes else "not told: --host-memory",
+            ),
+            self._limit("/dev/shm", "shm", machine.shm_bytes, "--shm", "container.shm_size"),
+        ]
+        if gpu:
+            found.append(
+                Limit(
+                    name="GPU",
+                    place="gpu",
+                    bytes=machine.gpu_bytes,
+                    basis="--gpu" if machine.gpu_bytes else "not told: --gpu",
+                )
+            )
+        return tuple(limit for limit in found if limit.bytes is not None or limit.name in ("node", "GPU"))
+
+    def _limit(self, name: str, place: str, given: int | None, flag: str, setting: str) -> Limit:
+        own = self.settings.get(setting)
+        if given is not None or own is None:
+            return Limit(name=name, place=place, bytes=given, basis=flag)  # type: ignore[arg-type]
+        text = str(own.value)
+        if own.form == "sbatch" and text.isdigit():
+            text += "m"
+        return Limit(name=name, place=place, bytes=parse_bytes(text), basis=f"{own.spelled} {own.value} ({own.origin})")  # type: ignore[arg-type]
+
+
+def change(told: Told, name: str, value: Value) -> Told:
+    """The same with one setting changed, as an edit of the user's files would change it."""
+    own = told.settings.get(name)
+    framework = told.framework.name if told.framework is not None else ""
+    spelling = spell(name, framework, told.release) if framework in FRAMEWORKS else None
+    if own is None:
+        spelled = spelling.spelled if spelling is not None else name
+        own = Setting(
+            name=name,
+            spelled=spelled,
+            value=None,
+            framework=framework,
+            origin=Origin(file="(added)"),
+            form=spelling.form if spelling else "flag",
+        )
+    return Told({**told.settings, name: replace(own, value=value)}, told.framework, told.versions, told.machine)

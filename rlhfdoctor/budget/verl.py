@@ -1,0 +1,158 @@
+"""verl, EasyR1 and simpleRL-reason: one process a GPU holds all roles and the engine (verl/trainer/main_ppo.py, 0.1 to 0.9.1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlhfdoctor.budget.placement import (
+    BYTES_PER_TOKEN,
+    GPUS,
+    Placed,
+    actor_shape,
+    find_store,
+    find_swap,
+    make_nodes,
+    read_lengths,
+)
+from rlhfdoctor.budget.plan import Engine, Model, Plan
+from rlhfdoctor.budget.told import Told
+from rlhfdoctor.units import GIB
+
+_TOKENS = 16_384
+"""ppo_max_token_len_per_gpu by default."""
+
+
+def plan_verl(told: Told) -> list[Plan]:
+    """Nodes of a verl run or one of its forks: all of them alike."""
+    name = told.framework.name if told.framework is not None else "verl"
+    easy = name == "easyr1"
+    actor = "worker.actor" if easy else "actor_rollout_ref.actor"
+    model = "worker.actor.model.model_path" if easy else "actor_rollout_ref.model.path"
+    shape = actor_shape(told, model)
+    nodes = told.machine.nodes or told.count("trainer.nnodes", default=1)
+    gpus = told.count("trainer.n_gpus_per_node", default=told.machine.gpus_per_node or GPUS)
+    ranks = nodes * gpus
+    fsdp2 = str(told.value(f"{actor}.strategy")) == "fsdp2"
+    policy = fsdp2 and told.flag(f"{actor}.fsdp_config.offload_policy")
+    common: dict[str, Any] = {
+        "ranks": ranks,
+        "here": gpus,
+        "backend": "fsdp2" if fsdp2 else "fsdp1",
+        "process": "worker",
+    }
+    tokens = _tokens(told, ranks)
+    models = {
+        "actor": Model(
+            role="actor",
+            shape=shape,
+            trained=True,
+            width=4,
+            offload_param=told.flag("offload_param") or policy,
+            offload_optimizer=told.flag("offload_optimizer") or policy,
+            logit_width=6,
+            **tokens,
+            **common,
+        )
+    }
+    if _has_reference(told, easy):
+        models["reference"] = Model(
+            role="reference",
+            shape=shape,
+            trained=False,
+            offload_param=_reference_offloaded(told, easy),
+            width=_reference_width(told, name),
+            logit_width=6,
+            **_tokens(told, ranks, reference=name != "easyr1"),
+            **common,
+        )
+    if str(told.value("algorithm.adv_estimator") or "gae") == "gae":
+        critic = told.shape_or(shape, "critic.model.path", "worker.critic.model.model_path", of="the critic")
+        models["critic"] = Model(
+            role="critic",
+            shape=critic,
+            trained=True,
+            width=4,
+            value_head=True,
+            gathers=False,
+            offload_param=told.flag("critic.offload_param"),
+            offload_optimizer=told.flag("critic.offload_optimizer"),
+            **tokens,
+            **common,
+        )
+    engine = Engine(
+        shape=shape, here=gpus, tensor_parallel=told.count("rollout.tensor_parallel_size", "worker.rollout.tensor_parallel_size", default=2 if easy else 1),
+        utilization=told.number("rollout.gpu_memory_utilization", default=0.5), sleep_level=_sleep(told, name),
+        swap_bytes=find_swap(told) if name != "simplerl" else int(told.number("rollout.swap_space", default=40) * GIB), colocated=True, process="worker",
+    )  # fmt: skip
+    prompt, answer = read_lengths(told)
+    samples = told.count("rollout.batch_size", default=1024) * told.count(
+        "rollout.samples_per_prompt", "worker.rollout.n", default=1
+    )
+    groups = [Placed((*models, "engine"), gpus, nodes)]
+    saves = told.number("checkpoint.save_steps", "trainer.save_freq", default=-1) > 0
+    contents = str(told.value("checkpoint.contents") or "")
+    return make_nodes(
+        told, groups, models, engine, experience_bytes=samples * (prompt + answer) * BYTES_PER_TOKEN // nodes, store_bytes=find_store(told), saves=saves,
+        saves_hf=saves and ("hf_model" in contents or easy), reward_workers=int(told.number("reward.num_workers", default=0)),
+        resumes=told.value("checkpoint.resume", "trainer.resume_mode") not in (None, "disable", False, "null") or bool(told.value("trainer.load_checkpoint_path")),
+    )  # fmt: skip
+
+
+def _per_gpu(told: Told, name: str, ranks: int, default: int) -> int:
+    """Sequences of a pass on one GPU; the older names count those of all GPUs (verl, EasyR1 says per device)."""
+    own = told.settings.get(name)
+    count = told.count(name, default=default)
+    every = own is not None and "per_gpu" not in own.spelled and "per_device" not in own.spelled
+    return max(count // ranks, 1) if every else count
+
+
+def _tokens(told: Told, ranks: int, reference: bool = False) -> dict[str, Any]:
+    prompt, answer = read_lengths(told)
+    tokens = prompt + answer
+    sequences = _per_gpu(told, "train.micro_batch_size", ranks, 1)
+    scored = _per_gpu(
+        told, "ref.logprob_micro_batch_size" if reference else "logprob.micro_batch_size", ranks, sequences
+    )
+    if told.flag("train.dynamic_batch"):
+        most = told.count("train.max_tokens", default=_TOKENS)
+        sequences, scored = max(most // tokens, 1), max(told.count("logprob.max_tokens", default=most) // tokens, 1)
+    return {
+        "sequences": sequences,
+        "scored": scored,
+        "tokens": tokens,
+        "recompute": told.flag("gradient_checkpointing", default=True),
+    }
+
+
+def _has_reference(told: Told, easy: bool) -> bool:
+    if easy:
+        return not told.flag("algorithm.disable_kl")
+    return (
+        told.flag("actor_rollout_ref.actor.use_kl_loss")
+        or told.flag("algorithm.use_kl_in_reward")
+        or told.framework_before("0.3")
+    )
+
+
+def _reference_offloaded(told: Told, easy: bool) -> bool:
+    """verl offloads the reference whatever its setting says (fsdp_workers.py, 0.1 to 0.9.1); EasyR1 asks enable_cpu_offload."""
+    return told.flag("ref.cpu_offload", default=True) if easy else True
+
+
+def _reference_width(told: Told, name: str) -> int:
+    asked = str(told.value("ref.model_dtype") or "")
+    if asked:
+        return 4 if "32" in asked else 2
+    return 2 if name != "verl" or told.framework_before("0.6.0") else 4
+
+
+def _sleep(told: Told, name: str) -> int:
+    """What happens to the engine's weights between rollouts (settings_notes section 1, 6)."""
+    if name == "easyr1":
+        return 1
+    if name == "simplerl" or told.before("vllm", "0.7"):
+        return 2  # weights are dropped with the cache engine
+    if told.framework_before("0.5.0"):
+        return 1
+    frees = told.flag("rollout.free_cache_engine", default=True)
+    return 0 if not frees else 1 if told.framework_before("0.6.0") else 2

@@ -1,0 +1,137 @@
+"""`doctor estimate`: the memory budget of a configuration on the command line."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import sys
+from pathlib import Path
+
+import click
+
+from rlhfdoctor.errors import UsageError
+
+_GPU_SIZES = {"a10": 24, "l4": 24, "l40": 48, "l40s": 48, "a100": 80, "a800": 80, "h100": 80, "h800": 80, "h20": 96, "h200": 141, "b200": 180, "v100": 32, "4090": 24, "3090": 24, "a6000": 48}  # fmt: skip
+"""GiB of a GPU by its name; a size in the name wins, as in a100-40g."""
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True)
+@click.option(
+    "--config", "configs", multiple=True, metavar="FILE", help="Configuration file beside the paths; repeatable."
+)
+@click.option("--framework", metavar="NAME[==VERSION]", help="Training framework, where the files do not tell.")
+@click.option(
+    "--model",
+    metavar="NAME",
+    help="Model, where the files do not tell its size: Qwen2.5-7B, 13B, or a folder with config.json.",
+)
+@click.option("--nodes", type=click.IntRange(1, 100_000), help="Nodes of the run.")
+@click.option(
+    "--gpus-per-node", type=click.IntRange(0, 1024), help="GPUs of a node; 0: everything is computed in host memory."
+)
+@click.option("--host-memory", metavar="SIZE", help="Memory of a node, such as 1T or 512G.")
+@click.option(
+    "--container-memory", metavar="SIZE", help="Memory limit of the container or job, where no file tells it."
+)
+@click.option("--shm", metavar="SIZE", help="Size of /dev/shm.")
+@click.option("--gpu", metavar="NAME", help="Kind of GPU, such as h100-80g.")
+@click.option("--gpu-memory", metavar="SIZE", help="Memory of a GPU, in place of --gpu.")
+@click.option(
+    "--suggest", is_flag=True, help="The smallest change of your settings with which it fits, and what it costs."
+)
+@click.option("--brief", is_flag=True, help="One line only, for job scripts.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--out", type=click.Path(dir_okay=False), metavar="FILE", help="Write the result here instead of standard output."
+)
+def estimate(
+    paths: tuple[str, ...], configs: tuple[str, ...], framework: str | None, model: str | None, nodes: int | None, gpus_per_node: int | None,
+    host_memory: str | None, container_memory: str | None, shm: str | None, gpu: str | None, gpu_memory: str | None, suggest: bool, brief: bool,
+    form: str, out: str | None,
+) -> None:  # fmt: skip
+    """Say before a run whether its memory will do: host, /dev/shm and GPU, by role and phase.
+
+    PATHS is any mix of launch scripts, YAML, DeepSpeed JSON and logs that show the settings. The exit status is 1 when
+    it will not fit, and 0 when it fits or no limit is known.
+
+    \b
+    Examples:
+      doctor estimate launch.sh --host-memory 1T --gpu a100-80g
+      doctor estimate config.yaml --model Qwen2.5-7B --gpus-per-node 8 --suggest
+      doctor estimate launch.sh --brief || exit 1      # in a job script
+    """
+    from rlhfdoctor import preflight
+    from rlhfdoctor.report import budget
+
+    if framework is not None and not framework.partition("==")[0].strip():
+        raise UsageError(f"--framework '{framework}': write NAME or NAME==VERSION, such as openrlhf==0.5.3")
+    machine = preflight.Machine(
+        nodes=nodes, gpus_per_node=gpus_per_node, host_bytes=_size("--host-memory", host_memory), container_bytes=_size("--container-memory", container_memory),
+        shm_bytes=_size("--shm", shm), gpu_bytes=_size("--gpu-memory", gpu_memory) or _gpu(gpu), model=model,
+    )  # fmt: skip
+    found = preflight.estimate(paths, configs=configs, framework=framework, machine=machine)
+    after, patches = (
+        preflight.suggest(paths, configs=configs, framework=framework, machine=machine) if suggest else (None, [])
+    )
+    if form == "json":
+        text = budget.render_json(found, after, patches)
+    elif brief:
+        text = f"doctor estimate: {budget.sentence(found)}\n"
+    else:
+        text = _screen(found, after, patches, out is not None)
+    _write(text, out)
+    sys.exit(1 if budget.verdict(found) == "over" else 0)
+
+
+def _screen(found: object, after: object, patches: object, to_file: bool) -> str:
+    from rich.console import Console
+
+    from rlhfdoctor.report import budget
+
+    plain = to_file or sys.stdout is None or not sys.stdout.isatty()
+    console = Console(
+        file=io.StringIO(), force_terminal=not plain, no_color=plain or bool(os.environ.get("NO_COLOR")), highlight=False,
+        width=140 if plain else min(max(Console().width, 60), 160), emoji=False, markup=False,
+    )  # fmt: skip
+    budget.render(found, console)  # type: ignore[arg-type]
+    if after is not None:
+        budget.render_suggestion(after, patches, console)  # type: ignore[arg-type]
+    return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines()) + "\n"  # type: ignore[attr-defined]
+
+
+def _size(flag: str, text: str | None) -> int | None:
+    from rlhfdoctor.units import parse_bytes
+
+    if text is None:
+        return None
+    size = parse_bytes(text)
+    if not size:
+        raise UsageError(f"{flag} {text}: write a size such as 512G, 1.5T or 80GiB")
+    return size
+
+
+def _gpu(name: str | None) -> int | None:
+    if name is None:
+        return None
+    plain = name.lower().replace("_", "-").replace(" ", "-")
+    told = re.search(r"(?<![a-z0-9])(\d{1,3})\s?g(?:i?b)?$", plain)
+    found = next((size for key, size in _GPU_SIZES.items() if re.search(rf"(?:^|[-/]){key}(?:$|-)", plain)), None)
+    size = int(told[1]) if told else found
+    if not size:
+        raise UsageError(
+            f"--gpu {name}: not known; add its size, such as {plain}-80g, or give --gpu-memory. Known: {', '.join(_GPU_SIZES)}"
+        )
+    return size << 30
+
+
+def _write(text: str, out: str | None) -> None:
+    if out is None:
+        click.echo(text, nl=False)
+        return
+    try:
+        Path(out).write_text(text, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise UsageError(f"--out {out}: {error.strerror}") from None
+    click.echo(f"wrote {out}", err=True)

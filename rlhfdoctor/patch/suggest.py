@@ -1,0 +1,191 @@
+"""The smallest change of the user's settings with which a run fits, and what it costs.
+
+Every change is tried on the budget itself; what needs fewer changes, then what costs less, is proposed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from rlhfdoctor.budget.estimate import fullest
+from rlhfdoctor.budget.told import Told, change
+from rlhfdoctor.patch.edit import add_setting, change_setting
+from rlhfdoctor.patch.plan import Configuration, make_diff, show_value
+from rlhfdoctor.settings.spell import FRAMEWORKS, Spelling, spell
+from rlhfdoctor.types import Estimate, Patch, Setting, Value
+from rlhfdoctor.units import GIB, show_bytes
+
+_MOST_CHANGES = 4
+_ROOM = 1.1
+"""A proposed container limit has room for the estimate's known error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """A setting that takes memory, and what to make of it."""
+
+    setting: str
+    values: tuple[Value, ...]
+    """From the mildest on; a number below 1 that scales is written as `*0.5`."""
+    safety: str
+    cost: str
+
+
+REMEDIES: tuple[Remedy, ...] = (
+    Remedy("checkpoint.in_memory", (False,), "safe", "the files are written one after the other"),
+    Remedy("offload_optimizer.pin_memory", (False,), "safe", "slower copies between host and GPU"),
+    Remedy("rollout.free_cache_engine", (False,), "safe", "the KV cache stays allocated between rollouts"),
+    Remedy("rollout.swap_space", (4, 1, 0), "safe", "less room for sequences that the engine puts off"),
+    Remedy(
+        "ref.model_dtype", ("bfloat16",), "consent", "log-probabilities of the reference in bf16, as up to verl 0.5.0"
+    ),
+    Remedy("grad_accum_dtype", ("bf16",), "consent", "gradients add up with less precision"),
+    Remedy("gradient_checkpointing", (True,), "safe", "about a third more computation"),
+    Remedy("logprob.micro_batch_size", ("*0.5", "*0.25", "*0.125", 1), "safe", "more, smaller forward passes"),
+    Remedy(
+        "train.micro_batch_size", ("*0.5", "*0.25", "*0.125", 1), "safe", "more, smaller passes for one optimizer step"
+    ),
+    Remedy(
+        "rollout.gpu_memory_utilization",
+        ("*0.8", "*0.6", "*0.4"),
+        "consent",
+        "a smaller KV cache: fewer sequences at once",
+    ),
+    Remedy("dataloader_num_workers", (0,), "safe", "batches are prepared in the main process"),
+    Remedy("offload_optimizer", (False,), "consent", "the optimizer's states go to the GPUs"),
+    Remedy("offload_param", (False,), "consent", "the weights stay on the GPUs"),
+    Remedy("zero_stage", (3,), "consent", "layers are gathered while they compute: slower"),
+    Remedy("actor_num_nodes", ("*2",), "consent", "more nodes"),
+    Remedy("actor.num_nodes", ("*2",), "consent", "more nodes"),
+    Remedy("trainer.nnodes", ("*2",), "consent", "more nodes"),
+)
+"""In the order of what they cost."""
+
+
+def suggest(told: Told, configuration: Configuration) -> tuple[Estimate, list[Patch]]:
+    """The estimate after the smallest change that fits, and the change; no patches where none of the known ones does."""
+    now = fullest(told)
+    if _fits(now):
+        return now, []
+    tried = [
+        (remedy, value, after)
+        for remedy in REMEDIES
+        for value in _values(remedy, told)
+        if (after := _with(told, [(remedy.setting, value)])) is not None and _relieves(now, after)
+    ]
+    for _, value, after in tried:
+        if _fits(after):
+            remedy = next(r for r, v, a in tried if a is after and v == value)
+            return after, [_patch(remedy, value, told, configuration)]
+    best = {remedy.setting: (remedy, value) for remedy, value, _ in tried}  # the strongest value of each
+    for count in range(2, _MOST_CHANGES + 1):
+        for chosen in itertools.combinations(best.values(), count):
+            both = _with(told, [(remedy.setting, value) for remedy, value in chosen])
+            if both is not None and _fits(both):
+                return both, [_patch(remedy, value, told, configuration) for remedy, value in chosen]
+    raised = _raise_container(told, now, configuration)
+    return raised if raised is not None else (now, [])
+
+
+def _fits(found: Estimate) -> bool:
+    """Whether it fits, also if all sequences are at their longest."""
+    return all(limit.bytes is None or found.peak(limit)[1] <= limit.bytes for limit in found.limits)
+
+
+def _relieves(now: Estimate, after: Estimate) -> bool:
+    """Whether some phase that exceeds a limit exceeds it by less, and none by more."""
+    gains = False
+    for before, behind in zip(now.limits, after.limits, strict=False):
+        for phase in now.phases:
+            old, new, most = (
+                now.used(before, phase),
+                after.used(behind, phase) if phase in after.phases else 0,
+                before.bytes,
+            )
+            if most is None or max(old, new) <= most:
+                continue
+            if new > old:
+                return False
+            gains |= new < old
+    return gains
+
+
+def _with(told: Told, changes: Sequence[tuple[str, Value]]) -> Estimate | None:
+    for name, value in changes:
+        told = change(told, name, value)
+    return fullest(told)
+
+
+def _values(remedy: Remedy, told: Told) -> Iterator[Value]:
+    """The values to try that differ from what is in force, for settings that this release has."""
+    own = told.settings.get(remedy.setting)
+    if own is None and _spelling(remedy.setting, told) is None:
+        return
+    now = told.value(remedy.setting)
+    for value in remedy.values:
+        if isinstance(value, str) and value.startswith("*"):
+            if isinstance(now, bool) or not isinstance(now, int | float):
+                continue
+            scaled = now * float(value[1:])
+            value = (
+                (max(int(scaled), 1) if scaled > 1 or isinstance(now, int) else round(scaled, 2))
+                if isinstance(now, int)
+                else round(scaled, 2)
+            )
+        if value != now and not (
+            isinstance(value, int | float)
+            and isinstance(now, int | float)
+            and not isinstance(now, bool)
+            and value > now
+            and "node" not in remedy.setting
+            and remedy.setting != "zero_stage"
+        ):
+            yield value
+
+
+def _spelling(name: str, told: Told) -> Spelling | None:
+    framework = told.framework.name if told.framework is not None else ""
+    found = spell(name, framework, told.release) if framework in FRAMEWORKS else None
+    if found is None and framework in ("trl", "rlhfdoctor"):
+        found = spell(name, "deepspeed", told.version("deepspeed"))
+    return found
+
+
+def _patch(remedy: Remedy, value: Value, told: Told, configuration: Configuration) -> Patch:
+    own, spelling = configuration.editable(remedy.setting), _spelling(remedy.setting, told)
+    edit = None
+    if own is not None:
+        edit = change_setting(own, value, configuration.texts[own.origin.file])
+    elif spelling is not None and spelling.form != "code":
+        edit = add_setting(spelling, value, configuration.texts, configuration.settings)
+    seen: Setting | None = told.settings.get(remedy.setting)
+    spelled = own.spelled if own is not None else spelling.spelled if spelling is not None else remedy.setting
+    before = show_value(seen.value if seen is not None else told.value(remedy.setting))
+    diff = make_diff(configuration.texts[edit.file], edit.text, edit.file) if edit is not None else ""
+    safety = "show" if spelling is not None and spelling.form == "code" and own is None else remedy.safety
+    return Patch(
+        setting=remedy.setting, spelled=spelled, file=edit.file if edit else None, line=edit.line if edit else None, before=before, after=show_value(value),
+        safety=safety, cost=remedy.cost, diff=diff,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def _raise_container(told: Told, now: Estimate, configuration: Configuration) -> tuple[Estimate, list[Patch]] | None:
+    """A wider limit, where the node is known to have the room."""
+    container = next((limit for limit in now.limits if limit.name == "container" and limit.bytes), None)
+    node = next((limit for limit in now.limits if limit.name == "node" and limit.bytes), None)
+    if container is None or node is None:
+        return None
+    size = math.ceil(now.peak(container)[1] * _ROOM / GIB) * GIB
+    if size > (node.bytes or 0):
+        return None
+    wider = replace(container, bytes=size)
+    after = replace(now, limits=tuple(wider if limit is container else limit for limit in now.limits))
+    if not _fits(after):
+        return None
+    remedy = Remedy(
+        "container.memory", (), "consent", f"the node has {show_bytes(node.bytes or 0)}; other jobs on it get less"
+    )
+    return after, [_patch(remedy, f"{size // GIB}g", told, configuration)]

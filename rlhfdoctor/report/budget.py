@@ -1,0 +1,260 @@
+"""An estimate for people and for machines: a table of roles and phases for each place, against its limits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from rlhfdoctor.report.clean import clean
+from rlhfdoctor.types import Estimate, Limit, Need, Patch
+from rlhfdoctor.units import show_bytes, show_ratio
+
+SCHEMA = "rlhfdoctor.estimate/1"
+ERROR = 0.10
+"""Nine of ten measured peaks are no further from the estimate (tests/bench/BUDGET.md)."""
+_PLACES = {"host": "host memory", "shm": "/dev/shm", "gpu": "one GPU, the fullest"}
+_PHASES = {"score": "log-probs", "weight_sync": "weight sync", "checkpoint": "save"}
+_PART_COUNT = 8
+
+
+def verdict(found: Estimate) -> str:
+    """One word: `over` (will not fit), `tight` (fits by less than the known error, or only while sequences stay short), `fits`, `unknown`."""
+    known = [limit for limit in found.limits if limit.bytes]
+    if any(found.breaks(limit) for limit in known):
+        return "over"
+    if not known:
+        return "unknown"
+    return "tight" if any(found.peak(limit)[1] > (limit.bytes or 0) * (1 - ERROR) for limit in known) else "fits"
+
+
+def sentence(found: Estimate) -> str:
+    """The result in one sentence, as a job script would log it."""
+    known = [limit for limit in found.limits if limit.bytes]
+    broken = [(limit, at) for limit in known if (at := found.breaks(limit))]
+    if broken:
+        limit, (phase, size) = min(broken, key=lambda pair: found.phases.index(pair[1][0]))
+        last, most = found.peak(limit, surely=True)
+        later = f"; at its peak, in {_phase(last)}, {show_bytes(most)}" if last != phase else ""
+        return f"will not fit: {_phase(phase)} takes {show_bytes(size)} of the {limit.name}'s {show_bytes(limit.bytes or 0)}, {show_bytes(size - (limit.bytes or 0))} too much{later}"
+    if not known:
+        places = [
+            f"{show_bytes(highest[1])} of {name} in {_phase(highest[0])}"
+            for place, name in _PLACES.items()
+            if (highest := _peak_of(found, place))[1]
+        ]
+        return f"no limit is known (--host-memory, --shm, --gpu); at the peak {', '.join(places)}"
+    worst = max(known, key=lambda limit: found.peak(limit)[1] / (limit.bytes or 1))
+    phase, peak = found.peak(worst)
+    most = worst.bytes or 1
+    if peak > most:
+        sure = found.peak(worst, surely=True)[1]
+        return f"may not fit: {_phase(phase)} takes {show_bytes(peak)} of the {worst.name}'s {show_bytes(most)} if all sequences are at their longest, and {show_bytes(sure)} in any case"
+    close = (
+        f", which is less than the estimate's known error of {show_ratio(ERROR)}" if verdict(found) == "tight" else ""
+    )
+    return f"fits: {_phase(phase)} takes {show_bytes(peak)} of the {worst.name}'s {show_bytes(most)}, {show_bytes(most - peak)} ({show_ratio((most - peak) / most)}) left{close}"
+
+
+def _peak_of(found: Estimate, place: str) -> tuple[str, int]:
+    sizes = [(phase, found.of(place, phase)) for phase in found.phases]  # type: ignore[arg-type]
+    return max(sizes, key=lambda pair: pair[1])
+
+
+def _phase(phase: str) -> str:
+    return _PHASES.get(phase, phase)
+
+
+def render(found: Estimate, console: Console) -> None:
+    """Prints the tables, the largest parts of each peak, and what was assumed."""
+    style = {"over": "bold red", "tight": "bold yellow", "fits": "bold green", "unknown": "bold"}[verdict(found)]
+    console.print(Text(sentence(found), style=style))
+    console.print(Text(f"{found.framework} {found.version or '(version unknown)'}; {clean(found.node)}", style="dim"))
+    for place in _PLACES:
+        if any(need.place == place for need in found.needs):
+            console.print()
+            console.print(_table(found, place))
+            for limit in found.limits:
+                if limit.place == place:
+                    console.print(_against(found, limit))
+            _parts(found, place, console)
+    hazards = tuple(f"{_phase(h.phase)}: {h.says} (doctor rules explain {h.cause})" for h in found.hazards)
+    for title, lines in (
+        ("beside the memory", hazards),
+        ("assumed", found.assumed),
+        ("not read", tuple(f"{g.what}: {g.why}" for g in found.gaps)),
+    ):
+        if lines:
+            console.print(Text(f"\n{title}", style="bold"))
+            for line in lines:
+                console.print(Padding(Text(clean(line)), (0, 0, 0, 3)))
+
+
+def _table(found: Estimate, place: str) -> Table:
+    table = Table(
+        title=_PLACES[place], title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0)
+    )
+    table.add_column("")
+    totals = {phase: found.of(place, phase) for phase in found.phases}  # type: ignore[arg-type]
+    peak = max(totals, key=lambda phase: totals[phase])
+    for phase in found.phases:
+        table.add_column(Text(_phase(phase), style="bold" if phase == peak else ""), justify="right", no_wrap=True)
+    for role in found.roles:
+        sizes = [found.of(place, phase, role) for phase in found.phases]  # type: ignore[arg-type]
+        if any(sizes):
+            counts = {
+                need.count for need in found.needs if need.role == role and need.place == place and not need.moment
+            }
+            many = f" x{max(counts)}" if counts and max(counts) > 1 and place != "gpu" else ""
+            table.add_row(f"{role}{many}", *(show_bytes(size) if size else "-" for size in sizes))
+    cells = [
+        Text(show_bytes(size), style="bold reverse" if phase == peak else "bold") for phase, size in totals.items()
+    ]
+    table.add_row(Text("together", style="bold"), *cells)
+    return table
+
+
+def _against(found: Estimate, limit: Limit) -> Text:
+    phase, peak = found.peak(limit)
+    if limit.bytes is None:
+        return Text(f"{limit.name}: {limit.basis}", style="dim")
+    left = limit.bytes - peak
+    surely = found.breaks(limit) is not None
+    how = (
+        f"{show_bytes(-left)} too much{'' if surely else ' if all sequences are at their longest'}"
+        if left < 0
+        else f"{show_bytes(left)} left"
+    )
+    style = "red" if surely else "yellow" if left < 0 else "yellow" if left < limit.bytes * ERROR else "green"
+    return Text.assemble(
+        f"{limit.name} {show_bytes(limit.bytes)}: ", (how, style), f" in {_phase(phase)}  ", (clean(limit.basis), "dim")
+    )
+
+
+def _parts(found: Estimate, place: str, console: Console) -> None:
+    """What the peak is made of, the largest first; on GPUs those of the fullest."""
+    phase, _ = _peak_of(found, place)
+    rows = [need for need in found.needs if need.place == place and phase in need.phases]
+    if place == "gpu":
+        labels = {need.gpus for need in rows}
+        fullest = max(
+            labels, key=lambda label: replace(found, needs=tuple(n for n in rows if n.gpus == label)).of("gpu", phase)
+        )
+        rows = [need for need in rows if need.gpus == fullest]
+    rows.sort(key=lambda need: -_size(need))
+    console.print(Text(f"in {_phase(phase)}:", style="dim"))
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(justify="right", no_wrap=True, min_width=9)
+    table.add_column(overflow="fold")
+    for need in rows[:_PART_COUNT]:
+        many = f" ({need.count} x {show_bytes(need.bytes)})" if need.count > 1 and place != "gpu" else ""
+        words = "".join(
+            (
+                ", page-locked" if need.pinned else "",
+                ", if all sequences are at their longest"
+                if need.at_longest
+                else ", for a moment"
+                if need.moment
+                else "",
+            )
+        )
+        table.add_row(show_bytes(_size(need)), Text.assemble(f"{need.role}: {need.what}{words}", (many, "dim")))
+    rest = sum(_size(need) for need in rows[_PART_COUNT:])
+    if rest:
+        table.add_row(show_bytes(rest), Text(f"{len(rows) - _PART_COUNT} smaller ones", style="dim"))
+    console.print(table)
+
+
+def _size(need: Need) -> int:
+    return need.bytes if need.place == "gpu" else need.bytes * need.count
+
+
+def to_dict(found: Estimate) -> dict[str, Any]:
+    """The estimate as one object of plain types."""
+    return {
+        "schema": SCHEMA,
+        "verdict": verdict(found),
+        "says": sentence(found),
+        "framework": {"name": found.framework, "version": found.version},
+        "node": found.node,
+        "phases": list(found.phases),
+        "limits": [
+            {"name": limit.name, "place": limit.place, "bytes": limit.bytes, "basis": clean(limit.basis), "peak_phase": found.peak(limit)[0], "peak_bytes": found.peak(limit)[1]}
+            for limit in found.limits
+        ],
+        "roles": {
+            place: {role: {phase: found.of(place, phase, role) for phase in found.phases} for role in found.roles if any(found.of(place, phase, role) for phase in found.phases)}  # type: ignore[arg-type]
+            for place in _PLACES
+        },
+        "together": {place: {phase: found.of(place, phase) for phase in found.phases} for place in _PLACES},  # type: ignore[arg-type]
+        "needs": [
+            {
+                "role": need.role, "place": need.place, "phases": list(need.phases), "bytes": need.bytes, "count": need.count, "what": need.what,
+                "pinned": need.pinned, "moment": need.moment, "at_longest": need.at_longest, "from_step": need.from_step,
+            }
+            for need in found.needs
+        ],
+        "assumed": [clean(line) for line in found.assumed],
+        "hazards": [{"phase": h.phase, "cause": h.cause, "says": clean(h.says)} for h in found.hazards],
+        "gaps": [{"what": clean(gap.what), "why": clean(gap.why)} for gap in found.gaps],
+        "error_ratio": ERROR,
+    }  # fmt: skip
+
+
+def render_json(found: Estimate, after: Estimate | None = None, patches: Sequence[Patch] = ()) -> str:
+    """The estimate as indented JSON text, with the suggestion where one was asked for."""
+    whole = to_dict(found)
+    if after is not None:
+        changes = [
+            {
+                "setting": p.setting,
+                "spelled": p.spelled,
+                "before": p.before,
+                "after": p.after,
+                "file": p.file,
+                "line": p.line,
+                "safety": p.safety,
+                "cost": p.cost,
+                "diff": p.diff,
+            }
+            for p in patches
+        ]
+        whole["suggestion"] = {"says": sentence(after), "verdict": verdict(after), "changes": changes}
+    return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def render_suggestion(after: Estimate, patches: Sequence[Patch], console: Console) -> None:
+    """Prints the smallest change that fits."""
+    console.print(Text("\nsmallest change that fits", style="bold"))
+    if not patches:
+        words = (
+            "none is needed"
+            if not sentence(after).startswith(("will not", "may not"))
+            else "none of the known ones is enough: more nodes, or GPUs and host with more memory"
+        )
+        console.print(Padding(Text(words), (0, 0, 0, 3)))
+        return
+    for patch in patches:
+        console.print(
+            Text.assemble(
+                ("   ", ""),
+                (f"{patch.spelled}: {patch.before} -> {patch.after}", "bold"),
+                (f"  [{patch.safety}]", "dim"),
+                f"  {patch.cost}",
+            )
+        )
+    console.print(Padding(Text(f"then it {sentence(after)}"), (0, 0, 0, 3)))
+    for patch in patches:
+        if patch.diff:
+            console.print(Text(clean_diff(patch.diff)), soft_wrap=True)
+
+
+def clean_diff(text: str) -> str:
+    """A diff without control characters, lines kept."""
+    return "\n".join(clean(line, 4000) for line in text.splitlines())
