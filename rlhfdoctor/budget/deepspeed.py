@@ -21,12 +21,16 @@ _PREFETCH = 50_000_000
 _SUB_GROUP = 1_000_000_000
 _FLAT = 500_000_000
 """Elements that are flattened at once (numel_per_bucket, elements_per_buffer)."""
-_MALLOC_KEEPS = {0: 0.4, 1: 0.1, 2: 0.7, 3: 0.7}
+_MALLOC_KEEPS = {0: 0.1, 1: 0.1, 2: 0.5, 3: 0.7}
 """Measured on CPU, in units of all weights, by stage (tests/bench/budget.py): glibc keeps freed blocks below 32 MiB."""
 _MALLOC_KEEPS_FROZEN = 0.1
 _MALLOC_KEEPS_OFFLOADED = 0.77
 """The same with offload at stages 1 and 2, in units of the shard's fp32 gradients, which are made a tensor at a time."""
-_GATHERED_ALONE = 0.5
+_MALLOC_KEEPS_WHOLE = 0.85
+"""At least that at stage 1, in units of all weights: there the gradients are whole until the step."""
+_STAGED_COPIES = 2.5
+"""Of what is fetched ahead: gloo's staging and the flat output, the next bucket sometimes beside them; measured."""
+_GATHERED_ALONE = 0.65
 """Of a single rank's weights at stage 3 on a CPU, where there is nobody to gather from; measured as well."""
 
 
@@ -51,6 +55,16 @@ def deepspeed_needs(model: Model, device: str) -> Iterator[Need]:
         )
     if device == "cpu" and model.trained:
         yield _kept_by_malloc(model)
+    if model.shape.tied and not model.value_head and model.stage != 3:
+        head = model.width * model.shape.vocabulary * model.shape.hidden
+        yield make_need(
+            model,
+            "host" if device == "cuda" else "gpu",
+            ("load",),
+            head,
+            "an output head, until it is tied to the embedding",
+            moment="read" if device == "cuda" else "tie",
+        )
 
 
 def _since(model: Model, version: str) -> bool:
@@ -64,7 +78,7 @@ def _frozen(model: Model, device: str) -> Iterator[Need]:
         yield make_need(model, "gpu", ALL, model.width * model.parameters, "weights, whole on every rank")
         return
     if model.offload_param:
-        yield from _parameters_on_host(model)
+        yield from _parameters_on_host(model, device)
     else:
         yield make_need(model, "gpu", ALL, model.width * model.share, f"weights, a shard of {model.ranks}")
     yield _gathered(model, device, ("rollout", "score"), "forward")
@@ -115,15 +129,17 @@ def _partitioned_states(model: Model, device: str) -> Iterator[Need]:
             yield _states(model, "host", ALL, width * share, "staging of the updated weights", model.pin_optimizer)
         else:
             yield make_need(model, "gpu", TRAIN, _MASTER * share, "updated weights in fp32", moment="step")
-        largest = model.shape.largest_parameter
+        largest = model.largest_trained
         yield make_need(model, "gpu", ALL, width * largest, "staging of the largest gradient")
         yield _states(model, "host", ALL, width * largest, "staging of the largest gradient", model.pin_optimizer)
         if model.sums:
             yield _accumulated(model)
     else:
         if model.stage == 2:
-            yield make_need(model, "gpu", TRAIN, sums * share, "gradients of the shard")
-        yield make_need(model, "gpu", TRAIN, _MASTER * share, "fp32 gradients of the step", moment="step")
+            when = "step" if device == "cpu" else ""  # on a CPU their flat copy is gone by then, which was larger
+            yield make_need(model, "gpu", TRAIN, sums * share, "gradients of the shard", moment=when)
+        if width == 2 or model.stage == 1:
+            yield make_need(model, "gpu", TRAIN, _MASTER * share, "fp32 gradients of the step", moment="step")
         yield from _adam_on_cpu(model, device, share)
     if model.offload_optimizer and model.stage == 2 and sums > width:
         yield make_need(model, "gpu", TRAIN, sums * share, "gradients of the shard as they add up")
@@ -163,7 +179,7 @@ def _partitioned_weights(model: Model, device: str) -> Iterator[Need]:
     states = "host" if model.offload_optimizer else "gpu"
     group = min(share, _SUB_GROUP)
     if model.offload_param:
-        yield from _parameters_on_host(model)
+        yield from _parameters_on_host(model, device)
     else:
         yield make_need(model, "gpu", ALL, width * model.share, f"weights, a shard of {model.ranks}")
     if width == 2 or model.offload_optimizer:
@@ -209,7 +225,7 @@ def _partitioned_weights(model: Model, device: str) -> Iterator[Need]:
     )
 
 
-def _parameters_on_host(model: Model) -> Iterator[Need]:
+def _parameters_on_host(model: Model, device: str) -> Iterator[Need]:
     """Shards of the weights in host memory.
 
     With pin_memory each parameter's shard is a page-locked buffer of its own (partition_parameters.py); training then moves
@@ -239,8 +255,10 @@ def _parameters_on_host(model: Model) -> Iterator[Need]:
 def _gathered(model: Model, device: str, phases: tuple[str, ...], moment: str) -> Need:
     """Weights that are whole for a while: what may be live, and what is fetched ahead; gloo stages it in copies."""
     live, ahead = _live(model, device), min(model.parameters, _PREFETCH)
-    copies = 0 if model.ranks == 1 else 2 if device == "cpu" else 1
-    return make_need(model, "gpu", phases, model.width * (live + copies * ahead), "gathered weights", moment=moment)
+    several = _STAGED_COPIES if model.parameters > _PREFETCH else 2.0
+    copies = 0.0 if model.ranks == 1 else several if device == "cpu" else 1.0
+    size = model.width * (live + round(copies * ahead))
+    return make_need(model, "gpu", phases, size, "gathered weights", moment=moment)
 
 
 def _live(model: Model, device: str) -> int:
@@ -259,6 +277,8 @@ def _kept_by_malloc(model: Model) -> Need:
     size = round(_MALLOC_KEEPS[model.stage] * model.width * model.trainable)
     if model.offload_optimizer and model.stage in (1, 2):
         size = round(_MALLOC_KEEPS_OFFLOADED * _MASTER * model.states)
+        if model.stage == 1:
+            size = max(size, round(_MALLOC_KEEPS_WHOLE * model.width * model.trainable))
     return make_need(
         model, "gpu", TRAIN, size, "freed blocks that malloc keeps", moment="backward" if model.stage in (1, 2) else ""
     )

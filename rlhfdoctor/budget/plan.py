@@ -86,6 +86,15 @@ class Model:
         return self.shape.adapter_parameters(self.lora_rank) if self.lora_rank else self.parameters
 
     @property
+    def largest_trained(self) -> int:
+        """Elements of the largest parameter that has a gradient."""
+        return (
+            self.lora_rank * max(self.shape.hidden, self.shape.intermediate)
+            if self.lora_rank
+            else self.shape.largest_parameter
+        )
+
+    @property
     def share(self) -> int:
         """Parameters of one shard."""
         return -(-self.parameters // self.ranks)

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from rlhfdoctor.budget.plan import Model, Plan
 from rlhfdoctor.types import Need
 
+_GROWTH = 9 / 8
+"""io.BytesIO takes an eighth more than it holds when it grows (Modules/_io/bytesio.c, resize_buffer)."""
 _STATES = 12
 """Bytes a parameter of fp32 master weights and two moments."""
 
@@ -28,7 +30,13 @@ def storage_needs(model: Model, plan: Plan) -> Iterator[Need]:
             )
         elif plan.saves_in_memory:
             weights = model.width * (share if model.stage == 3 else count if model.here else 0)
-            yield _moment(model, "checkpoint", _STATES * share, model.here, "optimizer states, serialised in memory")
+            yield _moment(
+                model,
+                "checkpoint",
+                round(_STATES * share * _GROWTH),
+                model.here,
+                "optimizer states, serialised in memory",
+            )
             yield _moment(
                 model, "checkpoint", weights, model.here if model.stage == 3 else 1, "weights, serialised in memory"
             )

@@ -135,6 +135,7 @@ class Told:
         found = find_shape(name)
         if found is None:
             raise UsageError(f"--model {name}: no public model by this name, no size in it (7B), and no such folder")
+        self._note_size(found, name)
         return found
 
     def _shape(self, setting: Setting) -> Shape | None:
@@ -147,11 +148,15 @@ class Told:
             except (DoctorError, OSError, ValueError):
                 continue
         found = find_shape(text)
-        if found is not None and found.given_parameters is not None:
+        if found is not None:
+            self._note_size(found, text)
+        return found
+
+    def _note_size(self, found: Shape, text: str) -> None:
+        if found.given_parameters is not None:
             self.assume(
                 f"{text}: a typical shape of {found.parameters / 1e9:.3g}B parameters; give --model FOLDER for the exact one"
             )
-        return found
 
     def limits(self, gpu: bool) -> tuple[Limit, ...]:
         """Container, node, /dev/shm and GPU as far as files or flags tell them."""

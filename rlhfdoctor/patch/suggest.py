@@ -58,36 +58,59 @@ REMEDIES: tuple[Remedy, ...] = (
     Remedy("offload_optimizer", (False,), "consent", "the optimizer's states go to the GPUs"),
     Remedy("offload_param", (False,), "consent", "the weights stay on the GPUs"),
     Remedy("zero_stage", (3,), "consent", "layers are gathered while they compute: slower"),
-    Remedy("actor_num_nodes", ("*2",), "consent", "more nodes"),
-    Remedy("actor.num_nodes", ("*2",), "consent", "more nodes"),
-    Remedy("trainer.nnodes", ("*2",), "consent", "more nodes"),
 )
 """In the order of what they cost."""
+MORE_NODES = tuple(
+    Remedy(name, ("*2", "*4"), "consent", "more nodes")
+    for name in ("actor_num_nodes", "actor.num_nodes", "trainer.nnodes")
+)
+
+
+Change = tuple[Remedy, Value]
 
 
 def suggest(told: Told, configuration: Configuration) -> tuple[Estimate, list[Patch]]:
-    """The estimate after the smallest change that fits, and the change; no patches where none of the known ones does."""
+    """The estimate after the smallest change that fits, and the change; no patches where none of the known ones does.
+
+    One change before several, the user's own nodes before more of them, milder values before stronger ones.
+    """
     now = fullest(told)
     if _fits(now):
         return now, []
-    tried = [
-        (remedy, value, after)
-        for remedy in REMEDIES
-        for value in _values(remedy, told)
-        if (after := _with(told, [(remedy.setting, value)])) is not None and _relieves(now, after)
-    ]
-    for _, value, after in tried:
-        if _fits(after):
-            remedy = next(r for r, v, a in tried if a is after and v == value)
-            return after, [_patch(remedy, value, told, configuration)]
-    best = {remedy.setting: (remedy, value) for remedy, value, _ in tried}  # the strongest value of each
+    for remedies in (REMEDIES, MORE_NODES, (*REMEDIES, *MORE_NODES)):
+        tried = [
+            (remedy, value, after)
+            for remedy in remedies
+            for value in _values(remedy, told)
+            if _relieves(now, after := _with(told, [(remedy, value)]))
+        ]
+        found = next(([(remedy, value)] for remedy, value, after in tried if _fits(after)), None)
+        strongest = {remedy.setting: (remedy, value) for remedy, value, _ in tried}
+        found = found or _several(told, list(strongest.values()))
+        if found:
+            milder = _milder(told, found)
+            return _with(told, milder), [_patch(remedy, value, told, configuration) for remedy, value in milder]
+    return _raise_container(told, now, configuration) or (now, [])
+
+
+def _several(told: Told, changes: Sequence[Change]) -> list[Change] | None:
+    """The first set of changes that fits together, few before many."""
     for count in range(2, _MOST_CHANGES + 1):
-        for chosen in itertools.combinations(best.values(), count):
-            both = _with(told, [(remedy.setting, value) for remedy, value in chosen])
-            if both is not None and _fits(both):
-                return both, [_patch(remedy, value, told, configuration) for remedy, value in chosen]
-    raised = _raise_container(told, now, configuration)
-    return raised if raised is not None else (now, [])
+        for chosen in itertools.combinations(changes, count):
+            if _fits(_with(told, chosen)):
+                return list(chosen)
+    return None
+
+
+def _milder(told: Told, changes: list[Change]) -> list[Change]:
+    """The same changes with the mildest values that still fit together."""
+    for place, (remedy, last) in enumerate(changes):
+        for value in _values(remedy, told):
+            tried = [*changes[:place], (remedy, value), *changes[place + 1 :]]
+            if value == last or _fits(_with(told, tried)):
+                changes = tried
+                break
+    return changes
 
 
 def _fits(found: Estimate) -> bool:
@@ -99,13 +122,13 @@ def _relieves(now: Estimate, after: Estimate) -> bool:
     """Whether some phase that exceeds a limit exceeds it by less, and none by more."""
     gains = False
     for before, behind in zip(now.limits, after.limits, strict=False):
+        if before.bytes is None:  # nobody knows whether that place has the room
+            if after.peak(behind)[1] > now.peak(before)[1]:
+                return False
+            continue
         for phase in now.phases:
-            old, new, most = (
-                now.used(before, phase),
-                after.used(behind, phase) if phase in after.phases else 0,
-                before.bytes,
-            )
-            if most is None or max(old, new) <= most:
+            old, new = now.used(before, phase), after.used(behind, phase) if phase in after.phases else 0
+            if max(old, new) <= before.bytes:
                 continue
             if new > old:
                 return False
@@ -113,9 +136,9 @@ def _relieves(now: Estimate, after: Estimate) -> bool:
     return gains
 
 
-def _with(told: Told, changes: Sequence[tuple[str, Value]]) -> Estimate | None:
-    for name, value in changes:
-        told = change(told, name, value)
+def _with(told: Told, changes: Sequence[Change]) -> Estimate:
+    for remedy, value in changes:
+        told = change(told, remedy.setting, value)
     return fullest(told)
 
 
@@ -130,20 +153,15 @@ def _values(remedy: Remedy, told: Told) -> Iterator[Value]:
             if isinstance(now, bool) or not isinstance(now, int | float):
                 continue
             scaled = now * float(value[1:])
-            value = (
-                (max(int(scaled), 1) if scaled > 1 or isinstance(now, int) else round(scaled, 2))
-                if isinstance(now, int)
-                else round(scaled, 2)
-            )
-        if value != now and not (
-            isinstance(value, int | float)
-            and isinstance(now, int | float)
-            and not isinstance(now, bool)
-            and value > now
-            and "node" not in remedy.setting
-            and remedy.setting != "zero_stage"
-        ):
+            value = max(int(scaled), 1) if isinstance(now, int) else round(scaled, 2)
+        upwards = remedy in MORE_NODES or remedy.setting == "zero_stage"
+        raises = _is_number(value) and _is_number(now) and value > now  # type: ignore[operator]
+        if value != now and (upwards or not raises):
             yield value
+
+
+def _is_number(value: Value) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _spelling(name: str, told: Told) -> Spelling | None:

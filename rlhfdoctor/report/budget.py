@@ -56,10 +56,8 @@ def sentence(found: Estimate) -> str:
     if peak > most:
         sure = found.peak(worst, surely=True)[1]
         return f"may not fit: {_phase(phase)} takes {show_bytes(peak)} of the {worst.name}'s {show_bytes(most)} if all sequences are at their longest, and {show_bytes(sure)} in any case"
-    close = (
-        f", which is less than the estimate's known error of {show_ratio(ERROR)}" if verdict(found) == "tight" else ""
-    )
-    return f"fits: {_phase(phase)} takes {show_bytes(peak)} of the {worst.name}'s {show_bytes(most)}, {show_bytes(most - peak)} ({show_ratio((most - peak) / most)}) left{close}"
+    close = f"; the estimate may be off by {show_ratio(ERROR)}" if verdict(found) == "tight" else ""
+    return f"{'too close to call' if close else 'fits'}: {_phase(phase)} takes {show_bytes(peak)} of the {worst.name}'s {show_bytes(most)}, {show_bytes(most - peak)} ({show_ratio((most - peak) / most)}) left{close}"
 
 
 def _peak_of(found: Estimate, place: str) -> tuple[str, int]:
@@ -249,7 +247,7 @@ def render_suggestion(after: Estimate, patches: Sequence[Patch], console: Consol
                 f"  {patch.cost}",
             )
         )
-    console.print(Padding(Text(f"then it {sentence(after)}"), (0, 0, 0, 3)))
+    console.print(Padding(Text(f"then: {sentence(after)}"), (0, 0, 0, 3)))
     for patch in patches:
         if patch.diff:
             console.print(Text(clean_diff(patch.diff)), soft_wrap=True)

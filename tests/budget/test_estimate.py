@@ -1,0 +1,237 @@
+"""The budget against figures that others published, against the seed incidents, and against its own rules of addition."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rlhfdoctor.budget.needs import pinned_size
+from rlhfdoctor.errors import UsageError
+from rlhfdoctor.preflight import Machine, estimate, suggest
+from rlhfdoctor.report.budget import sentence, verdict
+from rlhfdoctor.types import Estimate, Limit, Need
+
+ROOT = Path(__file__).resolve().parents[2]
+GIB = 1 << 30
+
+
+def script(folder: Path, *words: str, head: str = "python3 -m openrlhf.cli.train_ppo_ray") -> list[str]:
+    (folder / "launch.sh").write_text(f"{head} {' '.join(words)}\n")
+    return [str(folder / "launch.sh")]
+
+
+def host_states(found: Estimate, *roles: str) -> int:
+    """Bytes of optimizer states, gradients and weights in host memory, processes left out."""
+    return sum(n.bytes * n.count for n in found.needs if n.role in roles and n.place == "host" and "processes" not in n.what and not n.moment)
+
+
+ONE_NODE = ("--actor_num_gpus_per_node 8", "--critic_num_gpus_per_node 8", "--ref_num_gpus_per_node 8", "--colocate_all_models", "--pretrain Qwen/Qwen2.5-7B")
+
+
+def test_published_actor_and_critic_at_zero_3(tmp_path: Path) -> None:
+    """7.6B actor and critic, ZeRO-3 with adam_offload on one node: 2 x 18 x 7.6e9 = 274 GB before rounding (settings_notes section 3)."""
+    words = (*ONE_NODE, "--zero_stage 3", "--adam_offload", "--bf16", "--remote_rm_url http://x", "--critic_pretrain Qwen/Qwen2.5-7B")
+    found = estimate(script(tmp_path, *words), framework="openrlhf==0.5.4")
+    asked = sum(n.bytes * n.count for n in found.needs if n.role in ("actor", "critic") and n.place == "host" and ("gradient" in n.what or "master" in n.what or "moments" in n.what) and not n.pinned and not n.moment)
+    pinned = sum(n.bytes * n.count for n in found.needs if n.role in ("actor", "critic") and n.pinned)
+    assert asked == pytest.approx(2 * 12 * 7.36e9, rel=0.04), "master and moments, 12 bytes"
+    assert 2 * 6 * 7.07e9 <= pinned <= 2 * 12 * 7.62e9, "6 bytes page-locked, at most twice that by rounding"
+
+
+def test_published_offload_of_70b(tmp_path: Path) -> None:
+    """verl with parameters and optimizer offloaded holds 12 bytes a parameter on the host, and its rounding at most twice that."""
+    words = ("actor_rollout_ref.model.path=meta-llama/Llama-3.1-70B", "actor_rollout_ref.actor.fsdp_config.param_offload=True", "actor_rollout_ref.actor.fsdp_config.optimizer_offload=True", "algorithm.adv_estimator=grpo", "trainer.n_gpus_per_node=8", "trainer.nnodes=1")
+    found = estimate(script(tmp_path, *words, head="python -m verl.trainer.main_ppo"), framework="verl==0.6.1")
+    assert 12 * 70.5e9 <= host_states(found, "actor") <= 24 * 70.6e9
+
+
+def test_published_swap_blocks() -> None:
+    """simpleRL-reason's 40 GiB of swap space: 28 layers of 1.43 GiB in blocks of 2 GiB, 56 GiB a GPU, about 450 GiB on the node."""
+    found = estimate([str(ROOT / "samples/simplerl-third-generation/run")])
+    (blocks,) = [n for n in found.needs if "swap blocks" in n.what]
+    assert (blocks.bytes, blocks.count, blocks.pinned) == (56 * GIB, 8, True)
+
+
+def test_published_sleep_backup(tmp_path: Path) -> None:
+    """vLLM's sleep level 1 keeps a copy of the weights for every worker: 14 GiB x 8 for a 7B model at TP 1."""
+    words = (*ONE_NODE, "--vllm_num_engines 8", "--vllm_enable_sleep", "--zero_stage 3", "--remote_rm_url http://x")
+    found = estimate(script(tmp_path, *words), framework="openrlhf==0.8.5")
+    (copy,) = [n for n in found.needs if n.role == "rollout engine" and n.pinned]
+    assert copy.bytes * copy.count == pytest.approx(8 * 14.2 * GIB, rel=0.01)
+
+
+def test_published_reference_in_fp32(tmp_path: Path) -> None:
+    """verl's offloaded reference takes twice as much from 0.6.0 on, where its dtype became fp32; both are doubled by FSDP1."""
+    words = ("actor_rollout_ref.model.path=Qwen/Qwen2.5-7B", "actor_rollout_ref.actor.use_kl_loss=True", "algorithm.adv_estimator=grpo", "trainer.n_gpus_per_node=8")
+    sizes = [host_states(estimate(script(tmp_path, *words, head="python -m verl.trainer.main_ppo"), framework=f"verl=={v}"), "reference") for v in ("0.5.0", "0.6.1")]
+    assert sizes[0] >= 2 * 2 * 7.6e9 and sizes[1] == 2 * sizes[0]
+
+
+def test_pinned_rounding() -> None:
+    """The pairs that pytorch 95823 and upstream reports give: 2.25 GiB take 4; 200 GiB in buffers of 1.039 GiB take 385."""
+    assert pinned_size(int(2.25 * GIB), int(2.25 * GIB)) == 4 * GIB
+    assert pinned_size(200 * GIB, int(200 / 192.5 * GIB)) == pytest.approx(385 * GIB, rel=0.004)
+
+
+# --- seeds ---------------------------------------------------------------------------------------
+
+SEEDS = {
+    "openrlhf-save-kill": ("tight", "save", "--memory=500g", "--memory=640g"),
+    "openrlhf-72b-start": ("over", "update", "--actor_num_nodes 1", "--actor_num_nodes 2"),
+    "openrlhf-72b-resume": ("over", "resume", "--actor_num_nodes 1", "--actor_num_nodes 2"),
+    "easyr1-long-prompts": ("tight", "log-probs", "micro_batch_size_per_device_for_experience: 16", "micro_batch_size_per_device_for_experience: 2"),
+}
+
+
+@pytest.mark.parametrize("name", SEEDS)
+def test_seed_is_flagged_in_its_phase_and_its_cure_accepted(name: str, tmp_path: Path) -> None:
+    """From the configuration alone: the phase that died, and no complaint about the cured one in that phase."""
+    word, phase, before, after = SEEDS[name]
+    machine = Machine(gpu_bytes=80 * GIB)
+    files = [p for p in (ROOT / "samples" / name / "run").iterdir() if p.suffix in (".sh", ".yaml") or p.name in ("pip-freeze.txt", "versions.txt", "free.txt", "free-node5.txt", "dmesg-node5.txt")]
+    for file in files:
+        shutil.copy(file, tmp_path)
+    found = estimate([str(tmp_path)], machine=machine)
+    assert (verdict(found), phase in sentence(found).split("takes")[0]) == (word, True), sentence(found)
+    (target,) = [f for f in tmp_path.iterdir() if before in f.read_text(errors="replace")]
+    target.write_text(target.read_text().replace(before, after).replace("micro_batch_size_per_device_for_update: 4", "micro_batch_size_per_device_for_update: 1"))
+    assert verdict(estimate([str(tmp_path)], machine=machine)) != word
+
+
+@pytest.mark.parametrize(
+    ("name", "cause", "before", "after"),
+    [
+        ("simplerl-third-generation", "host-rollout-cache-churn", "swap_space=40", "swap_space=4"),
+        ("openrlhf-zero3-generate", "comm-zero3-generate-desync", "--zero_stage 3", "--zero_stage 3 --vllm_num_engines 2"),
+    ],
+)
+def test_seed_hazard(name: str, cause: str, before: str, after: str, tmp_path: Path) -> None:
+    """Two seeds died of no shortage that arithmetic shows: the trap in the settings is named, in the phase that died."""
+    text = (ROOT / "samples" / name / "run" / "launch.sh").read_text()
+    (tmp_path / "launch.sh").write_text(text)
+    framework = "simplerl" if "simplerl" in name else "openrlhf==0.2.5"
+    assert [(h.phase, h.cause) for h in estimate([str(tmp_path)], framework=framework).hazards] == [("rollout", cause)]
+    (tmp_path / "launch.sh").write_text(text.replace(before, after))
+    assert estimate([str(tmp_path)], framework=framework).hazards == ()
+
+
+# --- addition --------------------------------------------------------------------------------------
+
+
+def need(role: str, size: int, *, process: str = "", phases: tuple[str, ...] = ("update",), moment: str = "", place: str = "host", count: int = 1, gpus: str = "", from_step: bool = False, at_longest: bool = False) -> Need:
+    return Need(role=role, process=process or role, place=place, phases=phases, bytes=size, count=count, what="", moment=moment, gpus=gpus, from_step=from_step, at_longest=at_longest)  # type: ignore[arg-type]
+
+
+def made(*needs: Need, limit: int | None = None, phases: tuple[str, ...] = ("load", "rollout", "update")) -> Estimate:
+    limits = (Limit(name="node", place="host", bytes=limit, basis=""),)
+    return Estimate(framework="x", version=None, node="", needs=needs, limits=limits, phases=phases)
+
+
+def test_moments_of_one_process_do_not_add_up() -> None:
+    """Two moments of a role, or roles that take turns in one process: the larger one; of two processes: both."""
+    one = made(need("actor", 5), need("actor", 3, moment="backward"), need("actor", 4, moment="step"))
+    turns = made(need("actor", 3, process="w", moment="backward"), need("critic", 4, process="w", moment="backward"))
+    apart = made(need("actor", 3, moment="backward"), need("critic", 4, moment="backward"))
+    assert [e.of("host", "update") for e in (one, turns, apart)] == [9, 4, 7]
+
+
+def test_gpus_are_not_added_up() -> None:
+    """A GPU holds what its own roles need, whatever other GPUs hold; processes of a node add up on the host."""
+    found = made(need("actor", 5, place="gpu", gpus="a", count=4), need("reference", 3, place="gpu", gpus="a", count=4), need("critic", 7, place="gpu", gpus="b", count=2))
+    assert (found.of("gpu", "update"), found.of("gpu", "update", "critic")) == (8, 7)
+    assert made(need("actor", 5, count=4)).of("host", "update") == 20
+
+
+def test_the_first_phase_that_breaks() -> None:
+    """Adam's states come with the first step: the first rollout is without them, and the update breaks the limit."""
+    every = ("rollout", "update")
+    found = made(need("actor", 6, phases=("load", *every)), need("actor", 5, phases=every, from_step=True), limit=10)
+    assert (found.breaks(found.limits[0]), found.peak(found.limits[0])) == (("update", 11), ("rollout", 11))
+    resumed = replace(found, phases=("load", "resume", "rollout", "update"))
+    assert resumed.breaks(found.limits[0]) == ("rollout", 11)
+
+
+def test_upper_bounds_alone_do_not_break_a_limit() -> None:
+    """What is only there if all sequences are at their longest makes it `tight`, not `over`."""
+    found = made(need("actor", 6), need("actor", 6, at_longest=True), limit=10)
+    assert (verdict(found), sentence(found).startswith("may not fit")) == ("tight", True)
+
+
+# --- settings --------------------------------------------------------------------------------------
+
+
+def test_lora_trains_adapters_only(tmp_path: Path) -> None:
+    """Optimizer states follow the adapters, not the frozen weights."""
+    whole, adapters = (host_states(estimate(script(tmp_path, *ONE_NODE, "--zero_stage 2", "--adam_offload", "--remote_rm_url http://x", *more), framework="openrlhf==0.8.5"), "actor") for more in ((), ("--lora_rank 16",)))
+    assert adapters < whole / 20
+
+
+def test_group_estimators_have_no_critic(tmp_path: Path) -> None:
+    """REINFORCE and GRPO train no critic; a remote reward model takes no memory here."""
+    roles = {n.role for n in estimate(script(tmp_path, *ONE_NODE, "--advantage_estimator reinforce", "--remote_rm_url http://x"), framework="openrlhf==0.8.5").needs}
+    assert roles & {"critic", "reward"} == set()
+    roles = {n.role for n in estimate(script(tmp_path, *ONE_NODE, "--reward_pretrain Qwen/Qwen2.5-7B"), framework="openrlhf==0.8.5").needs}
+    assert {"critic", "reward", "actor", "reference"} <= roles
+
+
+def test_nodes_are_packed(tmp_path: Path) -> None:
+    """Groups of GPUs fill nodes first fit; the fullest node is the one that is told."""
+    words = ("--actor_num_gpus_per_node 8", "--critic_num_gpus_per_node 4", "--ref_num_gpus_per_node 4", "--reward_num_gpus_per_node 8", "--pretrain Qwen/Qwen2.5-7B", "--adam_offload")
+    found = estimate(script(tmp_path, *words), framework="openrlhf==0.5.4")
+    assert "1 node of 3" in found.node and "actor x8" in found.node
+
+
+@pytest.mark.parametrize("version", ["0.12.6", "0.16.9", "0.18.3", "0.19.8"])
+def test_versions_of_deepspeed(version: str, tmp_path: Path) -> None:
+    """ZeRO-2 with offload takes 16 bytes a parameter before DeepSpeed 0.17.0 and 18 from there (staging); 0.14.1 to 0.18.2 pin the master."""
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu", "pin_memory": false}}}')
+    (tmp_path / "freeze.txt").write_text(f"trl==0.20.0\ndeepspeed=={version}\n")
+    script(tmp_path, "--model_name_or_path Qwen/Qwen2.5-7B", head="trl grpo")
+    found = estimate([str(tmp_path)], framework="trl==0.20.0", machine=Machine(gpus_per_node=8))
+    plain = sum(n.bytes * n.count for n in found.needs if n.role == "actor" and n.place == "host" and not n.moment and "processes" not in n.what and "largest" not in n.what)
+    master = next(n for n in found.needs if n.what == "fp32 master weights")
+    assert master.pinned == (version == "0.16.9")
+    factor = 18 if version in ("0.18.3", "0.19.8") else 16
+    assert plain >= factor * 7.6e9 and (master.pinned or plain == pytest.approx(factor * 7.62e9, rel=0.01))
+
+
+# --- suggestions -----------------------------------------------------------------------------------
+
+
+def test_suggestion_fits_and_is_in_the_users_spelling() -> None:
+    """The smallest change makes it fit, and its diff changes the user's own line."""
+    after, patches = suggest([str(ROOT / "samples/openrlhf-72b-start/run")], machine=Machine(gpu_bytes=80 * GIB))
+    assert [(p.setting, p.before, p.after, p.safety) for p in patches] == [
+        ("offload_optimizer.pin_memory", "true", "false", "show"), ("grad_accum_dtype", "fp32", "bf16", "consent"),
+    ]  # fmt: skip
+    assert "-   --grad_accum_dtype fp32" in patches[1].diff and verdict(after) in ("fits", "tight")
+
+
+def test_suggestion_of_more_nodes_comes_last(tmp_path: Path) -> None:
+    """Where none of the user's own settings is enough, more nodes are."""
+    words = ("--actor_num_gpus_per_node 8", "--actor_num_nodes 1", "--pretrain Qwen/Qwen2.5-72B", "--zero_stage 3", "--adam_offload", "--remote_rm_url http://x", "--advantage_estimator reinforce", "--init_kl_coef 0", "--gradient_checkpointing")
+    after, patches = suggest(script(tmp_path, *words), framework="openrlhf==0.8.5", machine=Machine(host_bytes=900 * GIB, gpu_bytes=80 * GIB))
+    assert ([p.setting for p in patches], verdict(after)) == (["actor_num_nodes"], "tight")
+
+
+def test_nothing_moves_to_a_place_of_unknown_size() -> None:
+    """Without the GPU's size nobody is told to take the optimizer back to the GPUs."""
+    _, patches = suggest([str(ROOT / "samples/openrlhf-72b-start/run")])
+    assert "offload_optimizer" not in [p.setting for p in patches]
+
+
+def test_no_suggestion_where_none_is_needed(tmp_path: Path) -> None:
+    """A run that fits is left alone."""
+    after, patches = suggest(script(tmp_path, *ONE_NODE, "--remote_rm_url http://x"), framework="openrlhf==0.8.5", machine=Machine(host_bytes=4 << 40))
+    assert (patches, verdict(after)) == ([], "fits")
+
+
+def test_unknown_model_asks_for_it(tmp_path: Path) -> None:
+    """A name that tells no size is refused with the flag that does."""
+    with pytest.raises(UsageError, match="--model"):
+        estimate(script(tmp_path, "--pretrain /models/policy"), framework="openrlhf==0.8.5")
+    found = estimate(script(tmp_path, "--pretrain /models/policy"), framework="openrlhf==0.8.5", machine=Machine(model="Qwen2.5-7B"))
+    assert any("7" in line or need for line in found.assumed)
