@@ -51,6 +51,9 @@ schemas: .venv/.dev ## read the names that each release takes, and count the pat
 bench: .venv/.dev ## ratios against anchors, apart from the tests
 	$(BIN)/python tests/bench/scan.py && $(BIN)/python tests/bench/start.py && $(BIN)/python tests/bench/record.py
 
+budget: .venv/.dev ## measured runs against the memory budget (more than an hour; runs that are there are kept)
+	$(BIN)/python tests/bench/budget.py measure && $(BIN)/python tests/bench/budget.py table --write > /dev/null
+
 docs: $(BIN)/doctor ## write the generated pages anew
 	$(BIN)/python tests/docs.py --write
 

@@ -1,8 +1,10 @@
 """rlhfdoctor: who killed an RLHF training run, why, and what to change.
 
-from rlhfdoctor import analyze
+from rlhfdoctor import analyze, estimate
 incident = analyze(["ray_logs", "launch.sh"])
 print(incident.verdict, incident.best)
+found = estimate(["launch.sh"])
+print({phase: found.of("host", phase) for phase in found.phases})
 """
 
 from __future__ import annotations
@@ -13,18 +15,22 @@ from rlhfdoctor.version import VERSION
 
 if TYPE_CHECKING:
     from rlhfdoctor.diagnose import analyze
+    from rlhfdoctor.budget.told import Machine
     from rlhfdoctor.errors import DoctorError, RuleError, SourceError, UsageError
+    from rlhfdoctor.preflight import estimate
     from rlhfdoctor.trace.tables import Trace, read_trace
-    from rlhfdoctor.types import Event, Evidence, Finding, Gap, Incident, Patch, Setting
+    from rlhfdoctor.types import Estimate, Event, Evidence, Finding, Gap, Incident, Patch, Setting
 
 __version__ = VERSION
 __all__ = [
-    "DoctorError", "Event", "Evidence", "Finding", "Gap", "Incident", "Patch", "RuleError", "Setting", "SourceError",
-    "Trace", "UsageError", "analyze", "read_trace",
+    "DoctorError", "Estimate", "Event", "Evidence", "Finding", "Gap", "Incident", "Machine", "Patch", "RuleError", "Setting",
+    "SourceError", "Trace", "UsageError", "analyze", "estimate", "read_trace",
 ]  # fmt: skip
 
 _HOMES = {
     "analyze": "diagnose",
+    "estimate": "preflight",
+    "Machine": "budget.told",
     "Trace": "trace.tables",
     "read_trace": "trace.tables",
     **dict.fromkeys(("DoctorError", "RuleError", "SourceError", "UsageError"), "errors"),
