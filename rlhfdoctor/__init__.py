@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 from rlhfdoctor.version import VERSION
 
 if TYPE_CHECKING:
-    from rlhfdoctor.diagnose import analyze
     from rlhfdoctor.budget.told import Machine
+    from rlhfdoctor.diagnose import analyze
     from rlhfdoctor.errors import DoctorError, RuleError, SourceError, UsageError
+    from rlhfdoctor.estimates import Estimate
     from rlhfdoctor.preflight import estimate
     from rlhfdoctor.trace.tables import Trace, read_trace
-    from rlhfdoctor.types import Estimate, Event, Evidence, Finding, Gap, Incident, Patch, Setting
+    from rlhfdoctor.types import Event, Evidence, Finding, Gap, Incident, Patch, Setting
 
 __version__ = VERSION
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
 _HOMES = {
     "analyze": "diagnose",
     "estimate": "preflight",
+    "Estimate": "estimates",
     "Machine": "budget.told",
     "Trace": "trace.tables",
     "read_trace": "trace.tables",

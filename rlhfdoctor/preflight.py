@@ -8,11 +8,12 @@ from dataclasses import replace
 from rlhfdoctor.budget.estimate import fullest
 from rlhfdoctor.budget.told import Machine, Told
 from rlhfdoctor.diagnose import Reading, make_case, read_all
+from rlhfdoctor.estimates import Estimate
 from rlhfdoctor.evidence.setup import make_told
 from rlhfdoctor.logs.events import order_events
 from rlhfdoctor.patch.plan import Configuration
 from rlhfdoctor.patch.suggest import suggest as find_change
-from rlhfdoctor.types import Estimate, Patch
+from rlhfdoctor.types import Patch
 
 __all__ = ["Machine", "estimate", "suggest"]
 

@@ -11,6 +11,9 @@ from rlhfdoctor.cli import main
 OPTIONS = {
     "analyze": {"paths", "configs", "framework", "since", "until", "form", "out", "min_confidence", "lang", "all_findings"},
     "watch": {"command", "pids", "cgroup", "ray_address", "attach", "interval", "out", "no_view", "alert_at", "alert_command", "metrics_port", "engines"},
+    "estimate": {
+        "paths", "configs", "framework", "model", "nodes", "gpus_per_node", "host_memory", "container_memory", "shm", "gpu", "gpu_memory", "suggest", "brief", "form", "out",
+    },
     "patch": {"paths", "configs", "framework", "since", "until", "write", "consent", "revert"},
 }
 
@@ -25,10 +28,10 @@ def test_commands() -> None:
     """These commands exist, with these below `rules`."""
     group = main.commands["rules"]
     assert isinstance(group, click.Group)
-    assert (set(main.commands), set(group.commands)) == ({"analyze", "watch", "patch", "rules"}, {"list", "explain", "test", "new"})
+    assert (set(main.commands), set(group.commands)) == ({"analyze", "estimate", "watch", "patch", "rules"}, {"list", "explain", "test", "new"})
 
 
-@pytest.mark.parametrize("command", ["analyze", "watch", "patch", "rules"])
+@pytest.mark.parametrize("command", ["analyze", "estimate", "watch", "patch", "rules"])
 def test_help_has_an_example(command: str) -> None:
     """Every command's help shows an example."""
     assert "Example" in (main.commands[command].help or "")
@@ -36,5 +39,5 @@ def test_help_has_an_example(command: str) -> None:
 
 def test_names() -> None:
     """The package exports these names, and each can be had."""
-    expected = "DoctorError Event Evidence Finding Gap Incident Patch RuleError Setting SourceError Trace UsageError analyze read_trace"
+    expected = "DoctorError Estimate Event Evidence Finding Gap Incident Machine Patch RuleError Setting SourceError Trace UsageError analyze estimate read_trace"
     assert [name for name in rlhfdoctor.__all__ if getattr(rlhfdoctor, name)] == expected.split()

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from rlhfdoctor.budget.needs import AFTER, ALL, TRAIN, ceil_power_of_two, make_need
 from rlhfdoctor.budget.plan import Engine, Model
 from rlhfdoctor.budget.shapes import Shape
-from rlhfdoctor.types import Need
+from rlhfdoctor.estimates import Need
 
 _BLOCK = 17
 """Values that a layer keeps for its backward pass, in units of T x h: 34 bytes in bf16."""

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from rlhfdoctor.budget.needs import AFTER, ALL, TRAIN, ceil_power_of_two, make_need, pinned_size
 from rlhfdoctor.budget.plan import Model
+from rlhfdoctor.estimates import Need
 from rlhfdoctor.settings.spell import parse_version
-from rlhfdoctor.types import Need
 
 _MASTER = 4
 _MOMENTS = 8

@@ -14,7 +14,7 @@ from rlhfdoctor.budget.plan import Plan
 from rlhfdoctor.budget.process import process_needs
 from rlhfdoctor.budget.storage import storage_needs
 from rlhfdoctor.budget.told import Told
-from rlhfdoctor.types import BUDGET_PHASES, Estimate, Need
+from rlhfdoctor.estimates import BUDGET_PHASES, Estimate, Need
 
 
 def fullest(told: Told) -> Estimate:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from rlhfdoctor.budget.needs import AFTER, ALL, TRAIN, make_need, pinned_size
 from rlhfdoctor.budget.plan import Model
-from rlhfdoctor.types import Need
+from rlhfdoctor.estimates import Need
 
 _FULL = 4
 

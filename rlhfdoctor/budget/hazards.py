@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rlhfdoctor.budget.plan import Plan
 from rlhfdoctor.budget.told import Told
-from rlhfdoctor.types import Hazard
+from rlhfdoctor.estimates import Hazard
 from rlhfdoctor.units import GIB, show_bytes
 
 _MUCH_SWAP_BYTES = 8 * GIB

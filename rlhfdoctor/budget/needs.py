@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlhfdoctor.budget.plan import Engine, Model
-from rlhfdoctor.types import BUDGET_PHASES, Need
+from rlhfdoctor.estimates import BUDGET_PHASES, Need
 
 ALL: tuple[str, ...] = BUDGET_PHASES
 AFTER: tuple[str, ...] = tuple(phase for phase in BUDGET_PHASES if phase != "load")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rlhfdoctor.budget.shapes import Shape
-from rlhfdoctor.types import Limit
+from rlhfdoctor.estimates import Limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rlhfdoctor.budget.needs import ALL
 from rlhfdoctor.budget.plan import Plan
-from rlhfdoctor.types import Need
+from rlhfdoctor.estimates import Need
 from rlhfdoctor.units import GIB
 
 

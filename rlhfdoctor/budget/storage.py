@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rlhfdoctor.budget.plan import Model, Plan
-from rlhfdoctor.types import Need
+from rlhfdoctor.estimates import Need
 
 _GROWTH = 9 / 8
 """io.BytesIO takes an eighth more than it holds when it grows (Modules/_io/bytesio.c, resize_buffer)."""

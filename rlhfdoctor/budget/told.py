@@ -8,8 +8,9 @@ from pathlib import Path
 
 from rlhfdoctor.budget.shapes import Shape, find_shape, read_shape
 from rlhfdoctor.errors import DoctorError, UsageError
+from rlhfdoctor.estimates import Limit
 from rlhfdoctor.settings.spell import FRAMEWORKS, parse_version, spell
-from rlhfdoctor.types import Framework, Limit, Origin, Setting, Value
+from rlhfdoctor.types import Framework, Origin, Setting, Value
 from rlhfdoctor.units import parse_bytes
 
 

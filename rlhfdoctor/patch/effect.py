@@ -12,7 +12,8 @@ from dataclasses import replace
 from rlhfdoctor.budget.estimate import fullest
 from rlhfdoctor.budget.told import Told, change
 from rlhfdoctor.errors import DoctorError
-from rlhfdoctor.types import Estimate, Patch, Phase, Place, Value
+from rlhfdoctor.estimates import Estimate, Place
+from rlhfdoctor.types import Patch, Phase, Value
 from rlhfdoctor.units import MIB, show_bytes, show_ratio
 
 _NO_USE = ("container.", "ray.memory", "host.")

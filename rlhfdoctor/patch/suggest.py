@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 
 from rlhfdoctor.budget.estimate import fullest
 from rlhfdoctor.budget.told import Told, change
+from rlhfdoctor.estimates import Estimate
 from rlhfdoctor.patch.edit import add_setting, change_setting
 from rlhfdoctor.patch.plan import Configuration, make_diff, show_value
 from rlhfdoctor.settings.spell import FRAMEWORKS, Spelling, spell
-from rlhfdoctor.types import Estimate, Patch, Setting, Value
+from rlhfdoctor.types import Patch, Setting, Value
 from rlhfdoctor.units import GIB, show_bytes
 
 _MOST_CHANGES = 4

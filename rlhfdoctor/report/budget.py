@@ -12,8 +12,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from rlhfdoctor.estimates import Estimate, Limit, Need
 from rlhfdoctor.report.clean import clean
-from rlhfdoctor.types import Estimate, Limit, Need, Patch
+from rlhfdoctor.types import Patch
 from rlhfdoctor.units import show_bytes, show_ratio
 
 SCHEMA = "rlhfdoctor.estimate/1"

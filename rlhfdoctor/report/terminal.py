@@ -93,7 +93,8 @@ def render(incident: Incident, console: Console, all_findings: bool = False) -> 
         page.head(("\nledger", "bold"))
         for part, basis in _ledger(incident.ledger):
             name = "counted twice (shared pages)" if part.part == "unexplained" and part.bytes < 0 else part.part
-            page.say(f"{show_bytes(abs(part.bytes)):>10}  {name}{basis}")
+            size = abs(part.bytes) if name != part.part else part.bytes
+            page.say(f"{show_bytes(size):>10}  {name}{basis}")
     _missing(incident, roots, page)
     _gaps(incident, page)
     _next_step(incident, shown[:1], page)
@@ -101,7 +102,7 @@ def render(incident: Incident, console: Console, all_findings: bool = False) -> 
 
 def _ledger(parts: Sequence[Part]) -> Iterator[tuple[Part, str]]:
     """The largest parts and always the remainder; a basis is said where it differs from the row above."""
-    rest = [part for part in parts if part.part == "unexplained"]
+    rest = [part for part in parts if part.part == "unexplained" or part.bytes < 0]
     before = ""
     for part in [*[part for part in parts if part not in rest][:_LEDGER_COUNT], *rest]:
         yield part, "" if part.basis == before else f"  ({part.basis})"

@@ -10,9 +10,9 @@ import pytest
 
 from rlhfdoctor.budget.needs import pinned_size
 from rlhfdoctor.errors import UsageError
+from rlhfdoctor.estimates import Estimate, Limit, Need
 from rlhfdoctor.preflight import Machine, estimate, suggest
 from rlhfdoctor.report.budget import sentence, verdict
-from rlhfdoctor.types import Estimate, Limit, Need
 
 ROOT = Path(__file__).resolve().parents[2]
 GIB = 1 << 30

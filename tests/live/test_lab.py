@@ -36,3 +36,4 @@ def test_incident(name: str, tmp_path: Path) -> None:
     outcome = try_scenario(scenario, tmp_path / name)
     sys.stdout.write(f"{outcome}\n")  # shown when it fails
     assert (outcome.killer_right, outcome.first_right, outcome.survives) == (True, True, scenario.cured)
+    assert outcome.rest_ratio is not None and abs(outcome.rest_ratio) <= 0.03, "the ledger adds up at the peak"

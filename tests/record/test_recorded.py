@@ -328,7 +328,7 @@ def test_ledger_of_a_cgroup(tmp_path: Path) -> None:
     assert found == {
         "actor anon": 4000,
         "critic anon": 1000,
-        "shmem (plasma, /dev/shm, page-locked)": 1500,
+        "other shared memory (object store, /dev/shm)": 1500,
         "page cache": 1100,
         "kernel": 400,
         "anon of other processes": 300,
@@ -355,7 +355,7 @@ def test_ledger_of_a_node(tmp_path: Path) -> None:
     found = ledger(tmp_path, make_death(SECONDS - 1, killer="kernel-oom-node"))
     known = {
         "actor anon": 7000,
-        "shmem (plasma, /dev/shm, page-locked)": 3000,
+        "other shared memory (object store, /dev/shm)": 3000,
         "kernel slab": 1500,
         "kernel page tables": 100,
         "kernel stacks": 50,

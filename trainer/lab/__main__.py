@@ -100,9 +100,9 @@ def _line(outcome: Outcome) -> str:
 
 
 def show(outcomes: list[Outcome]) -> Table:
-    """The table of all outcomes."""
+    """The table of all outcomes; `told` is what `doctor estimate` says of the peak before it."""
     table = Table(
-        "scenario", "killer", "right", "first cause", "right", "logs alone", "patch", "survives", "peak", "after", "s",
+        "scenario", "killer", "right", "first cause", "right", "logs alone", "patch", "survives", "peak", "told", "after", "told", "ledger rest", "s",
         box=None, padding=(0, 1, 0, 0),
     )  # fmt: skip
     for o in outcomes:
@@ -111,14 +111,16 @@ def show(outcomes: list[Outcome]) -> Table:
             continue
         table.add_row(
             o.name, o.killer or "-", _MARK[o.killer_right], o.first or "-", _MARK[o.first_right], _MARK[o.logs_right],
-            "; ".join(o.patched) or "-", _MARK[o.survives], _mib(o.peak_bytes), _mib(o.second_peak_bytes), f"{o.seconds:.0f}",
+            "; ".join(o.patched) or "-", _MARK[o.survives], _mib(o.peak_bytes), _mib(o.estimate_bytes), _mib(o.second_peak_bytes), _mib(o.second_estimate_bytes),
+            "-" if o.rest_ratio is None else f"{o.rest_ratio:+.1%}", f"{o.seconds:.0f}",
         )  # fmt: skip
     ran = [o for o in outcomes if not o.skipped]
     table.add_section()
     table.add_row(
         f"{len(ran)} run", "", str(sum(o.killer_right for o in ran)), "", str(sum(o.first_right for o in ran)),
         str(sum(o.logs_right for o in ran)), str(sum(bool(o.patched) for o in ran)),
-        f"{sum(o.survives is True for o in ran)} of {sum(o.cured is not None for o in ran)}", "", "",
+        f"{sum(o.survives is True for o in ran)} of {sum(o.cured is not None for o in ran)}", "", "", "", "",
+        f"{max((abs(o.rest_ratio) for o in ran if o.rest_ratio is not None), default=0.0):.1%} at most",
         f"{sum(o.seconds for o in ran):.0f}",
     )  # fmt: skip
     return table

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-from rlhfdoctor import Incident, analyze, read_trace
+from rlhfdoctor import Incident, Machine, analyze, estimate, read_trace
 from trainer.lab import place
 from trainer.lab.scenario import LabError, Scenario, fresh
 
@@ -38,6 +38,11 @@ class Outcome:
     """Whether the patched run ended well; None: it was not run again."""
     peak_bytes: int | None = None
     second_peak_bytes: int | None = None
+    rest_ratio: float | None = None
+    """What the ledger leaves unexplained at the peak, of the whole use."""
+    estimate_bytes: int | None = None
+    """What `doctor estimate` says of the configuration's peak, and below of the patched one's; faults are not in it."""
+    second_estimate_bytes: int | None = None
     seconds: float = 0.0
     cured: bool | None = None
     """What the scenario expects of `survives`."""
@@ -70,6 +75,8 @@ def try_scenario(scenario: Scenario, folder: Path, outcome: Outcome | None = Non
     *_, outcome.logs_first, outcome.logs_right = _judge(scenario, alone)
     outcome.logs_right = outcome.logs_right or alone.verdict == scenario.truth.get("from_logs")
     outcome.peak_bytes = peak_bytes(run)
+    outcome.rest_ratio = rest_ratio(incident)
+    outcome.estimate_bytes = estimated_bytes(config)
 
     if scenario.cured is not None:
         patched = folder / "patched"
@@ -83,9 +90,24 @@ def try_scenario(scenario: Scenario, folder: Path, outcome: Outcome | None = Non
             healthy = status == 0 and analyze([str(folder / "second"), str(patched)]).verdict == "healthy"
             outcome.survives = healthy and _reached(folder / "second", scenario.reaches)
             outcome.second_peak_bytes = peak_bytes(folder / "second")
+            outcome.second_estimate_bytes = estimated_bytes(patched)
     outcome.seconds = time.monotonic() - began
     (folder / "outcome.json").write_text(json.dumps(asdict(outcome), indent=1))
     return outcome
+
+
+def rest_ratio(incident: Incident) -> float | None:
+    """The ledger's remainder as a share of what it adds up to."""
+    rest = [part.bytes for part in incident.ledger if part.part == "unexplained"]
+    whole = sum(part.bytes for part in incident.ledger)
+    return rest[0] / whole if rest and whole else None
+
+
+def estimated_bytes(config: Path) -> int:
+    """The peak of host memory that a configuration is said to need."""
+    machine = Machine() if place.has_gpu() else Machine(gpus_per_node=0)
+    found = estimate([str(path) for path in _files(config)], machine=machine)
+    return max(found.of("host", phase) + found.of("shm", phase) for phase in found.phases)
 
 
 def _reached(run: Path, text: str) -> bool:

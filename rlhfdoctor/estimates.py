@@ -1,0 +1,145 @@
+"""The nouns of the budget: needs of processes in phases, limits of places, and the estimate that adds them up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+from rlhfdoctor.types import Gap
+
+BudgetPhase: TypeAlias = Literal["load", "resume", "rollout", "score", "update", "weight_sync", "checkpoint"]
+"""The phases that a budget tells apart; `resume` is the load from a checkpoint."""
+BUDGET_PHASES: tuple[BudgetPhase, ...] = get_args(BudgetPhase)
+Place: TypeAlias = Literal["host", "shm", "gpu"]
+"""Where bytes are: memory of processes, /dev/shm (which counts for the container's limit, too), one GPU."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """Bytes that a role's processes on one node hold in some phases."""
+
+    role: str
+    process: str
+    """Roles with one name share their processes, and take turns."""
+    place: Place
+    phases: tuple[str, ...]
+    bytes: int
+    """Of one process, or on one GPU."""
+    count: int
+    """Such processes on the node."""
+    what: str
+    pinned: bool = False
+    """Page-locked: it can neither be swapped nor reclaimed."""
+    moment: str = ""
+    """Only for this moment within its phases (`backward`, `step`, ...); empty: all through them."""
+    at_longest: bool = False
+    """An upper bound: as large as this only if all sequences are at their longest."""
+    from_step: bool = False
+    """It comes with the first optimizer step; what goes before is without it."""
+    gpus: str = ""
+    """Which GPUs of the node; roles with one name here share them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """What a place of the node has."""
+
+    name: str
+    """container, node, /dev/shm, GPU."""
+    place: Place
+    bytes: int | None
+    """None: nobody told."""
+    basis: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hazard:
+    """What the settings alone tell will go wrong in a phase, whatever the memory."""
+
+    phase: str
+    cause: str
+    """The id of the cause that it leads to."""
+    says: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """The memory that a configuration will take on the fullest node, before it runs."""
+
+    framework: str
+    version: str | None
+    node: str
+    """Which node it is, in words."""
+    needs: tuple[Need, ...]
+    limits: tuple[Limit, ...]
+    phases: tuple[str, ...]
+    """Those that this run goes through, in order."""
+    assumed: tuple[str, ...] = ()
+    """What no file told, in sentences."""
+    hazards: tuple[Hazard, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+
+    def of(
+        self, place: Place, phase: str, role: str | None = None, *, surely: bool = False, first: bool = False
+    ) -> int:
+        """Bytes on the node (host, shm) or on its fullest GPU at the peak of a phase.
+
+        Moments of a role do not come together, nor do those of roles that share a process and take turns; those of different
+        processes may.
+
+        Args:
+            role: only what this role needs.
+            surely: without what is only there if all sequences are at their longest.
+            first: of the first step, before the optimizer has made its states.
+        """
+        steady: dict[str, int] = {}
+        moments: dict[tuple[str, str], dict[tuple[str, str], int]] = {}
+        for need in self.needs:
+            if (
+                need.place != place
+                or phase not in need.phases
+                or role not in (None, need.role)
+                or (surely and need.at_longest)
+            ):
+                continue
+            if first and need.from_step and phase in ("rollout", "score"):
+                continue
+            where = need.gpus if place == "gpu" else ""
+            size = need.bytes if place == "gpu" else need.bytes * need.count
+            if need.moment:
+                own = moments.setdefault((where, "" if place == "gpu" else need.process), {})
+                own[need.role, need.moment] = own.get((need.role, need.moment), 0) + size
+            else:
+                steady[where] = steady.get(where, 0) + size
+        for (where, _), own in moments.items():
+            steady[where] = steady.get(where, 0) + max(own.values())
+        return max(steady.values(), default=0)
+
+    def used(self, limit: Limit, phase: str, *, surely: bool = False, first: bool = False) -> int:
+        """What counts for a limit in a phase: /dev/shm is memory of the node and of its container, too."""
+        places: tuple[Place, ...] = ("host", "shm") if limit.place == "host" else (limit.place,)
+        return sum(self.of(place, phase, surely=surely, first=first) for place in places)
+
+    def peak(self, limit: Limit, *, surely: bool = False) -> tuple[str, int]:
+        """The phase that takes most, and how much."""
+        sizes = [(phase, self.used(limit, phase, surely=surely)) for phase in self.phases]
+        return max(sizes, key=lambda pair: pair[1], default=("", 0))
+
+    def breaks(self, limit: Limit, *, surely: bool = True) -> tuple[str, int] | None:
+        """The phase in which the limit is exceeded first, in order of the run, and by what size; None: it never is."""
+        if limit.bytes is None:
+            return None
+        for first in (False,) if "resume" in self.phases else (True, False):
+            for phase in self.phases:
+                size = self.used(limit, phase, surely=surely, first=first)
+                if size > limit.bytes:
+                    return phase, size
+        return None
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Everybody who needs something, the largest first."""
+        sums: dict[str, int] = {}
+        for need in self.needs:
+            sums[need.role] = sums.get(need.role, 0) + need.bytes * need.count
+        return tuple(sorted(sums, key=lambda role: -sums[role]))
