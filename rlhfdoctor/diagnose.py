@@ -221,12 +221,7 @@ def conclude(case: Case, rules: Sequence[Rule], reading: Reading) -> tuple[Death
     All conditions of one rule meet on one host: lines of other hosts are left out, lines without
     a host belong to every host.
     """
-    death = find_death(case)
-    hosts = sorted({e.origin.host for e in case.events if e.origin.host and classify(e) is not None})
-    own = case
-    if death is not None and death.node is not None and len(hosts) > 1:
-        own = replace(case, events=[e for e in case.events if e.origin.host in (None, death.node)])
-    facts = make_facts(own, find_evidence(own, death, reading.gaps))
+    death, own, facts = gather(case, reading)
     findings, excluded = diagnose(rules, facts)
     by_id = {rule.id: rule for rule in rules}
     configuration = Configuration(reading.texts, case.settings, case.framework, case.versions)
@@ -244,6 +239,16 @@ def conclude(case: Case, rules: Sequence[Rule], reading: Reading) -> tuple[Death
         for f in findings
     ]
     return death, complete, excluded
+
+
+def gather(case: Case, reading: Reading) -> tuple[Death | None, Case, Facts]:
+    """The first death, what belongs to its host, and the facts that rules ask."""
+    death = find_death(case)
+    hosts = sorted({e.origin.host for e in case.events if e.origin.host and classify(e) is not None})
+    own = case
+    if death is not None and death.node is not None and len(hosts) > 1:
+        own = replace(case, events=[e for e in case.events if e.origin.host in (None, death.node)])
+    return death, own, make_facts(own, find_evidence(own, death, reading.gaps))
 
 
 def _machine(case: Case) -> Machine:

@@ -94,6 +94,15 @@ def judge(rule: Rule, facts: Facts, knots: Knots = ()) -> Finding:
     )
 
 
+def holding(rule: Rule, facts: Facts) -> tuple[float, ...] | None:
+    """Signs of the rule's conditions that hold, those for it before those against: 1, -1, or 0; None where it does not apply."""
+    if ask(rule.requires, facts).value is not True or any(ask(r.when, facts).value for r in rule.rules_out):
+        return None
+    speaking = (float(bool(ask(part.when, facts).value)) for part in rule.speaks_for)
+    against = (-float(bool(ask(part.when, facts).value)) for part in rule.speaks_against)
+    return (*speaking, *against)
+
+
 def treatments(rule: Rule, facts: Facts) -> list[Treatment]:
     """The rule's treatments whose own condition holds; a setting that is not set is not so."""
     return [t for t in rule.treat if t.when is None or ask(t.when, facts, closed=True).value]
