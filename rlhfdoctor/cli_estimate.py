@@ -54,7 +54,7 @@ def estimate(
     """Say before a run whether its memory will do: host, /dev/shm and GPU, by role and phase.
 
     PATHS is any mix of launch scripts, YAML, DeepSpeed JSON and logs that show the settings. The exit status is 1 when
-    it will not fit, and 0 when it fits or no limit is known.
+    it will not fit, and 0 when it fits, may fit (only long sequences would exceed a GPU), or no limit is known.
 
     \b
     Examples:
@@ -107,7 +107,7 @@ def _size(flag: str, text: str | None) -> int | None:
     if text is None:
         return None
     size = parse_bytes(text)
-    if not size:
+    if not size or size < 1 << 30:
         raise UsageError(f"{flag} {text}: write a size such as 512G, 1.5T or 80GiB")
     return size
 
@@ -117,13 +117,19 @@ def _gpu(name: str | None) -> int | None:
         return None
     plain = name.lower().replace("_", "-").replace(" ", "-")
     told = re.search(r"(?<![a-z0-9])(\d{1,3})\s?g(?:i?b)?$", plain)
-    found = next((size for key, size in _GPU_SIZES.items() if re.search(rf"(?:^|[-/]){key}(?:$|-)", plain)), None)
+    found = next(
+        (size for key, size in _GPU_SIZES.items() if re.search(rf"(?:^|[-/]|rtx|gtx|nvidia){key}(?:$|-)", plain)), None
+    )
     size = int(told[1]) if told else found
     if not size:
         raise UsageError(
             f"--gpu {name}: not known; add its size, such as {plain}-80g, or give --gpu-memory. Known: {', '.join(_GPU_SIZES)}"
         )
-    return size << 30
+    return int(size * _USABLE * (1 << 30))
+
+
+_USABLE = 0.985
+"""Of the size in a card's name; an H200 of 141 shows 139 GiB, an A100 of 80 shows 79."""
 
 
 def _write(text: str, out: str | None) -> None:

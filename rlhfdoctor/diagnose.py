@@ -230,9 +230,10 @@ def conclude(case: Case, rules: Sequence[Rule], reading: Reading) -> tuple[Death
 
     def patches(cause: str) -> tuple[Patch, ...]:
         planned = list(plan_patches(treatments(by_id[cause], facts), facts, configuration))
-        return (
-            tuple(with_effects(planned, told, death.phase if death is not None else None, measured)) if planned else ()
-        )
+        if death is None or not planned:
+            return tuple(planned)
+        of_host = not death.killer.startswith(("cuda", "collective"))
+        return tuple(with_effects(planned, told, death.phase, measured, of_host))
 
     complete = [
         replace(f, patches=patches(f.cause)) if f.explained_by is None and f.score >= _TREATED_SCORE else f

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
 
 from rlhfdoctor.types import Gap
@@ -34,6 +34,8 @@ class Need:
     """Only for this moment within its phases (`backward`, `step`, ...); empty: all through them."""
     at_longest: bool = False
     """An upper bound: as large as this only if all sequences are at their longest."""
+    exact: bool = False
+    """A size that is set, not estimated, such as the engine's share of a GPU."""
     from_step: bool = False
     """It comes with the first optimizer step; what goes before is without it."""
     gpus: str = ""
@@ -119,6 +121,23 @@ class Estimate:
         """What counts for a limit in a phase: /dev/shm is memory of the node and of its container, too."""
         places: tuple[Place, ...] = ("host", "shm") if limit.place == "host" else (limit.place,)
         return sum(self.of(place, phase, surely=surely, first=first) for place in places)
+
+    def exact(self, limit: Limit, phase: str) -> int:
+        """The part of what is used in a phase that is set and not estimated."""
+        only = replace(self, needs=tuple(need for need in self.needs if need.exact))
+        return only.used(limit, phase)
+
+    def share(self, limit: Limit) -> float:
+        """How full a limit is at its peak, what is set exactly left out on both sides; 0 for an unknown limit."""
+        if not limit.bytes:
+            return 0.0
+        found = 0.0
+        for phase in self.phases:
+            used, exact = self.used(limit, phase), self.exact(limit, phase)
+            found = max(
+                found, (used - exact) / max(limit.bytes - exact, 1) if used <= limit.bytes else used / limit.bytes
+            )
+        return found
 
     def peak(self, limit: Limit, *, surely: bool = False) -> tuple[str, int]:
         """The phase that takes most, and how much."""

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
+import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from rlhfdoctor.budget.estimate import fullest
 from rlhfdoctor.budget.told import Machine, Told
-from rlhfdoctor.diagnose import Reading, make_case, read_all
+from rlhfdoctor.diagnose import CONFIG_LIMIT_BYTES, Reading, make_case, read_all
 from rlhfdoctor.estimates import Estimate
 from rlhfdoctor.evidence.setup import make_told
 from rlhfdoctor.logs.events import order_events
 from rlhfdoctor.patch.plan import Configuration
 from rlhfdoctor.patch.suggest import suggest as find_change
-from rlhfdoctor.types import Patch
+from rlhfdoctor.types import Patch, Setting
 
 __all__ = ["Machine", "estimate", "suggest"]
 
@@ -56,6 +60,39 @@ def read_told(
 ) -> tuple[Told, Reading]:
     """What the files and the user tell, before anything is computed from it."""
     machine = machine or Machine()
-    reading = read_all([*paths, *configs])
-    case = make_case(order_events(reading.events), reading, framework)
+    with tempfile.TemporaryDirectory(prefix="doctor-") as folder:
+        files = [_from_stdin(Path(folder)) if path == "-" else path for path in (*paths, *configs)]
+        reading = read_all(files)
+        case = make_case(order_events(reading.events), reading, framework)
+        named = [path for path in _named(case.settings) if str(path) not in reading.texts]
+        if named:
+            reading = read_all([*files, *map(str, named)])
+            case = make_case(order_events(reading.events), reading, framework)
     return make_told(case, machine), reading
+
+
+def _from_stdin(folder: Path) -> str:
+    """Standard input as a file, whose name tells JSON, YAML and shell apart."""
+    data = sys.stdin.buffer.read(CONFIG_LIMIT_BYTES)
+    text = data.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
+    yaml = re.match(r"(?:#[^\n]*\n|\s)*[\w.-]+:(?:\s|$)", text) is not None
+    target = folder / ("stdin.json" if text.startswith("{") else "stdin.yaml" if yaml else "stdin.sh")
+    target.write_bytes(data)
+    return str(target)
+
+
+def _named(settings: Sequence[Setting]) -> list[Path]:
+    """DeepSpeed's JSON files that other files name, where they lie beside them or below the working folder."""
+    found = []
+    for setting in settings:
+        if setting.name.rpartition(".")[2] not in (
+            "deepspeed",
+            "deepspeed_config_file",
+            "deepspeed_config",
+        ) or not isinstance(setting.value, str):
+            continue
+        for path in (Path(setting.origin.file).parent / setting.value, Path(setting.value)):
+            if path.suffix == ".json" and path.is_file():
+                found.append(path)
+                break
+    return list(dict.fromkeys(found))

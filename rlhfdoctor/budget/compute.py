@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlhfdoctor.budget.needs import AFTER, ALL, TRAIN, ceil_power_of_two, make_need
-from rlhfdoctor.budget.plan import Engine, Model
+from rlhfdoctor.budget.needs import AFTER, TRAIN, ceil_power_of_two, make_need
+from rlhfdoctor.budget.plan import Model
 from rlhfdoctor.budget.shapes import Shape
 from rlhfdoctor.estimates import Need
 
@@ -23,7 +23,7 @@ def compute_needs(model: Model) -> Iterator[Need]:
     """Activations and logits of scoring, and of training where the model is trained."""
     shape = model.shape
     if model.trained:
-        tokens = model.sequences * model.tokens
+        tokens = model.sequences * model.tokens // model.parallel
         layers = (shape.layers + _BLOCK) if model.recompute else _BLOCK * shape.layers
         yield make_need(
             model,
@@ -43,7 +43,7 @@ def compute_needs(model: Model) -> Iterator[Need]:
             moment="backward",
             at_longest=True,
         )
-    tokens = model.scored * model.tokens
+    tokens = model.scored * model.tokens // model.parallel
     yield make_need(
         model,
         "gpu",
@@ -68,7 +68,7 @@ def _logits(model: Model, sequences: int, width: int) -> int:
     if model.value_head:
         return 0
     answers = model.tokens if model.answer_tokens is None else model.answer_tokens
-    return sequences * answers * model.shape.vocabulary * width
+    return sequences * answers // model.parallel * model.shape.vocabulary * width
 
 
 def generate_needs(model: Model, sequences: int) -> Iterator[Need]:
@@ -113,50 +113,3 @@ def generate_needs(model: Model, sequences: int) -> Iterator[Need]:
                 pinned=True,
                 at_longest=True,
             )
-
-
-def engine_needs(engine: Engine, gpu_bytes: int | None) -> Iterator[Need]:
-    """vLLM: what it claims of a GPU, what sleep keeps in host memory, swap blocks (one buffer a layer).
-
-    Sleep level 1 copies every weight to page-locked memory of its own (vllm/device_allocator/cumem.py); the copy is made
-    at the first sleep and its blocks are kept by torch's allocator.
-    """
-    shape = engine.shape
-    weights = engine.width * shape.parameters // engine.tensor_parallel
-    if engine.utilization is not None and gpu_bytes is not None:
-        claimed = int(gpu_bytes * engine.utilization)
-        asleep = ("load", "resume", "rollout", "weight_sync") if engine.sleep_level else ALL
-        yield make_need(
-            engine,
-            "gpu",
-            asleep,
-            claimed,
-            f"{engine.utilization:.0%} of the GPU: weights, KV cache and the rest of the engine",
-        )
-    else:
-        yield make_need(engine, "gpu", ALL, weights, "weights")
-        yield make_need(engine, "gpu", ALL, engine.cache_bytes or 0, "KV cache")
-    if engine.sleep_level == 1:
-        yield make_need(
-            engine,
-            "host",
-            AFTER,
-            _rounded_weights(shape, engine),
-            "copy of the weights while it sleeps (level 1)",
-            pinned=True,
-        )
-    if engine.swap_bytes:
-        layer = engine.swap_bytes // shape.layers
-        yield make_need(
-            engine,
-            "host",
-            ALL,
-            shape.layers * ceil_power_of_two(layer),
-            f"swap blocks, {shape.layers} buffers",
-            pinned=True,
-        )
-
-
-def _rounded_weights(shape: Shape, engine: Engine) -> int:
-    """vLLM's segments of 2 MiB granularity: the bytes themselves; rounding to powers of two is at most twice as much."""
-    return engine.width * shape.parameters // engine.tensor_parallel

@@ -7,6 +7,7 @@ N parameters, d ranks, w bytes a weight. Sources: DeepSpeed runtime/zero/stage_1
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from rlhfdoctor.budget.needs import AFTER, ALL, TRAIN, ceil_power_of_two, make_need, pinned_size
 from rlhfdoctor.budget.plan import Model
@@ -36,6 +37,36 @@ _GATHERED_ALONE = 0.65
 
 def deepspeed_needs(model: Model, device: str) -> Iterator[Need]:
     """What one rank holds: weights, gradients, optimizer states, and what passes through."""
+    found = list(_needs(model, device))
+    if model.sleeps and model.trained and not model.offload_optimizer:
+        yield from _asleep(model, found)
+    else:
+        yield from found
+
+
+def _asleep(model: Model, found: list[Need]) -> Iterator[Need]:
+    """States that are on the GPU for the update only, and in page-locked host memory in between, which torch keeps (offload_states)."""
+    for need in found:
+        away = (
+            need.place == "gpu"
+            and not need.moment
+            and any(word in need.what for word in ("master", "moments", "gradient buffer"))
+        )
+        if not away:
+            yield need
+            continue
+        yield replace(need, phases=TRAIN, from_step=False)
+        yield replace(
+            need,
+            place="host",
+            bytes=pinned_size(need.bytes, need.bytes),
+            what=f"{need.what}, while it sleeps",
+            pinned=True,
+            gpus="",
+        )
+
+
+def _needs(model: Model, device: str) -> Iterator[Need]:
     if not model.trained:
         yield from _frozen(model, device)
     elif model.stage == 0:
@@ -44,26 +75,16 @@ def deepspeed_needs(model: Model, device: str) -> Iterator[Need]:
         yield from _partitioned_states(model, device)
     else:
         yield from _partitioned_weights(model, device)
-    if model.stage != 3:
-        yield make_need(
-            model,
-            "host",
-            ("load",),
-            model.width * model.parameters * (device == "cuda"),
-            "the model as it is read, before it goes to the GPU",
-            moment="read",
-        )
+    if model.stage != 3 and device == "cuda":
+        what = "the model as it is read, before it goes to the GPU"
+        yield make_need(model, "host", ("load",), model.width * model.parameters, what, moment="read")
     if device == "cpu" and model.trained:
         yield _kept_by_malloc(model)
     if model.shape.tied and not model.value_head and model.stage != 3:
         head = model.width * model.shape.vocabulary * model.shape.hidden
+        place, moment = ("host", "read") if device == "cuda" else ("gpu", "tie")
         yield make_need(
-            model,
-            "host" if device == "cuda" else "gpu",
-            ("load",),
-            head,
-            "an output head, until it is tied to the embedding",
-            moment="read" if device == "cuda" else "tie",
+            model, place, ("load",), head, "an output head, until it is tied to the embedding", moment=moment
         )
 
 
@@ -105,10 +126,11 @@ def _whole(model: Model) -> Iterator[Need]:
         "a flat copy of the gradients while they are reduced",
         moment="backward",
     )
-    if width == 2:
+    if width == 2 and model.backend == "deepspeed":
         yield make_need(model, "gpu", ALL, _MASTER * trained, "fp32 master weights")
         yield make_need(model, "gpu", TRAIN, _MASTER * trained, "fp32 gradients of the step", moment="step")
-    yield make_need(model, "gpu", AFTER, _MOMENTS * trained, "Adam's two moments, from the first step on")
+    moments = 2 * width if model.backend == "plain" else _MOMENTS  # torch's AdamW keeps them in the weights' own type
+    yield make_need(model, "gpu", AFTER, moments * trained, "Adam's two moments, from the first step on")
 
 
 def _partitioned_states(model: Model, device: str) -> Iterator[Need]:
@@ -117,7 +139,15 @@ def _partitioned_states(model: Model, device: str) -> Iterator[Need]:
     states = "host" if model.offload_optimizer else "gpu"
     sums = model.sum_width or width
     yield make_need(model, "gpu", ALL, width * count, "weights, whole on every rank")
-    yield make_need(model, "gpu", ("load",), width * count, "the weights beside their flat copy", moment="flatten")
+    if device == "cpu":
+        yield make_need(model, "gpu", ("load",), width * count, "the weights beside their flat copy", moment="flatten")
+    else:
+        # flattened on the GPU only where it has the room (0.19), on the host before, and before the states are made
+        behind = 2 * _MASTER * share * model.offload_optimizer
+        size = max(2 * width * count - behind, 0)
+        yield make_need(
+            model, "host", ("load",), size, "the weights and their flat copy, on the host for a while", moment="flatten"
+        )
     pins_master = model.pin_optimizer or (
         model.offload_optimizer and _since(model, "0.14.1") and not _since(model, "0.18.3")
     )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from rlhfdoctor.budget.compute import compute_needs, engine_needs, generate_needs
+from rlhfdoctor.budget.compute import compute_needs, generate_needs
 from rlhfdoctor.budget.deepspeed import deepspeed_needs
+from rlhfdoctor.budget.engine import engine_needs
 from rlhfdoctor.budget.fsdp import fsdp_needs
 from rlhfdoctor.budget.hazards import find_hazards
 from rlhfdoctor.budget.layout import make_plans
@@ -29,8 +30,8 @@ def fullest(told: Told) -> Estimate:
 
 
 def _fullness(found: Estimate) -> tuple[float, int]:
-    """The share of the tightest limit, then the bytes on the host."""
-    shares = [found.peak(limit)[1] / limit.bytes for limit in found.limits if limit.bytes]
+    """The share of the tightest limit, what is set exactly left out, then the bytes on the host."""
+    shares = [found.share(limit) for limit in found.limits]
     return max(shares, default=0.0), max((found.of("host", phase) for phase in found.phases), default=0)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rlhfdoctor.budget.engine import weights_of
 from rlhfdoctor.budget.plan import Plan
 from rlhfdoctor.budget.told import Told
 from rlhfdoctor.estimates import Hazard
@@ -27,6 +28,7 @@ def find_hazards(told: Told, plan: Plan) -> Iterator[Hazard]:
             says="synced_gpus is off under ZeRO-3: a rank that ends its answers early leaves the others waiting until the collective's time-out",
         )  # fmt: skip
     yield from _churn(told, plan, name)
+    yield from _share(plan)
     if plan.engine is not None and plan.engine.sleep_level and told.before("vllm", "0.20") and name != "verl":
         for variable in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
             if "expandable_segments:True" in str(told.settings[variable].value if variable in told.settings else ""):
@@ -47,4 +49,17 @@ def _churn(told: Told, plan: Plan, name: str) -> Iterator[Hazard]:
         yield Hazard(
             phase="rollout", cause="host-rollout-cache-churn",
             says=f"{here} x {show_bytes(swap)} of swap blocks are dropped and built anew, page-locked, around every rollout; what was freed stays locked in torch's cache whenever a size changes",
+        )  # fmt: skip
+
+
+def _share(plan: Plan) -> Iterator[Hazard]:
+    """An engine whose share of the GPU does not hold its weights ends at start, however large the GPU is."""
+    engine = plan.engine
+    if engine is None or engine.utilization is None or not plan.gpu_bytes:
+        return
+    weights, claimed = weights_of(engine), int(plan.gpu_bytes * engine.utilization)
+    if weights >= claimed:
+        yield Hazard(
+            phase="load", cause="gpu-kv-cache-too-small",
+            says=f"the engine's weights take {show_bytes(weights)} of a GPU at tensor parallel {engine.tensor_parallel}, and its share of {engine.utilization:.0%} is {show_bytes(claimed)}: no room for a KV cache",
         )  # fmt: skip

@@ -21,11 +21,12 @@ def make_need(
     moment: str = "",
     pinned: bool = False,
     at_longest: bool = False,
+    exact: bool = False,
 ) -> Need:
     """A need of each of the owner's processes on the node; what lasts through `AFTER` came with the first optimizer step."""
     return Need(
         role=owner.role if isinstance(owner, Model) else "rollout engine", process=owner.process, place=place,  # type: ignore[arg-type]
-        phases=phases, bytes=size, count=owner.here, what=what, moment=moment, pinned=pinned, at_longest=at_longest,
+        phases=phases, bytes=size, count=owner.here, what=what, moment=moment, pinned=pinned, at_longest=at_longest, exact=exact,
         from_step=phases is AFTER, gpus=owner.gpus,
     )  # fmt: skip
 

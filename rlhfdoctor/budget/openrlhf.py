@@ -22,20 +22,25 @@ from rlhfdoctor.budget.told import Told
 def plan_openrlhf(told: Told) -> list[Plan]:
     """Nodes of an OpenRLHF PPO run: which roles there are follows from estimator, KL and reward settings."""
     shape = actor_shape(told, "pretrain", "actor.model_name_or_path")
-    has_reward = not told.value("remote_rm_url", "reward.remote_url")
+    has_reward = not (
+        told.value("remote_rm_url", "reward.remote_url") or told.value("agent_func_path", "train.agent_func_path")
+    )
     wanted = {
         "actor": True,
         "critic": str(told.value("advantage_estimator", "algo.advantage.estimator") or "gae") == "gae",
         "reference": told.number("init_kl_coef", "algo.kl.init_coef", default=0.01) > 0,
         "reward": has_reward,
     }  # fmt: skip
+    if "," in str(told.value("reward_pretrain", "reward.model_name_or_path") or ""):
+        told.assume("of several reward models only the first is counted")
     reward = told.shape_or(shape, "reward_pretrain", "reward.model_name_or_path", of="the reward model")
     critic = told.shape_or(
         reward if has_reward else shape, "critic_pretrain", "critic.model_name_or_path", of="the critic"
     )
     sizes = {role: _group_size(told, "ref" if role == "reference" else role) for role in wanted}
     groups = [Placed(roles, sizes[roles[0]][1], sizes[roles[0]][0]) for roles in _shared(told, wanted)]
-    engine = _engine(told, shape, told.flag("colocate_all"))
+    together = told.flag("colocate_all") and not told.flag("train.async_enable")  # async engines have GPUs of their own
+    engine = _engine(told, shape, together)
     if engine is not None:
         _place_engine(told, engine, groups)
     trained = _training(told, sizes)
@@ -96,10 +101,22 @@ def _total(size: tuple[int, int]) -> int:
 
 def _tokens(told: Told) -> dict[str, Any]:
     prompt, answer = read_lengths(told)
+    tokens, parallel = prompt + answer, told.count("sequence_parallel_size", default=1)
+    sequences, scored = (
+        told.count("train.micro_batch_size", default=4),
+        told.count("logprob.micro_batch_size", default=8),
+    )
+    if told.flag("train.dynamic_batch"):
+        most = told.count("train.max_tokens", default=16_192)
+        scores = told.count("logprob.max_tokens", default=most)
+        sequences, scored, tokens = 1, max(scores // most, 1), max(most, tokens // parallel) * parallel
     return {
-        "sequences": told.count("train.micro_batch_size", default=4), "scored": told.count("logprob.micro_batch_size", default=8),
-        "tokens": prompt + answer, "recompute": told.flag("gradient_checkpointing"),
-    }  # fmt: skip
+        "sequences": sequences,
+        "scored": scored,
+        "tokens": tokens,
+        "parallel": parallel,
+        "recompute": told.flag("gradient_checkpointing"),
+    }
 
 
 def _training(told: Told, sizes: dict[str, tuple[int, int]]) -> Any:
@@ -110,6 +127,10 @@ def _training(told: Told, sizes: dict[str, tuple[int, int]]) -> Any:
     width = {"fp32": 4, "bf16": 2}.get(str(sums), 4 if unset_is_fp32 else 2)
     if told.version("deepspeed") is None:
         told.assume("DeepSpeed's version is not told: as 0.19.8")
+    if told.flag("train.enable_ema"):
+        told.assume(
+            "the moving average of the weights (enable_ema) is not counted: 2 bytes a parameter more, on GPU or host"
+        )
 
     def of(role: str) -> dict[str, Any]:
         ranks = _total(sizes[role])
@@ -119,7 +140,7 @@ def _training(told: Told, sizes: dict[str, tuple[int, int]]) -> Any:
         return {
             "trained": True, "ranks": ranks, "backend": "deepspeed", "version": told.version("deepspeed"), "stage": stage, "offload_optimizer": offload,
             "pin_optimizer": pins, "pin_param": True, "sums": accumulates, "sum_width": width, "overlap": told.flag("ds.overlap_comm"),
-            "lora_rank": int(told.number("lora_rank", default=0)), **_tokens(told),
+            "lora_rank": int(told.number("lora_rank", default=0)), "sleeps": stage == 3 and told.flag("train.sleep"), **_tokens(told),
         }  # fmt: skip
 
     return of

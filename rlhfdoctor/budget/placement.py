@@ -33,7 +33,7 @@ def actor_shape(told: Told, *names: str) -> Shape:
     Raises:
         UsageError: neither tells it.
     """
-    shape = told.shape(*names, of="the actor") or told.given_shape()
+    shape = told.given_shape() or told.shape(*names, of="the actor")
     if shape is None:
         raise UsageError(f"no model in the files ({', '.join(names[:2])}); add --model, such as --model Qwen2.5-7B")
     return shape
@@ -48,7 +48,10 @@ def make_nodes(
         gpus = max([GPUS, *(group.gpus for group in groups)])
     if told.machine.gpus_per_node != 0:
         told.assume(
-            "a process takes 3 GiB beside what it computes with (Python, torch, CUDA, NCCL), 1 GiB more where it trains"
+            "a process takes 3 GiB of host memory beside what it computes with (Python, torch, CUDA, NCCL), 1 GiB more where it trains, and 1 GiB of its GPU"
+        )
+        told.assume(
+            "the error of 10 % is known from runs on CPUs only; activations are those of sequences at their longest"
         )
     free: list[int] = []
     nodes: list[dict[str, int]] = []
@@ -86,7 +89,7 @@ def make_nodes(
             Plan(
                 device="cpu" if told.machine.gpus_per_node == 0 else "cuda", models=own, engine=here, driver=number == 0, nodes=len(nodes), node=label,
                 gpu_bytes=told.machine.gpu_bytes, limits=told.limits(told.machine.gpus_per_node != 0), framework=told.framework.name if told.framework else "",
-                version=told.release, assumed=tuple(told.assumed), **rest,
+                version=told.version_words, assumed=tuple(told.assumed), **rest,
             )
         )  # fmt: skip
     return plans

@@ -53,9 +53,15 @@ class Model:
     """Of a sequence at its longest, prompt and response."""
     answer_tokens: int | None = None
     """Positions whose logits are computed; none: all of them."""
+    parallel: int = 1
+    """GPUs that share one sequence (ring attention, Ulysses)."""
     recompute: bool = False
     logit_width: int = 12
     """Bytes a token and word of the vocabulary at the peak of training (settings_notes section 3)."""
+    sleeps: bool = False
+    """Its states leave the GPU between the updates, page-locked (OpenRLHF's DeepSpeed sleep)."""
+    on_host: bool = False
+    """FSDP2's CPUOffloadPolicy: weights, gradients and states live in host memory and are stepped there."""
     gathers: bool = True
     """Rank 0 gathers whole weights while it saves in Hugging Face's form."""
     swap_bytes: int = 0
@@ -135,6 +141,7 @@ class Plan:
     device: Literal["cuda", "cpu"]
     models: tuple[Model, ...]
     engine: Engine | None = None
+    ray: bool = True
     driver: bool = True
     """Whether the driver may run on this node."""
     store_bytes: int | None = None

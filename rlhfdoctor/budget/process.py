@@ -78,13 +78,22 @@ def process_needs(plan: Plan) -> Iterator[Need]:
             count=plan.engine.here,
             what="the engine's processes themselves",
         )
-    if plan.driver:
+    if plan.ray and plan.driver:
         yield Need(
             role="driver", process="driver", place="host", phases=ALL, bytes=base.driver, count=1, what="the driver"
         )
-    yield Need(
-        role="Ray", process="ray", place="host", phases=ALL, bytes=base.services, count=1, what="raylet, GCS and agents"
-    )
+    if plan.ray:
+        yield Need(
+            role="Ray",
+            process="ray",
+            place="host",
+            phases=ALL,
+            bytes=base.services,
+            count=1,
+            what="raylet, GCS and agents",
+        )
+    if plan.device == "cuda":
+        yield from _on_gpus(plan)
     if plan.loaders:
         yield Need(
             role="data loader",
@@ -116,3 +125,29 @@ def process_needs(plan: Plan) -> Iterator[Need]:
             count=1,
             what="experience of a step in the object store",
         )
+
+
+def _on_gpus(plan: Plan) -> Iterator[Need]:
+    """What each process takes of its GPU before it computes: the CUDA context, NCCL's buffers."""
+    owners = {(model.process, model.gpus): model.role for model in plan.models}
+    if (
+        plan.engine is not None
+        and plan.engine.process not in {process for process, _ in owners}
+        and plan.gpu_bytes is None
+    ):
+        owners[plan.engine.process, plan.engine.gpus] = "rollout engine"
+    for (process, gpus), role in owners.items():
+        yield Need(
+            role=role,
+            process=process,
+            place="gpu",
+            phases=ALL,
+            bytes=ON_GPU,
+            count=1,
+            what="CUDA context and NCCL's buffers",
+            gpus=gpus,
+        )
+
+
+ON_GPU = GIB
+"""Assumed, for each process on a GPU."""

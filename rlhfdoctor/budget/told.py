@@ -43,8 +43,15 @@ class Told:
     def value(self, *names: str) -> Value:
         """The first of these that is set, else the default of the framework's release, else None."""
         for name in names:
-            if name in self.settings:
-                return self.settings[name].value
+            setting = self.settings.get(name)
+            if setting is None:
+                continue
+            if isinstance(setting.value, str) and "$" in setting.value:
+                self.assume(
+                    f"{setting.spelled} is {setting.value}, which only the shell knows: the release's default is taken"
+                )
+                continue
+            return setting.value
         name = self.framework.name if self.framework is not None else ""
         for wanted in names:
             if name in FRAMEWORKS:
@@ -62,6 +69,19 @@ class Told:
         """As `value`, for numbers; anything else is the default."""
         value = self.value(*names)
         return value if isinstance(value, int | float) and not isinstance(value, bool) else default
+
+    @property
+    def version_words(self) -> str:
+        """The release as far as it is known, for people."""
+        framework = self.framework
+        if framework is None or framework.version:
+            return (framework.version if framework is not None else None) or ""
+        since, until = framework.since, framework.until
+        return (
+            f"{since or 'any'} to {until or 'newest'}, by the spelling of its settings"
+            if since or until
+            else "of unknown version"
+        )
 
     def count(self, *names: str, default: int) -> int:
         """As `number`, whole and at least 1."""
@@ -188,6 +208,8 @@ class Told:
         if given is not None or own is None:
             return Limit(name=name, place=place, bytes=given, basis=flag)  # type: ignore[arg-type]
         text = str(own.value)
+        if text == "0":  # all of the node's
+            return Limit(name=name, place=place, bytes=None, basis=f"{own.spelled} 0")  # type: ignore[arg-type]
         if own.form == "sbatch" and text.isdigit():
             text += "m"
         return Limit(name=name, place=place, bytes=parse_bytes(text), basis=f"{own.spelled} {own.value} ({own.origin})")  # type: ignore[arg-type]

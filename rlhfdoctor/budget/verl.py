@@ -15,7 +15,9 @@ from rlhfdoctor.budget.placement import (
     read_lengths,
 )
 from rlhfdoctor.budget.plan import Engine, Model, Plan
+from rlhfdoctor.budget.shapes import Shape
 from rlhfdoctor.budget.told import Told
+from rlhfdoctor.errors import UsageError
 from rlhfdoctor.units import GIB
 
 _TOKENS = 16_384
@@ -23,79 +25,82 @@ _TOKENS = 16_384
 
 
 def plan_verl(told: Told) -> list[Plan]:
-    """Nodes of a verl run or one of its forks: all of them alike."""
+    """Nodes of a verl run or one of its forks: all of them alike.
+
+    Raises:
+        UsageError: the run trains with Megatron, which is not modelled.
+    """
     name = told.framework.name if told.framework is not None else "verl"
     easy = name == "easyr1"
-    actor = "worker.actor" if easy else "actor_rollout_ref.actor"
-    model = "worker.actor.model.model_path" if easy else "actor_rollout_ref.model.path"
-    shape = actor_shape(told, model)
+    shape = actor_shape(told, "worker.actor.model.model_path" if easy else "actor_rollout_ref.model.path")
     nodes = told.machine.nodes or told.count("trainer.nnodes", default=1)
-    gpus = told.count("trainer.n_gpus_per_node", default=told.machine.gpus_per_node or GPUS)
-    ranks = nodes * gpus
-    fsdp2 = str(told.value(f"{actor}.strategy")) == "fsdp2"
-    policy = fsdp2 and told.flag(f"{actor}.fsdp_config.offload_policy")
-    common: dict[str, Any] = {
-        "ranks": ranks,
-        "here": gpus,
-        "backend": "fsdp2" if fsdp2 else "fsdp1",
-        "process": "worker",
-    }
-    tokens = _tokens(told, ranks)
-    models = {
-        "actor": Model(
-            role="actor",
-            shape=shape,
-            trained=True,
-            width=4,
-            offload_param=told.flag("offload_param") or policy,
-            offload_optimizer=told.flag("offload_optimizer") or policy,
-            logit_width=6,
-            **tokens,
-            **common,
-        )
-    }
-    if _has_reference(told, easy):
-        models["reference"] = Model(
-            role="reference",
-            shape=shape,
-            trained=False,
-            offload_param=_reference_offloaded(told, easy),
-            width=_reference_width(told, name),
-            logit_width=6,
-            **_tokens(told, ranks, reference=name != "easyr1"),
-            **common,
-        )
-    if str(told.value("algorithm.adv_estimator") or "gae") == "gae":
-        critic = told.shape_or(shape, "critic.model.path", "worker.critic.model.model_path", of="the critic")
-        models["critic"] = Model(
-            role="critic",
-            shape=critic,
-            trained=True,
-            width=4,
-            value_head=True,
-            gathers=False,
-            offload_param=told.flag("critic.offload_param"),
-            offload_optimizer=told.flag("critic.offload_optimizer"),
-            **tokens,
-            **common,
-        )
+    gpus = told.machine.gpus_per_node or told.count("trainer.n_gpus_per_node", default=GPUS)
+    models = _models(told, name, shape, nodes * gpus)
     engine = Engine(
         shape=shape, here=gpus, tensor_parallel=told.count("rollout.tensor_parallel_size", "worker.rollout.tensor_parallel_size", default=2 if easy else 1),
         utilization=told.number("rollout.gpu_memory_utilization", default=0.5), sleep_level=_sleep(told, name),
         swap_bytes=find_swap(told) if name != "simplerl" else int(told.number("rollout.swap_space", default=40) * GIB), colocated=True, process="worker",
     )  # fmt: skip
+    if "sglang" in str(told.value("actor_rollout_ref.rollout.name")):
+        told.assume("SGLang's memory is taken to be vLLM's")
     prompt, answer = read_lengths(told)
     samples = told.count("rollout.batch_size", default=1024) * told.count(
         "rollout.samples_per_prompt", "worker.rollout.n", default=1
     )
-    groups = [Placed((*models, "engine"), gpus, nodes)]
     saves = told.number("checkpoint.save_steps", "trainer.save_freq", default=-1) > 0
     contents = str(told.value("checkpoint.contents") or "")
+    resumes = told.value("checkpoint.resume", "trainer.resume_mode") not in (None, "disable", "auto", False) or bool(
+        told.value("trainer.load_checkpoint_path")
+    )
     return make_nodes(
-        told, groups, models, engine, experience_bytes=samples * (prompt + answer) * BYTES_PER_TOKEN // nodes, store_bytes=find_store(told), saves=saves,
-        saves_hf=saves and ("hf_model" in contents or easy), reward_workers=int(told.number("reward.num_workers", default=0)),
-        resumes=told.value("checkpoint.resume", "trainer.resume_mode") not in (None, "disable", False, "null") or bool(told.value("trainer.load_checkpoint_path")),
+        told, [Placed((*models, "engine"), gpus, nodes)], models, engine, experience_bytes=samples * (prompt + answer) * BYTES_PER_TOKEN // nodes,
+        store_bytes=find_store(told), saves=saves, saves_hf=saves and ("hf_model" in contents or easy), resumes=resumes,
+        reward_workers=int(told.number("reward.num_workers", default=0)) if "reward.num_workers" in told.settings else 0,
     )  # fmt: skip
+
+
+def _models(told: Told, name: str, shape: Shape, world: int) -> dict[str, Model]:
+    easy = name == "easyr1"
+    actor = "worker.actor" if easy else "actor_rollout_ref.actor"
+    strategy = str(told.value(f"{actor}.strategy"))
+    if strategy.startswith("megatron"):
+        raise UsageError(
+            f"{actor}.strategy is {strategy}: Megatron's memory is not modelled; the estimate knows FSDP and DeepSpeed"
+        )
+    sharded = int(told.number(f"{actor}.fsdp_config.fsdp_size", default=-1))
+    lora = int(told.number("actor_rollout_ref.model.lora_rank", "lora_rank", default=0))
+    common: dict[str, Any] = {
+        "ranks": sharded if 0 < sharded < world else world, "here": 0, "backend": "fsdp2" if strategy == "fsdp2" else "fsdp1", "process": "worker", "logit_width": 6,
+    }  # fmt: skip
+    tokens = _tokens(told, world)
+    width = 2 if "bf" in str(told.value(f"{actor}.fsdp_config.model_dtype", "fsdp_dtype") or "") else 4
+    policy = strategy == "fsdp2" and told.flag(f"{actor}.fsdp_config.offload_policy")
+    models = {
+        "actor": Model(
+            role="actor", shape=shape, trained=True, width=width, offload_param=told.flag("offload_param"), offload_optimizer=told.flag("offload_optimizer"),
+            on_host=policy, lora_rank=lora, **tokens, **common,
+        )
+    }  # fmt: skip
+    if _has_reference(told, easy) and not lora:  # with LoRA the actor without its adapters is the reference
+        scored = _tokens(told, world, reference=not easy)
+        models["reference"] = Model(
+            role="reference", shape=shape, trained=False, offload_param=_reference_offloaded(told, easy), width=_reference_width(told, name), **scored, **common
+        )  # fmt: skip
+    estimator = told.value("algorithm.adv_estimator") or ("grpo" if easy else "gae")
+    if estimator == "gae":
+        critic = told.shape_or(shape, "critic.model.path", "worker.critic.model.model_path", of="the critic")
+        models["critic"] = Model(
+            role="critic", shape=critic, trained=True, width=4, value_head=True, gathers=False, offload_param=told.flag("critic.offload_param"),
+            offload_optimizer=told.flag("critic.offload_optimizer"), **tokens, **common,
+        )  # fmt: skip
+    if told.flag("reward_model.enable") or told.flag("reward.reward_model.enable"):
+        reward = told.shape_or(
+            shape, "reward_model.model.path", "reward.reward_model.model_path", of="the reward model"
+        )
+        models["reward"] = Model(
+            role="reward", shape=reward, trained=False, offload_param=True, width=2, value_head=True, **tokens, **common
+        )
+    return models
 
 
 def _per_gpu(told: Told, name: str, ranks: int, default: int) -> int:
@@ -106,22 +111,28 @@ def _per_gpu(told: Told, name: str, ranks: int, default: int) -> int:
     return max(count // ranks, 1) if every else count
 
 
-def _tokens(told: Told, ranks: int, reference: bool = False) -> dict[str, Any]:
+def _tokens(told: Told, world: int, reference: bool = False) -> dict[str, Any]:
     prompt, answer = read_lengths(told)
-    tokens = prompt + answer
-    sequences = _per_gpu(told, "train.micro_batch_size", ranks, 1)
+    tokens, parallel = prompt + answer, told.count("sequence_parallel_size", default=1)
+    sequences = _per_gpu(told, "train.micro_batch_size", world, 1)
     scored = _per_gpu(
-        told, "ref.logprob_micro_batch_size" if reference else "logprob.micro_batch_size", ranks, sequences
+        told, "ref.logprob_micro_batch_size" if reference else "logprob.micro_batch_size", world, sequences
     )
-    if told.flag("train.dynamic_batch"):
+    easy = (
+        told.framework is not None and told.framework.name == "easyr1"
+    )  # there a pass takes micro batch x longest tokens
+    if told.flag("train.dynamic_batch") and not easy:
         most = told.count("train.max_tokens", default=_TOKENS)
-        sequences, scored = max(most // tokens, 1), max(told.count("logprob.max_tokens", default=most) // tokens, 1)
-    return {
+        tokens = max(most, -(-tokens // parallel)) * parallel
+        sequences, scored = 1, max(told.count("logprob.max_tokens", default=most) // most, 1)
+    found = {
         "sequences": sequences,
         "scored": scored,
         "tokens": tokens,
+        "parallel": parallel,
         "recompute": told.flag("gradient_checkpointing", default=True),
     }
+    return found | ({"answer_tokens": 0} if told.flag("fused_logits") else {})
 
 
 def _has_reference(told: Told, easy: bool) -> bool:

@@ -12,7 +12,7 @@ from rlhfdoctor.units import GIB
 
 
 def plan_trl(told: Told) -> list[Plan]:
-    """Nodes of a TRL run: one process a GPU, DeepSpeed as its JSON tells it."""
+    """Nodes of a TRL run: one process a GPU; DeepSpeed as its JSON or accelerate's YAML tells it, else plain data parallelism."""
     shape = actor_shape(told, "model_name_or_path", "actor.model_name_or_path")
     gpus = told.machine.gpus_per_node
     if gpus is None:
@@ -21,52 +21,42 @@ def plan_trl(told: Told) -> list[Plan]:
             told.assume(f"{gpus} GPUs on the node: --gpus-per-node")
     ranks = gpus * (told.machine.nodes or told.count("num_machines", default=1))
     prompt, answer = read_lengths(told)
+    micro = told.count("train.micro_batch_size", default=8)
     common: dict[str, Any] = {
-        "ranks": ranks, "here": gpus, "backend": "deepspeed", "version": told.version("deepspeed"), "process": "trainer",
-        "sequences": told.count("train.micro_batch_size", default=8), "scored": told.count("logprob.micro_batch_size", "train.micro_batch_size", default=8),
+        "ranks": ranks, "here": gpus, "version": told.version("deepspeed"), "process": "trainer", "sequences": micro, "scored": micro,
         "tokens": prompt + answer, "recompute": told.flag("gradient_checkpointing"),
     }  # fmt: skip
-    stage = int(told.number("zero_stage", default=0))
+    stage = int(told.number("zero_stage", "deepspeed_config.zero_stage", default=0))
     zero = _zero(told, stage)
+    backend = "deepspeed" if stage or "zero_stage" in told.settings else "plain"
+    if backend == "plain":
+        told.assume("no DeepSpeed configuration is at hand: weights, gradients and Adam's states whole on every GPU")
+    adapters = int(told.number("lora_r", default=16)) if told.flag("use_peft") else 0
     models = {
         "actor": Model(
-            role="actor",
-            shape=shape,
-            trained=True,
-            sums=told.count("gradient_accumulation_steps", default=1) > 1,
-            **common,
-            **zero,
+            role="actor", shape=shape, trained=True, backend=backend, sums=told.count("gradient_accumulation_steps", default=1) > 1,  # type: ignore[arg-type]
+            lora_rank=adapters, **common, **zero,
         )
-    }
-    if told.number("beta", default=0.04 if told.framework_before("0.19") else 0.0) > 0:
+    }  # fmt: skip
+    if told.number("beta", default=0.04 if told.framework_before("0.19") else 0.0) > 0 and not adapters:
         models["reference"] = Model(
-            role="reference", shape=shape, trained=False, stage=3 if stage == 3 else 0, **common
+            role="reference", shape=shape, trained=False, backend="deepspeed", stage=3 if stage == 3 else 0, **common
         )
     engine = None
     if told.flag("use_vllm") and str(told.value("vllm_mode") or "colocate") == "colocate":
         level = 0 if not told.flag("rollout.sleep") else 1 if told.framework_before("0.25") else 2
-        engine = Engine(
-            shape=shape,
-            here=gpus,
-            utilization=told.number("rollout.gpu_memory_utilization", default=0.3),
-            sleep_level=level,
-            colocated=True,
-            process="trainer",
-        )
-    return make_nodes(
-        told,
-        [Placed((*models, *(["engine"] if engine else [])), gpus, max(ranks // gpus, 1))],
-        models,
-        engine,
-        saves=True,
-    )
+        share = told.number("rollout.gpu_memory_utilization", default=0.3)
+        engine = Engine(shape=shape, here=gpus, utilization=share, sleep_level=level, colocated=True, process="trainer")
+    roles = (*models, *(["engine"] if engine else []))
+    return make_nodes(told, [Placed(roles, gpus, max(ranks // gpus, 1))], models, engine, ray=False, saves=True)
 
 
 def _zero(told: Told, stage: int) -> dict[str, Any]:
     """DeepSpeed's own settings, as they stand in its JSON."""
     pins = told.value("offload_optimizer.pin_memory"), told.value("offload_param.pin_memory")
     default = not told.before("deepspeed", "0.19.5")
-    optimizer, param = told.flag("offload_optimizer"), stage == 3 and told.flag("offload_param")
+    optimizer = told.flag("offload_optimizer") or told.flag("deepspeed_config.offload_optimizer_device")
+    param = stage == 3 and (told.flag("offload_param") or told.flag("deepspeed_config.offload_param_device"))
     return {
         "stage": stage, "offload_optimizer": optimizer and stage > 0, "offload_param": param,
         "pin_optimizer": optimizer and (default if pins[0] is None else bool(pins[0])), "pin_param": param and (default if pins[1] is None else bool(pins[1])),
@@ -76,7 +66,7 @@ def _zero(told: Told, stage: int) -> dict[str, Any]:
 
 def plan_trainer(told: Told) -> list[Plan]:
     """The bundled trainer: a Qwen2 from its sizes, or a folder; one process a role, or one for all (cluster.placement)."""
-    shape = told.shape("model.path") or _own_shape(told)
+    shape = told.given_shape() or told.shape("model.path") or _own_shape(told)
     ranks = told.count("cluster.world_size", default=2)
     separate = told.value("cluster.placement") == "separate"
     stage = int(told.number("zero_stage", default=0))

@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 
 from rlhfdoctor.budget.estimate import fullest
 from rlhfdoctor.budget.told import Told, change
+from rlhfdoctor.errors import UsageError
 from rlhfdoctor.estimates import Estimate
-from rlhfdoctor.patch.edit import add_setting, change_setting
+from rlhfdoctor.patch.edit import add_setting, change_setting, remove_setting
+from rlhfdoctor.patch.merge import apply_all
 from rlhfdoctor.patch.plan import Configuration, make_diff, show_value
 from rlhfdoctor.settings.spell import FRAMEWORKS, Spelling, spell
 from rlhfdoctor.types import Patch, Setting, Value
@@ -57,7 +59,9 @@ REMEDIES: tuple[Remedy, ...] = (
     ),
     Remedy("dataloader_num_workers", (0,), "safe", "batches are prepared in the main process"),
     Remedy("offload_optimizer", (False,), "consent", "the optimizer's states go to the GPUs"),
+    Remedy("offload_optimizer", (True,), "consent", "the optimizer's states go to host memory: slower steps"),
     Remedy("offload_param", (False,), "consent", "the weights stay on the GPUs"),
+    Remedy("offload_param", (True,), "consent", "the weights go to host memory between the phases"),
     Remedy("zero_stage", (3,), "consent", "layers are gathered while they compute: slower"),
 )
 """In the order of what they cost."""
@@ -90,7 +94,9 @@ def suggest(told: Told, configuration: Configuration) -> tuple[Estimate, list[Pa
         found = found or _several(told, list(strongest.values()))
         if found:
             milder = _milder(told, found)
-            return _with(told, milder), [_patch(remedy, value, told, configuration) for remedy, value in milder]
+            return _with(told, milder), _merged(
+                [_patch(remedy, value, told, configuration) for remedy, value in milder], configuration
+            )
     return _raise_container(told, now, configuration) or (now, [])
 
 
@@ -122,6 +128,8 @@ def _fits(found: Estimate) -> bool:
 def _relieves(now: Estimate, after: Estimate) -> bool:
     """Whether some phase that exceeds a limit exceeds it by less, and none by more."""
     gains = False
+    if len(after.hazards) > len(now.hazards):
+        return False  # it would fit, and die of something else
     for before, behind in zip(now.limits, after.limits, strict=False):
         if before.bytes is None:  # nobody knows whether that place has the room
             if after.peak(behind)[1] > now.peak(before)[1]:
@@ -144,10 +152,19 @@ def _with(told: Told, changes: Sequence[Change]) -> Estimate:
 
 
 def _values(remedy: Remedy, told: Told) -> Iterator[Value]:
-    """The values to try that differ from what is in force, for settings that this release has."""
+    """The values to try that differ from what is in force, for settings that this release has and that act here."""
     own = told.settings.get(remedy.setting)
-    if own is None and _spelling(remedy.setting, told) is None:
-        return
+    framework = told.framework.name if told.framework is not None else ""
+    if own is None and (
+        _spelling(remedy.setting, told) is None or told.framework is None or told.framework.version is None
+    ):
+        return  # nobody adds a setting that the release may not have
+    if remedy in MORE_NODES and told.flag("colocate_all"):
+        return  # OpenRLHF wants as many GPUs of every role then
+    if remedy.setting in ("train.micro_batch_size", "logprob.micro_batch_size") and (
+        framework == "trl" or told.flag("train.dynamic_batch")
+    ):
+        return  # TRL's global batch would change with it; with dynamic batches it does nothing
     now = told.value(remedy.setting)
     for value in remedy.values:
         if isinstance(value, str) and value.startswith("*"):
@@ -159,6 +176,18 @@ def _values(remedy: Remedy, told: Told) -> Iterator[Value]:
         raises = _is_number(value) and _is_number(now) and value > now  # type: ignore[operator]
         if value != now and (upwards or not raises):
             yield value
+
+
+def _surely_there(name: str, told: Told) -> bool:
+    """Whether the release has the setting; where only a range is known, in one spelling at both ends of it."""
+    framework = told.framework
+    found = _spelling(name, told)
+    if found is None or framework is None or framework.version is not None or found.framework != framework.name:
+        return found is not None
+    ends = [
+        spell(name, framework.name, version) for version in (framework.since, framework.until) if version is not None
+    ]
+    return len(ends) == 2 and all(end is not None and end.spelled == found.spelled for end in ends)
 
 
 def _is_number(value: Value) -> bool:
@@ -175,20 +204,38 @@ def _spelling(name: str, told: Told) -> Spelling | None:
 
 def _patch(remedy: Remedy, value: Value, told: Told, configuration: Configuration) -> Patch:
     own, spelling = configuration.editable(remedy.setting), _spelling(remedy.setting, told)
-    edit = None
-    if own is not None:
-        edit = change_setting(own, value, configuration.texts[own.origin.file])
-    elif spelling is not None and spelling.form != "code":
-        edit = add_setting(spelling, value, configuration.texts, configuration.settings)
     seen: Setting | None = told.settings.get(remedy.setting)
     spelled = own.spelled if own is not None else spelling.spelled if spelling is not None else remedy.setting
     before = show_value(seen.value if seen is not None else told.value(remedy.setting))
+    if spelled.endswith(".device") and isinstance(value, bool):
+        value = "cpu" if value else "none"  # DeepSpeed's offload devices
+    edit = None
+    if own is not None:
+        text = configuration.texts[own.origin.file]
+        takes_away = own.form == "flag" and own.value is True and value is False
+        edit = remove_setting(own, text) if takes_away else change_setting(own, value, text)
+    elif spelling is not None and spelling.form != "code":
+        edit = add_setting(spelling, value, configuration.texts, configuration.settings)
     diff = make_diff(configuration.texts[edit.file], edit.text, edit.file) if edit is not None else ""
-    safety = "show" if spelling is not None and spelling.form == "code" and own is None else remedy.safety
+    safety = "show" if edit is None else remedy.safety
     return Patch(
         setting=remedy.setting, spelled=spelled, file=edit.file if edit else None, line=edit.line if edit else None, before=before, after=show_value(value),
         safety=safety, cost=remedy.cost, diff=diff,  # type: ignore[arg-type]
     )  # fmt: skip
+
+
+def _merged(patches: list[Patch], configuration: Configuration) -> list[Patch]:
+    """The patches with one diff a file that holds all of its changes, so that it applies as a whole."""
+    try:
+        texts = apply_all(patches)
+    except UsageError:
+        return patches
+    diffs = {
+        name: make_diff(configuration.texts[name], text, name)
+        for name, (text, _) in texts.items()
+        if name in configuration.texts
+    }
+    return [replace(patch, diff=diffs.get(patch.file or "", patch.diff)) for patch in patches]
 
 
 def _raise_container(told: Told, now: Estimate, configuration: Configuration) -> tuple[Estimate, list[Patch]] | None:

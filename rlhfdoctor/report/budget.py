@@ -21,6 +21,7 @@ SCHEMA = "rlhfdoctor.estimate/1"
 ERROR = 0.10
 """Nine of ten measured peaks are no further from the estimate (tests/bench/BUDGET.md)."""
 _PLACES = {"host": "host memory", "shm": "/dev/shm", "gpu": "one GPU, the fullest"}
+_OF = {"host": "of host memory", "shm": "of /dev/shm", "gpu": "on the fullest GPU"}
 _PHASES = {"score": "log-probs", "weight_sync": "weight sync", "checkpoint": "save"}
 _PART_COUNT = 8
 
@@ -32,7 +33,7 @@ def verdict(found: Estimate) -> str:
         return "over"
     if not known:
         return "unknown"
-    return "tight" if any(found.peak(limit)[1] > (limit.bytes or 0) * (1 - ERROR) for limit in known) else "fits"
+    return "tight" if any(found.share(limit) > 1 / (1 + ERROR) for limit in known) else "fits"
 
 
 def sentence(found: Estimate) -> str:
@@ -46,12 +47,12 @@ def sentence(found: Estimate) -> str:
         return f"will not fit: {_phase(phase)} takes {show_bytes(size)} of the {limit.name}'s {show_bytes(limit.bytes or 0)}, {show_bytes(size - (limit.bytes or 0))} too much{later}"
     if not known:
         places = [
-            f"{show_bytes(highest[1])} of {name} in {_phase(highest[0])}"
-            for place, name in _PLACES.items()
+            f"{show_bytes(highest[1])} {name}, in {_phase(highest[0])}"
+            for place, name in _OF.items()
             if (highest := _peak_of(found, place))[1]
         ]
-        return f"no limit is known (--host-memory, --shm, --gpu); at the peak {', '.join(places)}"
-    worst = max(known, key=lambda limit: found.peak(limit)[1] / (limit.bytes or 1))
+        return f"no limit is known (--host-memory, --shm, --gpu); at the peak {'; '.join(places)}"
+    worst = max(known, key=found.share)
     phase, peak = found.peak(worst)
     most = worst.bytes or 1
     if peak > most:
@@ -116,6 +117,13 @@ def _table(found: Estimate, place: str) -> Table:
         Text(show_bytes(size), style="bold reverse" if phase == peak else "bold") for phase, size in totals.items()
     ]
     table.add_row(Text("together", style="bold"), *cells)
+    sums = [sum(found.of(place, phase, role) for role in found.roles) for phase in found.phases]  # type: ignore[arg-type, misc]
+    if any(whole > totals[phase] for whole, phase in zip(sums, found.phases, strict=True)):
+        table.caption = Text(
+            "each role at its own peak; roles on one GPU or in one process take turns, so that together they need less than the sum",
+            style="dim",
+        )
+        table.caption_justify = "left"
     return table
 
 
@@ -146,7 +154,7 @@ def _parts(found: Estimate, place: str, console: Console) -> None:
             labels, key=lambda label: replace(found, needs=tuple(n for n in rows if n.gpus == label)).of("gpu", phase)
         )
         rows = [need for need in rows if need.gpus == fullest]
-    rows.sort(key=lambda need: -_size(need))
+    rows = sorted(_together(rows, place), key=lambda need: -_size(need))
     console.print(Text(f"in {_phase(phase)}:", style="dim"))
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(justify="right", no_wrap=True, min_width=9)
@@ -168,6 +176,22 @@ def _parts(found: Estimate, place: str, console: Console) -> None:
     if rest:
         table.add_row(show_bytes(rest), Text(f"{len(rows) - _PART_COUNT} smaller ones", style="dim"))
     console.print(table)
+
+
+def _together(rows: Sequence[Need], place: str) -> list[Need]:
+    """What is there at the same time: of the moments of roles that take turns, the largest."""
+    sums: dict[tuple[str, str, str], int] = {}
+    for need in rows:
+        if need.moment:
+            key = ("" if place == "gpu" else need.process, need.role, need.moment)
+            sums[key] = sums.get(key, 0) + _size(need)
+    best = {process: max((k for k in sums if k[0] == process), key=lambda k: sums[k]) for process, _, _ in sums}
+    return [
+        n
+        for n in rows
+        if not n.moment
+        or best["" if place == "gpu" else n.process] == ("" if place == "gpu" else n.process, n.role, n.moment)
+    ]
 
 
 def _size(need: Need) -> int:
@@ -230,7 +254,7 @@ def render_json(found: Estimate, after: Estimate | None = None, patches: Sequenc
 
 def render_suggestion(after: Estimate, patches: Sequence[Patch], console: Console) -> None:
     """Prints the smallest change that fits."""
-    console.print(Text("\nsmallest change that fits", style="bold"))
+    console.print(Text("\nsmallest change that fits, by the estimate", style="bold"))
     if not patches:
         words = (
             "none is needed"
@@ -249,9 +273,8 @@ def render_suggestion(after: Estimate, patches: Sequence[Patch], console: Consol
             )
         )
     console.print(Padding(Text(f"then: {sentence(after)}"), (0, 0, 0, 3)))
-    for patch in patches:
-        if patch.diff:
-            console.print(Text(clean_diff(patch.diff)), soft_wrap=True)
+    for diff in dict.fromkeys(patch.diff for patch in patches if patch.diff):
+        console.print(Text(clean_diff(diff)), soft_wrap=True)
 
 
 def clean_diff(text: str) -> str:

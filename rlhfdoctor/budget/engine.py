@@ -1,0 +1,41 @@
+"""What rollout engines (vLLM) hold: their share of a GPU, copies of weights while they sleep, swap blocks.
+
+Sleep level 1 copies every weight segment to page-locked memory (vllm/device_allocator/cumem.py); torch's allocator keeps
+those blocks. Swap blocks are one page-locked tensor a layer, up to vLLM 0.7. KV bytes: settings_notes section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rlhfdoctor.budget.needs import ALL, ceil_power_of_two, make_need
+from rlhfdoctor.budget.plan import Engine
+from rlhfdoctor.estimates import Need
+
+_AWAKE = ("resume", "rollout", "weight_sync")
+
+
+def engine_needs(engine: Engine, gpu_bytes: int | None) -> Iterator[Need]:
+    """Needs of one worker of the engine."""
+    shape = engine.shape
+    phases = _AWAKE if engine.sleep_level else ALL
+    weights = weights_of(engine)
+    if engine.utilization is not None and gpu_bytes is not None:
+        claimed = int(gpu_bytes * engine.utilization)
+        what = f"{engine.utilization:.0%} of the GPU: weights, KV cache and the rest of the engine"
+        if weights > claimed:
+            claimed, what = weights, f"weights, which its share of {engine.utilization:.0%} does not hold"
+        yield make_need(engine, "gpu", phases, claimed, what, exact=True)
+    else:
+        yield make_need(engine, "gpu", phases, weights, "weights (and a KV cache, by the GPU's size)")
+        yield make_need(engine, "gpu", phases, engine.cache_bytes or 0, "KV cache")
+    if engine.sleep_level == 1:
+        yield make_need(engine, "host", ALL, weights, "copy of the weights while it sleeps (level 1)", pinned=True)
+    if engine.swap_bytes:
+        blocks = shape.layers * ceil_power_of_two(engine.swap_bytes // shape.layers)
+        yield make_need(engine, "host", ALL, blocks, f"swap blocks, {shape.layers} buffers", pinned=True)
+
+
+def weights_of(engine: Engine) -> int:
+    """Bytes of its weights on one GPU."""
+    return engine.width * engine.shape.parameters // engine.tensor_parallel
