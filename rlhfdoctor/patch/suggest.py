@@ -155,9 +155,7 @@ def _values(remedy: Remedy, told: Told) -> Iterator[Value]:
     """The values to try that differ from what is in force, for settings that this release has and that act here."""
     own = told.settings.get(remedy.setting)
     framework = told.framework.name if told.framework is not None else ""
-    if own is None and (
-        _spelling(remedy.setting, told) is None or told.framework is None or told.framework.version is None
-    ):
+    if own is None and not _surely_there(remedy.setting, told):
         return  # nobody adds a setting that the release may not have
     if remedy in MORE_NODES and told.flag("colocate_all"):
         return  # OpenRLHF wants as many GPUs of every role then
