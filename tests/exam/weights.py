@@ -15,7 +15,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rlhfdoctor.diagnose import gather, make_case, read_all
+from rlhfdoctor.diagnose import analyze, gather, make_case, read_all
 from rlhfdoctor.engine.catalogue import FITTED, load_rules, rules_folder
 from rlhfdoctor.engine.rank import holding
 from rlhfdoctor.engine.schema import Rule, read_rule
@@ -152,15 +152,35 @@ def report() -> tuple[str, list[float], list[Choice]]:
 
 
 def adopt(strengths: Sequence[float], choices: Sequence[Choice]) -> float:
-    """Writes the first of these fits under which every rule still passes its own samples; without one the rules' own weights stay."""
+    """Writes the first of these fits that takes nothing away: every rule passes its own samples, every incident keeps its verdict.
+
+    Without one the rules' own weights stay.
+    """
+    (rules_folder() / FITTED).unlink(missing_ok=True)
+    load_rules.cache_clear()
+    before = _verdicts()
     for strength in strengths:
         write(fit(choices, strength))
         load_rules.cache_clear()
-        if not check_rules(None)[0]:
+        if not check_rules(None)[0] and not before - _verdicts():
             return strength
     (rules_folder() / FITTED).unlink(missing_ok=True)
     load_rules.cache_clear()
     return math.inf
+
+
+def _verdicts() -> set[str]:
+    """Labelled incidents whose verdict is right: an accepted cause first, or `undecided` where nobody could decide."""
+    found = set()
+    for case in all_cases():
+        if case.kind not in ("decidable", "undecidable"):
+            continue
+        incident = analyze([str(path) for path in case.files])
+        best = incident.best
+        right = incident.verdict == "cause" and best is not None and best.cause in case.accept
+        if right if case.kind == "decidable" else incident.verdict != "cause":
+            found.add(case.name)
+    return found
 
 
 def write(weights: Weights) -> None:
