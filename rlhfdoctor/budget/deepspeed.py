@@ -29,8 +29,10 @@ _MALLOC_KEEPS_OFFLOADED = 0.77
 """The same with offload at stages 1 and 2, in units of the shard's fp32 gradients, which are made a tensor at a time."""
 _MALLOC_KEEPS_WHOLE = 0.85
 """At least that at stage 1, in units of all weights: there the gradients are whole until the step."""
-_STAGED_COPIES = 2.5
+_STAGED_COPIES = 2.4
 """Of what is fetched ahead: gloo's staging and the flat output, the next bucket sometimes beside them; measured."""
+_READ_ALONE = 0.9
+"""Of a single rank's weights at stage 3, whose shard is a copy of the whole; measured."""
 _GATHERED_ALONE = 0.65
 """Of a single rank's weights at stage 3 on a CPU, where there is nobody to gather from; measured as well."""
 
@@ -80,6 +82,11 @@ def _needs(model: Model, device: str) -> Iterator[Need]:
         yield make_need(model, "host", ("load",), model.width * model.parameters, what, moment="read")
     if device == "cpu" and model.trained:
         yield _kept_by_malloc(model)
+    if device == "cpu" and model.stage == 3 and model.ranks == 1:
+        size = round(_READ_ALONE * model.width * model.parameters)
+        yield make_need(
+            model, "gpu", ("load",), size, "the model as it is made, before it is cut into shards", moment="read"
+        )
     if model.shape.tied and not model.value_head and model.stage != 3:
         head = model.width * model.shape.vocabulary * model.shape.hidden
         place, moment = ("host", "read") if device == "cuda" else ("gpu", "tie")
@@ -177,14 +184,9 @@ def _partitioned_states(model: Model, device: str) -> Iterator[Need]:
         yield make_need(model, "gpu", TRAIN, sums * model.trainable, "gradients, whole until the step")
     bucket = width * _touched(model, device) * (2 if model.overlap else 1)
     yield make_need(model, "gpu", TRAIN, bucket, f"reduce bucket of {model.bucket:.0e} elements", moment="backward")
-    yield make_need(
-        model,
-        "gpu",
-        TRAIN,
-        width * min(model.trainable, _FLAT, model.bucket),
-        "a flat copy of the bucket while it is reduced",
-        moment="backward",
-    )
+    if model.ranks > 1 or width == 2:  # one rank's fp32 bucket is one tensor, and its flat form a view
+        flat = width * min(model.trainable, _FLAT, model.bucket)
+        yield make_need(model, "gpu", TRAIN, flat, "a flat copy of the bucket while it is reduced", moment="backward")
 
 
 def _accumulated(model: Model) -> Need:
@@ -212,16 +214,9 @@ def _partitioned_weights(model: Model, device: str) -> Iterator[Need]:
         yield from _parameters_on_host(model, device)
     else:
         yield make_need(model, "gpu", ALL, width * model.share, f"weights, a shard of {model.ranks}")
-    if width == 2 or model.offload_optimizer:
-        yield make_need(model, states, ALL, _MASTER * share, "fp32 master weights")
-        yield make_need(
-            model,
-            states,
-            ("load",),
-            _MASTER * group,
-            "a second copy while the master weights are made",
-            moment="flatten",
-        )
+    yield make_need(model, states, ALL, _MASTER * share, "fp32 master weights")
+    what = "a second copy while the master weights are made"
+    yield make_need(model, states, ("load",), _MASTER * group, what, moment="flatten")
     yield make_need(model, states, AFTER, _MOMENTS * share, "Adam's two moments, from the first step on")
     flat = (model.sum_width or width) * share
     yield _states(model, states, ALL, flat, "flat gradient buffer", model.pin_optimizer and model.offload_optimizer)

@@ -26,4 +26,7 @@ def make_plans(told: Told) -> list[Plan]:
             "the files do not tell the framework; give the launch script or configuration of an RLHF run, "
             f"or add --framework NAME[==VERSION] ({', '.join(_MAKERS)})"
         )
+    if told.framework is not None and told.framework.version is None and name != "rlhfdoctor":
+        newest = f"as {told.release}" if told.release else "as the newest"
+        told.assume(f"the release of {name} is not told: {newest} (--framework {name}==VERSION)")
     return _MAKERS[name](told)

@@ -36,7 +36,7 @@ class Constants:
 ON_CPU = Constants(
     rank=320 * 10**6,
     low_precision=50 * 10**6,
-    training=50 * 10**6,
+    training=70 * 10**6,
     engine=900 * 10**6,
     driver=202 * 10**6,
     services=480 * 10**6,

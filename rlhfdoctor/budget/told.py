@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -174,6 +175,8 @@ class Told:
         return found
 
     def _note_size(self, found: Shape, text: str) -> None:
+        if re.search(r"(?:^|[-_/])(?:vl|vision|omni)(?:[-_.]|$)", text, re.I):
+            self.assume(f"{text}: its vision tower is not counted")
         if found.given_parameters is not None:
             self.assume(
                 f"{text}: a typical shape of {found.parameters / 1e9:.3g}B parameters; give --model FOLDER for the exact one"

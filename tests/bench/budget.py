@@ -200,7 +200,7 @@ def table(out: Path, write: bool) -> None:
         "# The budget against measured runs", "",
         "`make budget` (`python tests/bench/budget.py measure`, then `table --write`): two PPO steps of the bundled trainer on CPU, real Ray, DeepSpeed and torch,",
         "one process a role. Peak of anonymous and shared memory of a process, MiB; the larger one of its ranks. Error: predicted less measured, of the measured.",
-        "The constants of `budget/process.py` and the three shares that malloc keeps (`budget/deepspeed.py`) were measured on the first 26 of these runs;",
+        "The constants of `budget/process.py` and the shares of weights that malloc keeps and gloo stages (`budget/deepspeed.py`, underscored) were set by these runs;",
         "all sizes of buffers are from the sources. DeepSpeed's and accelerate's estimators know neither processes nor moments; their second line has our",
         "constant of a process added.", "",
         f"{len(rows)} configurations, {len(found)} roles.", "",
