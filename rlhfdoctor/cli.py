@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rlhfdoctor import __version__
+from rlhfdoctor.cli_compare import compare
 from rlhfdoctor.cli_estimate import estimate
 from rlhfdoctor.cli_rules import rules
 from rlhfdoctor.errors import DoctorError, UsageError
@@ -66,6 +67,7 @@ def main() -> None:
       doctor watch -- python train.py
       dmesg -T | doctor analyze -
       doctor patch ray_logs launch.sh --write
+      doctor compare doctor-runs/before doctor-runs/after
       doctor rules explain host-pinned-offload
     """
 
@@ -362,5 +364,6 @@ def _verdict(folder: Path, command: bool) -> int:
     return 1 if incident.verdict != "healthy" else 0
 
 
+main.add_command(compare)
 main.add_command(estimate)
 main.add_command(rules)

@@ -261,3 +261,33 @@ class Incident:
     def best(self) -> Finding | None:
         """The first finding, or None."""
         return self.findings[0] if self.findings else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One figure of two runs, side by side."""
+
+    name: str
+    unit: Literal["bytes", "bytes_per_step", "s", "count"]
+    before: float | None
+    after: float | None
+    noise: float | None = None
+    """Differences up to here happen between steps of one run; None: not known."""
+
+    @property
+    def within_noise(self) -> bool | None:
+        """Whether the difference is no more than noise; None where a figure or the noise is missing."""
+        if self.before is None or self.after is None or self.noise is None:
+            return None
+        return abs(self.after - self.before) <= self.noise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Two runs: what became of each, which settings differ, and by how much the figures do."""
+
+    before: Incident
+    after: Incident
+    figures: tuple[Figure, ...]
+    settings: tuple[tuple[str, Value, Value], ...]
+    """(spelling, value before, value after); None: not set."""

@@ -11,6 +11,7 @@ from rlhfdoctor.cli import main
 OPTIONS = {
     "analyze": {"paths", "configs", "framework", "since", "until", "form", "out", "min_confidence", "lang", "all_findings"},
     "watch": {"command", "pids", "cgroup", "ray_address", "attach", "interval", "out", "no_view", "alert_at", "alert_command", "metrics_port", "engines"},
+    "compare": {"before", "after", "form", "out"},
     "estimate": {
         "paths", "configs", "framework", "model", "nodes", "gpus_per_node", "host_memory", "container_memory", "shm", "gpu", "gpu_memory", "suggest", "brief", "form", "out",
     },
@@ -28,10 +29,10 @@ def test_commands() -> None:
     """These commands exist, with these below `rules`."""
     group = main.commands["rules"]
     assert isinstance(group, click.Group)
-    assert (set(main.commands), set(group.commands)) == ({"analyze", "estimate", "watch", "patch", "rules"}, {"list", "explain", "test", "new"})
+    assert (set(main.commands), set(group.commands)) == ({"analyze", "compare", "estimate", "watch", "patch", "rules"}, {"list", "explain", "test", "new"})
 
 
-@pytest.mark.parametrize("command", ["analyze", "estimate", "watch", "patch", "rules"])
+@pytest.mark.parametrize("command", ["analyze", "compare", "estimate", "watch", "patch", "rules"])
 def test_help_has_an_example(command: str) -> None:
     """Every command's help shows an example."""
     assert "Example" in (main.commands[command].help or "")

@@ -1,0 +1,158 @@
+"""Two runs side by side: did the patch help? Verdicts, peaks, growth, step time, settings, and what is only noise."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from rlhfdoctor.diagnose import analyze
+from rlhfdoctor.evidence.case import Case
+from rlhfdoctor.evidence.recorded import Scene, find_holders, find_scene, find_steps
+from rlhfdoctor.trace.growth import theil_sen
+from rlhfdoctor.trace.run import find_runs, read_run
+from rlhfdoctor.trace.schema import NULL
+from rlhfdoctor.types import Comparison, Figure, Incident
+
+_LEAST_STEPS = 4
+_SPREADS = 3.0
+"""Median absolute deviations, scaled to standard ones, that steps of one run may lie apart."""
+_LEAST_SHARE = 0.01
+"""A difference below this share is noise, however still the run was."""
+
+
+def compare(before: Sequence[str], after: Sequence[str]) -> Comparison:
+    """What differs between two runs.
+
+    Args:
+        before, after: each the paths of one run, as `analyze` takes them; figures need the folder that `doctor watch` wrote.
+
+    Raises:
+        SourceError: nothing could be read of one of them.
+    """
+    one, two = analyze(before), analyze(after)
+    scenes = [_scene(paths, incident) for paths, incident in ((before, one), (after, two))]
+    return Comparison(before=one, after=two, figures=tuple(_figures(*scenes)), settings=tuple(_changed(one, two)))
+
+
+def _scene(paths: Sequence[str], incident: Incident) -> Scene | None:
+    runs = [run for path in paths for run in find_runs(path)]
+    traces = [trace for run in runs for trace in read_run(Path(run)).traces]
+    return find_scene(Case(incident.timeline, traces=traces), incident.death) if traces else None
+
+
+def _figures(before: Scene | None, after: Scene | None) -> Iterator[Figure]:
+    """What traces tell; a run without one has no figures."""
+    scenes = (before, after)
+    if before is None and after is None:
+        return
+    uses = [_use(scene) for scene in scenes]
+    peaks = [_step_peaks(scene, use) for scene, use in zip(scenes, uses, strict=True)]
+    steps = [float(len(row)) if scene is not None else None for row, scene in zip(peaks, scenes, strict=True)]
+    yield Figure(name="steps begun", unit="count", before=steps[0], after=steps[1])
+    tops = [float(max(size for _, size in use)) if use else None for use in uses]
+    yield Figure(
+        name="all processes, at the peak", unit="bytes", before=tops[0], after=tops[1], noise=_noise(peaks, tops)
+    )
+    roles = [_by_role(scene, use) for scene, use in zip(scenes, uses, strict=True)]
+    for role in sorted({*roles[0], *roles[1]}, key=lambda role: -max(row.get(role, 0) for row in roles)):
+        sizes = [row.get(role) if row else None for row in roles]
+        if max(size or 0 for size in sizes) >= _LEAST_SHARE * max(top or 0 for top in tops):
+            yield Figure(
+                name=f"{role}, then", unit="bytes", before=sizes[0], after=sizes[1], noise=_noise(peaks, sizes)
+            )
+    slopes = [_slope(row) for row in peaks]
+    spread = [abs(high - low) / 2 for slope in slopes if slope is not None for _, low, high in (slope,)]
+    rates = [slope[0] if slope is not None else None for slope in slopes]
+    yield Figure(
+        name="growth of the peaks",
+        unit="bytes_per_step",
+        before=rates[0],
+        after=rates[1],
+        noise=max(spread, default=None),
+    )
+    yield _step_time(before, after)
+
+
+def _use(scene: Scene | None) -> list[tuple[float, int]]:
+    """(Unix seconds, anonymous and page-locked memory of all processes of the run) at each sample until the death."""
+    table = scene.trace.node.tables.get("process") if scene is not None else None
+    if scene is None or table is None:
+        return []
+    ours = {uid for uid, row in scene.trace.known["process"].items() if row.get("role") != "doctor"}
+    anon, shmem, locked = (table.values[name] for name in ("rss_anon_bytes", "rss_shmem_bytes", "locked_bytes"))
+    sums: dict[float, int] = {}
+    for place, uid in enumerate(table.keys):
+        at = scene.trace.seconds(table.times_ns[place])
+        if uid in ours and at <= scene.until_s and anon[place] != NULL:
+            held = min(locked[place], shmem[place])
+            sums[at] = sums.get(at, 0) + anon[place] + (held if held != NULL else 0)
+    return sorted(sums.items())
+
+
+def _step_peaks(scene: Scene | None, use: Sequence[tuple[float, int]]) -> list[int]:
+    """The highest use of each step, the load before the first one left out."""
+    if scene is None:
+        return []
+    starts = [at for at in find_steps(scene.trace) if at <= scene.until_s][1:]
+    found = []
+    for begin, end in zip(starts, [*starts[1:], scene.until_s], strict=True):
+        inside = [value for at, value in use if begin <= at <= end]
+        if inside:
+            found.append(max(inside))
+    return found
+
+
+def _by_role(scene: Scene | None, use: Sequence[tuple[float, int]]) -> dict[str, float]:
+    """The same by role at the peak."""
+    if scene is None or not use:
+        return {}
+    peak_s, _ = max(use, key=lambda point: point[1])
+    sizes: dict[str, float] = {}
+    for holder in find_holders(scene, peak_s):
+        sizes[holder.role] = (
+            sizes.get(holder.role, 0) + holder.anon_bytes + min(holder.locked_bytes, holder.shmem_bytes)
+        )
+    return sizes
+
+
+def _noise(peaks: Sequence[Sequence[int]], sizes: Sequence[float | None]) -> float:
+    """How far peaks of neighbouring steps lie from their trend, and at least a hundredth of the size."""
+    spreads = [
+        _SPREADS * _deviation([b - a for a, b in pairwise(row)]) / 2**0.5 for row in peaks if len(row) > _LEAST_STEPS
+    ]
+    return max([*spreads, *(_LEAST_SHARE * size for size in sizes if size)], default=0.0)
+
+
+def _deviation(values: Sequence[float]) -> float:
+    """Median absolute deviation, scaled to a standard deviation."""
+    middle = statistics.median(values)
+    return 1.4826 * statistics.median(abs(value - middle) for value in values)
+
+
+def _slope(peaks: Sequence[int]) -> tuple[float, float, float] | None:
+    warm = peaks[1:]  # the first optimizer step allocates its states in every run
+    return theil_sen([(float(i), value) for i, value in enumerate(warm)]) if len(warm) >= _LEAST_STEPS else None
+
+
+def _step_time(before: Scene | None, after: Scene | None) -> Figure:
+    times = [
+        [b - a for a, b in pairwise(find_steps(scene.trace)[1:])] if scene is not None else []
+        for scene in (before, after)
+    ]
+    middles = [statistics.median(row) if row else None for row in times]
+    spreads = [_SPREADS * _deviation(row) for row in times if len(row) >= _LEAST_STEPS]
+    noise = max([*spreads, *(_LEAST_SHARE * middle for middle in middles if middle)]) if spreads else None
+    return Figure(name="time of a step", unit="s", before=middles[0], after=middles[1], noise=noise)
+
+
+def _changed(
+    one: Incident, two: Incident
+) -> Iterator[tuple[str, str | int | float | bool | None, str | int | float | bool | None]]:
+    rows = [{setting.name: setting for setting in incident.settings} for incident in (one, two)]
+    for name in sorted({*rows[0], *rows[1]}):
+        first, second = rows[0].get(name), rows[1].get(name)
+        values = [None if setting is None else setting.value for setting in (first, second)]
+        if values[0] != values[1]:
+            yield next(s.spelled for s in (second, first) if s is not None), values[0], values[1]

@@ -1,0 +1,124 @@
+"""A comparison for people and for machines."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from rlhfdoctor.report.clean import clean
+from rlhfdoctor.report.story import headline
+from rlhfdoctor.types import Comparison, Figure, Incident
+from rlhfdoctor.units import show_bytes, show_ratio, show_seconds
+
+SCHEMA = "rlhfdoctor.comparison/1"
+
+
+def verdict(found: Comparison) -> str:
+    """In one sentence whether it became better, worse, or neither."""
+    one, two = found.before, found.after
+    if one.death is not None and two.death is None:
+        return "the second run survived what the first one died of"
+    if one.death is None and two.death is not None:
+        return "the first run ended well, the second did not"
+    if one.death is None:
+        return "both ended well"
+    causes = [incident.best.cause if incident.best else None for incident in (one, two)]
+    same = two.death is not None and one.death.killer == two.death.killer
+    if same and causes[0] == causes[1]:
+        return "both died, of the same cause"
+    return "both died, of different causes"
+
+
+def render(found: Comparison, console: Console) -> None:
+    """Prints what became of each run, the figures side by side, and the settings that differ."""
+    console.print(Text(verdict(found), style="bold"))
+    for letter, incident in (("A", found.before), ("B", found.after)):
+        console.print(
+            Text.assemble((f"{letter}  ", "bold"), _fate(incident), (f"  {clean(', '.join(incident.sources))}", "dim"))
+        )
+    if found.figures:
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        for name in ("", "A", "B", "difference"):
+            table.add_column(name, justify="left" if name in ("", "difference") else "right")
+        for figure in found.figures:
+            table.add_row(
+                clean(figure.name), _value(figure, figure.before), _value(figure, figure.after), _difference(figure)
+            )
+        console.print()
+        console.print(table)
+    else:
+        console.print(Text("\nno figures: neither run was recorded by doctor watch", style="dim"))
+    console.print(
+        Text(
+            "\nsettings that differ" if found.settings else "\nno setting differs, as far as the files tell",
+            style="bold" if found.settings else "dim",
+        )
+    )
+    for spelled, old, new in found.settings:
+        console.print(Text(f"   {clean(spelled)}: {_setting(old)} -> {_setting(new)}"))
+
+
+def _fate(incident: Incident) -> str:
+    if incident.death is None:
+        return "ended well"
+    step = f", in step {incident.death.step}" if incident.death.step is not None else ""
+    return f"{headline(incident)} ({incident.death.killer or 'never began'}{step})"
+
+
+def _setting(value: object) -> str:
+    return "(not set)" if value is None else clean(str(value))
+
+
+def _value(figure: Figure, value: float | None) -> str:
+    if value is None:
+        return "-"
+    if figure.unit == "s":
+        return show_seconds(round(value, 2))
+    if figure.unit == "count":
+        return f"{value:.0f}"
+    return show_bytes(value) + (" a step" if figure.unit == "bytes_per_step" else "")
+
+
+def _difference(figure: Figure) -> Text:
+    if figure.before is None or figure.after is None:
+        return Text("-", style="dim")
+    change = figure.after - figure.before
+    if not change:
+        return Text("none", style="dim")
+    size = (
+        show_seconds(round(abs(change), 2))
+        if figure.unit == "s"
+        else f"{abs(change):.0f}"
+        if figure.unit == "count"
+        else show_bytes(abs(change))
+    )
+    words = f"{'+' if change > 0 else '-'}{size}"
+    if figure.before and figure.unit != "count" and figure.unit != "bytes_per_step":
+        words += f" ({show_ratio(change / abs(figure.before))})"
+    if figure.within_noise:
+        return Text(f"{words}, within noise", style="dim")
+    return Text(words, style="" if figure.unit == "count" else "red" if change > 0 else "green")
+
+
+def render_json(found: Comparison) -> str:
+    """The comparison as indented JSON text."""
+    whole: dict[str, Any] = {
+        "schema": SCHEMA,
+        "says": verdict(found),
+        "runs": [
+            {
+                "sources": list(incident.sources), "verdict": incident.verdict, "killer": (incident.death.killer or None) if incident.death else None,
+                "cause": incident.best.cause if incident.best else None, "confidence": incident.best.confidence if incident.best else None,
+            }
+            for incident in (found.before, found.after)
+        ],
+        "figures": [
+            {"name": f.name, "unit": f.unit, "before": f.before, "after": f.after, "noise": f.noise, "within_noise": f.within_noise} for f in found.figures
+        ],
+        "settings": [{"spelled": spelled, "before": old, "after": new} for spelled, old, new in found.settings],
+    }  # fmt: skip
+    return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False, default=str) + "\n"

@@ -1,0 +1,89 @@
+"""`doctor compare`: figures of two runs side by side, and what is only noise."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from rlhfdoctor.compare import compare
+from rlhfdoctor.report.comparison import verdict
+from rlhfdoctor.types import Figure
+from rlhfdoctor.units import MIB
+from tests.record.build import steps, write_run
+
+Doctor = Callable[..., Result]
+SAMPLES = Path(__file__).resolve().parent.parent / "samples"
+WOBBLE = (0, 40, -30, 25, -45, 10)
+
+
+def record(folder: Path, *, base: float, rise: float = 0.0, wobble: bool = True, every_s: float = 10.0) -> Path:
+    """Twelve steps of ten samples whose actor wobbles around a level, or climbs."""
+
+    def anon(second: int) -> float:
+        step = int(second // every_s)
+        return base + rise * step + (WOBBLE[step % len(WOBBLE)] if wobble else 0) + (200 if second % every_s > every_s / 2 else 0)
+
+    return write_run(folder, int(12 * every_s), anon={"actor": anon, "driver": lambda _: 500.0}, events=steps(12, every_s))
+
+
+def figures(one: Path, two: Path) -> dict[str, Figure]:
+    return {figure.name: figure for figure in compare([str(one)], [str(two)]).figures}
+
+
+def test_the_same_run_twice(tmp_path: Path) -> None:
+    """Nothing differs, and every figure with noise is within it."""
+    run = record(tmp_path / "a", base=4000)
+    found = figures(run, run)
+    assert {f.name for f in found.values() if f.before != f.after} == set()
+    assert found["steps begun"].before == 11, "the load before the first step is left out"
+
+
+def test_wobble_is_noise_and_a_gain_is_none(tmp_path: Path) -> None:
+    """30 MiB among steps that wobble by 45 are noise; 900 MiB are not."""
+    base, near, far = (record(tmp_path / name, base=size) for name, size in (("a", 4000), ("b", 4030), ("c", 3100)))
+    close, gain = figures(base, near)["all processes, at the peak"], figures(base, far)["all processes, at the peak"]
+    assert (close.within_noise, gain.within_noise) == (True, False)
+    assert gain.before is not None and gain.after is not None and gain.after - gain.before == -900 * MIB
+
+
+def test_a_slope_that_a_patch_took_away(tmp_path: Path) -> None:
+    """Growth of the peaks a step, fitted over the steps behind the first."""
+    leak, cured = record(tmp_path / "a", base=4000, rise=100), record(tmp_path / "b", base=4000)
+    growth = figures(leak, cured)["growth of the peaks"]
+    assert growth.before == pytest.approx(100 * MIB, rel=0.1) and abs(growth.after or 0) < 10 * MIB
+    assert growth.within_noise is False
+
+
+def test_step_time(tmp_path: Path) -> None:
+    """The median distance of steps, with the spread among them."""
+    found = figures(record(tmp_path / "a", base=4000), record(tmp_path / "b", base=4000, every_s=14.0))["time of a step"]
+    assert (found.before, found.after, found.within_noise) == (10.0, 14.0, False)
+
+
+def test_what_became_of_them() -> None:
+    """One died and one ended well; settings that differ are named as they are spelled."""
+    died, well = str(SAMPLES / "lab-driver-leak/run"), str(SAMPLES / "lab-healthy-close/run")
+    assert verdict(compare([died], [well])) == "the second run survived what the first one died of"
+    assert verdict(compare([well], [died])) == "the first run ended well, the second did not"
+    assert verdict(compare([died], [died])) == "both died, of the same cause"
+    assert "--mem" in [spelled for spelled, _, _ in compare([well], [str(SAMPLES / "lab-healthy-sawtooth/run")]).settings]
+
+
+def test_command(doctor: Doctor, tmp_path: Path) -> None:
+    """Exit 1 when the second run ended badly, 0 when it ended well, 2 when there is nothing to read."""
+    died, well = SAMPLES / "lab-driver-leak/run", SAMPLES / "lab-healthy-close/run"
+    assert [doctor("compare", a, b).exit_code for a, b in ((died, well), (well, died), (well, tmp_path / "nowhere"))] == [0, 1, 2]
+    screen = doctor("compare", died, well).stdout
+    assert screen.startswith("the second run survived") and "all processes, at the peak" in screen
+    found = json.loads(doctor("compare", died, well, "--format", "json").stdout)
+    assert (found["schema"], [run["verdict"] for run in found["runs"]]) == ("rlhfdoctor.comparison/1", ["cause", "healthy"])
+
+
+def test_logs_without_a_trace_have_verdicts_only(doctor: Doctor) -> None:
+    """It says that there are no figures, and why."""
+    result = doctor("compare", SAMPLES / "ray-healthy/run", SAMPLES / "ray-cgroup-kill/run")
+    assert (result.exit_code, "no figures: neither run was recorded" in result.stdout) == (1, True)
