@@ -23,6 +23,7 @@ from rlhfdoctor.logs.events import PATTERNS, order_events, read_events
 from rlhfdoctor.logs.flight import MOST_BYTES, rank_of_dump, read_dump
 from rlhfdoctor.logs.open import Source, find_sources
 from rlhfdoctor.logs.scan import Scanner
+from rlhfdoctor.patch.apply import find_original
 from rlhfdoctor.patch.effect import with_effects
 from rlhfdoctor.patch.plan import Configuration, plan_patches
 from rlhfdoctor.settings.framework import find_framework, find_versions
@@ -46,6 +47,10 @@ class Reading:
     events: list[Event] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
     """Configuration files whole, by name."""
+    originals: dict[str, tuple[str, float]] = field(default_factory=dict)
+    """Text before the doctor patched a file, and when it did."""
+    newest_s: float = 0.0
+    """When a log was last written to."""
     gaps: list[Gap] = field(default_factory=list)
     traces: list[Recorded] = field(default_factory=list)
     """What recorders wrote."""
@@ -137,11 +142,16 @@ def read_all(
                     Gap(what=source.name, why=f"configuration of more than {CONFIG_LIMIT_BYTES >> 20} MiB; cut there")
                 )
             reading.texts[source.name] = data.decode("utf-8", "surrogateescape")
+            original = find_original(Path(source.name))
+            if original is not None:
+                reading.originals[source.name] = original
             source = replace(source, stream=lambda data=data: iter((data,)))  # type: ignore[misc]
         if rank_of_dump(source.name) is not None:
             data = replace(source, stream=_counting(source, reading, progress)).read(MOST_BYTES)
             reading.events.extend(read_dump(data, source.name, reading.gaps))
             continue
+        if not is_configuration(source.name):
+            reading.newest_s = max(reading.newest_s, source.modified or 0.0)
         host, zone = reading.places.get(source.name, (None, UTC))
         counted = replace(source, stream=_counting(source, reading, progress), host=host, zone=zone)
         found = read_events(counted, scanner, reading.gaps)
@@ -224,7 +234,9 @@ def conclude(case: Case, rules: Sequence[Rule], reading: Reading) -> tuple[Death
     death, own, facts = gather(case, reading)
     findings, excluded = diagnose(rules, facts)
     by_id = {rule.id: rule for rule in rules}
-    configuration = Configuration(reading.texts, case.settings, case.framework, case.versions)
+    configuration = Configuration(
+        reading.texts, case.settings, case.framework, case.versions, _before_the_run(case, death, reading)
+    )
     told = make_told(case, _machine(case))
     measured = sum(part.bytes for part in make_ledger(own, death)) or None
 
@@ -240,6 +252,17 @@ def conclude(case: Case, rules: Sequence[Rule], reading: Reading) -> tuple[Death
         for f in findings
     ]
     return death, complete, excluded
+
+
+def _before_the_run(case: Case, death: Death | None, reading: Reading) -> list[Setting]:
+    """Settings as the run had them, of files that the doctor has patched since it."""
+    ran_s = death.time if death is not None and death.time is not None else reading.newest_s
+    prefer = case.framework.name if case.framework is not None else None
+    found: list[Setting] = []
+    for name, (text, patched_s) in reading.originals.items():
+        if ran_s < patched_s:
+            found.extend(read_configuration(name, text, prefer)[0])
+    return found
 
 
 def gather(case: Case, reading: Reading) -> tuple[Death | None, Case, Facts]:

@@ -59,6 +59,18 @@ def write_file(path: Path, text: str) -> None:
         raise SourceError(f"{path}: cannot be written: {error.strerror}. Nothing was changed there.") from None
 
 
+def find_original(path: Path) -> tuple[str, float] | None:
+    """The text before the doctor patched a file, and when it did (Unix seconds); None where it has not, or somebody has edited it since."""
+    journal = _journal(path)
+    try:
+        entry = json.loads(journal.read_text())
+        if entry["written"] != _hash(path.read_bytes()):
+            return None
+        return base64.b64decode(entry["original"]).decode("utf-8", "surrogateescape"), journal.stat().st_mtime
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def revert_files(folders: Sequence[Path]) -> list[Path]:
     """Restores every patched file below the folders, and returns them.
 

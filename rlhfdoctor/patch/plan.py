@@ -28,6 +28,14 @@ class Configuration:
     settings: Sequence[Setting]
     framework: Framework | None
     versions: Mapping[str, tuple[str, str]]
+    originals: Sequence[Setting] = ()
+    """Settings of the files as the run had them, where the doctor has patched them since."""
+
+    def changed_since(self, own: Setting) -> bool:
+        """Whether the doctor has changed this setting since the run: its figures tell nothing of the new value yet."""
+        return any(
+            s.name == own.name and s.origin.file == own.origin.file and s.value != own.value for s in self.originals
+        )
 
     def version(self, table: str) -> str | None:
         """The version of what a table describes; unknown, the newest release that takes all of the user's spellings."""
@@ -89,6 +97,13 @@ def _plan(treatment: Treatment, facts: Facts, configuration: Configuration) -> P
         return None
     value = _target(treatment, own or configuration.logged(treatment.setting), facts)
     if value is _UNKNOWN:
+        return None
+    if (
+        own is not None
+        and isinstance(treatment.to, dict)
+        and "scale" in treatment.to
+        and configuration.changed_since(own)
+    ):
         return None
     if own is not None:
         if _same(own.value, value):
