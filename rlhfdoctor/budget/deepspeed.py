@@ -16,6 +16,11 @@ from rlhfdoctor.settings.spell import parse_version
 
 _MASTER = 4
 _MOMENTS = 8
+_MASTER_WEIGHTS, _ADAM, _FLAT_GRADIENTS = (
+    "fp32 master weights",
+    "Adam's two moments, from the first step on",
+    "flat gradient buffer",
+)
 _LIVE_PARAMETERS = 1_000_000_000
 """stage3_max_live_parameters."""
 _PREFETCH = 50_000_000
@@ -49,12 +54,7 @@ def deepspeed_needs(model: Model, device: str) -> Iterator[Need]:
 def _asleep(model: Model, found: list[Need]) -> Iterator[Need]:
     """States that are on the GPU for the update only, and in page-locked host memory in between, which torch keeps (offload_states)."""
     for need in found:
-        away = (
-            need.place == "gpu"
-            and not need.moment
-            and any(word in need.what for word in ("master", "moments", "gradient buffer"))
-        )
-        if not away:
+        if need.place != "gpu" or need.what not in (_MASTER_WEIGHTS, _ADAM, _FLAT_GRADIENTS):
             yield need
             continue
         yield replace(need, phases=TRAIN, from_step=False)
@@ -134,10 +134,10 @@ def _whole(model: Model) -> Iterator[Need]:
         moment="backward",
     )
     if width == 2 and model.backend == "deepspeed":
-        yield make_need(model, "gpu", ALL, _MASTER * trained, "fp32 master weights")
+        yield make_need(model, "gpu", ALL, _MASTER * trained, _MASTER_WEIGHTS)
         yield make_need(model, "gpu", TRAIN, _MASTER * trained, "fp32 gradients of the step", moment="step")
     moments = 2 * width if model.backend == "plain" else _MOMENTS  # torch's AdamW keeps them in the weights' own type
-    yield make_need(model, "gpu", AFTER, moments * trained, "Adam's two moments, from the first step on")
+    yield make_need(model, "gpu", AFTER, moments * trained, _ADAM)
 
 
 def _partitioned_states(model: Model, device: str) -> Iterator[Need]:
@@ -158,8 +158,8 @@ def _partitioned_states(model: Model, device: str) -> Iterator[Need]:
     pins_master = model.pin_optimizer or (
         model.offload_optimizer and _since(model, "0.14.1") and not _since(model, "0.18.3")
     )
-    yield _states(model, states, ALL, _MASTER * share, "fp32 master weights", pins_master)
-    yield make_need(model, states, AFTER, _MOMENTS * share, "Adam's two moments, from the first step on")
+    yield _states(model, states, ALL, _MASTER * share, _MASTER_WEIGHTS, pins_master)
+    yield make_need(model, states, AFTER, _MOMENTS * share, _ADAM)
     if model.offload_optimizer:
         yield _states(model, "host", ALL, _MASTER * share, "fp32 gradients of the shard", model.pin_optimizer)
         if _since(model, "0.17.0"):
@@ -214,12 +214,12 @@ def _partitioned_weights(model: Model, device: str) -> Iterator[Need]:
         yield from _parameters_on_host(model, device)
     else:
         yield make_need(model, "gpu", ALL, width * model.share, f"weights, a shard of {model.ranks}")
-    yield make_need(model, states, ALL, _MASTER * share, "fp32 master weights")
+    yield make_need(model, states, ALL, _MASTER * share, _MASTER_WEIGHTS)
     what = "a second copy while the master weights are made"
     yield make_need(model, states, ("load",), _MASTER * group, what, moment="flatten")
-    yield make_need(model, states, AFTER, _MOMENTS * share, "Adam's two moments, from the first step on")
+    yield make_need(model, states, AFTER, _MOMENTS * share, _ADAM)
     flat = (model.sum_width or width) * share
-    yield _states(model, states, ALL, flat, "flat gradient buffer", model.pin_optimizer and model.offload_optimizer)
+    yield _states(model, states, ALL, flat, _FLAT_GRADIENTS, model.pin_optimizer and model.offload_optimizer)
     if model.offload_optimizer:
         yield _states(
             model,
