@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from rlhfdoctor.evidence.case import Case, number, page_size, whole
 from rlhfdoctor.evidence.flight import find_flight
-from rlhfdoctor.evidence.killer import TIMEOUT, VANISHED, classify
+from rlhfdoctor.evidence.killer import RAY_SERVICE, TIMEOUT, VANISHED, classify
 from rlhfdoctor.evidence.recorded import find_culprit, kernel_was_silent
 from rlhfdoctor.evidence.roles import MARKS, find_phase, find_role
 from rlhfdoctor.evidence.setup import find_refused
@@ -104,7 +104,8 @@ def _telling(case: Case, event: Event, killer: str) -> Event:
 
 def _cut_traceback(case: Case) -> Death | None:
     """A traceback whose end is missing: something raised, but what is not known."""
-    event = case.last("python.traceback") or (case.last("python.frame") if len(case.of("python.frame")) > 2 else None)
+    traced = [e for e in case.of("python.traceback", "python.frame") if not RAY_SERVICE.search(e.origin.file)]
+    event = next((e for e in reversed(traced) if e.kind == "python.traceback"), traced[-1] if len(traced) > 2 else None)
     event = event or case.last(
         "ray.actor_died", "ray.unhandled_task_error", "ray.task_error", "torch.child_failed", "config.overrides"
     )

@@ -26,6 +26,10 @@ _WARNING = re.compile(r"\[W\d{3,4} \d\d:\d\d:")
 TRIED_AGAIN = re.compile(r"(?<!fork: )\bretry|\bWARN", re.I)
 _CUDA_ERROR = re.compile(r"CUDA(?: driver| runtime)? error|CUDA out of memory|CUDA kernel")
 """Told by torch.cuda_error and torch.cuda_oom."""
+RAY_SERVICE = re.compile(
+    r"(?:^|[/!])(?:monitor|dashboard|dashboard_\w+|runtime_env_agent|log_monitor|ray_client_server\w*|gcs_server)\.(?:log|out|err)(?:\.|$)"
+)
+"""Logs of Ray's services: an exception there is not the job's."""
 _RAY_CORE = re.compile(r"\[\d{4}-\d\d-\d\d [\d:,]+ [IWE] \d+ \d+\] \w+\.cc:\d+: ")
 """A line of Ray's C++ core; an IOError there is a status of its own, not a Python exception."""
 
@@ -188,6 +192,8 @@ def _by_exit(event: Event) -> tuple[str, int] | None:
 def _by_error(event: Event) -> tuple[str, int] | None:
     name = str(event.fields.get("name", "")).rsplit(".", 1)[-1]
     message = str(event.fields.get("message_text", ""))
+    if RAY_SERVICE.search(event.origin.file):
+        return None  # the cluster's own services go on after what they log
     if name in _ECHO_ERRORS or name in ("OutOfMemoryError", "RayOutOfMemoryError") or "Warning" in name:
         return None
     if (

@@ -99,3 +99,15 @@ def test_a_program_that_can_raise_has_not_raised(case: Case) -> None:
     """Error names in source code and scripts are no deaths."""
     code = "except ObjectStoreFullError:\n    raise OutOfDiskError('KeyError: x')\n# Out of memory: Killed process 7 (python) total-vm:9kB, anon-rss:8kB, file-rss:1kB\n"
     assert case({"job.py": code, "launch.sh": f"# {code}", "driver.log": "step:1 - actor/lr:0.0\n"}).death is None
+
+
+BUSY = "Traceback (most recent call last):\n  File \"/usr/lib/python3.11/http/server.py\", line 136, in server_bind\n    socketserver.TCPServer.server_bind(self)\nOSError: [Errno 98] Address already in use\n"
+
+
+@pytest.mark.parametrize("name", ["logs/monitor.log", "logs/dashboard_agent.log", "logs/runtime_env_agent.log"])
+def test_a_service_of_ray_that_logs_an_exception_is_no_death(name: str, case: Case) -> None:
+    """Ray's monitor could not start its metrics server, and went on; in the job's own log the same is an exception."""
+    lines = "2026-11-22 00:19:03,811\tERROR monitor.py:218 -- An exception occurred while starting the metrics server.\n" + BUSY
+    assert case({name: lines, "driver.log": "step:1 - actor/lr:0.0\n"}).death is None
+    found = case({"driver.log": lines}).death
+    assert found is not None and found.killer == "exception"
