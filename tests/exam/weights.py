@@ -12,19 +12,24 @@ from __future__ import annotations
 import functools
 import math
 import random
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from rlhfdoctor.diagnose import analyze, gather, make_case, read_all
 from rlhfdoctor.engine.catalogue import FITTED, load_rules, rules_folder
 from rlhfdoctor.engine.rank import holding
 from rlhfdoctor.engine.schema import Rule, read_rule
+from rlhfdoctor.errors import DoctorError
 from rlhfdoctor.logs.events import order_events
 from rlhfdoctor.selftest import check_rules
 from rlhfdoctor.trace.events import drop_foreign
-from tests.exam.cases import all_cases
+from tests.exam.cases import Case, all_cases
+from tests.exam.changes import copy_without
 
 STRENGTHS = (0.3, 1.0, 3.0, 10.0, 30.0, math.inf)
+SOURCES = ("kernel log", "trace", "configuration")
 FOLDS = 10
 _ROUNDS, _STEP = 60, 0.1
 
@@ -170,17 +175,30 @@ def adopt(strengths: Sequence[float], choices: Sequence[Choice]) -> float:
 
 
 def _verdicts() -> set[str]:
-    """Labelled incidents whose verdict is right: an accepted cause first, or `undecided` where nobody could decide."""
+    """Labelled incidents whose verdict is right, whole and with one kind of source left out.
+
+    Right is an accepted cause first, or `undecided` where nobody could decide; with a source left out `undecided` is right, too.
+    """
     found = set()
     for case in all_cases():
         if case.kind not in ("decidable", "undecidable"):
             continue
-        incident = analyze([str(path) for path in case.files])
-        best = incident.best
-        right = incident.verdict == "cause" and best is not None and best.cause in case.accept
-        if right if case.kind == "decidable" else incident.verdict != "cause":
+        if _is_right(case, [str(path) for path in case.files], case.kind == "undecidable"):
             found.add(case.name)
+        for dropped in SOURCES:
+            with tempfile.TemporaryDirectory() as folder:
+                if copy_without(case.files, Path(folder), dropped) and _is_right(case, [folder], True):
+                    found.add(f"{case.name} without {dropped}")
     return found
+
+
+def _is_right(case: Case, paths: list[str], undecided_is: bool) -> bool:
+    try:
+        incident = analyze(paths)
+    except DoctorError:
+        return False
+    best = incident.best
+    return best is not None and best.cause in case.accept if incident.verdict == "cause" else undecided_is
 
 
 def write(weights: Weights) -> None:
