@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -93,6 +94,6 @@ def test_text_of_files_reaches_no_terminal_raw(doctor: Doctor, tmp_path: Path) -
 
 def test_as_a_program(tmp_path: Path) -> None:
     """A pipe that closes early is no error."""
-    command = f"python -m rlhfdoctor estimate {START} | head -1"
+    command = f"{sys.executable} -m rlhfdoctor estimate {START} | head -1"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert (done.stdout.count("\n"), "Traceback" in done.stderr) == (1, False)

@@ -39,8 +39,8 @@ def remove(path: Path) -> None:
 
 
 @pytest.fixture
-def live_cgroup() -> Iterator[Path]:
-    """A child of the v1 memory controller with a limit of 96 MiB, removed afterwards."""
+def live_cgroup(kernel_alone: None) -> Iterator[Path]:
+    """A child of the v1 memory controller with a limit of 96 MiB, removed afterwards; what is killed in it stands in everybody's kernel log."""
     path = Path("/sys/fs/cgroup/memory") / f"rlhfdoctor-test-{uuid.uuid4().hex}"
     path.mkdir()
     (path / "memory.limit_in_bytes").write_text(str(LIMIT_BYTES))
