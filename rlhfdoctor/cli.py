@@ -19,6 +19,7 @@ from rlhfdoctor.cli_compare import compare
 from rlhfdoctor.cli_estimate import estimate
 from rlhfdoctor.cli_rules import rules
 from rlhfdoctor.errors import DoctorError, UsageError
+from rlhfdoctor.screen import make_page, text_of, write
 
 if TYPE_CHECKING:
     from rlhfdoctor.types import Incident, Patch
@@ -124,7 +125,7 @@ def analyze(
     """
     incident = _analyze(paths, min_confidence=min_confidence, **reading)
     text = _render(incident, form, out is not None, all_findings)
-    _write(text, out)
+    write(text, out)
     sys.exit(1 if incident.verdict != "healthy" else 0)
 
 
@@ -256,36 +257,11 @@ def _render(incident: Incident, form: str, to_file: bool, all_findings: bool) ->
         from rlhfdoctor.report import markdown
 
         return markdown.render(incident)
-    from rich.console import Console
-
     from rlhfdoctor.report import terminal
 
-    plain = to_file or sys.stdout is None or not sys.stdout.isatty()
-    console = Console(
-        file=io.StringIO(), force_terminal=not plain, no_color=plain or bool(os.environ.get("NO_COLOR")), highlight=False,
-        width=160 if plain else min(max(Console().width, 60), 160), emoji=False, markup=False,
-    )  # fmt: skip
-    terminal.render(incident, console, all_findings)
-    return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
-
-
-def _write(text: str, out: str | None) -> None:
-    if out is None:
-        if sys.stdout is None:
-            raise UsageError("standard output is closed; use --out FILE")
-        try:
-            sys.stdout.write(text)
-            sys.stdout.flush()
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise UsageError(f"standard output: {error.strerror}") from None
-        return
-    try:
-        Path(out).write_text(text, encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        raise UsageError(f"--out {out}: {error.strerror}") from None
-    click.echo(f"wrote {out}", err=True)
+    page = make_page(to_file)
+    terminal.render(incident, page, all_findings)
+    return text_of(page)
 
 
 @main.command(context_settings={"ignore_unknown_options": False})

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import io
-import os
 import sys
-from pathlib import Path
 
 import click
 
-from rlhfdoctor.errors import UsageError
+from rlhfdoctor.screen import make_page, trimmed, write
 
 
 @click.command()
@@ -30,8 +27,6 @@ def compare(before: str, after: str, form: str, out: str | None) -> None:
       doctor compare doctor-runs/20260131T120000Z-train doctor-runs/20260201T090000Z-train
       doctor compare before/ after/ --format json
     """
-    from rich.console import Console
-
     from rlhfdoctor.compare import compare as run
     from rlhfdoctor.report import comparison
 
@@ -39,19 +34,8 @@ def compare(before: str, after: str, form: str, out: str | None) -> None:
     if form == "json":
         text = comparison.render_json(found)
     else:
-        plain = out is not None or sys.stdout is None or not sys.stdout.isatty()
-        console = Console(
-            file=io.StringIO(), force_terminal=not plain, no_color=plain or bool(os.environ.get("NO_COLOR")), highlight=False,
-            width=140 if plain else min(max(Console().width, 60), 160), emoji=False, markup=False,
-        )  # fmt: skip
-        comparison.render(found, console)
-        text = "\n".join(line.rstrip() for line in console.file.getvalue().splitlines()) + "\n"  # type: ignore[attr-defined]
-    if out is None:
-        click.echo(text, nl=False)
-    else:
-        try:
-            Path(out).write_text(text, encoding="utf-8", errors="backslashreplace")
-        except OSError as error:
-            raise UsageError(f"--out {out}: {error.strerror}") from None
-        click.echo(f"wrote {out}", err=True)
+        page = make_page(out is not None, width=140)
+        comparison.render(found, page)
+        text = trimmed(page)
+    write(text, out)
     sys.exit(1 if found.after.verdict != "healthy" else 0)

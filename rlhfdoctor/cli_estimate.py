@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import io
-import os
 import re
 import sys
-from pathlib import Path
 
 import click
 
 from rlhfdoctor.errors import UsageError
+from rlhfdoctor.screen import make_page, trimmed, write
 
 _GPU_SIZES = {"a10": 24, "l4": 24, "l40": 48, "l40s": 48, "a100": 80, "a800": 80, "h100": 80, "h800": 80, "h20": 96, "h200": 141, "b200": 180, "v100": 32, "4090": 24, "3090": 24, "a6000": 48}  # fmt: skip
 """GiB of a GPU by its name; a size in the name wins, as in a100-40g."""
@@ -80,25 +78,13 @@ def estimate(
     elif brief:
         text = f"doctor estimate: {budget.sentence(found)}\n"
     else:
-        text = _screen(found, after, patches, out is not None)
-    _write(text, out)
+        page = make_page(out is not None, width=140)
+        budget.render(found, page)
+        if after is not None:
+            budget.render_suggestion(after, patches, page)
+        text = trimmed(page)
+    write(text, out)
     sys.exit(1 if budget.verdict(found) == "over" else 0)
-
-
-def _screen(found: object, after: object, patches: object, to_file: bool) -> str:
-    from rich.console import Console
-
-    from rlhfdoctor.report import budget
-
-    plain = to_file or sys.stdout is None or not sys.stdout.isatty()
-    console = Console(
-        file=io.StringIO(), force_terminal=not plain, no_color=plain or bool(os.environ.get("NO_COLOR")), highlight=False,
-        width=140 if plain else min(max(Console().width, 60), 160), emoji=False, markup=False,
-    )  # fmt: skip
-    budget.render(found, console)  # type: ignore[arg-type]
-    if after is not None:
-        budget.render_suggestion(after, patches, console)  # type: ignore[arg-type]
-    return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines()) + "\n"  # type: ignore[attr-defined]
 
 
 def _size(flag: str, text: str | None) -> int | None:
@@ -130,14 +116,3 @@ def _gpu(name: str | None) -> int | None:
 
 _USABLE = 0.985
 """Of the size in a card's name; an H200 of 141 shows 139 GiB, an A100 of 80 shows 79."""
-
-
-def _write(text: str, out: str | None) -> None:
-    if out is None:
-        click.echo(text, nl=False)
-        return
-    try:
-        Path(out).write_text(text, encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        raise UsageError(f"--out {out}: {error.strerror}") from None
-    click.echo(f"wrote {out}", err=True)

@@ -1,0 +1,65 @@
+"""What commands print: a page as wide as the terminal, plain where there is none, to standard output or to a file."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rlhfdoctor.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def make_page(to_file: bool, width: int = 160) -> Console:
+    """A console that collects its text; colour only on a terminal without NO_COLOR.
+
+    Args:
+        width: in columns where there is no terminal to ask.
+    """
+    from rich.console import Console
+
+    plain = to_file or sys.stdout is None or not sys.stdout.isatty()
+    return Console(
+        file=io.StringIO(), force_terminal=not plain, no_color=plain or bool(os.environ.get("NO_COLOR")), highlight=False,
+        width=width if plain else min(max(Console().width, 60), 160), emoji=False, markup=False,
+    )  # fmt: skip
+
+
+def text_of(page: Console) -> str:
+    """What was printed on it."""
+    return page.file.getvalue()  # type: ignore[attr-defined,no-any-return]
+
+
+def trimmed(page: Console) -> str:
+    """The same without the blanks that tables leave at the ends of lines."""
+    return "\n".join(line.rstrip() for line in text_of(page).splitlines()) + "\n"
+
+
+def write(text: str, out: str | None) -> None:
+    """To the file, or to standard output.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    if out is None:
+        if sys.stdout is None:
+            raise UsageError("standard output is closed; use --out FILE")
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise UsageError(f"standard output: {error.strerror}") from None
+        return
+    try:
+        Path(out).write_text(text, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise UsageError(f"--out {out}: {error.strerror}") from None
+    click.echo(f"wrote {out}", err=True)
