@@ -56,75 +56,31 @@ def process_needs(plan: Plan) -> Iterator[Need]:
             seen.add(model.process)
             low = base.low_precision * (model.width == 2)
             trains = any(m.trained for m in plan.models if m.process == model.process)
-            what = "the processes themselves: Python, torch, communication" + (
-                ", CUDA" if plan.device == "cuda" else ""
-            )
-            yield Need(
-                role=model.role,
-                process=model.process,
-                place="host",
-                phases=ALL,
-                bytes=base.rank + low + base.training * trains,
-                count=model.here,
-                what=what,
-            )
-    if plan.engine is not None and plan.engine.process not in seen:
-        yield Need(
-            role="rollout engine",
-            process=plan.engine.process,
-            place="host",
-            phases=ALL,
-            bytes=base.engine,
-            count=plan.engine.here,
-            what="the engine's processes themselves",
-        )
+            what = f"the processes themselves: Python, torch, communication{', CUDA' if plan.device == 'cuda' else ''}"
+            yield _on_host(model.role, model.process, base.rank + low + base.training * trains, model.here, what)
+    engine = plan.engine
+    if engine is not None and engine.process not in seen:
+        yield _on_host("rollout engine", engine.process, base.engine, engine.here, "the engine's processes themselves")
     if plan.ray and plan.driver:
-        yield Need(
-            role="driver", process="driver", place="host", phases=ALL, bytes=base.driver, count=1, what="the driver"
-        )
+        yield _on_host("driver", "driver", base.driver, 1, "the driver")
     if plan.ray:
-        yield Need(
-            role="Ray",
-            process="ray",
-            place="host",
-            phases=ALL,
-            bytes=base.services,
-            count=1,
-            what="raylet, GCS and agents",
-        )
+        yield _on_host("Ray", "ray", base.services, 1, "raylet, GCS and agents")
     if plan.device == "cuda":
         yield from _on_gpus(plan)
     if plan.loaders:
-        yield Need(
-            role="data loader",
-            process="loader",
-            place="host",
-            phases=ALL,
-            bytes=base.worker,
-            count=plan.loaders,
-            what="processes of the data loader",
-        )
+        yield _on_host("data loader", "loader", base.worker, plan.loaders, "processes of the data loader")
     if plan.reward_workers:
-        yield Need(
-            role="reward worker",
-            process="reward worker",
-            place="host",
-            phases=ALL,
-            bytes=base.worker,
-            count=plan.reward_workers,
-            what="reward workers",
-        )
+        yield _on_host("reward worker", "reward worker", base.worker, plan.reward_workers, "reward workers")
     if plan.experience_bytes:
         size = min(plan.experience_bytes, plan.store_bytes or plan.experience_bytes)
-        yield Need(
-            role="Ray",
-            process="plasma",
-            place="shm",
-            phases=("rollout", "score", "update"),
-            bytes=size,
-            count=1,
-            what="experience of a step in the object store",
-        )
+        phases = ("rollout", "score", "update")
+        what = "experience of a step in the object store"
+        yield Need(role="Ray", process="plasma", place="shm", phases=phases, bytes=size, count=1, what=what)
+
+
+def _on_host(role: str, process: str, size: int, count: int, what: str) -> Need:
+    """Host memory of some processes, all through the run."""
+    return Need(role=role, process=process, place="host", phases=ALL, bytes=size, count=count, what=what)
 
 
 def _on_gpus(plan: Plan) -> Iterator[Need]:
