@@ -24,8 +24,9 @@ from rlhfdoctor.logs.flight import MOST_BYTES, rank_of_dump, read_dump
 from rlhfdoctor.logs.open import Source, find_sources
 from rlhfdoctor.logs.scan import Scanner
 from rlhfdoctor.patch.apply import find_original
-from rlhfdoctor.patch.effect import with_effects
+from rlhfdoctor.patch.effect import Counterfactual, make_counterfactual
 from rlhfdoctor.patch.plan import Configuration, plan_patches
+from rlhfdoctor.patch.size import size_treatments
 from rlhfdoctor.settings.framework import find_framework, find_versions
 from rlhfdoctor.settings.read import is_configuration, is_source, read_configuration, read_logged
 from rlhfdoctor.trace.events import Recorded, drop_foreign
@@ -237,21 +238,34 @@ def conclude(case: Case, rules: Sequence[Rule], reading: Reading) -> tuple[Death
     configuration = Configuration(
         reading.texts, case.settings, case.framework, case.versions, _before_the_run(case, death, reading)
     )
-    told = make_told(case, _machine(case))
-    measured = sum(part.bytes for part in make_ledger(own, death)) or None
+    counterfactual = _foresee(case, own, death, facts)
 
     def patches(cause: str) -> tuple[Patch, ...]:
-        planned = list(plan_patches(treatments(by_id[cause], facts), facts, configuration))
-        if death is None or not planned:
-            return tuple(planned)
-        of_host = not death.killer.startswith(("cuda", "collective"))
-        return tuple(with_effects(planned, told, death.phase, measured, of_host))
+        chosen = treatments(by_id[cause], facts)
+        if counterfactual is None:
+            return tuple(plan_patches(chosen, facts, configuration))
+        sized = size_treatments(chosen, facts, configuration, counterfactual)
+        return tuple(counterfactual.effect(patch) for patch in plan_patches(*sized, configuration))
 
     complete = [
         replace(f, patches=patches(f.cause)) if f.explained_by is None and f.score >= _TREATED_SCORE else f
         for f in findings
     ]
     return death, complete, excluded
+
+
+def _foresee(case: Case, own: Case, death: Death | None, facts: Facts) -> Counterfactual | None:
+    """The budget of the run that died, beside what was measured of it."""
+    if death is None:
+        return None
+    limits = [facts.evidence[name].value for name in ("host.limit_bytes", "host.total_bytes") if name in facts.evidence]
+    return make_counterfactual(
+        make_told(case, _machine(case)),
+        death.phase,
+        of_host=not death.killer.startswith(("cuda", "collective")),
+        measured_bytes=sum(part.bytes for part in make_ledger(own, death)) or None,
+        limit_bytes=min((size for size in limits if isinstance(size, int)), default=None),
+    )
 
 
 def _before_the_run(case: Case, death: Death | None, reading: Reading) -> list[Setting]:

@@ -27,6 +27,7 @@ class Machine:
     container_bytes: int | None = None
     shm_bytes: int | None = None
     gpu_bytes: int | None = None
+    gpu_basis: str = "--gpu"
     model: str | None = None
     """A public name, a folder or config.json, or a size such as 7B."""
 
@@ -201,7 +202,7 @@ class Told:
                     name="GPU",
                     place="gpu",
                     bytes=machine.gpu_bytes,
-                    basis="--gpu" if machine.gpu_bytes else "not told: --gpu",
+                    basis=machine.gpu_basis if machine.gpu_bytes else "not told: --gpu",
                 )
             )
         return tuple(limit for limit in found if limit.bytes is not None or limit.name in ("node", "GPU"))

@@ -15,6 +15,7 @@ from packaging.specifiers import SpecifierSet
 from rlhfdoctor.budget.told import Machine, Told
 from rlhfdoctor.evidence.case import Case, fact
 from rlhfdoctor.evidence.host import find_total
+from rlhfdoctor.logs.torch import read_cuda_oom
 from rlhfdoctor.settings.spell import FRAMEWORKS, parse_version, spell, spellings
 from rlhfdoctor.types import Event, Evidence, Setting
 from rlhfdoctor.units import show_count
@@ -44,6 +45,10 @@ def make_told(case: Case, machine: Machine) -> Told:
     total = find_total(case)
     if machine.host_bytes is None and total is not None and isinstance(total.value, int):
         machine = replace(machine, host_bytes=total.value, host_basis=str(total.origin or ""))
+    event = case.first("torch.cuda_oom")
+    size = read_cuda_oom(" ".join((event.text, *event.after))).get("total_bytes") if event is not None else None
+    if machine.gpu_bytes is None and event is not None and isinstance(size, int):
+        machine = replace(machine, gpu_bytes=size, gpu_basis=str(event.origin))
     return Told(settings, case.framework, case.versions, machine)
 
 

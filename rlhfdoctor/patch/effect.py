@@ -1,4 +1,4 @@
-"""What a patch would have done to the peak: the budget with and without it, corrected by what was measured.
+"""What a change would have done to the peak: the budget with and without it, corrected by what was measured.
 
 The constants of processes are the uncertain part of a budget and cancel out in the difference; a measured peak takes
 their place.
@@ -6,13 +6,14 @@ their place.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from rlhfdoctor.budget.estimate import fullest
 from rlhfdoctor.budget.told import Told, change
 from rlhfdoctor.errors import DoctorError
-from rlhfdoctor.estimates import Estimate, Place
+from rlhfdoctor.estimates import Estimate, Limit, Place
 from rlhfdoctor.types import Patch, Phase, Value
 from rlhfdoctor.units import show_bytes, show_ratio
 
@@ -23,27 +24,155 @@ _TELLING = 0.02
 """A smaller share of the use is not worth a sentence."""
 _TRUSTED = 0.35
 """A budget that is further from the measured use does not know this run, and its differences are not shown."""
+_LEAST_SHARE = 1 / 16
+"""A setting is not proposed at less than this part of its value: then it is not what the run needs."""
 
 
-def with_effects(
-    patches: Sequence[Patch], told: Told, phase: Phase | None, measured_bytes: int | None, of_host: bool = True
-) -> list[Patch]:
-    """The patches with the bytes that each would have freed or taken on the fullest node, where the budget can tell.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counterfactual:
+    """A run that died, and the budget of its settings: what would have been with others."""
+
+    told: Told
+    now: Estimate
+    died_in: Phase | None
+    """None: nobody knows."""
+    phase: str
+    """The same as the budget names it; that of the host's peak where nobody knows."""
+    of_host: bool
+    """Whether it was host memory that ran out; else only GPUs are spoken of."""
+    measured_bytes: int | None = None
+    """Use of the limit's owner at its peak."""
+    limit_bytes: int | None = None
+    """The host limit that was full."""
+
+    @property
+    def use_bytes(self) -> int:
+        """Host memory in the phase, by the budget."""
+        return self.now.of("host", self.phase) + self.now.of("shm", self.phase)
+
+    def effect(self, patch: Patch) -> Patch:
+        """The patch with the bytes that it would have freed or taken on the fullest node, where the budget can tell."""
+        if (
+            patch.setting.startswith(_NO_USE)
+            or patch.setting.startswith("published-")
+            or patch.after is None
+            or " " in patch.after
+        ):
+            return patch
+        after = self._with(patch.setting, parse_value(patch.after))
+        if after is None:
+            return patch
+        delta = self._host_change(after) if self.of_host else 0
+        delta = delta if abs(delta) >= _TELLING * self.use_bytes else 0
+        trained, changed = _without_engine(self.now), _without_engine(after)
+        sizes = [
+            (trained.of("gpu", phase), changed.of("gpu", phase)) for phase in self.now.phases if phase in after.phases
+        ]
+        most, then = max(sizes, key=lambda pair: abs(pair[1] - pair[0]), default=(0, 0))
+        on_gpu = then - most if abs(then - most) >= _TELLING * most else 0
+        if not delta and not on_gpu:
+            return patch
+        parts = [self._told(delta)] if delta else []
+        if on_gpu:
+            parts.append(
+                f"at its longest sequences the pass would need {show_bytes(then)} of a GPU in place of {show_bytes(most)} (by the budget)"
+            )
+        low, high = sorted((round(delta * (1 - _ERROR)), round(delta * (1 + _ERROR))))
+        return replace(
+            patch, host_bytes=(low, high) if delta else patch.host_bytes, gpu_bytes=on_gpu or None,
+            effect="; ".join(part for part in (patch.effect.rstrip("."), *parts) if part),
+        )  # fmt: skip
+
+    def size(self, setting: str, value: float, least: float | None) -> tuple[float, str] | None:
+        """The largest smaller value with which the run would have fitted, and why it fits; None where the budget cannot tell.
+
+        Args:
+            value: what the run had.
+            least: below this a run would make no sense.
+        """
+        for smaller in _smaller(setting, value, least):
+            after = self._with(setting, smaller)
+            why = self._why_it_fits(after) if after is not None else None
+            if why is not None:
+                return smaller, why
+        return None
+
+    def _why_it_fits(self, after: Estimate) -> str | None:
+        if self.of_host:
+            if self.limit_bytes is None or self.measured_bytes is None:
+                return None
+            wanted = max(self.use_bytes, self.measured_bytes)  # it died on its way up
+            room = self.limit_bytes * (1 - _ERROR)
+            if wanted + self._host_change(after) > room:
+                return None
+            return f"the largest with which the node's {show_bytes(self.limit_bytes)} keep a tenth free (by the budget)"
+        gpu = next((limit for limit in self.now.limits if limit.place == "gpu" and limit.bytes), None)
+        if gpu is None or gpu.bytes is None or self._on_gpu(self.now, gpu) <= gpu.bytes:
+            return None  # the budget does not see the shortage, so it cannot tell what ends it
+        if self._on_gpu(after, gpu) > gpu.bytes * (1 - _ERROR):
+            return None
+        return f"the largest with which {show_bytes(gpu.bytes)} of a GPU keep a tenth free, with all sequences at their longest (by the budget)"
+
+    def _on_gpu(self, found: Estimate, gpu: Limit) -> int:
+        """Of the phase in which it died; of the fullest where nobody knows."""
+        return max((found.used(gpu, phase) for phase in found.phases if self.died_in in (None, phase)), default=0)
+
+    def _with(self, setting: str, value: Value) -> Estimate | None:
+        try:
+            return fullest(change(self.told, setting, value))
+        except DoctorError:
+            return None
+
+    def _host_change(self, after: Estimate) -> int:
+        return sum(_difference(place, self.now, after, self.phase) for place in ("host", "shm"))
+
+    def _told(self, delta: int) -> str:
+        use, measured = self.use_bytes, self.measured_bytes
+        start = use if measured is None else measured
+        basis = (
+            "by the budget"
+            if measured is None
+            else f"by the budget, corrected by what was measured (it was {show_ratio(abs(use - measured) / measured)} too {'high' if use > measured else 'low'})"
+        )
+        return f"with it the use in {self.phase.replace('_', ' ')} would have been {show_bytes(max(start + delta, 0))} in place of {show_bytes(start)} ({basis})"
+
+
+def make_counterfactual(
+    told: Told, phase: Phase | None, *, of_host: bool, measured_bytes: int | None, limit_bytes: int | None
+) -> Counterfactual | None:
+    """None where the budget does not know the model, or is too far from what was measured.
 
     Args:
-        phase: in which the run died; the peak's where it is unknown.
-        measured_bytes: use of the limit's owner at that time, from the ledger.
-        of_host: whether it was host memory that ran out; else only GPUs are spoken of.
+        phase: in which the run died; None: not known.
+        of_host: whether it was host memory that ran out.
+        measured_bytes: use of the limit's owner at its peak, from the ledger.
+        limit_bytes: the host limit, where it is known.
     """
     try:
         now = fullest(told)
     except DoctorError:
-        return list(patches)
-    where = _phase(now, phase)
-    use = now.of("host", where) + now.of("shm", where)
-    if measured_bytes is not None and not abs(use - measured_bytes) <= _TRUSTED * measured_bytes:
-        return list(patches)
-    return [_annotated(patch, told, now, where, measured_bytes, of_host) for patch in patches]
+        return None
+    found = Counterfactual(
+        told=told, now=now, died_in=phase, phase=_phase(now, phase), of_host=of_host, measured_bytes=measured_bytes, limit_bytes=limit_bytes
+    )  # fmt: skip
+    if measured_bytes is not None and not abs(found.use_bytes - measured_bytes) <= _TRUSTED * measured_bytes:
+        return None
+    return found
+
+
+def _smaller(setting: str, value: float, least: float | None) -> Iterator[float]:
+    """Smaller values from the mildest on: of a batch those that divide it, so that what is made of it still adds up."""
+    if isinstance(value, float):
+        for hundredths in range(math.ceil(value * 100) - 5, 0, -5):
+            if hundredths / 100 >= max(least or 0, value * _LEAST_SHARE):
+                yield hundredths / 100
+        return
+    lowest = max(int(least or 1), 1, math.ceil(value * _LEAST_SHARE))
+    if "batch" in setting:
+        yield from (size for size in range(value // 2, lowest - 1, -1) if value % size == 0)
+        return
+    step = max(value // 8, 1)
+    yield from range(value - step, lowest - 1, -step)
 
 
 def _phase(now: Estimate, phase: Phase | None) -> str:
@@ -52,50 +181,6 @@ def _phase(now: Estimate, phase: Phase | None) -> str:
     if phase in now.phases:
         return str(phase)
     return max(now.phases, key=lambda name: now.of("host", name))
-
-
-def _annotated(patch: Patch, told: Told, now: Estimate, where: str, measured: int | None, of_host: bool) -> Patch:
-    if (
-        patch.setting.startswith(_NO_USE)
-        or patch.setting.startswith("published-")
-        or patch.after is None
-        or " " in patch.after
-    ):
-        return patch
-    try:
-        after = fullest(change(told, patch.setting, parse_value(patch.after)))
-    except DoctorError:
-        return patch
-    delta = (_difference("host", now, after, where) + _difference("shm", now, after, where)) if of_host else 0
-    use = now.of("host", where) + now.of("shm", where)
-    delta = delta if abs(delta) >= _TELLING * use else 0
-    trained, changed = _without_engine(now), _without_engine(after)
-    sizes = [(trained.of("gpu", phase), changed.of("gpu", phase)) for phase in now.phases if phase in after.phases]
-    most, then = max(sizes, key=lambda pair: abs(pair[1] - pair[0]), default=(0, 0))
-    on_gpu = then - most if abs(then - most) >= _TELLING * most else 0
-    if not delta and not on_gpu:
-        return patch
-    parts = [_told(delta, now, where, measured)] if delta else []
-    if on_gpu:
-        parts.append(
-            f"at its longest sequences the pass would need {show_bytes(then)} of a GPU in place of {show_bytes(most)} (by the budget)"
-        )
-    low, high = sorted((round(delta * (1 - _ERROR)), round(delta * (1 + _ERROR))))
-    return replace(
-        patch, host_bytes=(low, high) if delta else patch.host_bytes, gpu_bytes=on_gpu or None,
-        effect="; ".join(part for part in (patch.effect.rstrip("."), *parts) if part),
-    )  # fmt: skip
-
-
-def _told(delta: int, now: Estimate, where: str, measured: int | None) -> str:
-    use = now.of("host", where) + now.of("shm", where)
-    start = use if measured is None else measured
-    basis = (
-        "by the budget"
-        if measured is None
-        else f"by the budget, corrected by what was measured (it was {show_ratio(abs(use - measured) / measured)} too {'high' if use > measured else 'low'})"
-    )
-    return f"with it the use in {where.replace('_', ' ')} would have been {show_bytes(max(start + delta, 0))} in place of {show_bytes(start)} ({basis})"
 
 
 def _without_engine(found: Estimate) -> Estimate:

@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "samples" / "simplerl-third-generation" / "run" / "launch.sh"
 CAUSE = "gpu-no-recompute"
 LOG = ROOT / "rules" / "gpu-micro-batch" / "fires" / "sixteen" / "driver.log"
-BATCH, HALF = (f"actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu={size}" for size in (16, 8))
-"""The safe patch of the incident `safe`."""
+BATCH, SIZED = (f"actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu={size}" for size in (16, 1))
+"""The safe patch of the incident `safe`: two sequences at their longest do not fit a GPU without recomputation."""
 OFF, ON = (f"actor_rollout_ref.model.enable_gradient_checkpointing={value}" for value in (False, True))
 """Its patch that needs consent."""
 CONSENT = ROOT / "samples" / "openrlhf-save-kill" / "run"
@@ -53,9 +53,9 @@ def safe(tmp_path: Path) -> Path:
     return folder
 
 
-def halved(script: bytes, *, consent: bool = False) -> bytes:
+def sized(script: bytes, *, consent: bool = False) -> bytes:
     """A script with the safe patch, and the other one."""
-    text = script.decode().replace(BATCH, HALF)
+    text = script.decode().replace(BATCH, SIZED)
     return (text.replace(OFF, ON) if consent else text).encode()
 
 
@@ -70,7 +70,7 @@ def test_patches_are_shown_and_nothing_is_written(safe: Path) -> None:
     before = tree(safe)
     result = doctor(safe)
     assert result.exit_code == 1
-    assert f"-  {BATCH} \\\n+  {HALF} \\\n" in result.stdout
+    assert f"-  {BATCH} \\\n+  {SIZED} \\\n" in result.stdout
     assert "would be written" in result.stdout
     assert before == tree(safe)
 
@@ -95,14 +95,14 @@ def test_write_applies_safe_patches_only(safe: Path) -> None:
     before = (safe / "launch.sh").read_bytes()
     result = doctor(safe, "--write")
     assert (0, f"patched {safe / 'launch.sh'} (1 change); take it back with: doctor patch {safe / 'launch.sh'} --revert\n") == (result.exit_code, result.stdout)  # fmt: skip
-    assert halved(before) == (safe / "launch.sh").read_bytes()
+    assert sized(before) == (safe / "launch.sh").read_bytes()
 
 
 def test_consent_applies_the_others_of_that_rule(safe: Path) -> None:
     """With --consent RULE both are written."""
     before = (safe / "launch.sh").read_bytes()
     result = doctor(safe, "--write", "--consent", CAUSE)
-    assert (0, halved(before, consent=True)) == (result.exit_code, (safe / "launch.sh").read_bytes())
+    assert (0, sized(before, consent=True)) == (result.exit_code, (safe / "launch.sh").read_bytes())
 
 
 def test_write_without_anything_safe_says_so(consent: Path) -> None:
@@ -183,7 +183,7 @@ def test_link_stays_a_link(safe: Path) -> None:
     (safe / "launch.sh").symlink_to("../shared.sh")
     doctor(safe, "--write")
     assert (safe / "launch.sh").is_symlink()
-    assert HALF in (safe.parent / "shared.sh").read_text()
+    assert SIZED in (safe.parent / "shared.sh").read_text()
 
 
 @pytest.mark.parametrize("target", ["launch.sh", ""], ids=["file", "folder"])
@@ -265,7 +265,7 @@ def archive(safe: Path) -> Path:
 def test_patches_of_an_archive_are_shown(archive: Path) -> None:
     """The diff names the member."""
     result = doctor(archive)
-    assert (result.exit_code, f"+  {HALF} \\\n" in result.stdout) == (1, True)
+    assert (result.exit_code, f"+  {SIZED} \\\n" in result.stdout) == (1, True)
 
 
 def test_member_of_an_archive_is_not_written(archive: Path) -> None:
