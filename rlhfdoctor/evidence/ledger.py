@@ -9,7 +9,7 @@ from rlhfdoctor.evidence.recorded import Scene, find_holders, find_scene
 from rlhfdoctor.evidence.roles import find_role
 from rlhfdoctor.logs.ray import read_top
 from rlhfdoctor.types import Death, Part
-from rlhfdoctor.units import show_time
+from rlhfdoctor.units import MIB, show_time
 
 
 def make_ledger(case: Case, death: Death | None = None) -> Iterator[Part]:
@@ -55,9 +55,7 @@ def _recorded(scene: Scene) -> Iterator[Part]:
     ]
     rest = shmem - sum(locked_by_role.values())
     basis = "/proc/meminfo" if scene.limit == "node" else f"memory.stat of {scene.limit}"
-    rows += [("other shared memory (object store, /dev/shm)", rest, basis)] + [
-        (name, size, basis) for name, size in kept.items()
-    ]
+    rows += [*_shared(scene, peak_s, rest, basis), *((name, size, basis) for name, size in kept.items())]
     others = anon - sum(anon_by_role.values())
     word = "anon of other processes" if others >= 0 else "pages that processes share after a fork, counted in each row"
     rows.append((word, others, basis))
@@ -70,6 +68,21 @@ def _recorded(scene: Scene) -> Iterator[Part]:
         bytes=left,
         basis=f"use of {scene.limit if scene.limit != 'node' else 'the node'} less the rows above",
     )
+
+
+def _shared(scene: Scene, at_s: float, rest: int, basis: str) -> Iterator[tuple[str, int, str]]:
+    """Shared memory that is not page-locked: what lies in /dev/shm with a name, without one (plasma unlinks its files at once), and the rest.
+
+    In one row where the recorder's /dev/shm holds more than that: then it is another mount than the job's, or other jobs use it, too.
+    """
+    used, unlinked = (scene.trace.last("host", 0, f"shm_{name}_bytes", at_s) or 0 for name in ("used", "unlinked"))
+    if not MIB <= used <= rest:
+        yield "other shared memory (object store, /dev/shm)", rest, basis
+        return
+    nameless = min(unlinked, used)
+    yield "object store (unlinked files of /dev/shm)", nameless, "statvfs of /dev/shm less its files"
+    yield "files in /dev/shm", used - nameless, "sizes of the files in /dev/shm"
+    yield "other shared memory", rest - used, f"{basis}, less /dev/shm"
 
 
 def _node_parts(scene: Scene, at_s: float) -> dict[str, int]:

@@ -42,3 +42,11 @@ def test_pages_shared_after_a_fork_are_counted_once() -> None:
     _, parts, total, _ = ledger("lab-data-loader")
     shared = next(part for part in parts if part.part.startswith("pages that processes share"))
     assert shared.bytes < -(1 << 30) and total > 2 << 30
+
+
+def test_dev_shm_is_split() -> None:
+    """The object store's unlinked files, files with names and the rest are rows of their own."""
+    _, parts, _, _ = ledger("lab-object-store")
+    sizes = {part.part: part.bytes for part in parts}
+    assert sizes["files in /dev/shm"] > 100 << 20
+    assert "other shared memory" in sizes and not any("(object store, /dev/shm)" in name for name in sizes)
