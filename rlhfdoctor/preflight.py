@@ -11,12 +11,10 @@ from pathlib import Path
 
 from rlhfdoctor.budget.estimate import fullest
 from rlhfdoctor.budget.told import Machine, Told
-from rlhfdoctor.diagnose import CONFIG_LIMIT_BYTES, Reading, make_case, read_all
 from rlhfdoctor.estimates import Estimate
 from rlhfdoctor.evidence.setup import make_told
 from rlhfdoctor.logs.events import order_events
-from rlhfdoctor.patch.plan import Configuration
-from rlhfdoctor.patch.suggest import suggest as find_change
+from rlhfdoctor.reading import CONFIG_LIMIT_BYTES, Reading, make_case, read_all
 from rlhfdoctor.types import Patch, Setting
 
 __all__ = ["Machine", "estimate", "suggest"]
@@ -49,6 +47,9 @@ def suggest(
     Raises:
         SourceError, UsageError: as `estimate`.
     """
+    from rlhfdoctor.patch.plan import Configuration
+    from rlhfdoctor.patch.suggest import suggest as find_change
+
     told, reading = read_told(paths, configs=configs, framework=framework, machine=machine)
     configuration = Configuration(reading.texts, list(told.settings.values()), told.framework, told.versions)
     found, patches = find_change(told, configuration)

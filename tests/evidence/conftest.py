@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rlhfdoctor.diagnose import make_case, read_all
 from rlhfdoctor.evidence.collect import find_evidence
 from rlhfdoctor.evidence.death import find_death
+from rlhfdoctor.reading import make_case, read_all
 from rlhfdoctor.types import Value
 
 Facts = Callable[[Mapping[str, str]], dict[str, Value]]

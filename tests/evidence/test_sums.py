@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rlhfdoctor.diagnose import make_case, read_all
+from rlhfdoctor.reading import make_case, read_all
 from rlhfdoctor.types import Value
 
 Facts = Callable[[Mapping[str, str]], dict[str, Value]]

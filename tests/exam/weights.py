@@ -17,12 +17,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlhfdoctor.diagnose import analyze, gather, make_case, read_all
+from rlhfdoctor.diagnose import analyze, gather
 from rlhfdoctor.engine.catalogue import FITTED, load_rules, rules_folder
 from rlhfdoctor.engine.rank import holding
 from rlhfdoctor.engine.schema import Rule, read_rule
 from rlhfdoctor.errors import DoctorError
 from rlhfdoctor.logs.events import order_events
+from rlhfdoctor.reading import make_case, read_all
 from rlhfdoctor.selftest import check_rules
 from rlhfdoctor.trace.events import drop_foreign
 from tests.exam.cases import Case, all_cases
