@@ -17,9 +17,10 @@ import click
 from rlhfdoctor import __version__
 from rlhfdoctor.cli_compare import compare
 from rlhfdoctor.cli_estimate import estimate
+from rlhfdoctor.cli_report import render_page, report
 from rlhfdoctor.cli_rules import rules
 from rlhfdoctor.errors import DoctorError, UsageError
-from rlhfdoctor.screen import make_page, text_of, write
+from rlhfdoctor.screen import Progress, make_page, text_of, write
 
 if TYPE_CHECKING:
     from rlhfdoctor.types import Incident, Patch
@@ -69,6 +70,7 @@ def main() -> None:
       dmesg -T | doctor analyze -
       doctor patch ray_logs launch.sh --write
       doctor compare doctor-runs/before doctor-runs/after
+      doctor report doctor-runs/20260131T120000Z-train --out report.html
       doctor rules explain host-pinned-offload
     """
 
@@ -96,7 +98,7 @@ def _reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @main.command()
 @_PATHS
 @_reading_options
-@click.option("--format", "form", type=click.Choice(["text", "json", "md"]), default="text", show_default=True)
+@click.option("--format", "form", type=click.Choice(["text", "json", "md", "html"]), default="text", show_default=True)
 @click.option(
     "--out", type=click.Path(dir_okay=False), metavar="FILE", help="Write the report here instead of standard output."
 )
@@ -124,7 +126,7 @@ def analyze(
       dmesg -T | doctor analyze - --framework openrlhf==0.5.3
     """
     incident = _analyze(paths, min_confidence=min_confidence, **reading)
-    text = _render(incident, form, out is not None, all_findings)
+    text = render_page(incident, paths) if form == "html" else _render(incident, form, out is not None, all_findings)
     write(text, out)
     sys.exit(1 if incident.verdict != "healthy" else 0)
 
@@ -215,37 +217,11 @@ def _analyze(
         if full is not None and value is None:
             raise UsageError(f"{name} {text}: write a time such as '2026-01-31 12:00'")
         bounds.append(value)
-    with _Progress() as progress:
+    with Progress() as progress:
         return run(
             paths, configs=configs, framework=framework, since=bounds[0], until=bounds[1],
             min_confidence=min_confidence, progress=progress,
         )  # fmt: skip
-
-
-class _Progress:
-    """A line on standard error while reading takes long; nothing on a pipe or for a quick run."""
-
-    def __enter__(self) -> Callable[[str, int], None] | None:
-        import time
-
-        self.shown = False
-        if not sys.stderr.isatty():
-            return None
-        last = time.monotonic() + 0.5
-
-        def show(name: str, count: int) -> None:
-            nonlocal last
-            if time.monotonic() - last < 0.2:
-                return
-            last, self.shown = time.monotonic(), True
-            sys.stderr.write(f"\r\x1b[Kreading {count / 1048576:,.0f} MiB  {name[-60:]}")
-            sys.stderr.flush()
-
-        return show
-
-    def __exit__(self, *_error: object) -> None:
-        if self.shown:
-            sys.stderr.write("\r\x1b[K")
 
 
 def _render(incident: Incident, form: str, to_file: bool, all_findings: bool) -> str:
@@ -342,4 +318,5 @@ def _verdict(folder: Path, command: bool) -> int:
 
 main.add_command(compare)
 main.add_command(estimate)
+main.add_command(report)
 main.add_command(rules)

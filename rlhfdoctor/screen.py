@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import os
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,3 +65,40 @@ def write(text: str, out: str | None) -> None:
     except OSError as error:
         raise UsageError(f"--out {out}: {error.strerror}") from None
     click.echo(f"wrote {out}", err=True)
+
+
+def write_bytes(data: bytes, target: Path) -> None:
+    """A binary file, said on standard error.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    try:
+        target.write_bytes(data)
+    except OSError as error:
+        raise UsageError(f"--out {target}: {error.strerror}") from None
+    click.echo(f"wrote {target}", err=True)
+
+
+class Progress:
+    """A line on standard error while reading takes long; nothing on a pipe or for a quick run."""
+
+    def __enter__(self) -> Callable[[str, int], None] | None:
+        self.shown = False
+        if not sys.stderr.isatty():
+            return None
+        last = time.monotonic() + 0.5
+
+        def show(name: str, count: int) -> None:
+            nonlocal last
+            if time.monotonic() - last < 0.2:
+                return
+            last, self.shown = time.monotonic(), True
+            sys.stderr.write(f"\r\x1b[Kreading {count / 1048576:,.0f} MiB  {name[-60:]}")
+            sys.stderr.flush()
+
+        return show
+
+    def __exit__(self, *_error: object) -> None:
+        if self.shown:
+            sys.stderr.write("\r\x1b[K")

@@ -1,0 +1,81 @@
+"""The nouns of a picture: what was in use over time, in panels that share one axis, at several levels of detail."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """Samples of a panel: at each time one value for each of its names. Every point is a real sample, none is a mean."""
+
+    times_s: Sequence[float]
+    """Seconds since the chart's begin, ascending."""
+    values: Sequence[Sequence[int]]
+    """For each name its bytes at these times; -1: not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """A limit as a line in a panel."""
+
+    name: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """Memory by one division: by role, by kind, or by GPU."""
+
+    kind: Literal["role", "kind", "gpu"]
+    title: str
+    stacked: bool
+    names: tuple[str, ...]
+    bounds: tuple[Bound, ...]
+    levels: tuple[Level, ...]
+    """From coarse to fine; the last one holds every sample that was read."""
+
+    @property
+    def top_bytes(self) -> int:
+        """The highest point that is drawn, limits left out."""
+        fine = self.levels[-1].values
+        if self.stacked:
+            return max((sum(v for v in column if v > 0) for column in zip(*fine, strict=True)), default=0)
+        return max((max(row, default=0) for row in fine), default=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A phase from its mark to the next one."""
+
+    phase: str
+    begin_s: float
+    """Since the chart's begin, as `end_s`."""
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """Something that happened at one time."""
+
+    at_s: float
+    """Since the chart's begin."""
+    kind: Literal["death", "kill", "alarm", "step"]
+    says: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """The memory of one node over the run."""
+
+    node: str
+    begin_s: float
+    """Unix seconds."""
+    length_s: float
+    panels: tuple[Panel, ...]
+    spans: tuple[Span, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+    """What the picture leaves out, in sentences."""

@@ -1,0 +1,76 @@
+"""`doctor report`: the report of a run as a page, as Markdown or as a picture."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rlhfdoctor.errors import UsageError
+from rlhfdoctor.screen import Progress, write, write_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rlhfdoctor.types import Incident
+
+FORMS = ("html", "md", "png", "svg")
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True)
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="File to write; its ending tells the format.  [default: doctor-report.html]",
+)
+@click.option("--format", "form", type=click.Choice(FORMS), help="Format, where the file's ending does not tell it.")
+@click.option("--framework", metavar="NAME[==VERSION]", help="Training framework, where the files do not tell.")
+def report(paths: tuple[str, ...], out: str | None, form: str | None, framework: str | None) -> None:
+    """Write what ended a run as a page, as Markdown, or as a picture of its memory.
+
+    PATHS is what `doctor analyze` takes; pictures need the folder that `doctor watch` wrote. The page is one file that
+    needs no network: verdict, evidence, memory by role over time, patches, ledger. PNG and SVG are drawn by matplotlib
+    (pip install 'rlhfdoctor[notebooks]').
+
+    \b
+    Examples:
+      doctor report doctor-runs/20260131T120000Z-train
+      doctor report doctor-runs/20260131T120000Z-train --out timeline.png
+      doctor report ray_logs launch.sh --out issue.md
+    """
+    target = Path(out or f"doctor-report.{form or 'html'}")
+    ending = target.suffix.lstrip(".").lower()
+    chosen = form or {"htm": "html", "markdown": "md"}.get(ending, ending)
+    if chosen not in FORMS:
+        raise UsageError(f"--out {target}: end it in .html, .md, .png or .svg, or say --format")
+    from rlhfdoctor.diagnose import analyze
+
+    with Progress() as progress:
+        incident = analyze(paths, framework=framework, progress=progress)
+    if chosen == "html":
+        write(render_page(incident, paths), str(target))
+    elif chosen == "md":
+        from rlhfdoctor.report import markdown
+
+        write(markdown.render(incident), str(target))
+    else:
+        from rlhfdoctor.report import picture, story
+        from rlhfdoctor.timeline import make_charts
+
+        write_bytes(picture.render(make_charts(paths, incident), story.headline(incident), chosen), target)  # type: ignore[arg-type]
+    sys.exit(1 if incident.verdict != "healthy" else 0)
+
+
+def render_page(incident: Incident, paths: Sequence[str]) -> str:
+    """The HTML report with the charts of the runs that the paths hold."""
+    import time
+
+    from rlhfdoctor import __version__
+    from rlhfdoctor.report import html
+    from rlhfdoctor.timeline import make_charts
+
+    return html.render(incident, make_charts(paths, incident), made_s=time.time(), version=__version__)

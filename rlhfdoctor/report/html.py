@@ -1,0 +1,161 @@
+"""The report as one HTML file that needs no network: readable without JavaScript, to be looked into with it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import zlib
+from array import array
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from rlhfdoctor.charts import Chart, Level, Panel
+from rlhfdoctor.report.clean import clean
+from rlhfdoctor.report.drawing import colours, draw, show_elapsed, top_of
+from rlhfdoctor.report.story import KILLER_SAYS, VANISHED_SAYS, freed, headline, killed, sentence
+from rlhfdoctor.types import Event, Framework, Incident, Part, Quote
+from rlhfdoctor.units import show_bytes, show_time
+
+_LIKELY = 0.2
+"""Findings below are named only."""
+_STEPS = 1 << 14
+"""Values are kept in so many steps of the highest one, or in KiB: finer than a pixel at any zoom that samples allow."""
+_SIDES = {"log": "log", "evidence": "computed", "setting": "setting"}
+
+
+def render(incident: Incident, charts: Sequence[Chart] = (), *, made_s: float | None = None, version: str = "") -> str:
+    """The whole page.
+
+    Args:
+        charts: of recorded nodes, that of the death first.
+        made_s: when the report was made, Unix seconds; left out where None.
+        version: of the doctor.
+    """
+    folder = resources.files("rlhfdoctor.report") / "templates"
+    css, script = ((folder / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
+    environment = Environment(
+        loader=PackageLoader("rlhfdoctor.report", "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )  # fmt: skip
+    environment.filters |= {"clean": clean, "bytes": show_bytes, "sentence": sentence, "elapsed": show_elapsed}
+    places = {(event.origin.file, event.origin.line): number for number, event in enumerate(incident.timeline)}
+    policy = (
+        f"default-src 'none'; style-src {_hash(css)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
+    )
+    return environment.get_template("report.html").render(
+        incident=incident,
+        policy=policy,
+        css=Markup(css),  # our own files, hashed by the policy
+        script=Markup(script),
+        headline=headline(incident),
+        killed=killed(incident),
+        vanished=VANISHED_SAYS if incident.death is not None and incident.death.killer == "sigkill-unknown" else "",
+        killer=KILLER_SAYS.get(incident.death.killer, "") if incident.death is not None else "",
+        framework=_framework(incident.framework),
+        findings=[f for f in incident.findings if f.explained_by is None and f.confidence >= _LIKELY],
+        remote=[f for f in incident.findings if f.explained_by is None and f.confidence < _LIKELY],
+        echoes=[f for f in incident.findings if f.explained_by is not None],
+        freed=freed,
+        percent=lambda ratio: f"{100 * ratio:.0f} %",
+        place=lambda quote: _place(quote, places),
+        side=lambda quote: _SIDES.get(quote.kind, quote.kind),
+        charts=[_chart(number, chart) for number, chart in enumerate(charts)],
+        events=[_event(event, charts, incident) for event in incident.timeline],
+        ledger=_ledger(incident.ledger),
+        made=show_time(made_s) if made_s is not None else "",
+        version=version,
+    )
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _framework(framework: Framework | None) -> str:
+    if framework is None:
+        return ""
+    known = (
+        framework.version
+        or f"{framework.since or 'any'} to {framework.until or 'newest'}, by the spelling of its settings"
+    )
+    return (
+        f"{framework.name} {known if framework.version or framework.since or framework.until else '(version unknown)'}"
+    )
+
+
+def _place(quote: Quote, places: Mapping[tuple[str, int | None], int]) -> int | None:
+    """The number of the timeline's line that a quote is."""
+    return places.get((quote.file, quote.line)) if quote.file else None
+
+
+def _event(event: Event, charts: Sequence[Chart], incident: Incident) -> dict[str, Any]:
+    """A line of the timeline, with its place in the first chart."""
+    at = None
+    if event.time is not None and charts and -60 <= event.time - charts[0].begin_s <= charts[0].length_s + 60:
+        at = round(min(max(event.time - charts[0].begin_s, 0.0), charts[0].length_s), 3)
+    return {"time": show_time(event.time) if event.time is not None else "", "at": at, "kind": event.kind, "origin": str(event.origin), "text": event.text, "fatal": incident.death is not None and event is incident.death.event}  # fmt: skip
+
+
+def _ledger(parts: Sequence[Part]) -> list[dict[str, Any]]:
+    """Rows with their share of the largest, for the bar."""
+    largest = max((abs(part.bytes) for part in parts), default=1) or 1
+    return [{"part": part, "share": round(100 * abs(part.bytes) / largest)} for part in parts]
+
+
+def _chart(number: int, chart: Chart) -> dict[str, Any]:
+    death = next((mark.at_s for mark in chart.marks if mark.kind == "death"), None)
+    return {
+        "number": number, "chart": chart, "begin": show_time(chart.begin_s), "length": show_elapsed(chart.length_s),
+        "phases": list(dict.fromkeys(span.phase for span in chart.spans)),
+        "panels": [_panel(chart, panel) for panel in chart.panels], "peaks": _peaks(chart, death),
+        "data": {
+            "begin": chart.begin_s, "length": chart.length_s, "spans": [[s.phase, round(s.begin_s, 3), round(s.end_s, 3)] for s in chart.spans],
+            "marks": [[m.kind, round(m.at_s, 3), clean(m.says)] for m in chart.marks], "panels": [_data(panel) for panel in chart.panels],
+        },
+    }  # fmt: skip
+
+
+def _panel(chart: Chart, panel: Panel) -> dict[str, Any]:
+    classes = colours(panel)
+    return {"panel": panel, "svg": Markup(draw(chart, panel, classes)), "legend": list(zip(panel.names, classes, strict=True))}  # fmt: skip
+
+
+def _peaks(chart: Chart, death: float | None) -> list[tuple[str, int, str, int | None]]:
+    """(name, highest bytes, when, bytes at the last sample before the death) of the first panel, for those who cannot see it."""
+    if not chart.panels:
+        return []
+    panel = chart.panels[0]
+    level = panel.levels[-1]
+    rows = []
+    last = max((place for place, at in enumerate(level.times_s) if death is None or at <= death), default=0)
+    for name, values in zip(panel.names, level.values, strict=True):
+        place = max(range(len(values)), key=values.__getitem__)
+        rows.append(
+            (name, values[place], show_elapsed(level.times_s[place]), values[last] if death is not None else None)
+        )
+    return sorted(rows, key=lambda row: -row[1])
+
+
+def _data(panel: Panel) -> dict[str, Any]:
+    """What report.js draws: per level base64 of deflated 32-bit differences, times in milliseconds first."""
+    unit = max(1024, top_of(panel) // _STEPS)
+    return {
+        "title": panel.title, "stacked": panel.stacked, "names": panel.names, "classes": colours(panel), "top": top_of(panel), "unit": unit,
+        "bounds": [[bound.name, bound.bytes] for bound in panel.bounds],
+        "levels": [{"count": len(level.times_s), "data": pack(level, unit)} for level in panel.levels],
+    }  # fmt: skip
+
+
+def pack(level: Level, unit: int) -> str:
+    """A level as text: differences of times (ms), then of each name's values (in units, -1 for unknown), deflated."""
+    rows = [[round(at * 1000) for at in level.times_s]]
+    rows += [[-1 if size < 0 else round(size / unit) for size in row] for row in level.values]
+    numbers = array("i")
+    for row in rows:
+        numbers.extend(value - before for value, before in zip(row, [0, *row], strict=False))
+    if numbers.itemsize != 4:
+        raise TypeError("a C int is not 32 bits wide here")
+    return base64.b64encode(zlib.compress(numbers.tobytes(), 9)).decode()

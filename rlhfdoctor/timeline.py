@@ -1,0 +1,298 @@
+"""Recorded runs -> charts: memory by role, by kind and by GPU over time, with phases, limits and kills on the same axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rlhfdoctor.charts import Bound, Chart, Level, Mark, Panel, Span
+from rlhfdoctor.errors import SourceError
+from rlhfdoctor.evidence.case import Case
+from rlhfdoctor.evidence.recorded import Scene, find_scene, find_steps
+from rlhfdoctor.trace.events import Recorded
+from rlhfdoctor.trace.read import find_nodes, read_node, time_of
+from rlhfdoctor.trace.run import find_runs
+from rlhfdoctor.trace.schema import NULL
+from rlhfdoctor.types import Incident
+from rlhfdoctor.units import show_bytes, show_count
+
+if TYPE_CHECKING:
+    import polars
+
+_BUCKETS = (500, 4000)
+"""Of the coarse levels; each bucket keeps its lowest and its highest sample."""
+_MOST_POINTS = 100_000
+_MOST_ROLES = 9
+_MOST_NODES = 8
+_MOST_SPANS, _MOST_STEPS = 4000, 2000
+_ABOVE = 1.6
+"""A limit further above the highest point is told in words: a picture of it would show nothing else."""
+_ORDER = (
+    "actor", "critic", "reference", "reward", "rollout engine", "reward worker", "data loader", "driver", "worker", "raylet", "other",
+)  # fmt: skip
+_WORDS = {"cgroup": "container limit", "node": "node", "ray": "Ray's threshold"}
+
+
+def make_charts(
+    paths: Sequence[str], incident: Incident, *, progress: Callable[[str, int], None] | None = None
+) -> list[Chart]:
+    """One chart for each recorded node, that of the death first; none where the paths hold no trace.
+
+    Every sample is read, not only those that a verdict needs.
+
+    Args:
+        incident: what `analyze` said of the same paths; its death is marked.
+        progress: called with the trace's folder and its samples.
+    """
+    traces = []
+    for path in paths:
+        for run in find_runs(path):
+            for node in find_nodes(run):
+                try:
+                    traces.append(Recorded(read_node(node)))
+                except SourceError:
+                    continue  # the incident's gaps tell of it
+                if progress is not None:
+                    progress(str(node), len(traces[-1].node.times_ns))
+    if not traces:
+        return []
+    first = find_scene(Case(incident.timeline, traces=traces), incident.death)
+    traces.sort(key=lambda trace: first is None or trace is not first.trace)
+    charts = []
+    for number, trace in enumerate(traces[:_MOST_NODES]):
+        scene = find_scene(Case(incident.timeline, traces=[trace]), incident.death if number == 0 else None)
+        if scene is not None and len(trace.node.times_ns) > 1:
+            charts.append(_chart(trace, scene, incident if number == 0 else None))
+    return charts
+
+
+def _chart(trace: Recorded, scene: Scene, incident: Incident | None) -> Chart:
+    times = trace.node.times_ns
+    begin_s, end_s = trace.seconds(times[0]), trace.seconds(times[-1])
+    panels = [panel for panel in (_by_role(trace, scene), _by_kind(trace, scene), _by_gpu(trace)) if panel is not None]
+    notes = [
+        f"{name} ({show_bytes(size)}) lies above the picture"
+        for name, size in _limits(trace)
+        if panels and size > _ABOVE * panels[0].top_bytes and name not in {b.name for p in panels for b in p.bounds}
+    ]
+    spans = list(_spans(trace, begin_s, end_s))
+    if len(spans) > _MOST_SPANS:
+        notes.append(f"{show_count(len(spans), 'phase')}: only the last {_MOST_SPANS} are drawn")
+    return Chart(
+        node=trace.node.node, begin_s=begin_s, length_s=max(end_s - begin_s, 1e-3), panels=tuple(panels), spans=tuple(spans[-_MOST_SPANS:]),
+        marks=tuple(sorted(_marks(trace, begin_s, incident), key=lambda mark: mark.at_s)), notes=tuple(notes),
+    )  # fmt: skip
+
+
+def _by_role(trace: Recorded, scene: Scene) -> Panel | None:
+    """Anonymous and page-locked memory of the run's processes; shared memory that many map is in no role's sum."""
+    import polars as pl
+
+    frame = _processes(trace)
+    if frame is None:
+        return None
+    sums = frame.group_by("at", "role").agg((pl.col("anon") + pl.col("locked")).sum().alias("held"))
+    wide = sums.pivot("role", index="at", values="held").sort("at").fill_null(0)
+    names = [name for name in wide.columns if name != "at"]
+    peaks = {name: wide[name].max() for name in names}
+    kept = sorted(names, key=lambda name: -int(peaks[name]))[:_MOST_ROLES]  # type: ignore[arg-type]
+    small = [name for name in names if name not in kept]
+    columns = {name: wide[name] for name in kept}
+    if small:
+        rest = wide.select(pl.sum_horizontal(small)).to_series()
+        columns["other"] = columns["other"] + rest if "other" in columns else rest
+    ordered = sorted(columns, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER))
+    levels = _levels(trace, wide["at"], [columns[name] for name in ordered])
+    title = "memory by role: anonymous and page-locked"
+    return _with_bounds(
+        Panel(kind="role", title=title, stacked=True, names=tuple(ordered), bounds=(), levels=levels), _limits(trace)
+    )
+
+
+def _with_bounds(panel: Panel, limits: Iterable[tuple[str, int]]) -> Panel:
+    """The panel with those limits that a picture of it can hold."""
+    near = tuple(Bound(name=name, bytes=size) for name, size in limits if size <= _ABOVE * panel.top_bytes)
+    return replace(panel, bounds=near)
+
+
+def _processes(trace: Recorded) -> polars.DataFrame | None:
+    """(at, role, anon, locked) of every process at every sample; the doctor's own left out."""
+    import polars as pl
+
+    table = trace.node.tables.get("process")
+    if table is None or not table.keys:
+        return None
+    roles = {
+        uid: str(row.get("role") or "other")
+        for uid, row in trace.known["process"].items()
+        if row.get("role") != "doctor"
+    }
+    if not roles:
+        return None
+
+    def column(name: str) -> polars.Expr:
+        return pl.when(pl.col(name) == NULL).then(0).otherwise(pl.col(name))
+
+    frame = pl.DataFrame(
+        {
+            "at": pl.Series(table.times_ns),
+            "uid": pl.Series(table.keys),
+            **{name: pl.Series(table.values[f"{name}_bytes"]) for name in ("rss_anon", "rss_shmem", "locked")},
+        }
+    ).filter(pl.col("uid").is_in(list(roles)))
+    return frame.select(
+        "at",
+        pl.col("uid").replace_strict(list(roles), list(roles.values()), return_dtype=pl.String).alias("role"),
+        column("rss_anon").alias("anon"),
+        pl.min_horizontal(column("locked"), column("rss_shmem")).alias("locked"),
+    )
+
+
+def _by_kind(trace: Recorded, scene: Scene) -> Panel | None:
+    """What the limit's owner holds: anonymous, page-locked, other shared memory, page cache, kernel."""
+    import polars as pl
+
+    table = trace.node.tables.get("host" if scene.limit == "node" else "cgroup")
+    if table is None or not table.keys:
+        return None
+    wanted = 0
+    if scene.limit != "node":
+        wanted = next((int(uid) for uid, row in trace.known["cgroup"].items() if row.get("path") == scene.limit), 0)
+    raw = pl.DataFrame(
+        {
+            "at": pl.Series(table.times_ns),
+            "key": pl.Series(table.keys),
+            **{n: pl.Series(v) for n, v in table.values.items()},
+        }
+    ).filter(pl.col("key") == wanted)
+    frame = raw.with_columns(
+        pl.when(pl.col(name) == NULL).then(None).otherwise(pl.col(name)).alias(name) for name in table.values
+    )
+    locked = _processes(trace)
+    if locked is not None:
+        frame = frame.join(locked.group_by("at").agg(pl.col("locked").sum()), on="at", how="left", maintain_order="left")  # fmt: skip
+    else:
+        frame = frame.with_columns(pl.lit(0).alias("locked"))
+    frame = frame.fill_null(0)
+    shmem = pl.col("shmem_bytes")
+    pinned = pl.min_horizontal("locked", shmem)
+    cache = pl.col("cached_bytes") - shmem + pl.col("buffers_bytes") if scene.limit == "node" else pl.col("file_bytes") - shmem  # fmt: skip
+    kernel = (
+        sum((pl.col(f"{name}_bytes") for name in ("slab", "page_tables", "kernel_stack")), pl.lit(0))
+        if scene.limit == "node"
+        else pl.col("kernel_bytes")
+    )
+    parts = frame.select(
+        "at",
+        pl.col("anon_bytes").alias("anonymous"),
+        pinned.alias("page-locked"),
+        (shmem - pinned).alias("other shared"),
+        pl.max_horizontal(cache, 0).alias("page cache"),
+        kernel.alias("kernel"),
+    )
+    names = [name for name in parts.columns if name != "at" and (parts[name] > 0).any()]
+    if not names:
+        return None
+    title = "the node by kind of memory" if scene.limit == "node" else "the container by kind of memory"
+    panel = Panel(
+        kind="kind",
+        title=title,
+        stacked=True,
+        names=tuple(names),
+        bounds=(),
+        levels=_levels(trace, parts["at"], [parts[name] for name in names]),
+    )
+    return _with_bounds(
+        panel, [(_WORDS["node" if scene.limit == "node" else "cgroup"], scene.limit_bytes)] if scene.limit_bytes else []
+    )
+
+
+def _by_gpu(trace: Recorded) -> Panel | None:
+    import polars as pl
+
+    table = trace.node.tables.get("gpu")
+    if table is None or not table.keys:
+        return None
+    frame = pl.DataFrame({"at": pl.Series(table.times_ns), "gpu": pl.Series(table.keys), "used": pl.Series(table.values["used_bytes"])})  # fmt: skip
+    wide = frame.pivot("gpu", index="at", values="used").sort("at").fill_null(-1)
+    names = [name for name in wide.columns if name != "at"]
+    columns = [wide[name].set(wide[name] < 0, -1) for name in names]
+    sizes = {size for gpu in trace.keys("gpu") if (size := trace.last("gpu", gpu, "total_bytes")) is not None}
+    bounds = tuple(Bound(name="size of the GPU", bytes=size) for size in sorted(sizes))
+    return Panel(kind="gpu", title="GPU memory in use (NVML)", stacked=False, names=tuple(f"GPU {name}" for name in names), bounds=bounds, levels=_levels(trace, wide["at"], columns))  # fmt: skip
+
+
+def _levels(trace: Recorded, at: polars.Series, columns: Sequence[polars.Series]) -> tuple[Level, ...]:
+    """From coarse to fine: of each bucket of time the sample with the lowest and that with the highest sum."""
+    import polars as pl
+
+    frame = pl.DataFrame({"at": at, **{f"c{n}": column for n, column in enumerate(columns)}}).with_row_index("row")
+    names = [f"c{number}" for number in range(len(columns))]
+    frame = frame.with_columns(pl.sum_horizontal(names).alias("sum"))
+    first, last = int(at[0]), int(at[-1])
+    levels = []
+    for buckets in (*_BUCKETS, _MOST_POINTS // 2):
+        width = max((last - first) // buckets, 1)
+        if frame.height <= 2 * buckets:
+            levels.append(frame)
+            break
+        bucket = ((pl.col("at") - first) // width).alias("bucket")
+        ends = frame.group_by(bucket).agg(
+            pl.col("row").get(pl.col("sum").arg_min()).alias("low"),
+            pl.col("row").get(pl.col("sum").arg_max()).alias("high"),
+        )
+        rows = {*ends["low"].to_list(), *ends["high"].to_list(), 0, frame.height - 1}
+        levels.append(frame[sorted(rows)])
+    return tuple(
+        Level(
+            times_s=((level["at"] - trace.node.times_ns[0]) / 1e9).to_list(),
+            values=tuple(level[name].cast(pl.Int64).to_list() for name in names),
+        )
+        for level in levels
+    )
+
+
+def _limits(trace: Recorded) -> Iterator[tuple[str, int]]:
+    """(name, bytes) of the limits that bound host memory, as they were seen last."""
+    for row in trace.known["limit"].values():
+        size = row.get("limit_bytes")
+        if row.get("name") in _WORDS and isinstance(size, int):
+            yield _WORDS[str(row["name"])], size
+
+
+def _spans(trace: Recorded, begin_s: float, end_s: float) -> Iterator[Span]:
+    """Phases from mark to mark; what several roles enter one after the other is one phase."""
+    marks = sorted(
+        (trace.seconds(int(event.get("at_ns") or time_of(event))), event.get("edge") == "end", str(event["phase"]))
+        for event in trace.of("mark")
+        if event.get("phase")
+    )
+    now, since = "", begin_s
+    for at, ends, phase in marks:
+        if ends and phase != now:
+            continue
+        new = "" if ends else phase
+        if new == now:
+            continue
+        if now and at > since:
+            yield Span(phase=now, begin_s=since - begin_s, end_s=at - begin_s)
+        now, since = new, max(at, begin_s)
+    if now and end_s > since:
+        yield Span(phase=now, begin_s=since - begin_s, end_s=end_s - begin_s)
+
+
+def _marks(trace: Recorded, begin_s: float, incident: Incident | None) -> Iterator[Mark]:
+    for number, at in enumerate(find_steps(trace)[:_MOST_STEPS]):
+        yield Mark(at_s=max(at - begin_s, 0.0), kind="step", says=f"step {number}")
+    for event in trace.of("alarm"):
+        yield Mark(at_s=_at(trace, event, begin_s), kind="alarm", says=str(event.get("text") or "alarm"))
+    for event in trace.of("oom_kill"):
+        yield Mark(at_s=_at(trace, event, begin_s), kind="kill", says="the kernel's OOM killer")
+    death = incident.death if incident is not None else None
+    if death is not None and death.time is not None:
+        yield Mark(at_s=max(death.time - begin_s, 0.0), kind="death", says=death.killer or "never began")
+
+
+def _at(trace: Recorded, event: Mapping[str, object], begin_s: float) -> float:
+    return max(trace.seconds(time_of(event)) - begin_s, 0.0)
