@@ -73,7 +73,7 @@ def _chart(trace: Recorded, scene: Scene, incident: Incident | None) -> Chart:
     panels = [panel for panel in (_by_role(trace, scene), _by_kind(trace, scene), _by_gpu(trace)) if panel is not None]
     notes = [
         f"{name} ({show_bytes(size)}) lies above the picture"
-        for name, size in _limits(trace)
+        for name, size in _limits(trace, scene)
         if panels and size > _ABOVE * panels[0].top_bytes and name not in {b.name for p in panels for b in p.bounds}
     ]
     spans = list(_spans(trace, begin_s, end_s))
@@ -106,7 +106,8 @@ def _by_role(trace: Recorded, scene: Scene) -> Panel | None:
     levels = _levels(trace, wide["at"], [columns[name] for name in ordered])
     title = "memory by role: anonymous and page-locked"
     return _with_bounds(
-        Panel(kind="role", title=title, stacked=True, names=tuple(ordered), bounds=(), levels=levels), _limits(trace)
+        Panel(kind="role", title=title, stacked=True, names=tuple(ordered), bounds=(), levels=levels),
+        _limits(trace, scene),
     )
 
 
@@ -253,12 +254,16 @@ def _levels(trace: Recorded, at: polars.Series, columns: Sequence[polars.Series]
     )
 
 
-def _limits(trace: Recorded) -> Iterator[tuple[str, int]]:
+def _limits(trace: Recorded, scene: Scene) -> Iterator[tuple[str, int]]:
     """(name, bytes) of the limits that bound host memory, as they were seen last."""
-    for row in trace.known["limit"].values():
-        size = row.get("limit_bytes")
-        if row.get("name") in _WORDS and isinstance(size, int):
-            yield _WORDS[str(row["name"])], size
+    seen = {
+        _WORDS[str(row["name"])]: size
+        for row in trace.known["limit"].values()
+        if row.get("name") in _WORDS and isinstance(size := row.get("limit_bytes"), int)
+    }
+    if scene.limit_bytes:
+        seen[_WORDS["node" if scene.limit == "node" else "cgroup"]] = scene.limit_bytes
+    yield from seen.items()
 
 
 def _spans(trace: Recorded, begin_s: float, end_s: float) -> Iterator[Span]:

@@ -8,6 +8,7 @@ from html import escape
 from itertools import accumulate
 
 from rlhfdoctor.charts import Chart, Panel
+from rlhfdoctor.report.clean import clean
 from rlhfdoctor.units import show_bytes
 
 WIDTH, HEIGHT = 960, 260
@@ -135,7 +136,7 @@ def _marks(chart: Chart, scale: _Scale) -> Iterator[str]:
     for mark in chart.marks:
         if mark.kind in _MARKED and mark.at_s <= chart.length_s * 1.02:
             x = min(scale.x(mark.at_s), WIDTH - RIGHT)
-            yield f'<line class="mark {mark.kind}" x1="{x}" x2="{x}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"><title>{escape(mark.says)}</title></line>'
+            yield f'<line class="mark {mark.kind}" x1="{x}" x2="{x}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"><title>{escape(clean(mark.says))}</title></line>'
 
 
 def show_elapsed(seconds: float) -> str:

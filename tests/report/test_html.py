@@ -1,0 +1,162 @@
+"""The HTML report as text: whole, closed off, and with hostile logs shown as what they are."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import zlib
+from array import array
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlhfdoctor import analyze
+from rlhfdoctor.charts import Bound, Chart, Level, Mark, Panel, Span
+from rlhfdoctor.report.drawing import ticks, top_of
+from rlhfdoctor.report.html import pack, render
+from rlhfdoctor.timeline import make_charts
+from rlhfdoctor.types import Incident
+
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLES = ("lab-pinned-start", "lab-object-store", "easyr1-long-prompts", "verl-healthy")
+HOSTILE = (
+    "<script>alert(1)</script>", "</svg><img src=x onerror=alert(1)>", "]]></script><script>alert(2)</script>", "\x1b[31mred\x1b[0m \u202egnp.exe", "&lt;b&gt; {{ 7*7 }} {% raw %}", "A" * 1_000_000,
+)  # fmt: skip
+
+
+class Tags(HTMLParser):
+    """The tags with their attributes, and the text outside of scripts and styles."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self._inside = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._inside = tag
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._inside not in ("script", "style"):
+            self.text += data
+
+
+def page_of(name: str) -> tuple[Incident, str]:
+    paths = [str(ROOT / "samples" / name / "run")]
+    incident = analyze(paths)
+    return incident, render(incident, make_charts(paths, incident), made_s=1.7e9, version="1.2.3")
+
+
+def chart(**more: Any) -> Chart:
+    """A chart of two roles over ten seconds."""
+    level = Level(times_s=[0.0, 5.0, 10.0], values=([1 << 30, 2 << 30, 3 << 30], [1 << 29, 1 << 29, -1]))
+    panel = Panel(kind="role", title="by role", stacked=True, names=("actor", "critic"), bounds=(Bound(name="limit", bytes=4 << 30),), levels=(level,))
+    return Chart(**{"node": "n1", "begin_s": 1.7e9, "length_s": 10.0, "panels": (panel,), **more})
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_page_tells_what_the_incident_holds(name: str) -> None:
+    """Verdict, findings, patches, ledger, ruled-out causes and gaps are all there."""
+    incident, page = page_of(name)
+    text = " ".join(Tags(page).text.split())
+    for finding in incident.findings:
+        assert finding.cause in text
+    for patch in (p for f in incident.findings if f.confidence >= 0.2 for p in f.patches):
+        assert patch.spelled in text
+    for item in incident.ruled_out:
+        assert item.cause in text
+    for part in incident.ledger:
+        assert part.part in text
+    if incident.death is not None and incident.death.event is not None:
+        assert incident.death.event.origin.file in text
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_nothing_is_loaded_and_only_our_own_script_runs(name: str) -> None:
+    """No address of another place, no inline handler or style, and hashes in the policy for the one style and script."""
+    _, page = page_of(name)
+    tags = Tags(page).tags
+    for tag, attributes in tags:
+        assert not {key for key in attributes if key.startswith("on") or key == "style"}, tag
+        for key in ("src", "href", "action", "data", "xlink:href"):
+            assert attributes.get(key) is None or str(attributes[key]).startswith("#"), (tag, attributes)
+    policy = next(a["content"] for t, a in tags if t == "meta" and a.get("http-equiv") == "Content-Security-Policy")
+    assert policy is not None and policy.startswith("default-src 'none'") and "unsafe" not in policy
+    for tag in ("style", "script"):
+        (inside,) = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.S)
+        digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy
+
+
+@pytest.mark.parametrize("hostile", HOSTILE, ids=["script", "svg", "cdata", "control", "template", "long"])
+def test_hostile_text_is_text(hostile: str) -> None:
+    """In every field that a log, a file name or a configuration can fill."""
+    incident = analyze([str(ROOT / "samples/openrlhf-save-kill/run")])
+    finding = incident.findings[0]
+    quote = finding.evidence[0]
+    assert incident.death is not None and incident.death.event is not None
+    event = replace(incident.death.event, text=hostile, origin=replace(incident.death.event.origin, file=hostile))
+    patch = replace(finding.patches[0], spelled=hostile, before=hostile, after=hostile, effect=hostile, diff=f"--- a\n+++ b\n+{hostile}\n", note=hostile)
+    finding = replace(finding, summary=hostile, evidence=(replace(quote, says=hostile, text=hostile, file=hostile),), patches=(patch,))
+    broken = replace(
+        incident, sources=(hostile,), findings=(finding, *incident.findings[1:]), death=replace(incident.death, event=event), timeline=(event,),
+    )  # fmt: skip
+    page = render(broken, [chart(node=hostile, marks=(Mark(at_s=1.0, kind="kill", says=hostile),), notes=(hostile,))])
+    harmless = render(incident, [chart()])
+    tags, expected = Tags(page), Tags(harmless)
+    assert {tag for tag, _ in tags.tags} == {tag for tag, _ in expected.tags}
+    assert sum(tag == "script" for tag, _ in tags.tags) == sum(tag == "script" for tag, _ in expected.tags)
+    assert len(page) < 300_000
+    assert "\x1b" not in page and "\u202e" not in page
+    if len(hostile) < 100 and "\x1b" not in hostile:
+        assert hostile in tags.text
+
+
+def test_levels_come_back() -> None:
+    """What is packed is what report.js unpacks: differences of times in ms, then of values in units, -1 for unknown."""
+    level = Level(times_s=[0.0, 0.5, 60.25], values=([1024, 4096, -1], [0, 2048, 1 << 40]))
+    numbers = array("i")
+    numbers.frombytes(zlib.decompress(base64.b64decode(pack(level, 1024))))
+    rows = [numbers[start : start + 3] for start in range(0, 9, 3)]
+    found = [[sum(row[: place + 1]) for place in range(3)] for row in rows]
+    assert found == [[0, 500, 60250], [1, 4, -1], [0, 2, 1 << 30]]
+
+
+def test_the_data_of_the_page_is_json() -> None:
+    """Every figure's data can be parsed, and names its panels as the page does."""
+    _, page = page_of("lab-pinned-start")
+    (data,) = [json.loads(text) for text in re.findall(r'<script type="application/json" class="data">(.*?)</script>', page, re.S)]
+    assert [panel["names"][0] for panel in data["panels"]] == ["actor", "anonymous"]
+    assert all(panel["levels"] for panel in data["panels"]) and data["length"] > 20
+    assert {"death", "kill", "alarm"} <= {mark[0] for mark in data["marks"]}
+
+
+def test_without_javascript_the_picture_is_there() -> None:
+    """The page holds the drawing itself: an area for each role, the limit, the phases, and the death."""
+    page = render(analyze([str(ROOT / "samples/openrlhf-save-kill/run")]), [chart(spans=(Span(phase="update", begin_s=1.0, end_s=9.0),), marks=(Mark(at_s=9.5, kind="death", says="killed"),))])
+    drawing = page[page.index("<svg viewBox") :]
+    drawing = drawing[: drawing.index("</svg>")]
+    assert [drawing.count(f'class="{name}') for name in ("area c", "bound\"", "p-update", "mark death")] == [2, 1, 1, 1]
+    assert "limit 4.00 GiB" in drawing
+
+
+@pytest.mark.parametrize("top", [1, 1000, 5 << 20, 79 << 30, 900 << 30, 3 << 40])
+def test_ticks_are_few_and_round(top: int) -> None:
+    """Between two and seven, from zero to the axis's end."""
+    found = ticks(top)
+    assert 2 <= len(found) <= 7 and found[0] == 0 and found[-1] <= top
+
+
+def test_the_axis_holds_the_limits() -> None:
+    """A limit above what was used is still within the picture."""
+    assert top_of(chart().panels[0]) > 4 << 30

@@ -1,0 +1,74 @@
+"""Charts of recorded runs: true samples, at several levels, with phases, limits and the death."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rlhfdoctor import analyze
+from rlhfdoctor.charts import Chart
+from rlhfdoctor.timeline import make_charts
+from tests.record.build import phase, steps, write_run
+
+ROOT = Path(__file__).resolve().parents[1]
+MIB = 1 << 20
+
+
+def charts_of(folder: Path) -> list[Chart]:
+    return make_charts([str(folder)], analyze([str(folder)]))
+
+
+def test_roles_stack_to_the_use(tmp_path: Path) -> None:
+    """At every sample a role is the sum of its processes, and the highest point is the run's."""
+    anon = {"actor#1": lambda t: 1000.0 + t, "actor#2": lambda t: 500.0, "critic#1": lambda t: 300.0}
+    (found,) = charts_of(write_run(tmp_path / "run", 60, use=lambda t: 1800.0 + t, anon=anon))
+    panel = found.panels[0]
+    assert (panel.kind, panel.names) == ("role", ("actor", "critic"))
+    assert panel.levels[-1].values[0] == [(1500 + t) * MIB for t in range(60)]
+    assert panel.top_bytes == (1500 + 59 + 300) * MIB
+
+
+def test_a_spike_of_one_second_is_on_every_level(tmp_path: Path) -> None:
+    """Of each bucket the lowest and the highest sample stay: what lasts a second in three hours is drawn."""
+    anon = {"actor": lambda t: 9000.0 if t == 5003 else 1.0 if t == 7001 else 1000.0}
+    (found,) = charts_of(write_run(tmp_path / "run", 10_000, anon=anon))
+    levels = found.panels[0].levels
+    assert [len(level.times_s) for level in levels[:-1]] == sorted(len(level.times_s) for level in levels[:-1])
+    assert len(levels) == 3 and len(levels[0].times_s) <= 1004 and len(levels[-1].times_s) == 10_000
+    for level in levels:
+        assert (max(level.values[0]), min(level.values[0])) == (9000 * MIB, MIB)
+        assert list(level.times_s) == sorted(level.times_s)
+
+
+def test_panels_share_one_axis() -> None:
+    """A cgroup that came later than the first process begins later in the picture, too."""
+    (found,) = charts_of(ROOT / "samples/lab-pinned-start/run")
+    roles, kinds = found.panels
+    assert roles.levels[-1].times_s[0] == pytest.approx(0.0, abs=1e-6)
+    assert kinds.levels[-1].times_s[0] > 1
+    assert "page-locked" in kinds.names and [bound.name for bound in roles.bounds] == ["container limit"]
+    death = next(mark.at_s for mark in found.marks if mark.kind == "death")
+    place = max(range(len(kinds.levels[-1].times_s)), key=lambda p: sum(row[p] for row in kinds.levels[-1].values))
+    assert kinds.levels[-1].times_s[place] == pytest.approx(death, abs=1.0), "it died at the peak"
+
+
+def test_phases_follow_one_another(tmp_path: Path) -> None:
+    """What several roles enter one after the other is one phase, and the last one ends with the run."""
+    marks = [*steps(2, 20), phase(2, "rollout"), phase(10, "update"), phase(11, "update", role="critic"), phase(30, "rollout")]
+    (found,) = charts_of(write_run(tmp_path / "run", 40, anon={"actor": lambda t: 100.0}, events=marks))
+    assert [(span.phase, round(span.begin_s), round(span.end_s)) for span in found.spans] == [("rollout", 2, 10), ("update", 10, 30), ("rollout", 30, 39)]
+    assert [mark.kind for mark in found.marks] == ["step", "step"]
+
+
+def test_a_limit_far_above_is_told_in_words(tmp_path: Path) -> None:
+    """A picture that holds a limit of ten times the use would show nothing else."""
+    (found,) = charts_of(write_run(tmp_path / "run", 30, use=lambda t: 100.0, anon={"actor": lambda t: 100.0}))
+    assert all(not panel.bounds for panel in found.panels)
+    assert found.notes == ("node (64.0 GiB) lies above the picture",)
+
+
+def test_logs_alone_have_no_chart() -> None:
+    """Without a trace there is nothing to draw."""
+    path = str(ROOT / "samples/easyr1-long-prompts/run")
+    assert make_charts([path], analyze([path])) == []
