@@ -36,6 +36,13 @@ class Panel:
     bounds: tuple[Bound, ...]
     levels: tuple[Level, ...]
     """From coarse to fine; the last one holds every sample that was read."""
+    labels: tuple[str, ...] = ()
+    """The names in the reader's language; empty: the names themselves."""
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The names as the reader sees them."""
+        return self.labels or self.names
 
     @property
     def top_bytes(self) -> int:

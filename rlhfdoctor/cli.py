@@ -20,7 +20,7 @@ from rlhfdoctor.cli_estimate import estimate
 from rlhfdoctor.cli_report import render_page, report
 from rlhfdoctor.cli_rules import rules
 from rlhfdoctor.errors import DoctorError, UsageError
-from rlhfdoctor.screen import Progress, make_page, text_of, write
+from rlhfdoctor.screen import Progress, language_option, make_page, text_of, write
 
 if TYPE_CHECKING:
     from rlhfdoctor.types import Incident, Patch
@@ -103,7 +103,7 @@ def _reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
     "--out", type=click.Path(dir_okay=False), metavar="FILE", help="Write the report here instead of standard output."
 )
 @click.option("--min-confidence", type=click.FloatRange(0, 1), default=0.0, help="Leave out findings below.")
-@click.option("--lang", type=click.Choice(["en"]), default="en", help="Language of the report.")
+@language_option
 @click.option("--all", "all_findings", is_flag=True, help="Show every finding with all of its evidence.")
 def analyze(
     paths: tuple[str, ...],
@@ -126,7 +126,11 @@ def analyze(
       dmesg -T | doctor analyze - --framework openrlhf==0.5.3
     """
     incident = _analyze(paths, min_confidence=min_confidence, **reading)
-    text = render_page(incident, paths) if form == "html" else _render(incident, form, out is not None, all_findings)
+    text = (
+        render_page(incident, paths, lang)
+        if form == "html"
+        else _render(incident, form, out is not None, all_findings, lang)
+    )
     write(text, out)
     sys.exit(1 if incident.verdict != "healthy" else 0)
 
@@ -224,7 +228,11 @@ def _analyze(
         )  # fmt: skip
 
 
-def _render(incident: Incident, form: str, to_file: bool, all_findings: bool) -> str:
+def _render(incident: Incident, form: str, to_file: bool, all_findings: bool, lang: str) -> str:
+    from rlhfdoctor.language import load_words, translate
+
+    words = load_words(lang)
+    incident = translate(incident, words)
     if form == "json":
         from rlhfdoctor.report import json as json_report
 
@@ -232,11 +240,11 @@ def _render(incident: Incident, form: str, to_file: bool, all_findings: bool) ->
     if form == "md":
         from rlhfdoctor.report import markdown
 
-        return markdown.render(incident)
+        return markdown.render(incident, words)
     from rlhfdoctor.report import terminal
 
     page = make_page(to_file)
-    terminal.render(incident, page, all_findings)
+    terminal.render(incident, page, all_findings, words)
     return text_of(page)
 
 
@@ -309,7 +317,9 @@ def watch(
 def _verdict(folder: Path, command: bool) -> int:
     """Analyzes a recorded run and prints what ended it; to standard error where standard output is the command's."""
     incident = _analyze((str(folder),), (), None, None, None)
-    text = _render(incident, "text", False, False)
+    from rlhfdoctor.language import preferred
+
+    text = _render(incident, "text", False, False, preferred())
     to_stderr = command and not sys.stdout.isatty()
     click.echo(text, nl=False, err=to_stderr)
     click.echo(f"\nagain, or with more files: doctor analyze {folder}", err=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rlhfdoctor.errors import UsageError
-from rlhfdoctor.screen import Progress, write, write_bytes
+from rlhfdoctor.screen import Progress, language_option, write, write_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,8 @@ FORMS = ("html", "md", "png", "svg")
 )
 @click.option("--format", "form", type=click.Choice(FORMS), help="Format, where the file's ending does not tell it.")
 @click.option("--framework", metavar="NAME[==VERSION]", help="Training framework, where the files do not tell.")
-def report(paths: tuple[str, ...], out: str | None, form: str | None, framework: str | None) -> None:
+@language_option
+def report(paths: tuple[str, ...], out: str | None, form: str | None, framework: str | None, lang: str) -> None:
     """Write what ended a run as a page, as Markdown, or as a picture of its memory.
 
     PATHS is what `doctor analyze` takes; pictures need the folder that `doctor watch` wrote. The page is one file that
@@ -48,29 +49,35 @@ def report(paths: tuple[str, ...], out: str | None, form: str | None, framework:
     if chosen not in FORMS:
         raise UsageError(f"--out {target}: end it in .html, .md, .png or .svg, or say --format")
     from rlhfdoctor.diagnose import analyze
+    from rlhfdoctor.language import load_words, translate
 
     with Progress() as progress:
         incident = analyze(paths, framework=framework, progress=progress)
     if chosen == "html":
-        write(render_page(incident, paths), str(target))
+        write(render_page(incident, paths, lang), str(target))
     elif chosen == "md":
         from rlhfdoctor.report import markdown
 
-        write(markdown.render(incident), str(target))
+        words = load_words(lang)
+        write(markdown.render(translate(incident, words), words), str(target))
     else:
         from rlhfdoctor.report import picture, story
         from rlhfdoctor.timeline import make_charts
 
-        write_bytes(picture.render(make_charts(paths, incident), story.headline(incident), chosen), target)  # type: ignore[arg-type]
+        charts = make_charts(paths, incident)
+        write_bytes(picture.render(charts, story.headline(incident), chosen), target)  # type: ignore[arg-type]
     sys.exit(1 if incident.verdict != "healthy" else 0)
 
 
-def render_page(incident: Incident, paths: Sequence[str]) -> str:
+def render_page(incident: Incident, paths: Sequence[str], lang: str) -> str:
     """The HTML report with the charts of the runs that the paths hold."""
     import time
 
     from rlhfdoctor import __version__
+    from rlhfdoctor.language import load_words, translate, translate_chart
     from rlhfdoctor.report import html
     from rlhfdoctor.timeline import make_charts
 
-    return html.render(incident, make_charts(paths, incident), made_s=time.time(), version=__version__)
+    words = load_words(lang)
+    charts = [translate_chart(chart, words) for chart in make_charts(paths, incident)]
+    return html.render(translate(incident, words), charts, made_s=time.time(), version=__version__, words=words)

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from rlhfdoctor.errors import UsageError
+from rlhfdoctor.screen import language_option
 
 
 @click.group()
@@ -24,17 +25,22 @@ def rules() -> None:
 
 
 @rules.command("list")
-def rules_list() -> None:
+@language_option
+def rules_list(lang: str) -> None:
     """All rules with their titles."""
     from rlhfdoctor.engine.catalogue import load_rules
+    from rlhfdoctor.language import load_words
+
+    words = load_words(lang)
 
     for rule in load_rules():
-        click.echo(f"{rule.id:32} {rule.title}")
+        click.echo(f"{rule.id:32} {words.of(rule.title)}")
 
 
 @rules.command("explain")
 @click.argument("rule_id", metavar="ID")
-def rules_explain(rule_id: str) -> None:
+@language_option
+def rules_explain(rule_id: str, lang: str) -> None:
     """What a cause means, how to check it by hand, what looks alike, how it is treated.
 
     \b
@@ -43,6 +49,7 @@ def rules_explain(rule_id: str) -> None:
     """
     from rlhfdoctor.engine.catalogue import load_rules
     from rlhfdoctor.engine.explain import explain
+    from rlhfdoctor.language import load_words
 
     found = next((rule for rule in load_rules() if rule.id == rule_id), None)
     if found is None:
@@ -50,7 +57,7 @@ def rules_explain(rule_id: str) -> None:
 
         near = difflib.get_close_matches(rule_id, [rule.id for rule in load_rules()], 3, 0.4)
         raise UsageError(f"no rule '{rule_id}'." + (f" Did you mean {', '.join(near)}?" if near else " See doctor rules list."))  # fmt: skip
-    click.echo(explain(found))
+    click.echo(explain(found, load_words(lang)))
 
 
 @rules.command("test")

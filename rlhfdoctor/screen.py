@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +16,19 @@ from rlhfdoctor.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+def language_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--lang`, whose default is the environment's language."""
+
+    def chosen(_context: click.Context, _option: click.Parameter, value: str | None) -> str:
+        from rlhfdoctor.language import preferred
+
+        return value or preferred()
+
+    return click.option(
+        "--lang", type=click.Choice(["en", "zh"]), callback=chosen, help="Language of the report.  [default: by LANG]"
+    )(command)
 
 
 def make_page(to_file: bool, width: int = 160) -> Console:

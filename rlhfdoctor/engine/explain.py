@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import textwrap
+import unicodedata
 from pathlib import Path
 
 from rlhfdoctor.engine.schema import Rule, Treatment
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.settings.spell import FRAMEWORKS, spell
+from rlhfdoctor.words import ENGLISH, Words
 
 _HEADINGS = {
     "meaning": "What it means",
@@ -18,28 +20,31 @@ _HEADINGS = {
 }
 
 
-def explain(rule: Rule) -> str:
-    """The page of a rule as plain text, 90 columns wide."""
-    parts = [f"{rule.id}: {rule.title}", ""]
+def explain(rule: Rule, t: Words = ENGLISH) -> str:
+    """The page of a rule as plain text, 90 columns wide, in the language of `t`."""
+    parts = [f"{rule.id}: {t.of(rule.title)}", ""]
     for key, heading in _HEADINGS.items():
-        parts += [heading, *_wrap(rule.docs[key]), ""]
+        parts += [t(heading), *_wrap(t.of(rule.docs[key])), ""]
     if rule.treat:
-        parts.append("Treatment")
-        for t in rule.treat:
-            where = f" ({', '.join(t.frameworks)})" if t.frameworks else ""
-            version = f" at {t.versions}" if t.versions else ""
-            parts += _wrap(f"- {t.instead or t.setting}{where}{version} [{t.safety}]: {_show(t.effect)}")
-            spelled = _spelled(t)
+        parts.append(t("Treatment"))
+        for item in rule.treat:
+            where = f" ({', '.join(item.frameworks)})" if item.frameworks else ""
+            version = t(" at {0}", item.versions) if item.versions else ""
+            effect = _show(t.of(item.effect), t)
+            parts += _wrap(f"- {t.of(item.instead or item.setting)}{where}{version} [{item.safety}]: {effect}")
+            spelled = _spelled(item)
             if spelled:
-                parts += _wrap(f"  spelled: {spelled}")
-            if t.cost:
-                parts += _wrap(f"  cost: {t.cost}")
-            parts += [line for effect in t.side_effects for line in _wrap(f"  side effect: {effect}")]
-            if t.note:
-                parts += _wrap(f"  {t.note}")
+                parts += _wrap(f"  {t('spelled: {0}', spelled)}")
+            if item.cost:
+                parts += _wrap(f"  {t('cost: {0}', t.of(item.cost))}")
+            parts += [
+                line for effect in item.side_effects for line in _wrap(f"  {t('side effect: {0}', t.of(effect))}")
+            ]
+            if item.note:
+                parts += _wrap(f"  {t.of(item.note)}")
         parts.append("")
     if rule.references:
-        parts += ["References", *(f"  {link}" for link in rule.references), ""]
+        parts += [t("References"), *(f"  {link}" for link in rule.references), ""]
     return "\n".join(parts).rstrip()
 
 
@@ -52,15 +57,16 @@ def _spelled(treatment: Treatment) -> str:
     return "; ".join(f"{name} {row.spelled}" for name, row in found if row is not None and row.form != "code")
 
 
-def _show(text: str) -> str:
-    return re.sub(r"\{([a-z_.0-9]+)\}", "the measured amount", text)
+def _show(text: str, t: Words) -> str:
+    return re.sub(r"\{([a-z_.0-9]+)\}", t("the measured amount"), text)
 
 
 def _wrap(text: str) -> list[str]:
     indent = "    " if text.startswith(("- ", "  ")) else "  "
+    wide = sum(1 for letter in text if unicodedata.east_asian_width(letter) in "WF")
     return textwrap.wrap(
         text.strip(),
-        88,
+        88 - 44 * wide // max(len(text), 1),  # a wide letter takes two columns
         initial_indent="  " if text.startswith("- ") else indent,
         subsequent_indent=indent,
         break_on_hyphens=False,

@@ -16,19 +16,24 @@ from markupsafe import Markup
 from rlhfdoctor.charts import Chart, Level, Panel
 from rlhfdoctor.report.clean import clean
 from rlhfdoctor.report.drawing import colours, draw, show_elapsed, top_of
-from rlhfdoctor.report.story import KILLER_SAYS, VANISHED_SAYS, freed, headline, killed, sentence
-from rlhfdoctor.types import Event, Framework, Incident, Part, Quote
+from rlhfdoctor.report.story import VANISHED_SAYS, freed, headline, killed, known_version, sentence
+from rlhfdoctor.types import Event, Incident, Part, Quote
 from rlhfdoctor.units import show_bytes, show_time
+from rlhfdoctor.words import ENGLISH, Words
 
 _LIKELY = 0.2
 """Findings below are named only."""
 _STEPS = 1 << 14
 """Values are kept in so many steps of the highest one, or in KiB: finer than a pixel at any zoom that samples allow."""
+_SPOKEN = ("together", "copied", "selected: press Ctrl+C", " to ")
+"""What report.js says."""
 _SIDES = {"log": "log", "evidence": "computed", "setting": "setting"}
 
 
-def render(incident: Incident, charts: Sequence[Chart] = (), *, made_s: float | None = None, version: str = "") -> str:
-    """The whole page.
+def render(
+    incident: Incident, charts: Sequence[Chart] = (), *, made_s: float | None = None, version: str = "", words: Words = ENGLISH
+) -> str:  # fmt: skip
+    """The whole page, in the language of `words`, in which incident and charts are told already.
 
     Args:
         charts: of recorded nodes, that of the death first.
@@ -40,7 +45,12 @@ def render(incident: Incident, charts: Sequence[Chart] = (), *, made_s: float | 
     environment = Environment(
         loader=PackageLoader("rlhfdoctor.report", "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )  # fmt: skip
-    environment.filters |= {"clean": clean, "bytes": show_bytes, "sentence": sentence, "elapsed": show_elapsed}
+    environment.filters |= {
+        "clean": clean,
+        "bytes": show_bytes,
+        "sentence": lambda text: sentence(text, words),
+        "elapsed": show_elapsed,
+    }
     places = {(event.origin.file, event.origin.line): number for number, event in enumerate(incident.timeline)}
     policy = (
         f"default-src 'none'; style-src {_hash(css)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
@@ -50,19 +60,22 @@ def render(incident: Incident, charts: Sequence[Chart] = (), *, made_s: float | 
         policy=policy,
         css=Markup(css),  # our own files, hashed by the policy
         script=Markup(script),
-        headline=headline(incident),
-        killed=killed(incident),
-        vanished=VANISHED_SAYS if incident.death is not None and incident.death.killer == "sigkill-unknown" else "",
-        killer=KILLER_SAYS.get(incident.death.killer, "") if incident.death is not None else "",
-        framework=_framework(incident.framework),
+        t=words,
+        spoken={text: words(text) for text in _SPOKEN},
+        headline=headline(incident, words),
+        killed=killed(incident, words),
+        vanished=words(VANISHED_SAYS)
+        if incident.death is not None and incident.death.killer == "sigkill-unknown"
+        else "",
+        framework=known_version(incident.framework, words) if incident.framework is not None else "",
         findings=[f for f in incident.findings if f.explained_by is None and f.confidence >= _LIKELY],
         remote=[f for f in incident.findings if f.explained_by is None and f.confidence < _LIKELY],
         echoes=[f for f in incident.findings if f.explained_by is not None],
-        freed=freed,
+        freed=lambda patch: freed(patch, words),
         percent=lambda ratio: f"{100 * ratio:.0f} %",
         place=lambda quote: _place(quote, places),
-        side=lambda quote: _SIDES.get(quote.kind, quote.kind),
-        charts=[_chart(number, chart) for number, chart in enumerate(charts)],
+        side=lambda quote: words(_SIDES.get(quote.kind, quote.kind)),
+        charts=[_chart(number, chart, words) for number, chart in enumerate(charts)],
         events=[_event(event, charts, incident) for event in incident.timeline],
         ledger=_ledger(incident.ledger),
         made=show_time(made_s) if made_s is not None else "",
@@ -72,18 +85,6 @@ def render(incident: Incident, charts: Sequence[Chart] = (), *, made_s: float | 
 
 def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-def _framework(framework: Framework | None) -> str:
-    if framework is None:
-        return ""
-    known = (
-        framework.version
-        or f"{framework.since or 'any'} to {framework.until or 'newest'}, by the spelling of its settings"
-    )
-    return (
-        f"{framework.name} {known if framework.version or framework.since or framework.until else '(version unknown)'}"
-    )
 
 
 def _place(quote: Quote, places: Mapping[tuple[str, int | None], int]) -> int | None:
@@ -102,17 +103,19 @@ def _event(event: Event, charts: Sequence[Chart], incident: Incident) -> dict[st
 def _ledger(parts: Sequence[Part]) -> list[dict[str, Any]]:
     """Rows with their share of the largest, for the bar."""
     largest = max((abs(part.bytes) for part in parts), default=1) or 1
-    return [{"part": part, "share": round(100 * abs(part.bytes) / largest)} for part in parts]
+    return [
+        {"part": part, "rest": part is parts[-1], "share": round(100 * abs(part.bytes) / largest)} for part in parts
+    ]
 
 
-def _chart(number: int, chart: Chart) -> dict[str, Any]:
+def _chart(number: int, chart: Chart, t: Words) -> dict[str, Any]:
     death = next((mark.at_s for mark in chart.marks if mark.kind == "death"), None)
     return {
         "number": number, "chart": chart, "begin": show_time(chart.begin_s), "length": show_elapsed(chart.length_s),
-        "phases": list(dict.fromkeys(span.phase for span in chart.spans)),
+        "phases": [(phase, t(phase.replace("_", " "))) for phase in dict.fromkeys(span.phase for span in chart.spans)],
         "panels": [_panel(chart, panel) for panel in chart.panels], "peaks": _peaks(chart, death),
         "data": {
-            "begin": chart.begin_s, "length": chart.length_s, "spans": [[s.phase, round(s.begin_s, 3), round(s.end_s, 3)] for s in chart.spans],
+            "begin": chart.begin_s, "length": chart.length_s, "words": {s.phase: t(s.phase.replace("_", " ")) for s in chart.spans}, "spans": [[s.phase, round(s.begin_s, 3), round(s.end_s, 3)] for s in chart.spans],
             "marks": [[m.kind, round(m.at_s, 3), clean(m.says)] for m in chart.marks], "panels": [_data(panel) for panel in chart.panels],
         },
     }  # fmt: skip
@@ -120,7 +123,7 @@ def _chart(number: int, chart: Chart) -> dict[str, Any]:
 
 def _panel(chart: Chart, panel: Panel) -> dict[str, Any]:
     classes = colours(panel)
-    return {"panel": panel, "svg": Markup(draw(chart, panel, classes)), "legend": list(zip(panel.names, classes, strict=True))}  # fmt: skip
+    return {"panel": panel, "svg": Markup(draw(chart, panel, classes)), "legend": list(zip(panel.shown, classes, strict=True))}  # fmt: skip
 
 
 def _peaks(chart: Chart, death: float | None) -> list[tuple[str, int, str, int | None]]:
@@ -131,7 +134,7 @@ def _peaks(chart: Chart, death: float | None) -> list[tuple[str, int, str, int |
     level = panel.levels[-1]
     rows = []
     last = max((place for place, at in enumerate(level.times_s) if death is None or at <= death), default=0)
-    for name, values in zip(panel.names, level.values, strict=True):
+    for name, values in zip(panel.shown, level.values, strict=True):
         place = max(range(len(values)), key=values.__getitem__)
         rows.append(
             (name, values[place], show_elapsed(level.times_s[place]), values[last] if death is not None else None)
@@ -143,7 +146,7 @@ def _data(panel: Panel) -> dict[str, Any]:
     """What report.js draws: per level base64 of deflated 32-bit differences, times in milliseconds first."""
     unit = max(1024, top_of(panel) // _STEPS)
     return {
-        "title": panel.title, "stacked": panel.stacked, "names": panel.names, "classes": colours(panel), "top": top_of(panel), "unit": unit,
+        "title": panel.title, "stacked": panel.stacked, "names": panel.shown, "classes": colours(panel), "top": top_of(panel), "unit": unit,
         "bounds": [[bound.name, bound.bytes] for bound in panel.bounds],
         "levels": [{"count": len(level.times_s), "data": pack(level, unit)} for level in panel.levels],
     }  # fmt: skip

@@ -5,61 +5,64 @@ from __future__ import annotations
 import re
 
 from rlhfdoctor.report.clean import clean
-from rlhfdoctor.report.story import headline, killed, sentence
+from rlhfdoctor.report.story import headline, killed, known_version, sentence
 from rlhfdoctor.types import Finding, Incident, Quote
 from rlhfdoctor.units import show_bytes
+from rlhfdoctor.words import ENGLISH, Words
 
 _LEAST_CONFIDENCE = 0.2
 """Findings below are named only."""
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
 
 
-def render(incident: Incident) -> str:
+def render(incident: Incident, t: Words = ENGLISH) -> str:
     """The whole report as Markdown text."""
-    lines = [f"## {incident.verdict}: {_plain(headline(incident))}", ""]
+    lines = [f"## {t(incident.verdict)}: {_plain(headline(incident, t))}", ""]
     if incident.death is not None:
-        lines += [_plain(killed(incident)) + ".", ""]
+        lines += [_plain(killed(incident, t)) + t.stop, ""]
         event = incident.death.event
         if event is not None:
             lines += [f"`{_code(str(event.origin))}`", *_block(event.text), ""]
     if incident.framework is not None:
-        lines += [f"Framework: {incident.framework.name} {incident.framework.version or '(version unknown)'} ({_plain(incident.framework.basis)})", ""]  # fmt: skip
+        lines += [f"{t('Framework')}: {_plain(known_version(incident.framework, t))} ({_plain(incident.framework.basis)})", ""]  # fmt: skip
     for finding in incident.findings:
         if finding.confidence >= _LEAST_CONFIDENCE:
-            lines += _finding(finding)
+            lines += _finding(finding, t)
     remote = [f for f in incident.findings if f.confidence < _LEAST_CONFIDENCE and f.explained_by is None]
     if remote:
-        lines += ["Less likely: " + ", ".join(f"{f.cause} ({f.confidence:.2f})" for f in remote), ""]
+        lines += [t("Less likely") + ": " + ", ".join(f"{f.cause} ({f.confidence:.2f})" for f in remote), ""]
     if incident.ruled_out:
-        lines += ["### Ruled out", ""]
+        lines += [f"### {t('Ruled out')}", ""]
         lines += [f"- **{r.cause}**: {_plain(r.because)}" for r in incident.ruled_out] + [""]
     if incident.ledger:
-        lines += ["### Ledger", "", "| part | bytes | basis |", "|---|---:|---|"]
+        lines += [f"### {t('Ledger')}", "", f"| {t('part')} | {t('size')} | {t('basis')} |", "|---|---:|---|"]
         lines += [f"| {_plain(p.part)} | {show_bytes(p.bytes)} | {_plain(p.basis)} |" for p in incident.ledger] + [""]
     if incident.gaps:
-        lines += ["### Not read", ""]
+        lines += [f"### {t('Not read')}", ""]
         lines += [f"- {_plain(g.what)}: {_plain(g.why)}" for g in incident.gaps] + [""]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _finding(finding: Finding) -> list[str]:
+def _finding(finding: Finding, t: Words) -> list[str]:
     if finding.explained_by is not None:
-        return [f"- echo of **{finding.explained_by}**: {finding.cause} ({_plain(finding.title)})", ""]
+        return [f"- {t('echo of')} **{finding.explained_by}**: {finding.cause} ({_plain(finding.title)})", ""]
     lines = [
         f"### {finding.cause} ({finding.confidence:.2f}): {_plain(finding.title)}",
         "",
         _plain(finding.summary),
         "",
     ]
-    lines += [_quoted("for", q) for q in finding.evidence] + [_quoted("against", q) for q in finding.against] + [""]
+    lines += (
+        [_quoted(t("for"), q) for q in finding.evidence] + [_quoted(t("against"), q) for q in finding.against] + [""]
+    )
     for patch in finding.patches:
-        before = patch.before if patch.before is not None else "(not set)"
-        lines += [f"**{_plain(patch.spelled)}**: `{_code(before)}` → `{_code(str(patch.after))}` ({patch.safety}). {' '.join(_plain(sentence(part)) for part in (patch.effect, patch.note) if part)}", ""]  # fmt: skip
+        before = patch.before if patch.before is not None else t("(not set)")
+        lines += [f"**{_plain(patch.spelled)}**: `{_code(before)}` → `{_code(str(patch.after))}` ({t(patch.safety)}). {' '.join(_plain(sentence(part, t)) for part in (patch.effect, patch.note) if part)}", ""]  # fmt: skip
         if patch.diff:
             fence = "`" * max(3, *(len(run) + 1 for run in re.findall(r"`+", patch.diff)), 3)
             lines += [f"{fence}diff", patch.diff.rstrip("\n"), fence, ""]
     if finding.missing:
-        lines += ["Would settle it:", ""]
+        lines += [f"{t('Would settle it')}:", ""]
         lines += [f"- {_plain(m.what)}: `{_code(m.settle)}`" for m in finding.missing] + [""]
     return lines
 

@@ -61,9 +61,9 @@ def draw_panel(axis: Axes, chart: Chart, panel: Panel) -> None:
     shades = [PALETTE[int(name[1:])] for name in colours(panel)]
     if panel.stacked:
         known = [[max(size, 0) for size in row] for row in level.values]
-        axis.stackplot(level.times_s, known, labels=panel.names, colors=shades, linewidth=0)
+        axis.stackplot(level.times_s, known, labels=panel.shown, colors=shades, linewidth=0)
     else:
-        for name, row, shade in zip(panel.names, level.values, shades, strict=True):
+        for name, row, shade in zip(panel.shown, level.values, shades, strict=True):
             axis.plot(level.times_s, [size if size >= 0 else float("nan") for size in row], label=name, color=shade)
     top = top_of(panel)
     for bound in panel.bounds:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from rlhfdoctor.types import Incident, Patch
+from collections.abc import Iterator
+
+from rlhfdoctor.types import Death, Framework, Incident, Patch
 from rlhfdoctor.units import show_bytes, show_time
+from rlhfdoctor.words import ENGLISH, Words
 
 KILLER_SAYS = {
     "kernel-oom-cgroup": "the kernel's OOM killer, at a cgroup's memory limit",
@@ -27,79 +30,98 @@ VANISHED_SAYS = (
 """Said with a death of which only the disappearance is known."""
 
 
-def headline(incident: Incident) -> str:
+def headline(incident: Incident, t: Words = ENGLISH) -> str:
     """The verdict in one line."""
     best = incident.best
     if incident.verdict == "healthy":
-        return "healthy: nothing died in what was read"
+        return t("healthy: nothing died in what was read")
     if incident.verdict == "cause" and best is not None:
         return f"{best.title}"
     if best is not None:
-        return "undecided: the evidence does not single out a cause"
-    return "undecided: a process died, and nothing read says why"
+        return t("undecided: the evidence does not single out a cause")
+    return t("undecided: a process died, and nothing read says why")
 
 
-def killed(incident: Incident) -> str:
+def killed(incident: Incident, t: Words = ENGLISH) -> str:
     """Who killed what, when and in which phase, in one sentence; empty where nothing died."""
     death = incident.death
     if death is None:
         return ""
     if not death.killer:
-        return "nothing was killed: the run never got what it asked for" + (
-            f", at {show_time(death.time)}" if death.time is not None else ""
-        )
+        when = t(", at {0}", show_time(death.time)) if death.time is not None else ""
+        return t("nothing was killed: the run never got what it asked for") + when
+    frame, by = _by_whom(death, t)
+    return t(frame, _victim(death, t), by, "".join(t(", ") + part for part in _when(death, t)))
+
+
+def _victim(death: Death, t: Words) -> str:
     victim = death.victim
-    who = (victim.name or victim.role or "a process").rpartition("<locals>.")[2]
-    role = f" ({victim.role})" if victim.role and victim.name and victim.role != victim.name else ""
+    who = (victim.name or victim.role or t("a process")).rpartition("<locals>.")[2]
+    role = f" ({t.of(victim.role)})" if victim.role and victim.name and victim.role != victim.name else ""
     parts = [f"{who}{role}"]
     if victim.pid is not None:
         parts.append(f"pid {victim.pid}")
     if victim.rank is not None:
         parts.append(f"rank {victim.rank}")
     if victim.bytes:
-        parts.append(f"holding {show_bytes(victim.bytes)}")
+        parts.append(t("holding {0}", show_bytes(victim.bytes)))
     if death.node:
-        parts.append(f"on {death.node}")
-    by = KILLER_SAYS.get(death.killer, death.killer)
-    when = []
-    if death.phase:
-        when.append(f"in the {death.phase.replace('_', ' ')} phase")
-    if death.step is not None:
-        when.append(f"after step {death.step}" if death.step else "before the first step had ended")
-    if death.time is not None:
-        when.append(f"at {show_time(death.time)}")
-    verb = (
-        "ended by"
-        if death.killer in ("exception", "collective-timeout", "cuda-oom", "object-store-full", "other")
-        else "killed by"
-    )
-    code = (
-        death.event.fields.get("exit_code")
-        if death.event is not None and death.event.kind == "trace.job_exit"
-        else None
-    )
+        parts.append(t("on {0}", death.node))
+    return t(", ").join(parts)
+
+
+def _by_whom(death: Death, t: Words) -> tuple[str, str]:
+    """The sentence's frame, and who or what ended it."""
+    code = death.event.fields.get("exit_code") if death.event is not None and death.event.kind == "trace.job_exit" else None  # fmt: skip
     if isinstance(code, int) and death.killer == "exception":
-        verb, by = "ended with", f"exit status {code}"
-    elif isinstance(code, int) and death.killer == "other" and code < 0:
-        verb, by = "killed by", f"signal {-code}, from outside"
-    culprit = death.culprit
+        return "{0}: ended with {1}{2}", t("exit status {0}", code)
+    if isinstance(code, int) and death.killer == "other" and code < 0:
+        return "{0}: killed by {1}{2}", t("signal {0}, from outside", -code)
+    ended = death.killer in ("exception", "collective-timeout", "cuda-oom", "object-store-full", "other")
+    by = t(KILLER_SAYS.get(death.killer, death.killer))
+    return ("{0}: ended by {1}{2}" if ended else "{0}: killed by {1}{2}"), by
+
+
+def _when(death: Death, t: Words) -> Iterator[str]:
+    victim, culprit = death.victim, death.culprit
+    if death.phase:
+        yield t("in the {0} phase", t(death.phase.replace("_", " ")))
+    if death.step is not None:
+        yield t("after step {0}", death.step) if death.step else t("before the first step had ended")
+    if death.time is not None:
+        yield t("at {0}", show_time(death.time))
     if culprit is not None and culprit.pid != victim.pid and culprit.bytes and culprit.bytes > (victim.bytes or 0):
-        when.append(f"while {culprit.name} (pid {culprit.pid}) held {show_bytes(culprit.bytes)}")
+        yield t("while {0} (pid {1}) held {2}", culprit.name, culprit.pid, show_bytes(culprit.bytes))
     elif culprit is not None and culprit.pid == victim.pid and victim.pid is not None:
-        when.append("and it was the one that held most")
-    return f"{', '.join(parts)}: {verb} {by}{', ' + ', '.join(when) if when else ''}"
+        yield t("and it was the one that held most")
 
 
-def freed(patch: Patch) -> str:
+def freed(patch: Patch, t: Words = ENGLISH) -> str:
     """What a patch frees of host memory, where that could be computed; empty else."""
     if patch.host_bytes is None or not patch.host_bytes[0]:
         return ""
     most, least = (-size for size in patch.host_bytes)
-    return f"Frees {show_bytes(most) if most == least else f'{show_bytes(least)} to {show_bytes(most)}'} of host memory"
+    if most == least:
+        return t("Frees {0} of host memory", show_bytes(most))
+    return t("Frees {0} to {1} of host memory", show_bytes(least), show_bytes(most))
 
 
-def sentence(text: str) -> str:
+def sentence(text: str, t: Words = ENGLISH) -> str:
     """A part of speech with a capital, unless it begins with a name, and a full stop."""
     text = text.strip()
-    proper = any(c.isupper() for c in text.split(" ")[0])
-    return (text if proper else text[:1].upper() + text[1:]) + ("" if text.endswith(".") else ".")
+    proper = t is not ENGLISH or any(c.isupper() for c in text.split(" ")[0])
+    return (text if proper else text[:1].upper() + text[1:]) + ("" if text.endswith((".", "。")) else t.stop)
+
+
+def known_version(framework: Framework, t: Words = ENGLISH) -> str:
+    """A framework with its version, or the range that the spelling of its settings leaves."""
+    if framework.version:
+        return f"{framework.name} {framework.version}"
+    if framework.since or framework.until:
+        return t(
+            "{0} {1} to {2}, by the spelling of its settings",
+            framework.name,
+            framework.since or t("any"),
+            framework.until or t("newest"),
+        )
+    return t("{0}, version unknown", framework.name)

@@ -9,9 +9,10 @@ from rich.console import Console
 from rich.text import Text
 
 from rlhfdoctor.report.clean import clean
-from rlhfdoctor.report.story import VANISHED_SAYS, freed, headline, killed, sentence
-from rlhfdoctor.types import Finding, Framework, Incident, Part, Patch, Quote
+from rlhfdoctor.report.story import VANISHED_SAYS, freed, headline, killed, known_version, sentence
+from rlhfdoctor.types import Finding, Incident, Part, Patch, Quote
 from rlhfdoctor.units import show_bytes
+from rlhfdoctor.words import ENGLISH, Words
 
 _STYLE = {"cause": "bold red", "undecided": "bold yellow", "healthy": "bold green"}
 _SAFETY = {"safe": "green", "consent": "yellow", "show": "magenta"}
@@ -30,8 +31,8 @@ _LEDGER_COUNT = 7
 class _Page:
     """Prints lines that fit: sentences wrap behind a hanging indent, quoted lines are cut."""
 
-    def __init__(self, console: Console, everything: bool) -> None:
-        self.console = console
+    def __init__(self, console: Console, everything: bool, words: Words) -> None:
+        self.console, self.words = console, words
         self.everything = everything
         self.quoted: set[tuple[str | None, int | None]] = set()
 
@@ -54,25 +55,26 @@ class _Page:
         self.console.print(Text.assemble(*parts), soft_wrap=True)
 
 
-def render(incident: Incident, console: Console, all_findings: bool = False) -> None:
-    """Prints the report. Text from logs is cleaned of control characters first."""
-    page = _Page(console, all_findings)
+def render(incident: Incident, console: Console, all_findings: bool = False, words: Words = ENGLISH) -> None:
+    """Prints the report in the language of `words`, in which the incident is told already. Text from logs is cleaned of control characters first."""
+    t = words
+    page = _Page(console, all_findings, t)
     style = _STYLE[incident.verdict]
     if incident.verdict == "cause":
-        page.head(("cause", style), ("  ", ""), (headline(incident), "bold"))
+        page.head((t("cause"), style), ("  ", ""), (headline(incident, t), "bold"))
     else:
-        page.head((headline(incident), style))
+        page.head((headline(incident, t), style))
     if incident.death is not None:
-        page.say(killed(incident))
+        page.say(killed(incident, t))
         event = incident.death.event
         if event is not None:
             page.quote("  --> ", str(event.origin), "cyan")
             page.quote("   | ", event.text)
             page.quoted.add((event.origin.file, event.origin.line))
     if incident.death is not None and incident.death.killer == "sigkill-unknown":
-        page.say(VANISHED_SAYS, "dim")
+        page.say(t(VANISHED_SAYS), "dim")
     if incident.framework is not None:
-        page.say(f"{_framework(incident.framework)}  ({incident.framework.basis})", "dim")
+        page.say(f"{known_version(incident.framework, t)}  ({incident.framework.basis})", "dim")
     roots = [f for f in incident.findings if f.explained_by is None]
     shown = roots if all_findings else _worth_showing(incident, roots)
     for index, finding in enumerate(shown):
@@ -84,15 +86,17 @@ def render(incident: Incident, console: Console, all_findings: bool = False) -> 
             f"{f.cause} {f.confidence:.2f}{f' ({f.differs})' if f.differs else ''}" for f in roots[len(shown) :][:5]
         )
         page.head(("", ""))
-        page.say(f"less likely: {names}  (--all shows them)", "dim", first="")
+        page.say(t("less likely: {0}  (--all shows them)", names), "dim", first="")
     if incident.ruled_out:
-        page.head(("\nruled out", "bold"))
+        page.head(("\n" + t("ruled out"), "bold"))
         for item in incident.ruled_out if all_findings else incident.ruled_out[:4]:
             page.say(f"{item.cause}: {item.because}")
     if incident.ledger:
-        page.head(("\nledger", "bold"))
-        for part, basis in _ledger(incident.ledger):
-            name = "counted twice (shared pages)" if part.part == "unexplained" and part.bytes < 0 else part.part
+        page.head(("\n" + t("ledger"), "bold"))
+        for part, basis in _ledger(incident.ledger, t):
+            name = (
+                t("counted twice (shared pages)") if part.part == t.of("unexplained") and part.bytes < 0 else part.part
+            )
             size = abs(part.bytes) if name != part.part else part.bytes
             page.say(f"{show_bytes(size):>10}  {name}{basis}")
     _missing(incident, roots, page)
@@ -100,21 +104,13 @@ def render(incident: Incident, console: Console, all_findings: bool = False) -> 
     _next_step(incident, shown[:1], page)
 
 
-def _ledger(parts: Sequence[Part]) -> Iterator[tuple[Part, str]]:
+def _ledger(parts: Sequence[Part], t: Words) -> Iterator[tuple[Part, str]]:
     """The largest parts and always the remainder; a basis is said where it differs from the row above."""
-    rest = [part for part in parts if part.part == "unexplained" or part.bytes < 0]
+    rest = [part for part in parts if part.part == t.of("unexplained") or part.bytes < 0]
     before = ""
     for part in [*[part for part in parts if part not in rest][:_LEDGER_COUNT], *rest]:
         yield part, "" if part.basis == before else f"  ({part.basis})"
         before = part.basis
-
-
-def _framework(framework: Framework) -> str:
-    if framework.version:
-        return f"{framework.name} {framework.version}"
-    if framework.since or framework.until:
-        return f"{framework.name} {framework.since or 'any'} to {framework.until or 'newest'}, by the spelling of its settings"
-    return f"{framework.name}, version unknown"
 
 
 def _worth_showing(incident: Incident, roots: list[Finding]) -> list[Finding]:
@@ -134,19 +130,18 @@ def _finding(finding: Finding, echoes: list[Finding], page: _Page, full: bool, t
     )
     page.say(finding.summary)
     if finding.differs:
-        page.say(f"told apart: {finding.differs}", "dim")
+        page.say(page.words("told apart: {0}", finding.differs), "dim")
     count = len(finding.evidence) if page.everything else _EVIDENCE_COUNT if full else 2
     for quote in finding.evidence[:count]:
         _quote(quote, "+", page, full)
     for quote in finding.against[: count if full else 1]:
         _quote(quote, "-", page, full)
     for echo in echoes:
-        page.say(f"explains {echo.cause}: {echo.title}", "dim")
+        page.say(page.words("explains {0}: {1}", echo.cause, echo.title), "dim")
     if not full:
         if finding.patches:
-            page.say(
-                f"help: {', '.join(clean(p.spelled) for p in finding.patches[:3])}  (--all shows the diffs)", "dim"
-            )
+            names = ", ".join(clean(p.spelled) for p in finding.patches[:3])
+            page.say(page.words("help: {0}  (--all shows the diffs)", names), "dim")
         return
     diffs = 0
     for patch in finding.patches:
@@ -166,15 +161,16 @@ def _quote(quote: Quote, sign: str, page: _Page, full: bool) -> None:
 
 
 def _patch(patch: Patch, page: _Page, with_diff: bool) -> None:
-    before = "(not set)" if patch.before is None else patch.before
+    t = page.words
+    before = t("(not set)") if patch.before is None else patch.before
     change = f"  {before} -> {patch.after}" if patch.after not in (None, "null") else ""
     page.head(
-        ("   help: ", "bold green"), (clean(patch.spelled + change, 200), "bold"), (f"  [{patch.safety}]", _SAFETY[patch.safety])
+        (f"   {t('help')}: ", "bold green"), (clean(patch.spelled + change, 200), "bold"), (f"  [{patch.safety}]", _SAFETY[patch.safety])
     )  # fmt: skip
-    cost = f"Cost: {patch.cost}." if patch.cost else ""
+    cost = t("Cost: {0}", patch.cost) if patch.cost else ""
     page.say(
         " ".join(
-            sentence(part) for part in (patch.effect, freed(patch), cost, *patch.side_effects, patch.note) if part
+            sentence(part, t) for part in (patch.effect, freed(patch, t), cost, *patch.side_effects, patch.note) if part
         ),
         first="         ",
     )
@@ -188,6 +184,7 @@ def _patch(patch: Patch, page: _Page, with_diff: bool) -> None:
 def _missing(incident: Incident, roots: list[Finding], page: _Page) -> None:
     if incident.verdict == "healthy":
         return
+    t = page.words
     likely = [f for f in roots[:3] if f.score >= _POSSIBLE]
     wanted = {m.settle: m.what for f in likely for m in f.missing}
     if not likely:
@@ -197,15 +194,15 @@ def _missing(incident: Incident, roots: list[Finding], page: _Page) -> None:
             "the end of the dead process's own log (worker-*.err, python-core-worker-*.log)": "its last words",
         }
     if wanted:
-        page.head(("\nwould settle it" if incident.verdict == "undecided" else "\nnot known", "bold"))
+        page.head(("\n" + t("would settle it" if incident.verdict == "undecided" else "not known"), "bold"))
         for settle, what in list(wanted.items())[:5]:
-            page.say(f"{what}: {settle}")
+            page.say(f"{t.of(what)}: {t.of(settle)}")
 
 
 def _gaps(incident: Incident, page: _Page) -> None:
     if not incident.gaps:
         return
-    page.head((f"\nnot read ({len(incident.gaps)})", "bold"))
+    page.head(("\n" + page.words("not read ({0})", len(incident.gaps)), "bold"))
     for gap in incident.gaps if page.everything else incident.gaps[:5]:
         page.say(f"{gap.what}: {gap.why}", "dim")
 
@@ -214,16 +211,17 @@ def _next_step(incident: Incident, first: list[Finding], page: _Page) -> None:
     patches = [p for f in first for p in f.patches]
     if not patches or incident.verdict != "cause":
         return
+    t = page.words
     page.head(("", ""))
     for name in ("safe", "consent", "show"):
         if any(p.safety == name for p in patches):
-            page.head((f"[{name}]", _SAFETY[name]), (f" {_SAFETY_SAYS[name]}", "dim"))
+            page.head((f"[{name}]", _SAFETY[name]), (f" {t(_SAFETY_SAYS[name])}", "dim"))
     command = f"doctor patch {' '.join(clean(source) for source in incident.sources)} --write"
     if any(p.diff and p.safety == "safe" for p in patches):
-        page.head(("write the safe ones: ", "dim"), (command, "bold"), ("   (--revert takes it back)", "dim"))
+        page.head((t("write the safe ones: "), "dim"), (command, "bold"), (t("   (--revert takes it back)"), "dim"))
     if any(p.diff and p.safety == "consent" for p in patches):
         page.head(
-            ("and with consent:    ", "dim"),
+            (t("and with consent:    "), "dim"),
             (f"{command} --consent {first[0].cause}", "bold"),
-            ("   (--revert takes it back)", "dim"),
+            (t("   (--revert takes it back)"), "dim"),
         )

@@ -4,6 +4,7 @@ const LEFT = 66, RIGHT = 12, TOP = 16, BOTTOM = 24, HEIGHT = 260, WANTED = 900;
 const NS = "http://www.w3.org/2000/svg";
 const MARKED = new Set(["death", "kill", "alarm"]);
 const ROUND = [1, 2, 4, 5, 8, 10, 20, 25, 40, 50, 80, 100, 200, 250, 400, 500, 800];
+const WORDS = JSON.parse(document.body.dataset.words);
 const UNITS = [["TiB", 2 ** 40], ["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]];
 
 function showBytes(size) {
@@ -95,7 +96,7 @@ class Picture {
     this.from = Math.max(0, from);
     this.to = Math.min(this.data.length, to);
     const whole = this.from === 0 && this.to === this.data.length;
-    this.figure.querySelector(".range").textContent = whole ? "" : `${showElapsed(this.from)} to ${showElapsed(this.to)}`;
+    this.figure.querySelector(".range").textContent = whole ? "" : showElapsed(this.from) + WORDS[" to "] + showElapsed(this.to);
     this.draw();
   }
 
@@ -127,7 +128,7 @@ class Picture {
     for (const [phase, since, until] of this.data.spans) {
       if (until < this.from || since > this.to) continue;
       const wide = x(until) - x(since);
-      if (wide >= .3) { const bar = element("rect", { class: `p-${phase}`, x: x(since), y: 4, width: wide, height: 8 }); bar.append(element("title", {}, phase.replace("_", " "))); inside.append(bar); }
+      if (wide >= .3) { const bar = element("rect", { class: `p-${phase}`, x: x(since), y: 4, width: wide, height: 8 }); bar.append(element("title", {}, this.data.words[phase])); inside.append(bar); }
     }
     this.areas(panel, level, begin, end, x, y, inside);
     const few = this.data.marks.filter((mark) => mark[0] === "step" && mark[1] >= this.from && mark[1] <= this.to).length < 60;
@@ -243,7 +244,7 @@ class Picture {
       const sum = shown.reduce((total, row) => total + row[1], 0);
       const stamp = new Date((this.data.begin + level.times[near]) * 1000).toISOString().slice(11, 19);
       const words = shown.map(([name, size]) => `${name} ${showBytes(size)}`);
-      panel.box.querySelector(".readout").textContent = [`${showElapsed(level.times[near])} (${stamp}Z)`, phase ? phase[0].replace("_", " ") : "", panel.stacked ? `together ${showBytes(sum)}` : "", ...words].filter(Boolean).join(" · ");
+      panel.box.querySelector(".readout").textContent = [`${showElapsed(level.times[near])} (${stamp}Z)`, phase ? this.data.words[phase[0]] : "", panel.stacked ? `${WORDS.together} ${showBytes(sum)}` : "", ...words].filter(Boolean).join(" · ");
     }
   }
 
@@ -266,10 +267,10 @@ async function copy(button) {
   const text = lines.join("\n") + "\n";
   try {
     await navigator.clipboard.writeText(text);
-    button.textContent = "copied";
+    button.textContent = WORDS.copied;
   } catch {
     getSelection().selectAllChildren(button.parentElement.querySelector("pre"));
-    button.textContent = "selected: press Ctrl+C";
+    button.textContent = WORDS["selected: press Ctrl+C"];
   }
 }
 

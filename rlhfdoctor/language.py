@@ -1,0 +1,114 @@
+"""The languages of reports, and an incident told in another one. The tables are data: rlhfdoctor/zh/ and each rule's zh.yaml."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib import resources
+
+import yaml
+
+from rlhfdoctor.charts import Chart
+from rlhfdoctor.engine.catalogue import rules_folder
+from rlhfdoctor.types import Finding, Incident, Missing, Patch, Quote
+from rlhfdoctor.words import ENGLISH, Words
+
+LANGUAGES = ("en", "zh")
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_TELL = re.compile(r"((?:[a-z]+(?:-[a-z0-9]+)+(?:、|，|, | 和 | 与 |和|与|及)?)+) ?[（(]([^）)]*)[）)]")
+
+
+def preferred() -> str:
+    """The language of the environment: zh where LC_ALL, LC_MESSAGES or LANG begin so, else en."""
+    found = next((value for name in ("LC_ALL", "LC_MESSAGES", "LANG") if (value := os.environ.get(name))), "")
+    return "zh" if found.lower().startswith("zh") else "en"
+
+
+@functools.cache
+def load_words(name: str) -> Words:
+    """The table of a language: what the doctor says, and what the bundled rules say."""
+    if name == "en":
+        return ENGLISH
+    folder = resources.files("rlhfdoctor") / name
+    page = read_table((folder / "report.yaml").read_text(encoding="utf-8"))
+    table = {english: other for english, other in page.items() if "{" not in english}
+    for file in ("evidence", "patches", "reading"):
+        table |= read_table((folder / f"{file}.yaml").read_text(encoding="utf-8"))
+    for path in sorted(rules_folder().glob(f"*/{name}.yaml")):
+        table |= read_table(path.read_text(encoding="utf-8"))
+    return Words(name, table, page)
+
+
+def read_table(text: str) -> Mapping[str, str]:
+    """English -> the other language, from a list of pairs."""
+    return {row["en"]: row["zh"] for row in yaml.load(text, Loader=_LOADER) or ()}
+
+
+def translate(incident: Incident, words: Words) -> Incident:
+    """The incident with every sentence of the doctor in the reader's language; quoted lines, names and commands stay."""
+    if words is ENGLISH:
+        return incident
+    of = words.of
+    first = incident.findings[0].cause if incident.findings else ""
+    framework = incident.framework
+    return replace(
+        incident,
+        framework=replace(framework, basis=of(framework.basis)) if framework is not None else None,
+        findings=tuple(_finding(finding, first, words) for finding in incident.findings),
+        ruled_out=tuple(replace(item, because=of(item.because)) for item in incident.ruled_out),
+        ledger=tuple(replace(part, part=of(part.part), basis=of(part.basis)) for part in incident.ledger),
+        gaps=tuple(replace(gap, what=of(gap.what), why=of(gap.why)) for gap in incident.gaps),
+    )
+
+
+def _finding(finding: Finding, first: str, words: Words) -> Finding:
+    of = words.of
+    return replace(
+        finding,
+        title=of(finding.title),
+        summary=of(finding.summary),
+        evidence=tuple(_quote(quote, words) for quote in finding.evidence),
+        against=tuple(_quote(quote, words) for quote in finding.against),
+        missing=tuple(Missing(what=of(item.what), settle=of(item.settle)) for item in finding.missing),
+        patches=tuple(_patch(patch, words) for patch in finding.patches),
+        differs=_tells(first, words).get(finding.cause, finding.differs) if finding.differs else "",
+    )
+
+
+def _quote(quote: Quote, words: Words) -> Quote:
+    return replace(quote, says=words.of(quote.says))
+
+
+def _patch(patch: Patch, words: Words) -> Patch:
+    of = words.of
+    return replace(
+        patch, spelled=of(patch.spelled), effect=of(patch.effect), cost=of(patch.cost), note=of(patch.note),
+        side_effects=tuple(of(effect) for effect in patch.side_effects),
+    )  # fmt: skip
+
+
+def _tells(cause: str, words: Words) -> Mapping[str, str]:
+    """Cause -> how it is told from the first finding's, from the translated page of that rule."""
+    path = rules_folder() / cause / "rule.yaml"
+    if not cause or not path.is_file():
+        return {}
+    page = words.of(str(yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)["docs"]["look_alikes"]))
+    return {name: match[2] for match in _TELL.finditer(page) for name in re.findall(r"[a-z]+(?:-[a-z0-9]+)+", match[1])}
+
+
+def translate_chart(chart: Chart, words: Words) -> Chart:
+    """A chart's titles, names, limits and notes in the reader's language."""
+    if words is ENGLISH:
+        return chart
+    panels = tuple(
+        replace(
+            panel, title=words.of(panel.title), labels=tuple(words.of(name) for name in panel.names),
+            bounds=tuple(replace(bound, name=words.of(bound.name)) for bound in panel.bounds),
+        )
+        for panel in chart.panels
+    )  # fmt: skip
+    marks = tuple(replace(mark, says=words.of(mark.says)) for mark in chart.marks)
+    return replace(chart, panels=panels, marks=marks, notes=tuple(words.of(note) for note in chart.notes))

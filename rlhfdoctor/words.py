@@ -1,0 +1,147 @@
+"""Sentences in the reader's language: a table of English templates, looked up for words of the page and matched against filled sentences."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping, Sequence
+
+_PLACE = re.compile(r"\{[^{}]*\}")
+_LEAST_LETTERS = 4
+"""A template with fewer letters of its own would match anything."""
+_JOINTS = {". ": "。", "; ": "；", ": ": "："}
+_PROSE = re.compile(r"[A-Za-z]{2,} [a-z]{2,}")
+_ERROR = re.compile(r"\w*(?:Error|Exception)\b")
+
+
+class Words:
+    """A language. English needs no table; what a table lacks stays English.
+
+    Example:
+        >>> chinese = Words("zh", {"{0} of memory": "{0} 内存", "a node": "一个节点"})
+        >>> chinese("{0} of memory", "3 GiB"), chinese.of("a node (3 GiB of memory)"), chinese.of("else")
+        ('3 GiB 内存', '一个节点（3 GiB 内存）', 'else')
+    """
+
+    def __init__(self, name: str, table: Mapping[str, str], page: Mapping[str, str] | None = None) -> None:
+        """English -> the other language; places in braces stand in both.
+
+        Args:
+            table: what is said of runs, also as parts of larger sentences.
+            page: the words of the reports themselves, which are looked up and never searched for; by default the same.
+        """
+        self.name = name
+        self._page = dict(table if page is None else page)
+        self._table = {_plain(key): value for key, value in table.items()}
+        self._whole = {_folded(key): value for key, value in self._table.items() if not _PLACE.search(key)}
+        self.find = functools.lru_cache(maxsize=8192)(self._find)
+
+    @property
+    def stop(self) -> str:
+        """What ends a sentence."""
+        return "。" if self.name == "zh" else "."
+
+    def __call__(self, text: str, *values: object) -> str:
+        """A template of the page, filled; `{0}`, `{1}` are the values."""
+        found = self._page.get(text, text)
+        return found.format(*values) if values else found
+
+    def of(self, sentence: str) -> str:
+        """A filled English sentence in this language; itself where the table does not know it."""
+        if not self._table:
+            return sentence
+        return self.find(sentence) or "".join(known or part for part, known in self._pieces(_plain(sentence)))
+
+    def lacks(self, sentence: str) -> list[str]:
+        """The parts of a filled sentence that the table does not know; what holds no prose of the doctor needs no translation."""
+        if not _PROSE.search(sentence) or self.find(sentence) is not None:
+            return []
+        pieces = [part for part, known in self._pieces(_plain(sentence)) if known is None]
+        return [part for part in pieces if _PROSE.search(part) and not _ERROR.match(part)]
+
+    def _find(self, sentence: str) -> str | None:
+        """The translation of a filled sentence, also of several that were put together; None where a part is unknown."""
+        text = _plain(sentence)
+        parts = text.split("; ")
+        if len(parts) > 1 and all(part.count("(") == part.count(")") and self.find(part) for part in parts):
+            return "；".join(self.of(part) for part in parts)
+        found = self._single(text)
+        if found is None and text:
+            pieces = self._pieces(text)
+            if len(pieces) > 1 and all(known is not None for _, known in pieces):
+                return "".join(known or "" for _, known in pieces)
+        return found
+
+    def _pieces(self, text: str, joints: Sequence[str] = (". ", "; ", ": ")) -> list[tuple[str, str | None]]:
+        """A text cut where the doctor puts sentences together, each piece as long as the table knows it whole."""
+        if not joints:
+            return [(text, self._single(text))]
+        joint, parts = joints[0], text.split(joints[0])
+        found: list[tuple[str, str | None]] = []
+        begin = 0
+        while begin < len(parts):
+            end = next((n for n in range(len(parts), begin, -1) if self._single(joint.join(parts[begin:n]))), None)
+            if end is None:
+                found += self._pieces(parts[begin], joints[1:])
+                end = begin + 1
+            else:
+                whole = joint.join(parts[begin:end])
+                found.append((whole, self._single(whole)))
+            if end < len(parts):
+                part, known = found[-1]
+                found[-1] = (
+                    (part, f"{known.rstrip('。')}{_JOINTS[joint]}") if known is not None else (part + joint, None)
+                )
+            begin = end
+        return found
+
+    def _single(self, text: str) -> str | None:
+        return self._whole.get(_folded(text)) or self._filled(text) or self._with_remark(text)
+
+    def _with_remark(self, text: str) -> str | None:
+        """`sentence (remark)`, which evidence is often told as."""
+        if not text.endswith(")"):
+            return None
+        for match in re.finditer(r" \(", text):
+            head, tail = self._single(text[: match.start()]), text[match.end() : -1]
+            if head is not None:
+                return f"{head}（{self.of(tail)}）"
+        return None
+
+    def _filled(self, text: str) -> str | None:
+        bare = text.rstrip(".")
+        for pattern, value, order in self._templates:
+            match = pattern.fullmatch(bare)
+            if match is not None and all(part.count("(") == part.count(")") for part in match.groups()):
+                filled = _fill(value, dict(zip(order, (self.of(part) for part in match.groups()), strict=True)))
+                return filled if bare != text else filled.rstrip("。")
+        return None
+
+    @functools.cached_property
+    def _templates(self) -> list[tuple[re.Pattern[str], str, list[str]]]:
+        """(expression, translation, its places in order), those with most letters of their own first."""
+        rows = []
+        for key, value in self._table.items():
+            order = _PLACE.findall(key)
+            letters = len(re.sub(r"\W", "", _PLACE.sub("", key)))
+            if order and letters >= _LEAST_LETTERS:
+                literal = [re.escape(part) for part in _PLACE.split(key.rstrip("."))]
+                rows.append((letters, re.compile("(.+?)".join(literal), re.S | re.I), value, order))
+        rows.sort(key=lambda row: -row[0])
+        return [row[1:] for row in rows]
+
+
+def _fill(text: str, values: Mapping[str, str]) -> str:
+    return _PLACE.sub(lambda place: values.get(place[0], place[0]), text)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _folded(text: str) -> str:
+    """Capital letters and a full stop are the page's, not the sentence's."""
+    return text.rstrip(".").lower()
+
+
+ENGLISH = Words("en", {})
