@@ -63,14 +63,15 @@ class Words:
         """The translation of a filled sentence, also of several that were put together; None where a part is unknown."""
         text = _plain(sentence)
         parts = text.split("; ")
-        if len(parts) > 1 and all(part.count("(") == part.count(")") and self.find(part) for part in parts):
+        if len(parts) > 1 and all(_is_one(part) and self.find(part) for part in parts):
             return "；".join(self.of(part) for part in parts)
         found = self._single(text)
-        if found is None and text:
-            pieces = self._pieces(text)
-            if len(pieces) > 1 and all(known is not None for _, known in pieces):
-                return "".join(known or "" for _, known in pieces)
-        return found
+        if found is not None or not text:
+            return found
+        pieces = self._pieces(text)
+        if len(pieces) > 1 and all(known is not None for _, known in pieces):
+            return "".join(known or "" for _, known in pieces)
+        return self._filled(text, strict=False)
 
     def _pieces(self, text: str, joints: Sequence[str] = (". ", "; ", ": ")) -> list[tuple[str, str | None]]:
         """A text cut where the doctor puts sentences together, each piece as long as the table knows it whole."""
@@ -82,7 +83,8 @@ class Words:
         while begin < len(parts):
             end = next((n for n in range(len(parts), begin, -1) if self._single(joint.join(parts[begin:n]))), None)
             if end is None:
-                found += self._pieces(parts[begin], joints[1:])
+                loose = self._filled(parts[begin], strict=False)
+                found += [(parts[begin], loose)] if loose is not None else self._pieces(parts[begin], joints[1:])
                 end = begin + 1
             else:
                 whole = joint.join(parts[begin:end])
@@ -108,13 +110,15 @@ class Words:
                 return f"{head}（{self.of(tail)}）"
         return None
 
-    def _filled(self, text: str) -> str | None:
+    def _filled(self, text: str, strict: bool = True) -> str | None:
+        """By a template; unless strict, its last value may be several sentences, such as an error's message."""
         bare = text.rstrip(".")
         for pattern, value, order in self._templates:
             match = pattern.fullmatch(bare)
-            if match is not None and all(part.count("(") == part.count(")") for part in match.groups()):
-                filled = _fill(value, dict(zip(order, (self.of(part) for part in match.groups()), strict=True)))
-                return filled if bare != text else filled.rstrip("。")
+            if match is None or not (all(map(_is_one, match.groups())) or (not strict and match.start(1) > 0)):
+                continue
+            filled = _fill(value, dict(zip(order, (self.of(part) for part in match.groups()), strict=True)))
+            return filled if bare != text else filled.rstrip("。")
         return None
 
     @functools.cached_property
@@ -129,6 +133,11 @@ class Words:
                 rows.append((letters, re.compile("(.+?)".join(literal), re.S | re.I), value, order))
         rows.sort(key=lambda row: -row[0])
         return [row[1:] for row in rows]
+
+
+def _is_one(part: str) -> bool:
+    """Whether a value is no more than one thing: what holds half of a remark, or several sentences, was matched by mistake."""
+    return part.count("(") == part.count(")") and "; " not in part
 
 
 def _fill(text: str, values: Mapping[str, str]) -> str:
