@@ -16,6 +16,14 @@ _ISO = re.compile(
 _CTIME = re.compile(
     r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (?P<b>[A-Z][a-z]{2}) +(?P<d>\d{1,2}) (?P<H>\d\d):(?P<M>\d\d):(?P<S>\d\d) (?P<Y>20\d\d)"
 )
+_CHINESE = re.compile(
+    r"[一二三四五六日] +(?P<m>1[0-2]|[1-9])月 +(?P<d>\d{1,2}) (?P<H>\d\d):(?P<M>\d\d):(?P<S>\d\d) (?P<Y>20\d\d)"
+)
+"""`dmesg -T` under LANG=zh_CN."""
+_CHINESE_DATE = re.compile(
+    r"(?P<Y>20\d\d)年 ?(?P<m>[01]?\d)月 ?(?P<d>[0-3]?\d)日 ?(?:(?:星期|周)[一二三四五六日] ?)?(?P<H>[0-2]?\d)[:：时](?P<M>[0-5]\d)[:：分](?P<S>[0-6]\d)"
+)
+"""`date` under LANG=zh_CN, and what people write."""
 _SYSLOG = re.compile(
     r"^(?P<b>Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) +(?P<d>\d{1,2}) (?P<H>\d\d):(?P<M>\d\d):(?P<S>\d\d)\b"
 )
@@ -40,12 +48,14 @@ def read_time(text: str, year: int | None = None, zone: tzinfo = UTC) -> float |
     1743577320.0
     >>> read_time("INFO 04-02 15:02:00 worker.py:133]") is None
     True
+    >>> read_time("[三 4月  2 15:02:00 2025] oom-kill:") == read_time("2025年 04月 02日 星期三 15:02:00 UTC") == 1743606120.0
+    True
     """
     head = text[:400]
     unix = _UNIX.search(head)
     if unix is not None:
         return float(unix[1])
-    for regex in (_ISO, _CTIME, _US, _SYSLOG, _VLLM, _GLOG):
+    for regex in (_ISO, _CTIME, _US, _SYSLOG, _VLLM, _GLOG, _CHINESE, _CHINESE_DATE):
         match = regex.search(head)
         if match is None:
             continue

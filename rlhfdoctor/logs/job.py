@@ -105,7 +105,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     say(
         "host.free",
-        r"^\W*Mem: +(?P<total_text>[0-9.]+[A-Za-z]*) +(?P<used_text>[0-9.]+[A-Za-z]*) +(?P<free_text>[0-9.]+[A-Za-z]*) +(?P<shared_text>[0-9.]+[A-Za-z]*) "
+        r"^\W*(?:Mem:|内存：) +(?P<total_text>[0-9.]+[A-Za-z]*) +(?P<used_text>[0-9.]+[A-Za-z]*) +(?P<free_text>[0-9.]+[A-Za-z]*) +(?P<shared_text>[0-9.]+[A-Za-z]*) "
         r"+(?P<cache_text>[0-9.]+[A-Za-z]*) +(?P<available_text>[0-9.]+[A-Za-z]*)",
         "Mem:           1.0Ti       537Gi        12Gi       3.1Gi       458Gi       430Gi",
     ),
