@@ -79,7 +79,7 @@ def test_no_year_no_time(line: str) -> None:
         "2025-02-30 10:00:00 x",
         "step 12-30 12:00",
         "x" * 400 + "2025-04-02 15:02:00",
-        "[二 9月  3 05:57:48 2024] x",
+        "[二 13月  3 05:57:48 2024] x",
     ],
 )
 def test_no_stamp(line: str) -> None:
