@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rlhfdoctor import __version__
+from rlhfdoctor.cli_bundle import bundle
 from rlhfdoctor.cli_compare import compare
 from rlhfdoctor.cli_estimate import estimate
 from rlhfdoctor.cli_report import render_page, report
@@ -71,6 +72,7 @@ def main() -> None:
       doctor patch ray_logs launch.sh --write
       doctor compare doctor-runs/before doctor-runs/after
       doctor report doctor-runs/20260131T120000Z-train --out report.html
+      doctor bundle ray_logs launch.sh --out incident.tar.gz
       doctor rules explain host-pinned-offload
     """
 
@@ -326,6 +328,7 @@ def _verdict(folder: Path, command: bool) -> int:
     return 1 if incident.verdict != "healthy" else 0
 
 
+main.add_command(bundle)
 main.add_command(compare)
 main.add_command(estimate)
 main.add_command(report)

@@ -16,6 +16,7 @@ from rlhfdoctor.logs.scan import Scanner
 from rlhfdoctor.patch.apply import find_original
 from rlhfdoctor.settings.framework import find_framework, find_versions
 from rlhfdoctor.settings.read import is_configuration, is_source, read_configuration, read_logged
+from rlhfdoctor.trace.archive import unpacked
 from rlhfdoctor.trace.events import Recorded
 from rlhfdoctor.trace.run import find_runs, read_run
 from rlhfdoctor.types import Event, Framework, Gap, Setting
@@ -51,6 +52,24 @@ def read_all(
 ) -> Reading:
     """One pass over all sources: events of the logs, texts of the configuration files."""
     reading = Reading()
+    with unpacked(paths, reading.gaps) as names:
+        _read_sources(list(names), reading, engine, progress)
+        for real, shown in names.items():
+            if real != shown:
+                _show_as(reading, real, shown)
+    if not reading.byte_count:
+        why = "; ".join(f"{gap.what}: {gap.why}" for gap in reading.gaps[:3]) or "no files, or all of them empty"
+        raise SourceError(
+            f"nothing to read in {', '.join(map(str, paths))} ({why}).\n"
+            "Give the folder of a Ray session (for example /tmp/ray/session_latest/logs), the job's log, dmesg, "
+            "and the launch script."
+        )
+    return reading
+
+
+def _read_sources(
+    paths: Sequence[str], reading: Reading, engine: str, progress: Callable[[str, int], None] | None
+) -> None:
     scanner = Scanner(PATTERNS, engine)
     seen: set[bytes] = set()
     for source in find_sources(_open_runs(paths, reading), reading.gaps):
@@ -86,14 +105,21 @@ def read_all(
         if is_source(source.name):  # a program that can raise an error has not raised it
             found = (event for event in found if event.kind.startswith(_SAID_BY_SOURCES))
         reading.events.extend(found)
-    if not reading.byte_count:
-        why = "; ".join(f"{gap.what}: {gap.why}" for gap in reading.gaps[:3]) or "no files, or all of them empty"
-        raise SourceError(
-            f"nothing to read in {', '.join(map(str, paths))} ({why}).\n"
-            "Give the folder of a Ray session (for example /tmp/ray/session_latest/logs), the job's log, dmesg, "
-            "and the launch script."
-        )
-    return reading
+
+
+def _show_as(reading: Reading, real: str, shown: str) -> None:
+    """Names of what was unpacked, as the user knows them: by the archive."""
+
+    def named(name: str) -> str:
+        return name.replace(real, shown, 1) if name.startswith(real) else name
+
+    reading.events = [replace(e, origin=replace(e.origin, file=named(e.origin.file))) for e in reading.events]
+    reading.texts = {named(name): text for name, text in reading.texts.items()}
+    reading.places = {named(name): place for name, place in reading.places.items()}
+    reading.shown_only = {named(name) for name in reading.shown_only}
+    reading.gaps = [Gap(what=named(gap.what), why=gap.why.replace(real, shown)) for gap in reading.gaps]
+    for trace in reading.traces:
+        trace.node.folder, trace.file = named(trace.node.folder), named(trace.file)
 
 
 def _open_runs(paths: Sequence[str], reading: Reading) -> list[str]:

@@ -10,6 +10,7 @@ from rlhfdoctor.charts import Bound, Chart, Level, Mark, Panel, Span
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.recorded import Scene, find_scene, find_steps
+from rlhfdoctor.trace.archive import unpacked
 from rlhfdoctor.trace.events import Recorded
 from rlhfdoctor.trace.read import find_nodes, read_node, time_of
 from rlhfdoctor.trace.run import find_runs
@@ -46,15 +47,14 @@ def make_charts(
         progress: called with the trace's folder and its samples.
     """
     traces = []
-    for path in paths:
-        for run in find_runs(path):
-            for node in find_nodes(run):
-                try:
-                    traces.append(Recorded(read_node(node)))
-                except SourceError:
-                    continue  # the incident's gaps tell of it
-                if progress is not None:
-                    progress(str(node), len(traces[-1].node.times_ns))
+    with unpacked(paths, []) as names:
+        for node in (node for path in names for run in find_runs(path) for node in find_nodes(run)):
+            try:
+                traces.append(Recorded(read_node(node)))
+            except SourceError:
+                continue  # the incident's gaps tell of it
+            if progress is not None:
+                progress(str(node), len(traces[-1].node.times_ns))
     if not traces:
         return []
     first = find_scene(Case(incident.timeline, traces=traces), incident.death)

@@ -57,7 +57,7 @@ def read_dump(data: bytes, file: str, gaps: list[Gap]) -> Iterator[Event]:
     rank = rank_of_dump(file)
     origin = Origin(file=file, rank=rank)
     try:
-        found = json.loads(data) if data[:1] == b"{" else _Plain(io.BytesIO(data)).load()
+        found = _load(data)
         entries = [entry for entry in found["entries"] if isinstance(entry, dict) and not entry.get("is_p2p")]
         members = _members(found.get("pg_config"))
     except _DAMAGE as error:
@@ -78,6 +78,19 @@ def read_dump(data: bytes, file: str, gaps: list[Gap]) -> Iterator[Event]:
     last = events[-1].text if events else "no collective"
     text = f"flight recorder of rank {rank}: last {last}"
     yield Event(kind="flight.dump", fields={"rank": rank, "unfinished_count": waiting}, origin=origin, text=text)
+
+
+def plain_dump(data: bytes) -> dict[str, Any] | None:
+    """A dump as plain values that JSON can hold; None where it cannot be read."""
+    try:
+        found = json.loads(json.dumps(_load(data)))
+    except _DAMAGE:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _load(data: bytes) -> Any:
+    return json.loads(data) if data[:1] == b"{" else _Plain(io.BytesIO(data)).load()
 
 
 def _members(groups: Any) -> dict[str, str]:

@@ -1,0 +1,228 @@
+"""A redacted archive of what a run left behind, for an issue tracker: `doctor analyze` reads it with the same verdict."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from rlhfdoctor.diagnose import analyze
+from rlhfdoctor.errors import UsageError
+from rlhfdoctor.logs.flight import MOST_BYTES, plain_dump, rank_of_dump
+from rlhfdoctor.logs.open import Source, find_sources
+from rlhfdoctor.redact import Redactor
+from rlhfdoctor.trace.archive import MANIFEST
+from rlhfdoctor.trace.frames import EVENT, HEADER, Frame, json_payload, pack, unpack
+from rlhfdoctor.trace.read import find_nodes
+from rlhfdoctor.trace.run import find_runs
+from rlhfdoctor.trace.store import SUFFIX
+from rlhfdoctor.types import Gap, Incident
+from rlhfdoctor.units import show_bytes
+
+_LONGEST_LINE = 64 << 10
+_HEAD_BYTES, _TAIL_BYTES = 16 << 20, 48 << 20
+"""Of a log that is longer, its middle is left out."""
+
+
+@dataclass(slots=True)
+class Bundle:
+    """What was written."""
+
+    path: Path
+    files: list[dict[str, Any]] = field(default_factory=list)
+    """name, bytes, sha256 of each member."""
+    cut: list[str] = field(default_factory=list)
+    """What was left out, in sentences."""
+    tokens: dict[str, int] = field(default_factory=dict)
+    """Kind -> how many different names have a token."""
+    changes: dict[str, int] = field(default_factory=dict)
+    """Kind -> how many places were changed."""
+    before: Incident | None = None
+    after: Incident | None = None
+
+    @property
+    def same(self) -> bool:
+        """Whether the archive gives the verdict of its source."""
+        one, two = self.before, self.after
+        return one is not None and two is not None and _gist(one) == _gist(two)
+
+
+def make_bundle(
+    paths: Sequence[str], target: Path, *, hide: Iterable[str] = (), framework: str | None = None, progress: Callable[[str, int], None] | None = None
+) -> Bundle:  # fmt: skip
+    """Writes the archive and reads it back.
+
+    Args:
+        paths: as `analyze` takes them.
+        target: a `.tar.gz` that does not exist yet.
+        hide: further words to replace, such as the project's name.
+        framework: as for `analyze`.
+        progress: called with a file's name and the bytes done so far.
+
+    Raises:
+        SourceError: nothing could be read.
+        UsageError: the archive cannot be written.
+    """
+    before = analyze(paths, framework=framework)
+    bundle = Bundle(path=target, before=before)
+    redactor = Redactor(hide)
+    for text in _texts(paths, progress):
+        redactor.learn(text)
+    try:
+        with tarfile.open(target, "x:gz", compresslevel=6) as archive:
+            writer = _Writer(archive, bundle, redactor)
+            for number, path in enumerate(paths):
+                writer.add(path, f"{number}-{Path(path).name or 'input'}")
+            bundle.tokens, bundle.changes = redactor.kinds, dict(redactor.counts)
+            writer.add_bytes(MANIFEST, json.dumps(_manifest(bundle), indent=1).encode(), time.time())
+    except OSError as error:
+        raise UsageError(f"{target}: {error.strerror or error}") from None
+    bundle.after = analyze([str(target)], framework=framework)
+    return bundle
+
+
+def _gist(incident: Incident) -> tuple[object, ...]:
+    death = incident.death
+    return incident.verdict, death.killer if death else None, [f.cause for f in incident.findings[:1]]
+
+
+def _manifest(bundle: Bundle) -> dict[str, Any]:
+    from rlhfdoctor.version import VERSION
+
+    return {"schema": "rlhfdoctor.bundle/1", "doctor": VERSION, "taken": bundle.files, "cut": bundle.cut, "tokens": bundle.tokens, "changes": bundle.changes}  # fmt: skip
+
+
+def _texts(paths: Sequence[str], progress: Callable[[str, int], None] | None) -> Iterator[str]:
+    """All text once, in pieces of whole lines, to learn names from; and what the traces tell."""
+    done = 0
+    for source in find_sources(paths, []):
+        if rank_of_dump(source.name) is not None:
+            continue
+        yield source.name
+        for lines in _pieces(source, Counter()):
+            done += len(lines)
+            if progress is not None:
+                progress(source.name, done)
+            yield lines
+    for path in paths:
+        for run in find_runs(path):
+            for segment in (file for node in find_nodes(run) for file in sorted(node.glob(f"*{SUFFIX}"))):
+                for frame in unpack(segment.read_bytes()):
+                    if isinstance(frame, Frame) and frame.kind in (EVENT, HEADER):
+                        yield frame.payload.decode("utf-8", "replace")
+
+
+def _pieces(source: Source, cut: Counter[str]) -> Iterator[str]:
+    """Text of a source, a megabyte of whole lines at a time; overlong lines are cut."""
+    rest = b""
+    for block in source.stream():
+        data = rest + block
+        end = data.rfind(b"\n") + 1
+        rest = data[end:]
+        if end:
+            yield _short(data[:end], cut)
+        if len(rest) > 16 * _LONGEST_LINE:
+            cut["bytes of overlong lines"] += len(rest) - _LONGEST_LINE
+            rest = rest[:_LONGEST_LINE]
+    if rest:
+        yield _short(rest, cut)
+
+
+def _short(data: bytes, cut: Counter[str]) -> str:
+    lines = data.split(b"\n")
+    for place, line in enumerate(lines):
+        if len(line) > _LONGEST_LINE:
+            cut["bytes of overlong lines"] += len(line) - _LONGEST_LINE
+            lines[place] = line[:_LONGEST_LINE]
+    return b"\n".join(lines).decode("utf-8", "surrogateescape")
+
+
+class _Writer:
+    """Puts redacted files into the archive."""
+
+    def __init__(self, archive: tarfile.TarFile, bundle: Bundle, redactor: Redactor) -> None:
+        self._archive, self._bundle, self._redactor = archive, bundle, redactor
+
+    def add(self, path: str, name: str) -> None:
+        """A path as the user gave it, as one folder of the archive."""
+        gaps: list[Gap] = []
+        folder = Path(path).is_dir()
+        for source in find_sources([path], gaps):
+            if folder:
+                inside = str(PurePosixPath(Path(source.name.partition("!")[0]).relative_to(path)))
+                member = source.name.partition("!")[2]
+                inside += f"/{member}" if member else ""
+            else:
+                inside = source.name.partition("!")[2] or Path(source.name).name
+            if inside.lower().endswith((".gz", ".zst", ".xz", ".bz2")):
+                inside = inside.rpartition(".")[0]  # it is plain text here
+            self._add_source(source, f"{name}/{inside}")
+        for run in find_runs(path):
+            for segment in (file for node in find_nodes(run) for file in sorted(node.glob(f"*{SUFFIX}"))):
+                inside = str(PurePosixPath(segment.relative_to(path)))
+                self.add_bytes(f"{name}/{inside}", self._segment(segment.read_bytes()), segment.stat().st_mtime)
+        self._bundle.cut += [self._redactor.text(f"{gap.what}: {gap.why}") for gap in gaps]
+
+    def _add_source(self, source: Source, name: str) -> None:
+        if rank_of_dump(source.name) is not None:
+            dump = plain_dump(source.read(MOST_BYTES))
+            if dump is not None:
+                self.add_bytes(name, json.dumps(self._value(dump)).encode(), source.modified or time.time())
+            else:
+                self._bundle.cut.append(self._redactor.text(f"{name}: no readable dump of a flight recorder"))
+            return
+        cut: Counter[str] = Counter()
+        head, tail = io.BytesIO(), deque[bytes]()
+        kept = left_out = 0
+        for lines in _pieces(source, cut):
+            data = self._redactor.text(lines).encode("utf-8", "surrogateescape")
+            if head.tell() < _HEAD_BYTES:
+                head.write(data)
+                continue
+            tail.append(data)
+            kept += len(data)
+            while kept - len(tail[0]) > _TAIL_BYTES:
+                gone = tail.popleft()
+                kept, left_out = kept - len(gone), left_out + len(gone)
+        if left_out:
+            head.write(f"[doctor bundle: {left_out} bytes left out here]\n".encode())
+            cut["bytes in the middle"] += left_out
+        self.add_bytes(name, head.getvalue() + b"".join(tail), source.modified or time.time())
+        self._bundle.cut += [self._redactor.text(f"{name}: {show_bytes(size)} ({what})") for what, size in cut.items()]
+
+    def add_bytes(self, name: str, data: bytes, modified: float) -> None:
+        """A member, under a redacted name."""
+        clean = "/".join(self._redactor.text(part) for part in name.split("/"))
+        info = tarfile.TarInfo(clean)
+        info.size, info.mtime, info.mode = len(data), int(modified), 0o644
+        self._archive.addfile(info, io.BytesIO(data))
+        self._bundle.files.append({"name": clean, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()})
+
+    def _segment(self, data: bytes) -> bytes:
+        """A segment of a trace with redacted events; samples are figures and stay. Damaged bytes are left out."""
+        out = bytearray()
+        for frame in unpack(data):
+            if not isinstance(frame, Frame):
+                continue
+            payload = frame.payload
+            if frame.kind in (EVENT, HEADER):
+                try:
+                    payload = json_payload(self._value(json.loads(payload)))
+                except ValueError:
+                    continue
+            out += pack(frame.kind, payload)
+        return bytes(out)
+
+    def _value(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._redactor.text(value)
+        if isinstance(value, dict):
+            return {key: self._value(item) for key, item in value.items()}
+        return [self._value(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,211 @@
+"""`doctor bundle`: nothing that identifies or opens doors leaves, and the verdict is the same."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+import shutil
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlhfdoctor import analyze
+from rlhfdoctor.bundle import make_bundle
+from rlhfdoctor.redact import Redactor
+from rlhfdoctor.trace.read import read_node
+from tests.record.build import event, kernel_lines, write_run
+
+ROOT = Path(__file__).resolve().parents[1]
+SECRETS = {
+    "hugging face": "hf_QwErTyUiOpAsDfGhJkLzXcVbNm",
+    "openai": "sk-proj-9aB8cD7eF6gH5iJ4kL3mN2",
+    "github": "ghp_0123456789abcdefghijABCDEFGHIJ012345",
+    "aws": "AKIAIOSFODNN7EXAMPLE",
+    "aws secret": "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+    "wandb": "0a1b2c3d4e5f60718293a4b5c6d7e8f901234567",
+    "password": "hunter2-Tr0ub4dor",
+    "url": "s3cr3tpass",
+    "jwt": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N",
+    "aliyun": "LTAI5tAbCdEfGhIjKlMnOpQr",
+}
+PLANTED = """export HF_TOKEN={hugging face}
+export OPENAI_API_KEY="{openai}"
+git clone https://oauth2:{url}@gitlab.acme-corp.internal/alice/proj.git  # {github}
+AWS_ACCESS_KEY_ID={aws} AWS_SECRET_ACCESS_KEY={aws secret}
+wandb login --wandb_api_key {wandb}
+{{"password": "{password}", "jwt": "{jwt}"}}
+Authorization: Bearer {jwt}
+ALIBABA_CLOUD_ACCESS_KEY_ID={aliyun}
+""".format(**SECRETS)
+IDENTITY = ("alice", "gpu-node-17", "10.20.30.41", "alice@acme-corp.example", "projectx", "2001:db8:aa:bb:cc:dd:ee:ff")
+NAMED = """USER=alice
+(alice) [alice@gpu-node-17 proj]$ cd /home/alice/projectx && hostname
+Nov 21 16:27:36 gpu-node-17 kernel: something
+raylet at 10.20.30.41:6379, mail alice@acme-corp.example, fd at 2001:db8:aa:bb:cc:dd:ee:ff
+loaded /data/projectx/models/Qwen2.5-7B and /usr/lib/python3/dist-packages/torch/x.py
+"""
+
+
+def unpacked(path: Path) -> dict[str, bytes]:
+    """Name -> bytes of every member."""
+    with tarfile.open(path) as archive:
+        return {member.name: archive.extractfile(member).read() for member in archive}  # type: ignore[union-attr]
+
+
+@pytest.fixture
+def planted(tmp_path: Path) -> Path:
+    """An incident whose files hold every kind of name and secret, also in a compressed log and in file names."""
+    folder = tmp_path / "in"
+    shutil.copytree(ROOT / "samples/openrlhf-save-kill/run", folder)
+    script = folder / "launch.sh"
+    script.write_text(script.read_text() + PLANTED)
+    with (folder / "driver.log").open("a") as log:
+        log.write(PLANTED + NAMED)
+    (folder / "worker-10.20.30.41.log").write_text(NAMED)
+    (folder / "old.log.gz").write_bytes(gzip.compress((PLANTED + NAMED).encode()))
+    return folder
+
+
+def test_no_secret_and_no_name_leaves(planted: Path, tmp_path: Path) -> None:
+    """A scan of all members and their names finds none; and the verdict is that of the source."""
+    made = make_bundle([str(planted)], tmp_path / "b.tar.gz", hide=["projectx"])
+    members = unpacked(made.path)
+    everything = b"\n".join([*members.values(), *(name.encode() for name in members)])
+    assert [kind for kind, secret in SECRETS.items() if secret.encode() in everything] == []
+    assert [name for name in IDENTITY if name.encode() in everything] == []
+    assert made.same and made.changes["secret"] >= 3 * len(SECRETS)
+    assert b"Qwen2.5-7B" in everything and b"/usr/lib/python3/dist-packages/torch/x.py" in everything
+
+
+def test_the_packed_bytes_hold_nothing_either(planted: Path, tmp_path: Path) -> None:
+    """Neither does the archive's own header: no owner, no path of this machine."""
+    made = make_bundle([str(planted)], tmp_path / "b.tar.gz")
+    plain = gzip.decompress(made.path.read_bytes())
+    assert str(tmp_path).encode() not in plain
+    with tarfile.open(made.path) as archive:
+        assert {(member.uname, member.uid) for member in archive} == {("", 0)}
+
+
+def test_tokens_are_the_same_everywhere(planted: Path, tmp_path: Path) -> None:
+    """One host is one token in logs, file names and the kernel's lines; two addresses are two."""
+    (planted / "other.log").write_text("ip=10.20.30.42 ip=10.20.30.41 on gpu-node-17\n")
+    members = unpacked(make_bundle([str(planted)], tmp_path / "b.tar.gz").path)
+    text = {name.rpartition("/")[2]: data.decode() for name, data in members.items()}
+    first, second = re.findall(r"ip=(\S+)", text["other.log"])
+    assert first != second
+    assert any(name == f"worker-{second}.log" for name in text), "an address stays an address"
+    host = re.search(r"on (host-\d+)", text["other.log"])
+    assert host is not None and host[1] in text["driver.log"]
+
+
+@pytest.mark.parametrize("name", sorted(path.parent.name for path in (ROOT / "samples").glob("*/run")))
+def test_same_verdict(name: str, tmp_path: Path) -> None:
+    """Of every sample, with or without a trace, healthy or not."""
+    made = make_bundle([str(ROOT / "samples" / name / "run")], tmp_path / "b.tar.gz")
+    assert made.same
+    names = [file["name"] for file in json.loads(unpacked(made.path)["MANIFEST.json"])["taken"]]
+    assert len(names) == len(made.files) - 1 and all(not part.startswith("/") for part in names)
+
+
+def test_traces_are_redacted_and_readable(tmp_path: Path) -> None:
+    """Events lose names and secrets, figures stay, and damage in a segment does not hide what is behind it."""
+    events = [event("process.named", 1, uid=1, pid=1001, name="python", command=f"python t.py --hf_token {SECRETS['hugging face']} --out /home/alice/x/y")]
+    run = write_run(tmp_path / "run", 90, use=lambda t: 4000.0, anon={"actor": lambda t: 1000.0 + t}, events=events, run={"host": "gpu-node-17", "cwd": "/home/alice/x"}, node="gpu-node-17")
+    (run / "logs" / "kernel.log").write_text(kernel_lines(89.5, 1001))
+    made = make_bundle([str(run)], tmp_path / "b.tar.gz")
+    members = unpacked(made.path)
+    everything = b"\n".join(members.values())
+    assert not [word for word in (SECRETS["hugging face"], "alice", "gpu-node-17") if word.encode() in everything]
+    (tmp_path / "again").mkdir()
+    for name, data in members.items():
+        target = tmp_path / "again" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+    one, two = read_node(run), read_node(tmp_path / "again" / "0-run")
+    assert one.times_ns == two.times_ns and one.tables["process"].values["rss_anon_bytes"] == two.tables["process"].values["rss_anon_bytes"]
+    assert made.same
+
+
+def test_long_logs_lose_their_middle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Head and tail stay, overlong lines are cut, and the manifest says how much is missing."""
+    monkeypatch.setattr("rlhfdoctor.bundle._HEAD_BYTES", 100_000)
+    monkeypatch.setattr("rlhfdoctor.bundle._TAIL_BYTES", 200_000)
+    folder = tmp_path / "in"
+    shutil.copytree(ROOT / "samples/openrlhf-save-kill/run", folder)
+    filler = "".join(f"line {number} of progress\n" for number in range(200_000))
+    (folder / "big.log").write_text("first line\n" + filler + "x" * 3_000_000 + "\nlast line\n")
+    made = make_bundle([str(folder)], tmp_path / "b.tar.gz")
+    text = next(data for name, data in unpacked(made.path).items() if name.endswith("big.log")).decode()
+    assert text.startswith("first line\n") and text.endswith("last line\n") and "bytes left out here" in text
+    assert len(text) < 4_000_000 and made.same
+    assert sum("big.log" in what for what in made.cut) == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "max_new_tokens=1024 pad_token_id=151643 eos_token: <|im_end|>", "nvidia-cublas-cu12==12.4.5.8", "tokens per second: 1234567", "NCCL version 2.21.5+cuda12.4",
+        "num_tokens 123456 token_level_scores", "listening on 127.0.0.1:8000 and 0.0.0.0", "File \"/usr/lib/python3.11/re.py\", line 4", "password=$PASSWORD token=${HF_TOKEN}",
+        "tokenizer_path=None secret=None", "2026-11-21 16:27:36,871 INFO worker.py:1405 -- x", "12:34:56:78", "--key_length 128000",
+    ],
+)  # fmt: skip
+def test_what_is_no_secret_stays(text: str) -> None:
+    """Versions, counts of tokens, loopback addresses, system paths and variables are needed to understand a run."""
+    redactor = Redactor()
+    redactor.learn(text)
+    assert redactor.text(text) == text
+
+
+@pytest.mark.parametrize(("kind", "secret"), SECRETS.items())
+def test_each_kind_of_secret(kind: str, secret: str) -> None:
+    """Is taken out where programs print it: as a variable, a flag, JSON, a header or a URL."""
+    redactor = Redactor()
+    shapes = [f"export MY_API_KEY={secret}", f"--api-key {secret}", f'{{"secret_key": "{secret}"}}', f"Authorization: Bearer {secret}", f"https://u:{secret.replace('/', '')}@h/x", f"password: '{secret}'"]
+    assert [shape for shape in shapes if secret in redactor.text(shape)] == []
+
+
+def test_command(doctor: Callable[..., Any], planted: Path, tmp_path: Path) -> None:
+    """The screen tells what was changed; an archive that exists is not written over."""
+    out = tmp_path / "b.tar.gz"
+    result = doctor("bundle", planted, "--out", out, "--hide", "projectx")
+    assert result.exit_code == 0
+    for part in ("users have tokens", "keys, tokens or passwords were taken out", "same verdict as its source: cause (host-container-limit)", "look through it"):
+        assert part in result.stdout
+    size = out.stat().st_size
+    again = doctor("bundle", planted, "--out", out)
+    assert (again.exit_code, "File exists" in again.stderr, out.stat().st_size) == (2, True, size)
+
+
+def test_reading_a_hostile_archive(tmp_path: Path) -> None:
+    """Names that lead out of the archive, links and devices write nothing; what is readable is read."""
+    path = tmp_path / "evil.tar.gz"
+    run = ROOT / "samples/lab-pinned-start/run"
+    with tarfile.open(path, "w:gz") as archive:
+        archive.add(run, "run")
+        for name in ("../../evil.txt", "/tmp/rlhfdoctor-evil.txt"):
+            info = tarfile.TarInfo(name)
+            info.size = 4
+            archive.addfile(info, io.BytesIO(b"evil"))
+        link = tarfile.TarInfo("run/link")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+    incident = analyze([str(path)])
+    assert incident.findings[0].cause == "host-pinned-offload"
+    assert sum("leads out of the archive" in gap.why for gap in incident.gaps) == 2
+    assert not Path("/tmp/rlhfdoctor-evil.txt").exists() and not list(tmp_path.parent.glob("evil.txt"))
+    assert all("passwd" not in gap.what for gap in incident.gaps)
+
+
+def test_a_truncated_bundle_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    """Half an archive gives a gap and what was whole."""
+    made = make_bundle([str(ROOT / "samples/lab-pinned-start/run")], tmp_path / "b.tar.gz")
+    data = made.path.read_bytes()
+    cut = tmp_path / "cut.tar.gz"
+    cut.write_bytes(data[: len(data) * 9 // 10])
+    incident = analyze([str(cut)])
+    assert any("truncated" in gap.why or "no readable archive" in gap.why for gap in incident.gaps)
