@@ -15,21 +15,29 @@ from rlhfdoctor.version import VERSION
 
 if TYPE_CHECKING:
     from rlhfdoctor.budget.told import Machine
+    from rlhfdoctor.charts import Chart
     from rlhfdoctor.diagnose import analyze
     from rlhfdoctor.errors import DoctorError, RuleError, SourceError, UsageError
     from rlhfdoctor.estimates import Estimate
     from rlhfdoctor.preflight import estimate
+    from rlhfdoctor.selftest import check_rules
+    from rlhfdoctor.sidebyside import compare
+    from rlhfdoctor.timeline import make_charts
     from rlhfdoctor.trace.tables import Trace, read_trace
-    from rlhfdoctor.types import Event, Evidence, Finding, Gap, Incident, Patch, Setting
+    from rlhfdoctor.types import Comparison, Event, Evidence, Finding, Gap, Incident, Patch, Setting
 
 __version__ = VERSION
 __all__ = [
-    "DoctorError", "Estimate", "Event", "Evidence", "Finding", "Gap", "Incident", "Machine", "Patch", "RuleError", "Setting",
-    "SourceError", "Trace", "UsageError", "analyze", "estimate", "read_trace",
+    "Chart", "Comparison", "DoctorError", "Estimate", "Event", "Evidence", "Finding", "Gap", "Incident", "Machine", "Patch", "RuleError",
+    "Setting", "SourceError", "Trace", "UsageError", "analyze", "check_rules", "compare", "estimate", "make_charts", "read_trace",
 ]  # fmt: skip
 
 _HOMES = {
+    "Chart": "charts",
     "analyze": "diagnose",
+    "check_rules": "selftest",
+    "compare": "sidebyside",
+    "make_charts": "timeline",
     "estimate": "preflight",
     "Estimate": "estimates",
     "Machine": "budget.told",
@@ -45,4 +53,14 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'rlhfdoctor' has no attribute '{name}'")
     import importlib
 
+    _show_in_notebooks()
     return getattr(importlib.import_module(f"rlhfdoctor.{_HOMES.get(name, 'types')}"), name)
+
+
+def _show_in_notebooks() -> None:
+    """Under IPython, incidents, comparisons and traces show themselves."""
+    import importlib
+    import sys
+
+    if "IPython" in sys.modules:
+        importlib.import_module("rlhfdoctor.jupyter").register()

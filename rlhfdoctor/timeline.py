@@ -12,7 +12,7 @@ from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.recorded import Scene, find_scene, find_steps
 from rlhfdoctor.trace.archive import unpacked
 from rlhfdoctor.trace.events import Recorded
-from rlhfdoctor.trace.read import find_nodes, read_node, time_of
+from rlhfdoctor.trace.read import NodeTrace, find_nodes, read_node, time_of
 from rlhfdoctor.trace.run import find_runs
 from rlhfdoctor.trace.schema import NULL
 from rlhfdoctor.types import Incident
@@ -61,10 +61,37 @@ def make_charts(
     traces.sort(key=lambda trace: first is None or trace is not first.trace)
     charts = []
     for number, trace in enumerate(traces[:_MOST_NODES]):
-        scene = find_scene(Case(incident.timeline, traces=[trace]), incident.death if number == 0 else None)
+        death = incident.death if number == 0 else None
+        scene = find_scene(Case(incident.timeline, traces=[trace]), death) if death is not None else _fullest(trace)
         if scene is not None and len(trace.node.times_ns) > 1:
             charts.append(_chart(trace, scene, incident if number == 0 else None))
     return charts
+
+
+def trace_charts(nodes: Sequence[NodeTrace]) -> list[Chart]:
+    """The charts of traces that were read already, without what an incident tells of them."""
+    charts = []
+    for trace in map(Recorded, nodes):
+        scene = _fullest(trace)
+        if scene is not None and len(trace.node.times_ns) > 1:
+            charts.append(_chart(trace, scene, None))
+    return charts
+
+
+def _fullest(trace: Recorded) -> Scene | None:
+    """The limit that was fullest at its peak, where nothing tells which one counts."""
+    end_s = trace.seconds(trace.node.times_ns[-1]) if trace.node.times_ns else 0.0
+    found = []
+    for uid, row in trace.known["cgroup"].items():
+        limit, use = trace.last("cgroup", int(uid), "max_bytes"), trace.series("cgroup", int(uid), "used_bytes")
+        if limit and use:
+            found.append((max(size for _, size in use) / limit, Scene(trace, end_s, str(row.get("path")), limit, use)))
+    total = trace.last("host", 0, "total_bytes")
+    free = trace.series("host", 0, "available_bytes")
+    if total and free:
+        use = [(at, total - size) for at, size in free]
+        found.append((max(size for _, size in use) / total, Scene(trace, end_s, "node", total, use)))
+    return max(found, key=lambda pair: pair[0])[1] if found else None
 
 
 def _chart(trace: Recorded, scene: Scene, incident: Incident | None) -> Chart:

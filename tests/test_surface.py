@@ -15,6 +15,8 @@ OPTIONS = {
     "estimate": {
         "paths", "configs", "framework", "model", "nodes", "gpus_per_node", "host_memory", "container_memory", "shm", "gpu", "gpu_memory", "suggest", "brief", "form", "out",
     },
+    "bundle": {"paths", "out", "hide", "framework"},
+    "report": {"paths", "out", "form", "framework", "lang"},
     "patch": {"paths", "configs", "framework", "since", "until", "write", "consent", "revert"},
 }
 
@@ -29,10 +31,10 @@ def test_commands() -> None:
     """These commands exist, with these below `rules`."""
     group = main.commands["rules"]
     assert isinstance(group, click.Group)
-    assert (set(main.commands), set(group.commands)) == ({"analyze", "compare", "estimate", "watch", "patch", "rules"}, {"list", "explain", "test", "new"})
+    assert (set(main.commands), set(group.commands)) == ({"analyze", "bundle", "compare", "estimate", "watch", "patch", "report", "rules"}, {"list", "explain", "test", "new"})
 
 
-@pytest.mark.parametrize("command", ["analyze", "compare", "estimate", "watch", "patch", "rules"])
+@pytest.mark.parametrize("command", ["analyze", "bundle", "compare", "estimate", "watch", "patch", "report", "rules"])
 def test_help_has_an_example(command: str) -> None:
     """Every command's help shows an example."""
     assert "Example" in (main.commands[command].help or "")
@@ -40,5 +42,5 @@ def test_help_has_an_example(command: str) -> None:
 
 def test_names() -> None:
     """The package exports these names, and each can be had."""
-    expected = "DoctorError Estimate Event Evidence Finding Gap Incident Machine Patch RuleError Setting SourceError Trace UsageError analyze estimate read_trace"
+    expected = "Chart Comparison DoctorError Estimate Event Evidence Finding Gap Incident Machine Patch RuleError Setting SourceError Trace UsageError analyze check_rules compare estimate make_charts read_trace"
     assert [name for name in rlhfdoctor.__all__ if getattr(rlhfdoctor, name)] == expected.split()

@@ -24,12 +24,16 @@ LIMIT_BYTES = 400_000
 NOISE = re.compile(r"FutureWarning|return func\(\*args, \*\*kwargs\)|\[state-dump\]")
 
 
-def take(scenario: Scenario, kept: Path, folder: Path) -> None:
-    """Fills `folder` with a sample of what the lab kept of a scenario."""
+CURED = ("pinned-start",)
+"""Scenarios whose second run, with the doctor's patch, becomes a sample, too: lab-NAME-cured."""
+
+
+def take(kept: Path, folder: Path, run: str = "run", config: str = "config") -> None:
+    """Fills `folder` with a sample of what the lab kept of a run."""
     target = folder / "run"
     target.mkdir(parents=True)
     for part in KEPT:
-        source = kept / "run" / part
+        source = kept / run / part
         if source.is_dir():
             shutil.copytree(source, target / part)
         elif source.exists():
@@ -37,7 +41,7 @@ def take(scenario: Scenario, kept: Path, folder: Path) -> None:
     configuration = target / "config"
     configuration.mkdir()
     for part in CONFIG:
-        shutil.copy(kept / "config" / part, configuration / part)
+        shutil.copy(kept / config / part, configuration / part)
     for log in [path for path in target.rglob("*") if path.is_file() and path.suffix not in (".trace", ".json", ".yaml", ".sh")]:
         lines = [line for line in log.read_text(errors="replace").splitlines(keepends=True) if not NOISE.search(line)]
         text = session.cut(clean("".join(lines)))
@@ -79,7 +83,7 @@ def main() -> None:
         if scenario.gpu or (names and scenario.name not in names) or not (kept / scenario.name / "run").exists():
             continue
         with tempfile.TemporaryDirectory() as scratch:
-            take(scenario, kept / scenario.name, Path(scratch) / "sample")
+            take(kept / scenario.name, Path(scratch) / "sample")
             faults = faults_of(scenario, Path(scratch) / "sample")
             name = f"lab-{scenario.name}"
             print(f"{name}: {'; '.join(faults) or 'taken'}")
@@ -91,7 +95,23 @@ def main() -> None:
         truth = scenario.truth
         killer = (truth.get("killers") or [truth["killer"]])[0]
         session.write_truth(name, {"kind": "decidable", "verdict": truth["verdict"], "killer": killer, "accept": truth.get("accept", []), "story": scenario.story})
+        if scenario.name in CURED:
+            failed |= not take_cured(scenario, kept / scenario.name)
     sys.exit(failed)
+
+
+def take_cured(scenario: Scenario, kept: Path) -> bool:
+    """The second run, with the configuration that the doctor patched; taken if it went well and the doctor sees that."""
+    name = f"lab-{scenario.name}-cured"
+    with tempfile.TemporaryDirectory() as scratch:
+        take(kept, Path(scratch) / "sample", "second", "patched")
+        well = json.loads((kept / "outcome.json").read_text())["cured"] and analyze([f"{scratch}/sample/run"]).verdict == "healthy"
+        print(f"{name}: {'taken' if well else 'no cure'}")
+        if well:
+            shutil.rmtree(session.SAMPLES / name, ignore_errors=True)
+            shutil.copytree(Path(scratch) / "sample", session.SAMPLES / name)
+            session.write_truth(name, {"kind": "decidable", "verdict": "healthy", "killer": None, "accept": [], "story": f"The run of lab-{scenario.name} with the patch that the doctor wrote."})
+    return well
 
 
 if __name__ == "__main__":

@@ -1,0 +1,69 @@
+"""How incidents, comparisons and traces show themselves in a notebook; registered when the package is used under IPython."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from rlhfdoctor.errors import DoctorError
+
+if TYPE_CHECKING:
+    from rlhfdoctor.trace.tables import Trace
+    from rlhfdoctor.types import Comparison, Incident
+
+
+@functools.cache
+def register() -> None:
+    """Tells IPython; does nothing where none runs."""
+    from IPython import get_ipython  # type: ignore[import-not-found, unused-ignore]
+
+    shell: Any = get_ipython()  # type: ignore[no-untyped-call, unused-ignore]
+    if shell is None or not hasattr(shell, "display_formatter"):
+        return
+    formatters = shell.display_formatter.formatters
+    for module, name in (("types", "Incident"), ("types", "Comparison"), ("trace.tables", "Trace")):
+        formatters["text/plain"].for_type_by_name(f"rlhfdoctor.{module}", name, show_briefly)
+    formatters["text/markdown"].for_type_by_name("rlhfdoctor.types", "Incident", show_incident)
+    formatters["text/markdown"].for_type_by_name("rlhfdoctor.types", "Comparison", show_comparison)
+    formatters["image/png"].for_type_by_name("rlhfdoctor.trace.tables", "Trace", show_trace)
+
+
+def show_briefly(value: Any, page: Any, _cycle: bool) -> None:
+    """One line in place of everything that it holds."""
+    parts = {
+        "Incident": lambda: f"{value.verdict}{f', {value.best.cause}' if value.best else ''}",
+        "Comparison": lambda: f"{value.before.verdict} -> {value.after.verdict}, {len(value.figures)} figures",
+        "Trace": lambda: f"{', '.join(node.node for node in value.nodes)}: {', '.join(value.names)}",
+    }
+    name = type(value).__name__
+    page.text(f"<{name}: {parts[name]()}>")
+
+
+def show_incident(incident: Incident) -> str:
+    """The report as Markdown, in the language of the environment."""
+    from rlhfdoctor.language import load_words, preferred, translate
+    from rlhfdoctor.report import markdown
+
+    words = load_words(preferred())
+    return markdown.render(translate(incident, words), words)
+
+
+def show_comparison(found: Comparison) -> str:
+    """The table of `doctor compare`."""
+    from rlhfdoctor.report import comparison
+    from rlhfdoctor.screen import make_page, trimmed
+
+    page = make_page(to_file=True, width=120)
+    comparison.render(found, page)
+    return f"```text\n{trimmed(page)}```"
+
+
+def show_trace(trace: Trace) -> bytes | None:
+    """The picture of its first node; None where it cannot be drawn."""
+    from rlhfdoctor.report import picture
+    from rlhfdoctor.timeline import trace_charts
+
+    try:
+        return picture.render(trace_charts(trace.nodes), f"{trace.nodes[0].node}: memory over time", "png", dpi=75)
+    except DoctorError:
+        return None
