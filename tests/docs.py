@@ -10,6 +10,8 @@ import yaml
 
 from rlhfdoctor import selftest
 from rlhfdoctor.engine.catalogue import load_rules
+from rlhfdoctor.engine.explain import explain
+from rlhfdoctor.language import load_words
 
 ROOT = Path(__file__).resolve().parent.parent
 _KINDS = {"host": "Host memory", "shm": "Shared memory and object store", "gpu": "GPU memory", "comm": "Communication", "other": "Other"}
@@ -52,7 +54,42 @@ def readme_page() -> str:
     return f"{before}```text\n{done.stdout}```{rest.split('```', 1)[1]}"
 
 
-PAGES = {"README.md": readme_page, "rules/README.md": rules_page, "samples/README.md": samples_page}
+def _joined(lines: list[str]) -> str:
+    """Wrapped lines as one; Chinese ones are joined without a blank."""
+    text = lines[0] if lines else ""
+    for line in lines[1:]:
+        text += line if ord(text[-1]) > 0x2E7F and ord(line[0]) > 0x2E7F else f" {line}"
+    return text
+
+
+def catalogue_page(language: str) -> str:
+    """rules/CATALOGUE*.md: every page of `doctor rules explain`, by kind."""
+    t = load_words(language)
+    lines = [f"# {t('The catalogue of causes')}", "", t("Made by `make docs` from the rules; `doctor rules explain ID` shows a page."), ""]
+    for kind, title in _KINDS.items():
+        lines += [f"## {t(title)}", ""]
+        for rule in (r for r in load_rules() if r.kind == kind):
+            title, _, page = explain(rule, t).partition("\n\n")
+            lines += [f"### {title}", ""]
+            for block in page.split("\n\n"):
+                heading, *rest = block.split("\n")
+                items = [line.strip() for line in rest]
+                if heading in (t("Treatment"), t("References")):
+                    plain = "- " if heading == t("References") else "  "
+                    body = [line if line.startswith(("- ", "http")) else f"{plain}{line}" for line in items]
+                    lines += [f"**{heading}**", "", *(f"- <{line}>" if line.startswith("http") else line for line in body), ""]
+                else:
+                    lines += [f"**{heading}** {_joined(items)}", ""]
+    return "\n".join(lines)
+
+
+PAGES = {
+    "README.md": readme_page,
+    "rules/README.md": rules_page,
+    "rules/CATALOGUE.md": lambda: catalogue_page("en"),
+    "rules/CATALOGUE.zh.md": lambda: catalogue_page("zh"),
+    "samples/README.md": samples_page,
+}
 
 def write_expected_diffs() -> None:
     """expected.diff of every fires/ sample whose patches change a file; to be reviewed as a diff."""
