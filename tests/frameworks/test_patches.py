@@ -103,7 +103,8 @@ DOCKER = "docker run -d --memory=500g --shm-size=1g nvcr.io/nvidia/pytorch:24.07
 OWN = ("launch.sh", "pip-freeze.txt", "versions.txt", "config.yaml", "ds_config.json")
 """Configuration of a sample, which another takes the place of."""
 LAUNCHERS = ("python3", "python", "ray", "docker", "tee", "deepspeed", "torchrun")
-STAND_IN = "#!/bin/sh\n{ printf '%s\\0' \"${0##*/}\" \"$@\"; printf '\\036'; } >> \"$CALLS\"\n"
+STAND_IN = "#!/bin/sh\n{ printf '%s\\0' \"${0##*/}\" \"$@\"; printf '\\036'; } > \"$CALLS.$$\"; cat \"$CALLS.$$\" >> \"$CALLS\"\n"
+"""Notes its call in one write: the programs of a pipe run side by side."""
 
 
 # --- configurations -----------------------------------------------------------------------------
