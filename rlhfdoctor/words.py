@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 _PLACE = re.compile(r"\{[^{}]*\}")
 _LEAST_LETTERS = 4
 """A template with fewer letters of its own would match anything."""
+_MOST_PARTS, _LONGEST = 6, 1000
+"""So many sentences are tried as one, and no longer text is matched: what a log says may be long."""
+_HAN = "[\u4e00-\u9fff]"
 _JOINTS = {". ": "。", "; ": "；", ": ": "："}
 _PROSE = re.compile(r"[A-Za-z]{2,} [a-z]{2,}")
 _ERROR = re.compile(r"\w*(?:Error|Exception)\b")
@@ -35,6 +38,7 @@ class Words:
         self._table = {_plain(key): value for key, value in table.items()}
         self._whole = {_folded(key): value for key, value in self._table.items() if not _PLACE.search(key)}
         self.find = functools.lru_cache(maxsize=8192)(self._find)
+        self._single = functools.lru_cache(maxsize=8192)(self._find_single)
 
     @property
     def stop(self) -> str:
@@ -44,13 +48,21 @@ class Words:
     def __call__(self, text: str, *values: object) -> str:
         """A template of the page, filled; `{0}`, `{1}` are the values."""
         found = self._page.get(text, text)
-        return found.format(*values) if values else found
+        return self._spaced(found.format(*values)) if values else found
 
     def of(self, sentence: str) -> str:
         """A filled English sentence in this language; itself where the table does not know it."""
         if not self._table:
             return sentence
-        return self.find(sentence) or "".join(known or part for part, known in self._pieces(_plain(sentence)))
+        found = self.find(sentence) or "".join(known or part for part, known in self._pieces(_plain(sentence)))
+        return self._spaced(found)
+
+    def _spaced(self, text: str) -> str:
+        """A blank between Chinese and Latin words, none between Chinese ones, however the parts were put together."""
+        if self.name != "zh" or not text:
+            return text
+        text = re.sub(rf"({_HAN})([A-Za-z0-9/])", r"\1 \2", re.sub(rf"([A-Za-z0-9%])({_HAN})", r"\1 \2", text))
+        return re.sub(rf"({_HAN}) +(?={_HAN})", r"\1", text)
 
     def lacks(self, sentence: str) -> list[str]:
         """The parts of a filled sentence that the table does not know; what holds no prose of the doctor needs no translation."""
@@ -81,7 +93,14 @@ class Words:
         found: list[tuple[str, str | None]] = []
         begin = 0
         while begin < len(parts):
-            end = next((n for n in range(len(parts), begin, -1) if self._single(joint.join(parts[begin:n]))), None)
+            end = next(
+                (
+                    n
+                    for n in range(min(len(parts), begin + _MOST_PARTS), begin, -1)
+                    if self._single(joint.join(parts[begin:n]))
+                ),
+                None,
+            )
             if end is None:
                 loose = self._filled(parts[begin], strict=False)
                 found += [(parts[begin], loose)] if loose is not None else self._pieces(parts[begin], joints[1:])
@@ -97,15 +116,16 @@ class Words:
             begin = end
         return found
 
-    def _single(self, text: str) -> str | None:
-        return self._whole.get(_folded(text)) or self._filled(text) or self._with_remark(text)
+    def _find_single(self, text: str) -> str | None:
+        found = self._whole.get(_folded(text)) or self._with_remark(text, lambda head: self._whole.get(_folded(head)))
+        return found or self._filled(text) or self._with_remark(text, self._single)
 
-    def _with_remark(self, text: str) -> str | None:
+    def _with_remark(self, text: str, find: Callable[[str], str | None]) -> str | None:
         """`sentence (remark)`, which evidence is often told as."""
         if not text.endswith(")"):
             return None
         for match in re.finditer(r" \(", text):
-            head, tail = self._single(text[: match.start()]), text[match.end() : -1]
+            head, tail = find(text[: match.start()]), text[match.end() : -1]
             if head is not None:
                 return f"{head}（{self.of(tail)}）"
         return None
@@ -113,13 +133,23 @@ class Words:
     def _filled(self, text: str, strict: bool = True) -> str | None:
         """By a template; unless strict, its last value may be several sentences, such as an error's message."""
         bare = text.rstrip(".")
+        if len(bare) > _LONGEST:
+            return None
         for pattern, value, order in self._templates:
             match = pattern.fullmatch(bare)
             if match is None or not (all(map(_is_one, match.groups())) or (not strict and match.start(1) > 0)):
                 continue
-            filled = _fill(value, dict(zip(order, (self.of(part) for part in match.groups()), strict=True)))
+            values = dict(zip(order, match.groups(), strict=True))
+            filled = _PLACE.sub(functools.partial(self._value, values), value)
             return filled if bare != text else filled.rstrip("。")
         return None
+
+    def _value(self, values: Mapping[str, str], match: re.Match[str]) -> str:
+        """What stands in a place: `{0}` in this language, `{0!}` as it is, since it is a name."""
+        place = match[0]
+        if place.endswith("!}"):
+            return values.get(f"{place[:-2]}}}", place)
+        return self.of(values[place]) if place in values else place
 
     @functools.cached_property
     def _templates(self) -> list[tuple[re.Pattern[str], str, list[str]]]:
@@ -129,8 +159,8 @@ class Words:
             order = _PLACE.findall(key)
             letters = len(re.sub(r"\W", "", _PLACE.sub("", key)))
             if order and letters >= _LEAST_LETTERS:
-                literal = [re.escape(part) for part in _PLACE.split(key.rstrip("."))]
-                rows.append((letters, re.compile("(.+?)".join(literal), re.S | re.I), value, order))
+                parts = _PLACE.split(key.rstrip("."))
+                rows.append((letters, re.compile(_expression(parts, order), re.S | re.I), value, order))
         rows.sort(key=lambda row: -row[0])
         return [row[1:] for row in rows]
 
@@ -140,8 +170,13 @@ def _is_one(part: str) -> bool:
     return part.count("(") == part.count(")") and "; " not in part
 
 
-def _fill(text: str, values: Mapping[str, str]) -> str:
-    return _PLACE.sub(lambda place: values.get(place[0], place[0]), text)
+def _expression(parts: Sequence[str], places: Sequence[str]) -> str:
+    """A template as an expression: `{n}` is a number; a place right behind another may be empty."""
+    found = re.escape(parts[0])
+    for number, place in enumerate(places):
+        joined = number > 0 and not parts[number]
+        found += (r"(\d[\d,.]*)" if place == "{n}" else "(.*?)" if joined else "(.+?)") + re.escape(parts[number + 1])
+    return found
 
 
 def _plain(text: str) -> str:

@@ -53,7 +53,7 @@ def test_every_sentence_of_a_rule(path: Path) -> None:
 def test_places_are_the_same(name: str) -> None:
     """In the tables of the doctor's own sentences, too."""
     for english, chinese in read_table((ROOT / f"rlhfdoctor/zh/{name}.yaml").read_text(encoding="utf-8")).items():
-        assert sorted(_PLACE.findall(english)) == sorted(_PLACE.findall(chinese)), english
+        assert sorted(_PLACE.findall(english)) == sorted(_PLACE.findall(chinese.replace("!}", "}"))), english
 
 
 def words_of_page() -> set[str]:

@@ -57,7 +57,7 @@ def _finding(finding: Finding, t: Words) -> list[str]:
     )
     for patch in finding.patches:
         before = patch.before if patch.before is not None else t("(not set)")
-        lines += [f"**{_plain(patch.spelled)}**: `{_code(before)}` → `{_code(str(patch.after))}` ({t(patch.safety)}). {' '.join(_plain(sentence(part, t)) for part in (patch.effect, patch.note) if part)}", ""]  # fmt: skip
+        lines += [f"**{_plain(patch.spelled)}**: `{_code(before)}` → `{_code(str(patch.after))}` ({t('shown only') if patch.safety == 'show' else t(patch.safety)}). {' '.join(_plain(sentence(part, t)) for part in (patch.effect, patch.note) if part)}", ""]  # fmt: skip
         if patch.diff:
             fence = "`" * max(3, *(len(run) + 1 for run in re.findall(r"`+", patch.diff)), 3)
             lines += [f"{fence}diff", patch.diff.rstrip("\n"), fence, ""]
