@@ -70,6 +70,10 @@ def make_bundle(
         SourceError: nothing could be read.
         UsageError: the archive cannot be written.
     """
+    if not target.name.endswith((".tar.gz", ".tgz")):
+        raise UsageError(f"{target}: the archive is a .tar.gz; name it so")
+    if target.exists():
+        raise UsageError(f"{target}: File exists; an archive is not written over")
     before = analyze(paths, framework=framework)
     bundle = Bundle(path=target, before=before)
     redactor = Redactor(hide)
@@ -83,7 +87,11 @@ def make_bundle(
             bundle.tokens, bundle.changes = redactor.kinds, dict(redactor.counts)
             writer.add_bytes(MANIFEST, json.dumps(_manifest(bundle), indent=1).encode(), time.time())
     except OSError as error:
+        target.unlink(missing_ok=True)
         raise UsageError(f"{target}: {error.strerror or error}") from None
+    except BaseException:
+        target.unlink(missing_ok=True)  # nothing half redacted stays behind
+        raise
     bundle.after = analyze([str(target)], framework=framework)
     return bundle
 
@@ -174,7 +182,7 @@ class _Writer:
         if rank_of_dump(source.name) is not None:
             dump = plain_dump(source.read(MOST_BYTES))
             if dump is not None:
-                self.add_bytes(name, json.dumps(self._value(dump)).encode(), source.modified or time.time())
+                self.add_bytes(name, json.dumps(self._redactor.value(dump)).encode(), source.modified or time.time())
             else:
                 self._bundle.cut.append(self._redactor.text(f"{name}: no readable dump of a flight recorder"))
             return
@@ -199,7 +207,7 @@ class _Writer:
 
     def add_bytes(self, name: str, data: bytes, modified: float) -> None:
         """A member, under a redacted name."""
-        clean = "/".join(self._redactor.text(part) for part in name.split("/"))
+        clean = self._free("/".join(self._redactor.text(part) for part in name.split("/")))
         info = tarfile.TarInfo(clean)
         info.size, info.mtime, info.mode = len(data), int(modified), 0o644
         self._archive.addfile(info, io.BytesIO(data))
@@ -214,15 +222,13 @@ class _Writer:
             payload = frame.payload
             if frame.kind in (EVENT, HEADER):
                 try:
-                    payload = json_payload(self._value(json.loads(payload)))
+                    payload = json_payload(self._redactor.value(json.loads(payload)))
                 except ValueError:
                     continue
             out += pack(frame.kind, payload)
         return bytes(out)
 
-    def _value(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return self._redactor.text(value)
-        if isinstance(value, dict):
-            return {key: self._value(item) for key, item in value.items()}
-        return [self._value(item) for item in value] if isinstance(value, list) else value
+    def _free(self, name: str) -> str:
+        """A name that no member has yet: a log and its packed copy lie beside one another."""
+        taken = {file["name"] for file in self._bundle.files}
+        return next(new for new in (name, *(f"{name}.{number}" for number in range(2, 10_000))) if new not in taken)

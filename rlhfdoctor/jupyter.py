@@ -64,6 +64,9 @@ def show_trace(trace: Trace) -> bytes | None:
     from rlhfdoctor.timeline import trace_charts
 
     try:
-        return picture.render(trace_charts(trace.nodes), f"{trace.nodes[0].node}: memory over time", "png", dpi=75)
+        first = trace.nodes[:1]
+        return picture.render(
+            trace_charts(first), f"{', '.join(node.node for node in first)}: memory over time", "png", dpi=75
+        )
     except DoctorError:
         return None

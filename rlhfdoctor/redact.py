@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 SECRET = "[secret]"
 _SECRETS = re.compile(
@@ -19,18 +20,19 @@ _SECRETS = re.compile(
 _NAMED = re.compile(
     r"""(?ix)
     (?P<name>
-      (?<![a-z0-9]) (?:[a-z0-9]+[_-])*
+      (?<![a-z0-9_-]) (?:-{1,2})? (?:[a-z0-9]{1,32}[_-]){0,6}
       (?:api[_-]?key|access[_-]?key(?:[_-]id)?|secret(?:[_-]?key|[_-]?access[_-]?key)?|private[_-]?key|passw(?:or)?d|pwd(?=["']?\s*[=:])|passphrase|credentials?
         |(?:hf|hub|huggingface|access|auth|api|bearer|wandb|github|gitlab|slack|session|refresh|login|swanlab|modelscope)[_-]?token|token(?=["']?\s*[=:]\s*["']?[a-z0-9_-]*\d))
       (?![a-z0-9])
     )
-    (?P<joint> ["']? \s* (?:[=:]|\s) \s* ["']? (?:bearer\s+)? )
+    (?P<joint> ["']? [ \t]* (?:[=:]|[ \t]|["'],\s*) [ \t]* ["']? (?:bearer[ \t]+)? )
     (?P<value> [^\s"',;\\)}\]]{6,} )
     """
 )
+_FLAG = re.compile(r"-{0,2}[A-Za-z][\w.-]{1,60}")
 _BEARER = re.compile(r"(?i)\b(authorization|bearer)(\s*[:=]?\s*(?:bearer|basic)?\s+)([\w.~+/=-]{8,})")
-_IN_URL = re.compile(r"(?<=://)[^\s/:@]+:[^\s/@]+(?=@)")
-_EMAIL = re.compile(r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.[a-z]{2,}\b", re.I)
+_IN_URL = re.compile(r"(?<=://)[^\s/:@]{0,256}:[^\s/]{1,512}(?=@)")
+_EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){0,6}\.[a-z]{2,12}\b", re.I)
 _IP4 = re.compile(
     r"(?<![=<>!~]=)(?<![\w.<>])(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)(?![\w-]|\.\d)"
 )
@@ -42,16 +44,18 @@ _USERS = (
     re.compile(r"/(?:home|Users|export/home|data/home|mnt/home)/([A-Za-z0-9._-]+)"),
     re.compile(r"\b(?:USER|LOGNAME|USERNAME|SUDO_USER)[\"']?\s*[=:]\s*[\"']?([A-Za-z_][\w.-]+)"),
     re.compile(r"\buid=\d+\(([\w.-]+)\)"),
-    re.compile(r"(?m)^\(?[\w.-]*\)? ?\[?([a-z_][\w-]{2,31})@[\w.-]+(?=[:\s])"),
+    re.compile(r"(?m)^\(?[\w.-]{0,40}\)? ?\[?([a-z_][\w-]{2,31})@[\w.-]{1,63}(?=[:\s])"),
+    re.compile(r"\b(?:ssh|scp|sftp|rsync)\b[^\n]{0,80}?\s([A-Za-z_][\w.-]{1,31})@(?=[\w.-])"),
+    re.compile(r"[A-Z]:[\\/]Users[\\/]([A-Za-z0-9._-]+)"),
 )
 _HOSTS = (
     re.compile(r"\b(?:[Hh]ost(?:[Nn]ame)?|HOSTNAME|[Nn]ode(?:[Nn]ame|_?[Ll]ist)?|SLURMD_NODENAME|SLURM_(?:JOB_)?NODELIST|MASTER_ADDR)[\"']?\s*[=:]\s*[\"']?([A-Za-z][\w.-]{3,62})"),
     re.compile(r"(?m)^[A-Z][a-z]{2} +\d{1,2} [\d:]{8} ([\w.-]+) (?:kernel|systemd|dockerd|kubelet|slurmd|[\w-]+\[\d+\]):"),
     re.compile(r"(?m)^(?:\([^)]*\) ?)?([A-Za-z][\w.-]+):\d+:\d+ \[\d+\] NCCL"),
-    re.compile(r"(?m)^\(?[\w.-]*\)? ?\[?[a-z_][\w-]{2,31}@([\w.-]+)(?=[:\s])"),
-    re.compile(r"\b([a-z0-9][a-z0-9-]*(?:\.[a-z0-9-]+)*\.(?:internal|local|lan|corp|cluster|intra|svc\.cluster\.local))\b"),
+    re.compile(r"(?m)^\(?[\w.-]{0,40}\)? ?\[?[a-z_][\w-]{2,31}@([\w.-]{1,63})(?=[:\s])"),
+    re.compile(r"(?<![\w.-])([a-z0-9][a-z0-9-]{0,62}(?:\.[a-z0-9-]{1,63}){0,6}\.(?:internal|local|lan|corp|cluster|intra|svc\.cluster\.local))\b"),
 )  # fmt: skip
-_PATH = re.compile(r"(?<!memcg=)(?<!stats for )(?<![\w.:/$}-])/(?:[\w.+@=~-]+/)+[\w.+@=~-]*")
+_PATH = re.compile(r"(?<!memcg=)(?<!stats for )(?<![\w.:/$}-])/(?:[\w.+@=~-]{1,255}/)+[\w.+@=~-]*")
 _COMMON_USERS = frozenset(
     [
         "root",
@@ -113,7 +117,7 @@ class Redactor:
     """
 
     def __init__(self, hide: Iterable[str] = ()) -> None:
-        """`hide`: further words, such as a project's name."""
+        """`hide`: further words, such as a project's name; in any case, also inside of longer words."""
         self.counts: Counter[str] = Counter()
         """Kind -> how many places were changed."""
         self._tokens: dict[str, dict[str, str]] = {
@@ -122,7 +126,7 @@ class Redactor:
         self._names: re.Pattern[str] | None = None
         for word in hide:
             if word.strip():
-                self._token("word", word.strip())
+                self._token("word", word.strip().lower())
 
     @property
     def kinds(self) -> dict[str, int]:
@@ -164,6 +168,27 @@ class Redactor:
         names = self._pattern()
         return names.sub(self._name, text) if names is not None else text
 
+    def value(self, value: Any) -> Any:
+        """The same for what JSON holds; a list's item behind a flag that names a secret is one."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return {self.text(str(key)): self._item(str(key), item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._item(str(before), item) for before, item in zip(["", *value], value, strict=False)]
+        return value
+
+    def _item(self, name: str, value: Any) -> Any:
+        if (
+            isinstance(value, str)
+            and len(value) > 5
+            and _FLAG.fullmatch(name)
+            and self.text(f"{name}={value}") != f"{name}={value}"
+            and SECRET in self.text(f"{name}={value}")
+        ):
+            return self._count("secret", SECRET)
+        return self.value(value)
+
     def _secret(self, _match: re.Match[str]) -> str:
         return self._count("secret", SECRET)
 
@@ -193,7 +218,7 @@ class Redactor:
         parts = match[0].split("/")[1:]
         kept = 0
         if parts[0] in ("home", "Users"):
-            if len(parts) <= 3 or parts[2] in _HOME_DIRS or parts[2].startswith("."):
+            if len(parts) < 3 or not parts[2] or parts[2] in _HOME_DIRS or parts[2].startswith("."):
                 return match[0]
             kept = 2
         elif parts[0] in _SYSTEM:
@@ -205,15 +230,19 @@ class Redactor:
         return self._count("path", "/".join(["", *parts[:kept], self._token("path", private), *rest]))
 
     def _name(self, match: re.Match[str]) -> str:
-        kind = next(kind for kind in ("word", "host", "user") if match[0] in self._tokens[kind])
+        hidden = self._tokens["word"].get(match[0].lower())
+        if hidden is not None:
+            return self._count("word", hidden)
+        kind = next(kind for kind in ("host", "user") if match[0] in self._tokens[kind])
         return self._count(kind, self._tokens[kind][match[0]])
 
     def _pattern(self) -> re.Pattern[str] | None:
         if self._names is None:
-            names = [name for kind in ("word", "host", "user") for name in self._tokens[kind]]
-            if names:
-                names.sort(key=len, reverse=True)
-                self._names = re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, names))})(?![A-Za-z0-9])")
+            names = sorted((name for kind in ("host", "user") for name in self._tokens[kind]), key=len, reverse=True)
+            hidden = "|".join(map(re.escape, sorted(self._tokens["word"], key=len, reverse=True)))
+            whole = rf"(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, names))})(?![A-Za-z0-9])" if names else ""
+            if hidden or whole:
+                self._names = re.compile("|".join(part for part in (f"(?i:{hidden})" if hidden else "", whole) if part))
         return self._names
 
     def _token(self, kind: str, value: str) -> str:

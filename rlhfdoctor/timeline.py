@@ -95,8 +95,7 @@ def _fullest(trace: Recorded) -> Scene | None:
 
 
 def _chart(trace: Recorded, scene: Scene, incident: Incident | None) -> Chart:
-    times = trace.node.times_ns
-    begin_s, end_s = trace.seconds(times[0]), trace.seconds(times[-1])
+    begin_s, end_s = (trace.seconds(at) for at in (min(trace.node.times_ns), max(trace.node.times_ns)))
     panels = [panel for panel in (_by_role(trace, scene), _by_kind(trace, scene), _by_gpu(trace)) if panel is not None]
     notes = [
         f"{name} ({show_bytes(size)}) lies above the picture"
@@ -202,7 +201,7 @@ def _by_kind(trace: Recorded, scene: Scene) -> Panel | None:
         frame = frame.join(locked.group_by("at").agg(pl.col("locked").sum()), on="at", how="left", maintain_order="left")  # fmt: skip
     else:
         frame = frame.with_columns(pl.lit(0).alias("locked"))
-    frame = frame.fill_null(0)
+    frame = frame.fill_null(0).sort("at")
     shmem = pl.col("shmem_bytes")
     pinned = pl.min_horizontal("locked", shmem)
     cache = pl.col("cached_bytes") - shmem + pl.col("buffers_bytes") if scene.limit == "node" else pl.col("file_bytes") - shmem  # fmt: skip
@@ -243,7 +242,7 @@ def _by_gpu(trace: Recorded) -> Panel | None:
     if table is None or not table.keys:
         return None
     frame = pl.DataFrame({"at": pl.Series(table.times_ns), "gpu": pl.Series(table.keys), "used": pl.Series(table.values["used_bytes"])})  # fmt: skip
-    wide = frame.pivot("gpu", index="at", values="used").sort("at").fill_null(-1)
+    wide = frame.pivot("gpu", index="at", values="used", aggregate_function="max").sort("at").fill_null(-1)
     names = [name for name in wide.columns if name != "at"]
     columns = [wide[name].set(wide[name] < 0, -1) for name in names]
     sizes = {size for gpu in trace.keys("gpu") if (size := trace.last("gpu", gpu, "total_bytes")) is not None}
@@ -274,7 +273,7 @@ def _levels(trace: Recorded, at: polars.Series, columns: Sequence[polars.Series]
         levels.append(frame[sorted(rows)])
     return tuple(
         Level(
-            times_s=((level["at"] - trace.node.times_ns[0]) / 1e9).to_list(),
+            times_s=((level["at"] - min(trace.node.times_ns)) / 1e9).to_list(),
             values=tuple(level[name].cast(pl.Int64).to_list() for name in names),
         )
         for level in levels
@@ -307,8 +306,8 @@ def _spans(trace: Recorded, begin_s: float, end_s: float) -> Iterator[Span]:
         new = "" if ends else phase
         if new == now:
             continue
-        if now and at > since:
-            yield Span(phase=now, begin_s=since - begin_s, end_s=at - begin_s)
+        if now and min(at, end_s) > since:
+            yield Span(phase=now, begin_s=since - begin_s, end_s=min(at, end_s) - begin_s)
         now, since = new, max(at, begin_s)
     if now and end_s > since:
         yield Span(phase=now, begin_s=since - begin_s, end_s=end_s - begin_s)

@@ -90,12 +90,21 @@ class Counterfactual:
             value: what the run had.
             least: below this a run would make no sense.
         """
+        larger = value
         for smaller in _smaller(setting, value, least):
-            after = self._with(setting, smaller)
-            why = self._why_it_fits(after) if after is not None else None
-            if why is not None:
-                return smaller, why
+            why = self._why(setting, smaller)
+            if why is None:
+                larger = smaller
+                continue
+            while isinstance(value, int) and "batch" not in setting and larger - smaller > 1:  # between the two
+                middle = (larger + smaller) // 2
+                larger, smaller = (larger, middle) if self._why(setting, middle) is not None else (middle, smaller)
+            return smaller, why
         return None
+
+    def _why(self, setting: str, value: float) -> str | None:
+        after = self._with(setting, value)
+        return self._why_it_fits(after) if after is not None else None
 
     def _why_it_fits(self, after: Estimate) -> str | None:
         if self.of_host:
@@ -163,9 +172,9 @@ def make_counterfactual(
 def _smaller(setting: str, value: float, least: float | None) -> Iterator[float]:
     """Smaller values from the mildest on: of a batch those that divide it, so that what is made of it still adds up."""
     if isinstance(value, float):
-        for hundredths in range(math.ceil(value * 100) - 5, 0, -5):
-            if hundredths / 100 >= max(least or 0, value * _LEAST_SHARE):
-                yield hundredths / 100
+        step = 0.01 if value <= 1 else value / 20
+        sizes = (round(value - step * count, 2) for count in range(1, 100))
+        yield from (size for size in sizes if size >= max(least or 0, value * _LEAST_SHARE))
         return
     lowest = max(int(least or 1), 1, math.ceil(value * _LEAST_SHARE))
     if "batch" in setting:

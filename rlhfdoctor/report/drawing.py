@@ -34,6 +34,8 @@ PALETTE = (
 """The colours of `colours`, on white; report.css has them for dark pages, too."""
 PHASES = {"load": "#a8b0b8", "rollout": "#58b79a", "score": "#e3b53c", "update": "#7f8be0", "weight_sync": "#d77fb8", "checkpoint": "#d95f4f", "eval": "#9ac14a"}  # fmt: skip
 _ROUND = (1, 2, 4, 5, 8, 10, 20, 25, 40, 50, 80, 100, 200, 250, 400, 500, 800)
+_TENTHS_S = 20
+"""A shorter run has tenths of a second on its axis."""
 _MARKED = ("death", "kill", "alarm")
 
 
@@ -83,7 +85,7 @@ def _phases(chart: Chart, scale: _Scale) -> Iterator[str]:
     for span in chart.spans:
         width = scale.x(span.end_s) - scale.x(span.begin_s)
         if width >= 0.5:
-            yield f'<rect class="p-{span.phase}" x="{scale.x(span.begin_s)}" y="4" width="{width:.1f}" height="8"/>'
+            yield f'<rect class="p-{escape(span.phase)}" x="{scale.x(span.begin_s)}" y="4" width="{width:.1f}" height="8"/>'
 
 
 def _areas(panel: Panel, scale: _Scale, classes: Sequence[str]) -> Iterator[str]:
@@ -110,7 +112,7 @@ def _axes(chart: Chart, scale: _Scale) -> Iterator[str]:
     for part in range(5):
         at = chart.length_s * part / 4
         place = "" if part == 0 else " end" if part == 4 else " middle"
-        yield f'<text class="tick{place}" x="{scale.x(at)}" y="{HEIGHT - 6}">{show_elapsed(at)}</text>'
+        yield f'<text class="tick{place}" x="{scale.x(at)}" y="{HEIGHT - 6}">{show_elapsed(at, chart.length_s < _TENTHS_S)}</text>'
 
 
 def ticks(top_bytes: int) -> list[int]:
@@ -139,14 +141,15 @@ def _marks(chart: Chart, scale: _Scale) -> Iterator[str]:
             yield f'<line class="mark {mark.kind}" x1="{x}" x2="{x}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"><title>{escape(clean(mark.says))}</title></line>'
 
 
-def show_elapsed(seconds: float) -> str:
+def show_elapsed(seconds: float, tenths: bool = False) -> str:
     """Time since the begin, as the axis says it.
 
-    >>> show_elapsed(0), show_elapsed(75), show_elapsed(3725), show_elapsed(0.4)
-    ('0:00', '1:15', '1:02:05', '0:00.4')
+    >>> show_elapsed(0), show_elapsed(75), show_elapsed(3725), show_elapsed(1.26, tenths=True)
+    ('0:00', '1:15', '1:02:05', '0:01.3')
     """
-    if 0 < seconds < 1:
-        return f"0:00.{int(seconds * 10)}"
+    if tenths:
+        minutes, rest = divmod(round(seconds, 1), 60)
+        return f"{int(minutes)}:{rest:04.1f}"
     whole = round(seconds)
     hours, rest = divmod(whole, 3600)
     minutes, last = divmod(rest, 60)

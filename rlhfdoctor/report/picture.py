@@ -46,7 +46,7 @@ def render(charts: Sequence[Chart], title: str, form: Literal["png", "svg"], *, 
         draw_panel(axis, chart, panel)
     axes[-1].set_xlabel(f"time since {show_time(chart.begin_s)} on {clean(chart.node)}")
     phases = dict.fromkeys(span.phase for span in chart.spans)
-    keys = [Patch(color=PHASES[phase], label=phase.replace("_", " ")) for phase in phases]
+    keys = [Patch(color=PHASES.get(phase, "#999999"), label=phase.replace("_", " ")) for phase in phases]
     if keys:
         figure.legend(handles=keys, loc="outside lower left", ncols=len(keys), fontsize=8, frameon=False)
     figure.suptitle(clean(title, 120).replace("$", r"\$"), x=0.01, ha="left", fontsize=12, fontweight="bold")
@@ -72,7 +72,7 @@ def draw_panel(axis: Axes, chart: Chart, panel: Panel) -> None:
         axis.text(0.005 * chart.length_s, bound.bytes, says, color="#b3261e", fontsize=8, va="bottom")
     for span in chart.spans:
         place = (span.begin_s / chart.length_s, (span.end_s - span.begin_s) / chart.length_s)
-        axis.barh(1.03, place[1], left=place[0], height=0.03, color=PHASES[span.phase], transform=axis.transAxes, clip_on=False)  # fmt: skip
+        axis.barh(1.03, place[1], left=place[0], height=0.03, color=PHASES.get(span.phase, "#999999"), transform=axis.transAxes, clip_on=False)  # fmt: skip
     for mark in chart.marks:
         _draw_mark(axis, mark)
     axis.set(xlim=(0, chart.length_s), ylim=(0, top), yticks=ticks(top))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import lzma
 import os
 import shutil
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from rlhfdoctor.types import Gap
 MANIFEST = "MANIFEST.json"
 """What a bundle says of itself; no source of the run."""
 _ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
+_DAMAGE = (OSError, EOFError, ValueError, OverflowError, tarfile.TarError, zlib.error, lzma.LZMAError)
 _MOST_BYTES = 4 << 30
 _MOST_FILES = 20_000
 
@@ -28,7 +31,7 @@ def unpacked(paths: Sequence[str], gaps: list[Gap]) -> Iterator[dict[str, str]]:
     """
     with contextlib.ExitStack() as stack:
         found: dict[str, str] = {}
-        for path in paths:
+        for path in map(os.fspath, paths):
             if not path.lower().endswith(_ENDINGS) or not _holds_trace(path):
                 found[path] = path
                 continue
@@ -44,7 +47,7 @@ def _holds_trace(path: str) -> bool:
     try:
         with tarfile.open(path) as archive:
             return any(member.isfile() and member.name.endswith(SUFFIX) for member in archive)
-    except (OSError, EOFError, tarfile.TarError):
+    except _DAMAGE:
         return False  # whoever reads it as an archive of logs says what is wrong
 
 
@@ -64,7 +67,7 @@ def _unpack(path: str, folder: str, gaps: list[Gap]) -> None:
                     return
                 if member.isfile():
                     _write(archive, member, Path(folder), path, gaps)
-    except (OSError, EOFError, tarfile.TarError) as error:
+    except _DAMAGE as error:
         gaps.append(Gap(what=path, why=f"damaged or truncated archive ({error})"))
 
 
@@ -80,5 +83,5 @@ def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, path
         with source, target.open("wb") as out:
             shutil.copyfileobj(source, out)
         os.utime(target, (member.mtime, member.mtime))
-    except OSError as error:
-        gaps.append(Gap(what=f"{path}!{member.name}", why=error.strerror or "not unpacked"))
+    except _DAMAGE as error:
+        gaps.append(Gap(what=f"{path}!{member.name}", why=getattr(error, "strerror", None) or "damaged; not unpacked"))
