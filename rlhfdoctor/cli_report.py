@@ -35,7 +35,7 @@ def report(paths: tuple[str, ...], out: str | None, form: str | None, framework:
 
     PATHS is what `doctor analyze` takes; pictures need the folder that `doctor watch` wrote. The page is one file that
     needs no network: verdict, evidence, memory by role over time, patches, ledger. PNG and SVG are drawn by matplotlib
-    (pip install 'rlhfdoctor[notebooks]').
+    (pip install 'rlhfdoctor[notebooks]'), in English.
 
     \b
     Examples:
@@ -43,6 +43,8 @@ def report(paths: tuple[str, ...], out: str | None, form: str | None, framework:
       doctor report doctor-runs/20260131T120000Z-train --out timeline.png
       doctor report ray_logs launch.sh --out issue.md
     """
+    if out == "-":
+        raise UsageError("--out -: name a file; `doctor analyze --format html` prints the page")
     target = Path(out or f"doctor-report.{form or 'html'}")
     ending = target.suffix.lstrip(".").lower()
     chosen = form or {"htm": "html", "markdown": "md"}.get(ending, ending)

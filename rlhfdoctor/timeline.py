@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from rlhfdoctor.charts import Bound, Chart, Level, Mark, Panel, Span
@@ -15,8 +16,8 @@ from rlhfdoctor.trace.events import Recorded
 from rlhfdoctor.trace.read import NodeTrace, find_nodes, read_node, time_of
 from rlhfdoctor.trace.run import find_runs
 from rlhfdoctor.trace.schema import NULL
-from rlhfdoctor.types import Incident
-from rlhfdoctor.units import show_bytes, show_count
+from rlhfdoctor.types import PHASES, Incident
+from rlhfdoctor.units import show_bytes, show_count, show_seconds
 
 if TYPE_CHECKING:
     import polars
@@ -26,6 +27,9 @@ _BUCKETS = (500, 4000)
 _MOST_POINTS = 100_000
 _MOST_ROLES = 9
 _MOST_NODES = 8
+_LATE_S = 2.0
+"""A death so long after the last sample is not in the picture."""
+_DOUBLE = 1.05
 _MOST_SPANS, _MOST_STEPS = 4000, 2000
 _ABOVE = 1.6
 """A limit further above the highest point is told in words: a picture of it would show nothing else."""
@@ -65,6 +69,10 @@ def make_charts(
         scene = find_scene(Case(incident.timeline, traces=[trace]), death) if death is not None else _fullest(trace)
         if scene is not None and len(trace.node.times_ns) > 1:
             charts.append(_chart(trace, scene, incident if number == 0 else None))
+    if charts and len(traces) > _MOST_NODES:
+        charts[-1] = replace(
+            charts[-1], notes=(*charts[-1].notes, f"{len(traces)} nodes were recorded; only {_MOST_NODES} are drawn")
+        )
     return charts
 
 
@@ -102,6 +110,7 @@ def _chart(trace: Recorded, scene: Scene, incident: Incident | None) -> Chart:
         for name, size in _limits(trace, scene)
         if panels and size > _ABOVE * panels[0].top_bytes and name not in {b.name for p in panels for b in p.bounds}
     ]
+    notes += _doubts(trace, panels, incident, end_s)
     spans = list(_spans(trace, begin_s, end_s))
     if len(spans) > _MOST_SPANS:
         notes.append(f"{show_count(len(spans), 'phase')}: only the last {_MOST_SPANS} are drawn")
@@ -109,6 +118,21 @@ def _chart(trace: Recorded, scene: Scene, incident: Incident | None) -> Chart:
         node=trace.node.node, begin_s=begin_s, length_s=max(end_s - begin_s, 1e-3), panels=tuple(panels), spans=tuple(spans[-_MOST_SPANS:]),
         marks=tuple(sorted(_marks(trace, begin_s, incident), key=lambda mark: mark.at_s)), notes=tuple(notes),
     )  # fmt: skip
+
+
+def _doubts(trace: Recorded, panels: Sequence[Panel], incident: Incident | None, end_s: float) -> Iterator[str]:
+    """What a reader of the picture must know to read it right."""
+    death = incident.death if incident is not None else None
+    if death is not None and death.time is not None and death.time - end_s > _LATE_S:
+        yield f"the recording ends {show_seconds(round(death.time - end_s))} before the death"
+    if death is not None and death.time is None:
+        yield "nothing tells the time of the death, so that it is not marked"
+    sums = {panel.kind: panel.top_bytes for panel in panels}
+    bound = max((bound.bytes for panel in panels for bound in panel.bounds), default=0)
+    if bound and sums.get("role", 0) > max(bound, sums.get("kind", 0)) * _DOUBLE:
+        yield "forked processes share pages, which the sum of the roles counts once for each of them"
+    if trace.node.times_ns and any(two < one for one, two in pairwise(trace.node.times_ns)):
+        yield "the clock was set back during the run"
 
 
 def _by_role(trace: Recorded, scene: Scene) -> Panel | None:
@@ -293,12 +317,14 @@ def _limits(trace: Recorded, scene: Scene) -> Iterator[tuple[str, int]]:
 
 
 def _spans(trace: Recorded, begin_s: float, end_s: float) -> Iterator[Span]:
-    """Phases from mark to mark; what several roles enter one after the other is one phase."""
+    """Phases from mark to mark; what several roles enter one after the other is one phase. None outlives the job."""
     marks = sorted(
-        (trace.seconds(int(event.get("at_ns") or time_of(event))), event.get("edge") == "end", str(event["phase"]))
+        (at, event.get("edge") == "end", str(event["phase"]))
         for event in trace.of("mark")
-        if event.get("phase")
+        if event.get("phase") in PHASES and (at := _marked(trace, event)) is not None
     )
+    over = [trace.seconds(time_of(event)) for event in trace.of("job.exited", "oom_kill")]
+    end_s = min([end_s, *(at for at in over if at >= begin_s)])
     now, since = "", begin_s
     for at, ends, phase in marks:
         if ends and phase != now:
@@ -311,6 +337,12 @@ def _spans(trace: Recorded, begin_s: float, end_s: float) -> Iterator[Span]:
         now, since = new, max(at, begin_s)
     if now and end_s > since:
         yield Span(phase=now, begin_s=since - begin_s, end_s=end_s - begin_s)
+
+
+def _marked(trace: Recorded, event: Mapping[str, object]) -> float | None:
+    """When the trainer set a mark; None for a damaged one."""
+    at_ns = event.get("at_ns") or time_of(event)
+    return trace.seconds(at_ns) if isinstance(at_ns, int) else None
 
 
 def _marks(trace: Recorded, begin_s: float, incident: Incident | None) -> Iterator[Mark]:

@@ -8,8 +8,9 @@ import pytest
 
 from rlhfdoctor import analyze
 from rlhfdoctor.charts import Chart
+from rlhfdoctor.report.html import render
 from rlhfdoctor.timeline import make_charts
-from tests.record.build import phase, steps, write_run
+from tests.record.build import event, phase, steps, write_run
 
 ROOT = Path(__file__).resolve().parents[1]
 MIB = 1 << 20
@@ -72,3 +73,45 @@ def test_logs_alone_have_no_chart() -> None:
     """Without a trace there is nothing to draw."""
     path = str(ROOT / "samples/easyr1-long-prompts/run")
     assert make_charts([path], analyze([path])) == []
+
+
+def test_damaged_and_hostile_marks(tmp_path: Path) -> None:
+    """A phase that is none of ours, or a time that is no number, is no phase; nothing of it reaches the page."""
+    marks = [phase(5, 'x"/></svg><meta http-equiv=refresh content="0;url=https://evil.example/">'), event("mark", 6, phase="update", at_ns="soon"), phase(8, "update")]
+    run = write_run(tmp_path / "run", 20, anon={"actor": lambda t: 100.0}, events=marks)
+    incident = analyze([str(run)])
+    (found,) = make_charts([str(run)], incident)
+    assert [span.phase for span in found.spans] == ["update"] and round(found.spans[0].begin_s) == 8
+    assert "evil.example" not in render(incident, [found])
+
+
+def test_a_phase_does_not_outlive_the_job(tmp_path: Path) -> None:
+    """The last phase ends when the job does, whatever the recorder saw after it."""
+    (found,) = charts_of(write_run(tmp_path / "run", 40, anon={"actor": lambda t: 100.0}, events=[phase(3, "update"), event("job.exited", 25, code=1)]))
+    assert [(span.phase, round(span.end_s)) for span in found.spans] == [("update", 25)]
+
+
+@pytest.mark.parametrize("back_s", [30, 86_400 * 60])
+def test_a_clock_that_was_set(tmp_path: Path, back_s: int) -> None:
+    """Samples are in order of time, the page can be made, and a note tells of it; also where the jump is months."""
+    from rlhfdoctor.timeline import trace_charts
+    from rlhfdoctor.trace.read import read_node
+
+    node = read_node(write_run(tmp_path / "run", 60, use=lambda t: 90.0, anon={"actor": lambda t: 100.0}))
+    for table in node.tables.values():
+        for place in range(len(table.times_ns) // 2, len(table.times_ns)):
+            table.times_ns[place] -= back_s * 10**9
+    for place in range(30, 60):
+        node.times_ns[place] -= back_s * 10**9
+    (found,) = trace_charts([node])
+    for panel in found.panels:
+        for level in panel.levels:
+            assert list(level.times_s) == sorted(level.times_s) and level.times_s[-1] <= found.length_s + 1e-6
+    assert "the clock was set back during the run" in found.notes
+    assert "<svg" in render(analyze([str(tmp_path / "run")]), [found])
+
+
+def test_forked_processes_are_said_to_share() -> None:
+    """Where the sum of the roles is more than the container held, the picture says why."""
+    (found,) = charts_of(ROOT / "samples/lab-data-loader/run")
+    assert any("forked processes share pages" in note for note in found.notes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\n]*(?:\x07|$)|[@-Z\\-_])")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 
 
 def clean(text: str, width: int = 300) -> str:
@@ -15,4 +15,14 @@ def clean(text: str, width: int = 300) -> str:
     'ared b'
     """
     plain = _CONTROL.sub("", _ESCAPES.sub("", text.replace("\t", " ").replace("\n", " ")))
+    return plain if len(plain) <= width else plain[: width - 1] + "…"
+
+
+def visible(text: str, width: int = 2000) -> str:
+    """A line of a file with tabs as they are and every control character shown by its number, as a diff must be read.
+
+    >>> visible("a\\tb\\u202ec\\r")
+    'a\\tb\\\\u202ec\\\\u000d'
+    """
+    plain = _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
     return plain if len(plain) <= width else plain[: width - 1] + "…"

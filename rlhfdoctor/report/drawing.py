@@ -33,7 +33,7 @@ PALETTE = (
 )
 """The colours of `colours`, on white; report.css has them for dark pages, too."""
 PHASES = {"load": "#a8b0b8", "rollout": "#58b79a", "score": "#e3b53c", "update": "#7f8be0", "weight_sync": "#d77fb8", "checkpoint": "#d95f4f", "eval": "#9ac14a"}  # fmt: skip
-_ROUND = (1, 2, 4, 5, 8, 10, 20, 25, 40, 50, 80, 100, 200, 250, 400, 500, 800)
+_ROUND = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 _TENTHS_S = 20
 """A shorter run has tenths of a second on its axis."""
 _MARKED = ("death", "kill", "alarm")
@@ -136,7 +136,7 @@ def _bounds(panel: Panel, scale: _Scale) -> Iterator[str]:
 
 def _marks(chart: Chart, scale: _Scale) -> Iterator[str]:
     for mark in chart.marks:
-        if mark.kind in _MARKED and mark.at_s <= chart.length_s * 1.02:
+        if mark.kind in _MARKED and mark.at_s <= chart.length_s + 2:
             x = min(scale.x(mark.at_s), WIDTH - RIGHT)
             yield f'<line class="mark {mark.kind}" x1="{x}" x2="{x}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"><title>{escape(clean(mark.says))}</title></line>'
 

@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from rlhfdoctor.charts import Chart, Level, Panel
-from rlhfdoctor.report.clean import clean
+from rlhfdoctor.report.clean import clean, visible
 from rlhfdoctor.report.drawing import colours, draw, show_elapsed, top_of
 from rlhfdoctor.report.story import VANISHED_SAYS, freed, headline, killed, known_version, sentence
 from rlhfdoctor.types import Event, Incident, Part, Quote
@@ -23,6 +23,8 @@ from rlhfdoctor.words import ENGLISH, Words
 
 _LIKELY = 0.2
 """Findings below are named only."""
+_STALE_S = 15.0
+_MOST = 2**31 - 1
 _STEPS = 1 << 14
 """Values are kept in so many steps of the highest one, or in KiB: finer than a pixel at any zoom that samples allow."""
 _SPOKEN = ("together", "copied", "selected: press Ctrl+C", " to ")
@@ -46,6 +48,8 @@ def render(
         loader=PackageLoader("rlhfdoctor.report", "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )  # fmt: skip
     environment.filters |= {
+        "exact": _exact,
+        "visible": visible,
         "clean": clean,
         "bytes": show_bytes,
         "sentence": lambda text: sentence(text, words),
@@ -85,6 +89,11 @@ def render(
 
 def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _exact(text: str) -> str:
+    """Text for the clipboard, byte for byte, in letters that no parser changes."""
+    return base64.b64encode(text.encode("utf-8", "surrogateescape")).decode()
 
 
 def _place(quote: Quote, places: Mapping[tuple[str, int | None], int]) -> int | None:
@@ -134,6 +143,8 @@ def _peaks(chart: Chart, death: float | None) -> list[tuple[str, int, str, int |
     level = panel.levels[-1]
     rows = []
     last = max((place for place, at in enumerate(level.times_s) if death is None or at <= death), default=0)
+    if death is not None and death - level.times_s[last] > _STALE_S:
+        death = None  # what was long before tells nothing of it
     for name, values in zip(panel.shown, level.values, strict=True):
         place = max(range(len(values)), key=values.__getitem__)
         rows.append(
@@ -154,11 +165,11 @@ def _data(panel: Panel) -> dict[str, Any]:
 
 def pack(level: Level, unit: int) -> str:
     """A level as text: differences of times (ms), then of each name's values (in units, -1 for unknown), deflated."""
-    rows = [[round(at * 1000) for at in level.times_s]]
+    rows = [[round(at * 1000) for at in level.times_s]]  # 24 days; longer gaps are cut to that
     rows += [[-1 if size < 0 else round(size / unit) for size in row] for row in level.values]
     numbers = array("i")
     for row in rows:
-        numbers.extend(value - before for value, before in zip(row, [0, *row], strict=False))
+        numbers.extend(max(min(value - before, _MOST), -_MOST) for value, before in zip(row, [0, *row], strict=False))
     if numbers.itemsize != 4:
         raise TypeError("a C int is not 32 bits wide here")
     return base64.b64encode(zlib.compress(numbers.tobytes(), 9)).decode()

@@ -31,7 +31,7 @@ def render(charts: Sequence[Chart], title: str, form: Literal["png", "svg"], *, 
         UsageError: there is no chart, or matplotlib is not installed.
     """
     if not charts or not charts[0].panels:
-        raise UsageError("a picture needs a trace: give the folder that `doctor watch` wrote")
+        raise UsageError("a picture needs a trace of two samples or more: give the folder that `doctor watch` wrote")
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -44,7 +44,9 @@ def render(charts: Sequence[Chart], title: str, form: Literal["png", "svg"], *, 
     axes = figure.subplots(len(chart.panels), 1, sharex=True, squeeze=False)[:, 0]
     for axis, panel in zip(axes, chart.panels, strict=True):
         draw_panel(axis, chart, panel)
-    axes[-1].set_xlabel(f"time since {show_time(chart.begin_s)} on {clean(chart.node)}")
+    more = f"; {len(charts) - 1} more nodes are not shown" if len(charts) > 1 else ""
+    said = "".join(f"\n{clean(note)}" for note in chart.notes)
+    axes[-1].set_xlabel(f"time since {show_time(chart.begin_s)} on {clean(chart.node)}{more}{said}".replace("$", r"\$"))
     phases = dict.fromkeys(span.phase for span in chart.spans)
     keys = [Patch(color=PHASES.get(phase, "#999999"), label=phase.replace("_", " ")) for phase in phases]
     if keys:

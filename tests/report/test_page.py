@@ -143,3 +143,21 @@ def test_copy_gives_the_diff(browser: Any, pages: dict[str, Path]) -> None:
     diff = next(patch.diff for patch in incident.findings[0].patches if patch.diff)
     assert visit.page.evaluate("navigator.clipboard.readText()") == diff
     visit.context.close()
+
+
+def test_no_mark_where_nothing_happened(browser: Any, pages: dict[str, Path]) -> None:
+    """Zoomed to a time before it, the picture shows no death, and no crosshair outside of it."""
+    visit = Visit(browser, pages["lab-pinned-start"], viewport={"width": 1280, "height": 900})
+    svg = visit.page.locator(".drawing svg").first
+    assert svg.locator(".mark.death").count() == 1
+    svg.focus()
+    for key in ("+", "+", "+", "ArrowLeft"):
+        visit.page.keyboard.press(key)
+        visit.page.wait_for_timeout(80)
+    assert svg.locator(".mark.death").count() == 0
+    box = svg.bounding_box()
+    visit.page.mouse.move(box["x"] + box["width"] - 30, box["y"] + 100)
+    cross = svg.locator(".cross")
+    if cross.get_attribute("visibility") == "visible":
+        assert 66 <= float(cross.get_attribute("x1")) <= box["width"] - 12
+    visit.context.close()

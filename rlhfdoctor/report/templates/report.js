@@ -3,7 +3,7 @@
 const LEFT = 66, RIGHT = 12, TOP = 16, BOTTOM = 24, HEIGHT = 260, WANTED = 900;
 const NS = "http://www.w3.org/2000/svg";
 const MARKED = new Set(["death", "kill", "alarm"]);
-const ROUND = [1, 2, 4, 5, 8, 10, 20, 25, 40, 50, 80, 100, 200, 250, 400, 500, 800];
+const ROUND = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 const WORDS = JSON.parse(document.body.dataset.words);
 const UNITS = [["TiB", 2 ** 40], ["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]];
 
@@ -96,7 +96,7 @@ class Picture {
     this.from = Math.max(0, from);
     this.to = Math.min(this.data.length, to);
     const whole = this.from === 0 && this.to === this.data.length;
-    this.figure.querySelector(".range").textContent = whole ? "" : showElapsed(this.from) + WORDS[" to "] + showElapsed(this.to);
+    this.figure.querySelector(".range").textContent = whole ? "" : showElapsed(this.from, (this.to - this.from) / 20) + WORDS[" to "] + showElapsed(this.to, (this.to - this.from) / 20);
     this.draw();
   }
 
@@ -133,7 +133,8 @@ class Picture {
     this.areas(panel, level, begin, end, x, y, inside);
     const few = this.data.marks.filter((mark) => mark[0] === "step" && mark[1] >= this.from && mark[1] <= this.to).length < 60;
     for (const [kind, at, says] of this.data.marks) {
-      if (at < this.from - 1 || at > this.to + 1 || !(MARKED.has(kind) || few)) continue;
+      const late = at > this.data.length && at <= this.data.length + 2 && this.to === this.data.length;
+      if (!(late || (at >= this.from && at <= this.to)) || !(MARKED.has(kind) || few)) continue;
       const place = Math.min(x(at), width - RIGHT - 1);
       const line = element("line", { class: `mark ${kind}`, x1: place, x2: place, y1: TOP, y2: HEIGHT - BOTTOM });
       line.append(element("title", {}, says));
@@ -231,20 +232,22 @@ class Picture {
   }
 
   point(time) {
-    const phase = this.data.spans.find(([, since, until]) => since <= time && time < until);
     for (const panel of this.panels) {
       if (!panel.drawn) continue;
       const { level, width } = panel.drawn, after = Math.min(firstAfter(level.times, time), level.times.length - 1);
-      const near = after > 0 && time - level.times[after - 1] < level.times[after] - time ? after - 1 : after;
+      let near = after > 0 && time - level.times[after - 1] < level.times[after] - time ? after - 1 : after;
+      if (level.times[near] < this.from || level.times[near] > this.to) near = level.times[after] >= this.from && level.times[after] <= this.to ? after : after - 1;
+      if (near < 0 || level.times[near] < this.from || level.times[near] > this.to) { panel.cross.setAttribute("visibility", "hidden"); panel.box.querySelector(".readout").textContent = ""; continue; }
       const place = LEFT + (level.times[near] - this.from) / (this.to - this.from) * (width - LEFT - RIGHT);
       panel.cross.setAttribute("x1", place);
       panel.cross.setAttribute("x2", place);
       panel.cross.setAttribute("visibility", "visible");
+      const phase = this.data.spans.find(([, since, until]) => since <= level.times[near] && level.times[near] < until);
       const shown = panel.names.map((name, number) => [name, level.values[number][near], number]).filter((row) => row[1] > 0 && !panel.hidden.has(row[2]));
       const sum = shown.reduce((total, row) => total + row[1], 0);
       const stamp = new Date((this.data.begin + level.times[near]) * 1000).toISOString().slice(11, 19);
       const words = shown.map(([name, size]) => `${name} ${showBytes(size)}`);
-      panel.box.querySelector(".readout").textContent = [`${showElapsed(level.times[near])} (${stamp}Z)`, phase ? this.data.words[phase[0]] : "", panel.stacked ? `${WORDS.together} ${showBytes(sum)}` : "", ...words].filter(Boolean).join(" · ");
+      panel.box.querySelector(".readout").textContent = [`${showElapsed(level.times[near], (this.to - this.from) / 20)} (${stamp}Z)`, phase ? this.data.words[phase[0]] : "", panel.stacked ? `${WORDS.together} ${showBytes(sum)}` : "", ...words].filter(Boolean).join(" · ");
     }
   }
 
@@ -263,8 +266,8 @@ function chooseTheme() {
 }
 
 async function copy(button) {
-  const lines = [...button.parentElement.querySelectorAll("pre span")].map((line) => line.textContent.replace(/\n$/, ""));
-  const text = lines.join("\n") + "\n";
+  const bytes = Uint8Array.from(atob(button.dataset.diff), (letter) => letter.charCodeAt(0));
+  const text = new TextDecoder().decode(bytes);
   try {
     await navigator.clipboard.writeText(text);
     button.textContent = WORDS.copied;
