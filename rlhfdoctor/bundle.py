@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import hashlib
 import io
 import json
@@ -14,19 +16,20 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from rlhfdoctor.diagnose import analyze
-from rlhfdoctor.errors import UsageError
+from rlhfdoctor.errors import SourceError, UsageError
 from rlhfdoctor.logs.flight import MOST_BYTES, plain_dump, rank_of_dump
 from rlhfdoctor.logs.open import Source, find_sources
 from rlhfdoctor.redact import Redactor
 from rlhfdoctor.trace.archive import MANIFEST
 from rlhfdoctor.trace.frames import EVENT, HEADER, Frame, json_payload, pack, unpack
-from rlhfdoctor.trace.read import find_nodes
+from rlhfdoctor.trace.read import find_nodes, read_node
 from rlhfdoctor.trace.run import find_runs
 from rlhfdoctor.trace.store import SUFFIX
 from rlhfdoctor.types import Gap, Incident
 from rlhfdoctor.units import show_bytes
 
 _LONGEST_LINE = 64 << 10
+_LONGEST_KEY = 64 << 10
 _HEAD_BYTES, _TAIL_BYTES = 16 << 20, 48 << 20
 """Of a log that is longer, its middle is left out."""
 
@@ -72,18 +75,26 @@ def make_bundle(
     """
     if not target.name.endswith((".tar.gz", ".tgz")):
         raise UsageError(f"{target}: the archive is a .tar.gz; name it so")
+    if "-" in paths:
+        raise UsageError("-: a bundle is made of files; write standard input to one first")
     if target.exists():
         raise UsageError(f"{target}: File exists; an archive is not written over")
     before = analyze(paths, framework=framework)
     bundle = Bundle(path=target, before=before)
     redactor = Redactor(hide)
+    for host in _hosts(paths):
+        redactor.learn_host(host, surely=True)
     for text in _texts(paths, progress):
         redactor.learn(text)
     try:
-        with tarfile.open(target, "x:gz", compresslevel=6) as archive:
+        with (
+            target.open("xb") as raw,
+            gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed,
+            tarfile.open(fileobj=packed, mode="w") as archive,
+        ):
             writer = _Writer(archive, bundle, redactor)
             for number, path in enumerate(paths):
-                writer.add(path, f"{number}-{Path(path).name or 'input'}")
+                writer.add(path, f"{number}-{'run' if find_runs(path) else 'input'}")
             bundle.tokens, bundle.changes = redactor.kinds, dict(redactor.counts)
             writer.add_bytes(MANIFEST, json.dumps(_manifest(bundle), indent=1).encode(), time.time())
     except OSError as error:
@@ -127,6 +138,18 @@ def _texts(paths: Sequence[str], progress: Callable[[str, int], None] | None) ->
                         yield frame.payload.decode("utf-8", "replace")
 
 
+def _hosts(paths: Sequence[str]) -> Iterator[str]:
+    """Names of machines as recorders noted them."""
+    for path in paths:
+        for run in find_runs(path):
+            for node in find_nodes(run):
+                with contextlib.suppress(SourceError):
+                    trace = read_node(node, every_s=1e9, whole_s=0)
+                    yield from (
+                        str(facts.get(key) or "") for facts in (trace.run, trace.header) for key in ("host", "node")
+                    )
+
+
 def _pieces(source: Source, cut: Counter[str]) -> Iterator[str]:
     """Text of a source, a megabyte of whole lines at a time; overlong lines are cut."""
     rest = b""
@@ -134,6 +157,9 @@ def _pieces(source: Source, cut: Counter[str]) -> Iterator[str]:
         data = rest + block
         end = data.rfind(b"\n") + 1
         rest = data[end:]
+        opened = data.rfind(b"-----BEGIN ", 0, end)
+        if opened >= 0 and b"-----END " not in data[opened:end] and end - opened < _LONGEST_KEY:
+            end, rest = opened, data[opened:]  # a key is never cut in two
         if end:
             yield _short(data[:end], cut)
         if len(rest) > 16 * _LONGEST_LINE:
@@ -148,7 +174,7 @@ def _short(data: bytes, cut: Counter[str]) -> str:
     for place, line in enumerate(lines):
         if len(line) > _LONGEST_LINE:
             cut["bytes of overlong lines"] += len(line) - _LONGEST_LINE
-            lines[place] = line[:_LONGEST_LINE]
+            lines[place] = line[: _LONGEST_LINE - 512].rpartition(b" ")[0] or line[: _LONGEST_LINE - 512]
     return b"\n".join(lines).decode("utf-8", "surrogateescape")
 
 
@@ -207,7 +233,11 @@ class _Writer:
 
     def add_bytes(self, name: str, data: bytes, modified: float) -> None:
         """A member, under a redacted name."""
-        clean = self._free("/".join(self._redactor.text(part) for part in name.split("/")))
+        *folders, last = name.split("/")
+        file = last if rank_of_dump(last) is not None else self._redactor.text(last)
+        ending = PurePosixPath(last).suffix
+        file += "" if file.endswith(ending) else ending
+        clean = self._free("/".join([*map(self._redactor.text, folders), file]))
         info = tarfile.TarInfo(clean)
         info.size, info.mtime, info.mode = len(data), int(modified), 0o644
         self._archive.addfile(info, io.BytesIO(data))
@@ -223,7 +253,7 @@ class _Writer:
             if frame.kind in (EVENT, HEADER):
                 try:
                     payload = json_payload(self._redactor.value(json.loads(payload)))
-                except ValueError:
+                except (ValueError, RecursionError):
                     continue
             out += pack(frame.kind, payload)
         return bytes(out)

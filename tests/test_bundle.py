@@ -209,3 +209,105 @@ def test_a_truncated_bundle_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     cut.write_bytes(data[: len(data) * 9 // 10])
     incident = analyze([str(cut)])
     assert any("truncated" in gap.why or "no readable archive" in gap.why for gap in incident.gaps)
+
+
+LEAKS = (
+    '{\\"WANDB_API_KEY\\": \\"Zq7abcdefghi\\"}', 'os.environ["WANDB_API_KEY"] = "Zq7abcdefghi"', "wandb_api_key=b'Zq7abcdefghi'", "WANDB_API_KEY%3DZq7abcdefghi", "- name: WANDB_API_KEY\n  value: Zq7abcdefghi",
+    "--hf_token Zqwabcdefghi", "--redis-password Zqwsecret", "AWS_SECRET_ACCESS_KEY=/Zq7alrXUtnFEMI+K7MDENG", 'password: "my Zq7 pass phrase"', "accessKeySecret: Zq7abcdefghi", "PGPASSWORD=Zq7abcdefg",
+    "OPENAI_KEY=Zq7abcdefghi", "--use_wandb Zq7abcdefghi123", "密码：Zq7abcdefghi", "wandb login --relogin Zq7abcdefghi0123456789", "docker login -u z -p Zq7pw1", "curl -u user:Zq7pw http://h", "redis-cli -h h -a Zq7pw1",
+    "redis://:Zq7secretpw@10.0.0.5:6379/0", "http://h/x?a=1&sig=Zq7abc%2B", "https://hooks.slack.com/services/T/B/Zq7abc", "{'Authorization': 'Basic Zq7abcdefg=='}", "Cookie: session=Zq7abc", "npm_Zq7abcdefghijklmnopqrstu",
+    '"argv": ["python", "--api-key", "Zq7abcdefghi"]',
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", LEAKS, ids=range(len(LEAKS)))
+def test_secrets_as_programs_print_them(text: str) -> None:
+    """Escaped, quoted, in Kubernetes' YAML, behind options, in commands, headers and addresses."""
+    assert "Zq" not in Redactor().text(text)
+
+
+def test_argument_lists_and_environments(tmp_path: Path) -> None:
+    """What JSON holds apart belongs together: a flag and its value, a name and its value."""
+    found = Redactor().value({"argv": ["python", "--wandb_key", "Zq7abcdefghi", "--lr", "1e-6"], "environment": {"WANDB_API_KEY": "Zq7abcdefghi", "NCCL_DEBUG": "INFO"}})
+    assert found == {"argv": ["python", "--wandb_key", "[secret]", "--lr", "1e-6"], "environment": {"WANDB_API_KEY": "[secret]", "NCCL_DEBUG": "INFO"}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pad_token=151643 num_token: 12345678 avg_token: 12345.6789", "Bearer authentication failed", "Invalid password\n2024-01-01 12:00:00,123 ERROR worker died", "nccl version 2.21.5.1 and cudnn 9.1.0.70",
+        "dead::beef abc::def c10::Error", "/workspace/data/Qwen2.5-7B-Instruct/", "/data/ckpt/global_step_100/actor", "oom_memcg=/kubepods/burstable/pod1/2", "api_key: Optional[str]", "--password-file /run/secrets/x/y",
+    ],
+)  # fmt: skip
+def test_evidence_stays(text: str) -> None:
+    """Figures of tokens, versions, scopes of C++, models, steps and cgroups."""
+    assert Redactor().text(text) == text
+
+
+def test_a_key_across_pieces(tmp_path: Path) -> None:
+    """A private key that lies where a log is cut into pieces is taken out whole; what follows it stays."""
+    key = "-----BEGIN RSA PRIVATE KEY-----\n" + "MIIEZq7kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk\n" * 27 + "-----END RSA PRIVATE KEY-----\n"
+    folder = tmp_path / "in"
+    shutil.copytree(ROOT / "samples/openrlhf-save-kill/run", folder)
+    for size in (524_000, 1_047_500, 1_048_576):
+        (folder / f"key{size}.log").write_text("y" * 63 + "\n" + "".join("y" * 63 + "\n" for _ in range(size // 64)) + key + "after it\n")
+    members = unpacked(make_bundle([str(folder)], tmp_path / "b.tar.gz").path)
+    logs = [data for name, data in members.items() if "/key" in name]
+    assert len(logs) == 3 and all(b"MIIE" not in data and data.endswith(b"after it\n") for data in logs)
+
+
+def test_a_begin_without_an_end_takes_nothing_else() -> None:
+    """A message that names a key's first line is no key."""
+    text = "ValueError: expected '-----BEGIN PRIVATE KEY-----' in id_rsa\nmore\ntorch.OutOfMemoryError: CUDA out of memory\n"
+    assert Redactor().text(text).endswith("in id_rsa\nmore\ntorch.OutOfMemoryError: CUDA out of memory\n")
+
+
+@pytest.mark.parametrize("word", ["a_", "a-", "a.", "1.", "api-", "access_", "sk-", "eyJa.", "/a", ":", "password ", "a@"])
+def test_long_lines_cost_little(word: str) -> None:
+    """No pattern is worse than linear by much: 64 KiB of anything take a moment, not minutes."""
+    import subprocess
+    import sys
+
+    code = f"from rlhfdoctor.redact import Redactor; r = Redactor(); t = {word!r} * ({65536} // {len(word)}); r.learn(t); r.text(t)"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)
+
+
+def test_hidden_words_in_any_case() -> None:
+    """Also inside of longer words, where a project's name often stands."""
+    assert Redactor(["Acme"]).text("acme ACME acmeproj my_acme_x") == "word-1 word-1 word-1proj my_word-1_x"
+
+
+def test_hosts_that_the_recorder_names(tmp_path: Path) -> None:
+    """A plain word is a host where run.json or the trace says so."""
+    run = write_run(tmp_path / "run", 30, use=lambda t: 100.0, anon={"actor": lambda t: 100.0}, node="acmegpu")
+    members = unpacked(make_bundle([str(run)], tmp_path / "b.tar.gz").path)
+    assert not [name for name, data in members.items() if b"acmegpu" in data]
+
+
+def test_a_run_packed_by_hand(tmp_path: Path) -> None:
+    """A trace at the top of an archive is read as the run that it is."""
+    path = tmp_path / "root.tgz"
+    run = ROOT / "samples/lab-pinned-start/run"
+    with tarfile.open(path, "w:gz") as archive:
+        for item in sorted(run.iterdir()):
+            archive.add(item, item.name)
+    one, two = analyze([str(run)]), analyze([str(path)])
+    assert two.death is not None and one.death is not None
+    assert (two.death.step, two.death.phase, two.findings[0].cause) == (one.death.step, one.death.phase, one.findings[0].cause)
+
+
+@pytest.mark.parametrize("ending", ["gz", "xz"])
+def test_damage_inside_of_an_archive(tmp_path: Path, ending: str) -> None:
+    """Flipped bytes are a gap or nothing to read, never an error of ours."""
+    from rlhfdoctor.errors import SourceError
+
+    path = tmp_path / f"x.tar.{ending}"
+    with tarfile.open(path, f"w:{ending}") as archive:  # type: ignore[call-overload]
+        archive.add(ROOT / "samples/lab-pinned-start/run", "run")
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 200] = b"\x00" * 200
+    path.write_bytes(bytes(data))
+    try:
+        assert analyze([str(path)]).gaps
+    except SourceError as error:
+        assert "nothing to read" in str(error)

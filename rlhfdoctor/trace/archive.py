@@ -37,7 +37,11 @@ def unpacked(paths: Sequence[str], gaps: list[Gap]) -> Iterator[dict[str, str]]:
                 continue
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="rlhfdoctor-"))
             _unpack(path, folder, gaps)
-            for part in sorted(Path(folder).iterdir()):
+            parts = sorted(Path(folder).iterdir())
+            if any(part.suffix == SUFFIX or part.name == "run.json" for part in parts):
+                found[folder] = path  # the run's folder itself was packed
+                continue
+            for part in parts:
                 if part.name != MANIFEST:
                     found[str(part)] = f"{path}!{part.name}"
         yield found
