@@ -115,3 +115,28 @@ def test_forked_processes_are_said_to_share() -> None:
     """Where the sum of the roles is more than the container held, the picture says why."""
     (found,) = charts_of(ROOT / "samples/lab-data-loader/run")
     assert any("forked processes share pages" in note for note in found.notes)
+
+
+def test_gpus_are_lines_against_their_size(tmp_path: Path) -> None:
+    """A line for each GPU, not stacked; a reading that failed is a gap in its line."""
+    from rlhfdoctor.timeline import trace_charts
+    from rlhfdoctor.trace.read import Columns, read_node
+    from rlhfdoctor.trace.schema import NULL
+
+    node = read_node(write_run(tmp_path / "run", 4, anon={"actor": lambda t: 100.0}))
+    table = node.tables["gpu"] = Columns(("total_bytes", "used_bytes", "busy_ratio"), values={name: type(node.times_ns)("q") for name in ("total_bytes", "used_bytes", "busy_ratio")})
+    for place, at_ns in enumerate(node.times_ns):
+        for gpu in range(2):
+            table.times_ns.append(at_ns)
+            table.mono_ns.append(at_ns)
+            table.keys.append(gpu)
+            used = NULL if (place, gpu) == (2, 1) else (10 + place + 20 * gpu) << 30
+            for name, value in (("total_bytes", 80 << 30), ("used_bytes", used), ("busy_ratio", 0)):
+                table.values[name].append(value)
+    (found,) = trace_charts([node])
+    panel = found.panels[-1]
+    assert (panel.kind, panel.stacked, panel.names) == ("gpu", False, ("GPU 0", "GPU 1"))
+    assert [(bound.name, bound.bytes >> 30) for bound in panel.bounds] == [("size of the GPU", 80)]
+    assert [[size >> 30 if size >= 0 else size for size in row] for row in panel.levels[-1].values] == [[10, 11, 12, 13], [30, 31, -1, 33]]
+    page = render(analyze([str(tmp_path / "run")]), [found])
+    assert page.count('<polyline class="line') == 2
