@@ -33,6 +33,8 @@ class Spelling:
     since: str | None
     until: str | None
     default: object
+    only: str | None = None
+    """The one program that takes it, where it is not the framework's PPO trainer: read where it stands, never proposed."""
     row: Mapping[str, Any]
     """The whole row of the table: meaning, memory_effect, tradeoff, source."""
 
@@ -82,6 +84,7 @@ def load_table(framework: str) -> tuple[Spelling, ...]:
                     since=merged["since"],
                     until=merged["until"],
                     default=merged["default"],
+                    only=merged.get("only") if framework in FRAMEWORKS else None,
                     row=row,
                 )
             )
@@ -137,8 +140,10 @@ def spell(name: str, framework: str, version: str | None) -> Spelling | None:
     '--adam_offload'
     >>> spell("rollout.free_cache_engine", "openrlhf", "0.5.3") is None
     True
+    >>> spell("ref.offload_param", "openrlhf", "0.2.5") is None  # --ref_offload is train_dpo's
+    True
     """
-    holding = [s for s in spellings(name, framework) if s.holds_at(version)]
+    holding = [s for s in spellings(name, framework) if s.only is None and s.holds_at(version)]
     if version is None or len(holding) < 2:
         return holding[0] if holding else None
     first = holding[0]  # of one spelling the row with the narrowest range knows that release's default

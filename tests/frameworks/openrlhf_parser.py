@@ -10,12 +10,15 @@ The scripts build their parser under `if __name__ == "__main__"`, after importin
 
 so nothing is imported. Of the block with `ArgumentParser(...)` only the statements that build the
 parser are run, loops over them included (f-string flags need no expansion by hand).
+
+Releases before 0.3.6 are tags of the repository and nowhere else; what their parser takes (no more
+of it) is kept in `openrlhf_early.json`, from which the parser is rebuilt.
 """
 
 import argparse
 import ast
 import datetime
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import NoReturn
@@ -59,6 +62,33 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> str | None:
     except Rejected as rejected:
         return str(rejected)
     return None
+
+
+def describe(parser: argparse.ArgumentParser) -> dict[str, dict[str, object]]:
+    """Each flag with what decides whether a command line is taken: values behind it, their type, choices."""
+    return {
+        action.option_strings[0]: {
+            "values": action.nargs if action.nargs is not None else 1,
+            "type": getattr(action.type, "__name__", "str"),
+            "choices": list(action.choices) if action.choices is not None else None,
+            "required": action.required,
+        }
+        for action in parser._actions
+        if action.option_strings and action.dest != "help"
+    }
+
+
+def rebuild(flags: Mapping[str, Mapping[str, object]], prog: str) -> argparse.ArgumentParser:
+    """A parser that takes and refuses what the described one did."""
+    types = {"int": int, "float": float, "str": str, "list": list}
+    parser = _Parser(prog=prog)
+    for flag, told in flags.items():
+        if told["values"] == 0:
+            parser.add_argument(flag, action="store_true", required=bool(told["required"]))
+        else:
+            count = None if told["values"] == 1 else told["values"]
+            parser.add_argument(flag, nargs=count, type=types[str(told["type"])], choices=told["choices"], required=bool(told["required"]))  # type: ignore[arg-type]
+    return parser
 
 
 def _parser_block(tree: ast.Module) -> list[ast.stmt]:

@@ -3,7 +3,8 @@
 | release   | what of it decides                                  | beyond its reach              |
 |-----------|-----------------------------------------------------|-------------------------------|
 | verl      | Hydra composes its shipped `ppo_trainer.yaml`       | types of values, `+` keys     |
-| openrlhf  | argparse, built from the script's own statements    | the asserts after parsing     |
+| openrlhf  | argparse, built from the script's own statements;   | the asserts after parsing     |
+|           | before 0.3.6 from what these statements said        |                               |
 | deepspeed | its classes of zero_optimization, and (from 0.17.1) | checks across blocks, keys of |
 |           | bf16 and fp16; its names of top-level keys          | other blocks                  |
 | trl       | the dataclass fields that TRL itself defines        | transformers' fields, values  |
@@ -18,7 +19,8 @@ What the registry has of them, and lacks (looked up in November 2026):
 |           |                                                     | 0.4.0 (only .post2-3); sdists |
 | deepspeed | sdists: 0.3.1 .. 0.19.8                             | wheels                        |
 | trl       | wheels: 0.0.1 .. 1.16.0                             | nothing that was asked for    |
-| EasyR1    | nothing                                             | all: only the settings table  |
+| EasyR1    | nothing; its tags are read by `make schemas`        | all: the table is checked     |
+|           |                                                     | against names.json            |
 
 Nothing of torch, ray or vLLM is imported or downloaded. `Unavailable` says why a release cannot be
 asked; tests turn it into a skip.
@@ -33,7 +35,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
-from .openrlhf_parser import parse, read_parser
+from .openrlhf_parser import parse, read_parser, rebuild
 from .registry import Unavailable, fetch
 
 __all__ = [
@@ -45,6 +47,8 @@ __all__ = [
     "verl_accepts",
 ]
 
+EARLY_FILE = Path(__file__).with_name("openrlhf_early.json")
+"""Release -> flags of examples/train_ppo_ray.py, of releases that were tags only; `make schemas` reads them anew."""
 _DEEPSPEED_CHILD = Path(__file__).with_name("deepspeed_child.py")
 
 
@@ -79,6 +83,9 @@ def openrlhf_accepts(version: str, script: str, argv: Sequence[str]) -> str | No
     argparse takes a flag's unique beginning for the flag (`--ds.adam` for `--ds.adam_offload`), so
     this does too.
     """
+    early = json.loads(EARLY_FILE.read_text(encoding="utf-8")).get(version)
+    if early is not None:
+        return parse(rebuild(early, f"examples/{script}.py"), argv)
     path = fetch("openrlhf", version) / "openrlhf" / "cli" / f"{script}.py"
     if not path.exists():
         return f"openrlhf {version} has no script openrlhf.cli.{script}"

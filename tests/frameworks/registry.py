@@ -1,5 +1,7 @@
 """Fetch one release of a framework from the package registry and unpack it, once.
 
+A release that was only ever a tag comes from its repository by `fetch_tag`: `make schemas` alone asks for those.
+
 Only the release itself comes, without its dependencies (`pip download --no-deps`): 0.1 to 2 MB
 each, neither torch nor vLLM. They lie in `$RLHFDOCTOR_CACHE`, or `~/.cache/rlhfdoctor/packages`:
 
@@ -30,6 +32,10 @@ _PIP_OPTIONS: dict[str, list[str]] = {
     "verl": _WHEEL,
 }
 _PIP_LIMIT_S = 120.0
+_REPOSITORIES = {
+    "easyr1": "https://github.com/hiyouga/EasyR1",
+    "openrlhf": "https://github.com/OpenRLHF/OpenRLHF",
+}
 
 _failures: dict[str, str] = {}
 """Why a release, or a whole package, cannot be had: a second try would only wait again."""
@@ -57,6 +63,30 @@ def fetch(name: str, version: str) -> Path:
             raise Unavailable(known_failure)
         _download_and_unpack(name, version, unpacked)
     return _package_parent(unpacked, name)
+
+
+def fetch_tag(name: str, version: str) -> Path:
+    """Return the work tree of the tag `v<version>`, cloned once; `$RLHFDOCTOR_GIT_OPENRLHF` (or _EASYR1) may name a clone at hand.
+
+    Raises:
+        Unavailable: the repository cannot be reached or lacks the tag.
+    """
+    target = _cache_folder() / f"{name}-{version}-tag"
+    if not target.is_dir():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        source = os.environ.get(f"RLHFDOCTOR_GIT_{name.upper()}") or _REPOSITORIES[name]
+        command = ["git", "clone", "--quiet", "--depth=1", f"--branch=v{version}", source]
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".part-") as folder:
+            try:
+                subprocess.run(
+                    [*command, f"{folder}/tree"], check=True, capture_output=True, text=True,
+                    timeout=_PIP_LIMIT_S, env={**os.environ, "GIT_TERMINAL_PROMPT": "0"},
+                )  # fmt: skip
+            except (OSError, subprocess.SubprocessError) as error:
+                words = getattr(error, "stderr", None) or str(error)
+                raise Unavailable(f"{source} gave no tag v{version}: {words.strip()[-200:]}") from error
+            Path(folder, "tree").rename(target)
+    return target
 
 
 def _cache_folder() -> Path:

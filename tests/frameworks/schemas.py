@@ -1,7 +1,7 @@
 """The names that each release takes, read from the releases themselves: `make schemas` (python -m tests.frameworks.schemas).
 
-Writes names.json (so that the settings tables can be checked without a network) and MATRIX.md (how many patches of which rules were
-put before which release). A release that cannot be had keeps what names.json knows of it.
+Writes names.json (so that the settings tables can be checked without a network), openrlhf_early.json (the parsers of releases that were
+only tags) and MATRIX.md (how many patches of which rules were put before which release). A release that cannot be had keeps what is known of it.
 """
 
 from __future__ import annotations
@@ -14,35 +14,57 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.frameworks.openrlhf_parser import read_parser
-from tests.frameworks.packages import trl_fields
-from tests.frameworks.registry import Unavailable, fetch
+from tests.frameworks.openrlhf_parser import describe, read_parser
+from tests.frameworks.packages import EARLY_FILE, trl_fields
+from tests.frameworks.registry import Unavailable, fetch, fetch_tag
 
 FILE = Path(__file__).with_name("names.json")
 MATRIX = Path(__file__).with_name("MATRIX.md")
 RELEASES = {
-    "openrlhf": ("0.5.3", "0.5.4", "0.9.7", "0.9.10", "0.10.2", "0.11.2"),
+    "openrlhf": ("0.1.10", "0.2.5", "0.2.9", "0.5.3", "0.5.4", "0.9.7", "0.9.10", "0.10.2", "0.11.2"),
     "verl": ("0.2", "0.4.1", "0.5.0", "0.6.1", "0.7.1", "0.8.0", "0.9.1"),
     "deepspeed": ("0.13.5", "0.16.9", "0.18.3", "0.19.4", "0.19.8"),
+    "easyr1": ("0.3.0", "0.3.1", "0.3.2"),
     "trl": ("0.16.1", "0.19.1", "0.26.2", "1.0.0", "1.16.0"),
 }
+EARLY = ("0.1.10", "0.2.5", "0.2.9")
 _ZERO = "zero_optimization"
 
 
 def names_of(framework: str, version: str) -> set[str]:
-    """What a release takes: flags of the training scripts, keys of ppo_trainer.yaml, fields of zero_optimization, fields of GRPOConfig.
+    """What a release takes: flags of train_ppo_ray (other scripts' flags are no use to it), keys of ppo_trainer.yaml, fields of zero_optimization, of EasyR1's PPOConfig, of GRPOConfig.
 
     Raises:
         Unavailable: the release cannot be had here.
     """
     if framework == "openrlhf":
-        scripts = sorted((fetch("openrlhf", version) / "openrlhf" / "cli").glob("train_*.py"))
-        return {word for path in scripts for word in read_parser(path)._option_string_actions if word.startswith("--")}
+        if version in EARLY:
+            return set(describe(read_parser(fetch_tag("openrlhf", version) / "examples" / "train_ppo_ray.py")))
+        parser = read_parser(fetch("openrlhf", version) / "openrlhf" / "cli" / "train_ppo_ray.py")
+        return {word for word in parser._option_string_actions if word.startswith("--")}
     if framework == "verl":
         return set(_flat(_verl_tree(version)))
     if framework == "deepspeed":
         return set(_zero_fields(fetch("deepspeed", version) / "deepspeed" / "runtime" / "zero"))
+    if framework == "easyr1":
+        return set(_dataclass_fields("PPOConfig", _dataclasses(fetch_tag("easyr1", version) / "verl")))
     return trl_fields(version)
+
+
+def _dataclasses(folder: Path) -> dict[str, ast.ClassDef]:
+    """The classes of all config.py below a folder; their names differ."""
+    trees = [ast.parse(path.read_text()) for path in sorted(folder.rglob("config.py"))]
+    return {node.name: node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)}
+
+
+def _dataclass_fields(name: str, classes: Mapping[str, ast.ClassDef], before: str = "") -> Iterator[str]:
+    """Fields with dots; one whose type is a class of the package has that class's fields below it."""
+    for statement in classes[name].body:
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            yield f"{before}{statement.target.id}"
+            inner = ast.unparse(statement.annotation)
+            if inner in classes:
+                yield from _dataclass_fields(inner, classes, f"{before}{statement.target.id}.")
 
 
 def _verl_tree(version: str) -> Mapping[str, Any]:
@@ -100,8 +122,20 @@ def save(found: Mapping[str, Mapping[str, set[str]]]) -> None:
     FILE.write_text(json.dumps(raw, indent=0, sort_keys=True) + "\n")
 
 
+def save_early() -> None:
+    """Writes openrlhf_early.json; a tag that cannot be had keeps what is there."""
+    known = json.loads(EARLY_FILE.read_text()) if EARLY_FILE.exists() else {}
+    for version in EARLY:
+        try:
+            known[version] = describe(read_parser(fetch_tag("openrlhf", version) / "examples" / "train_ppo_ray.py"))
+        except Unavailable as error:
+            sys.stdout.write(f"openrlhf {version}: {error}\n")
+    EARLY_FILE.write_text(json.dumps(known, indent=0, sort_keys=True) + "\n")
+
+
 def main() -> int:
     known = load()
+    save_early()
     found: dict[str, dict[str, set[str]]] = {}
     for framework, releases in RELEASES.items():
         for release in releases:

@@ -6,6 +6,7 @@ registry these tests are skipped with the reason (conftest.py). Warm 25 s, cold 
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from . import registry
+from .openrlhf_parser import describe, read_parser, rebuild
 from .packages import (
     Unavailable,
     deepspeed_accepts,
@@ -275,6 +277,31 @@ def test_trl_fields_follow_the_release(version: str, present: str, absent: str) 
     fields = trl_fields(version)
     assert present in fields
     assert absent not in fields
+
+
+@pytest.mark.parametrize(
+    ("version", "argv", "refusal"),
+    [
+        ("0.2.9", "--zero_stage 3 --adam_offload --ref_reward_offload", None),
+        ("0.2.5", "--zero_stage 3 --ref_reward_offload", "unrecognized arguments: --ref_reward_offload"),
+        ("0.2.9", "--ref_offload", "ambiguous|unrecognized"),  # train_dpo.py has it
+        ("0.2.9", "--zero_stage three", "invalid int value"),
+        ("0.2.9", "--zero_stage", "expected one argument"),
+        ("0.2.9", "--adam_offload yes", "unrecognized arguments: yes"),
+        ("0.1.10", "--vllm_enable_sleep", "unrecognized arguments"),
+    ],
+)
+def test_early_openrlhf_is_judged_by_its_own_flags(version: str, argv: str, refusal: str | None) -> None:
+    """Releases that were tags only: what their parser took and refused."""
+    error = openrlhf_accepts(version, "train_ppo_ray", argv.split())
+    assert (error is None) if refusal is None else re.search(refusal, error or "") is not None
+
+
+def test_described_parser_is_the_same_parser() -> None:
+    """Rebuilt from its description, a parser is described the same: nothing that decides is lost."""
+    path = fetch("openrlhf", "0.5.4") / "openrlhf" / "cli" / "train_ppo_ray.py"
+    flags = describe(read_parser(path))
+    assert (len(flags) > 80, describe(rebuild(flags, "x"))) == (True, flags)
 
 
 def test_missing_version_is_unavailable() -> None:
