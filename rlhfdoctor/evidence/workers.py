@@ -2,7 +2,7 @@
 
 Figures come from the recorder's last samples, else from Ray's table, else from the kernel's. Forked copies share
 pages, and RSS counts those in each of them: what the sum exceeds the true use by is taken off, so that a share is a
-lower bound.
+lower bound; what the workers hold at most is told beside it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ class Share:
     count: int
     bytes: int
     ratio: float
+    """Of what was in use, the least that it can be."""
     says: str
+    most_ratio: float
+    """The most that it can be: above `ratio` where RSS counts pages more than once."""
 
 
 def find_workers(case: Case, death: Death | None) -> Iterator[Evidence]:
@@ -63,6 +66,7 @@ def find_workers(case: Case, death: Death | None) -> Iterator[Evidence]:
             yield share_fact("share.loader_ratio", loader.ratio, loader)
             yield share_fact("share.loader_bytes", loader.bytes, loader)
             yield share_fact("share.loader_count", loader.count, loader)
+            yield share_fact("share.loader_most_ratio", loader.most_ratio, loader)
     if scene is not None:
         yield from _late_growth(scene)
     if scene is not None and _is_apart(scene):
@@ -76,11 +80,19 @@ def share_of(table: Table, role: str) -> Share | None:
     if not own:
         return None
     total = sum(size for _, size in table.rows)
-    shared = max(0, total - table.used_bytes) if table.used_bytes else 0
-    size = max(sum(own) - shared, max(own))
-    ratio = min(1.0, size / max(table.used_bytes or total, 1))
-    least = "at least " if shared else ""
-    return Share(len(own), size, ratio, f"{show_count(len(own), role)} held {least}{show_bytes(size)}, {show_ratio(ratio)} of what was in use")  # fmt: skip
+    used = max(table.used_bytes or total, 1)
+    shared = max(0, total - used)
+    if not shared:
+        size = sum(own)
+    else:  # a fork shares at most all of its parent, which is another row
+        size = min(
+            used,
+            max(sum(own) - shared, max(own) - max((size for name, size in table.rows if name != role), default=0), 0),
+        )
+    ratio, most = min(1.0, size / used), min(1.0, sum(own) / used)
+    least = f"between {show_bytes(size)} and {show_bytes(min(sum(own), used))}" if shared else show_bytes(size)
+    part = f"{show_ratio(ratio)} to {show_ratio(most)}" if shared else show_ratio(ratio)
+    return Share(len(own), size, ratio, f"{show_count(len(own), role)} held {least}, {part} of what was in use", most)
 
 
 def _recorded(scene: Scene | None) -> Table | None:

@@ -48,17 +48,20 @@ def waits(text: str) -> dict[str, Value]:
 @pytest.mark.parametrize(
     ("rows", "used", "share"),
     [
-        ([("data loader", 40), ("actor", 60)], None, (40, 0.4)),
-        ([("data loader", 40), ("data loader", 40), ("actor", 20)], 100, (80, 0.8)),
-        ([("data loader", 40), ("data loader", 40), ("driver", 40), ("actor", 50)], 100, (40, 0.4)),
-        ([("data loader", 90), ("actor", 10)], 50, (90, 1.0)),
+        ([("data loader", 40), ("actor", 60)], None, (40, 0.4, 0.4)),
+        ([("data loader", 40), ("data loader", 40), ("actor", 20)], 100, (80, 0.8, 0.8)),
+        ([("data loader", 40), ("data loader", 40), ("driver", 40), ("actor", 50)], 100, (10, 0.1, 0.8)),
+        ([("actor", 40)] + [("data loader", 40)] * 8, 45, (5, 5 / 45, 1.0)),  # forks of the actor that have written little
+        ([("data loader", 60), ("data loader", 60), ("actor", 10)], 90, (80, 80 / 90, 1.0)),
+        ([("data loader", 60)] + [("actor", 20)] * 3, 80, (40, 0.5, 0.75)),  # it can share with one parent only
+        ([("data loader", 90), ("actor", 10)], 50, (50, 1.0, 1.0)),
         ([("actor", 10)], 50, None),
     ],
 )
-def test_share_is_a_lower_bound(rows: list[tuple[str, int]], used: int | None, share: tuple[int, float] | None) -> None:
-    """What the sum exceeds the use by may be pages that forks share, and is taken off; the largest one is always there."""
+def test_share_is_a_lower_bound(rows: list[tuple[str, int]], used: int | None, share: tuple[int, float, float] | None) -> None:
+    """What the sum exceeds the use by may be pages that forks share with their parent: taken off the least, not off the most."""
     found = share_of(Table(tuple(rows), used, None), "data loader")
-    assert (None if found is None else (found.bytes, found.ratio)) == share
+    assert (None if found is None else (found.bytes, found.ratio, found.most_ratio)) == share
 
 
 def test_shares_of_a_trace(tmp_path: Path) -> None:
