@@ -32,6 +32,8 @@ class Need:
     """Page-locked: it can neither be swapped nor reclaimed."""
     moment: str = ""
     """Only for this moment within its phases (`backward`, `step`, ...); empty: all through them."""
+    turn: bool = False
+    """Held in the role's own turn of the phase only, freed before that of the next role of its process or GPU."""
     at_longest: bool = False
     """An upper bound: as large as this only if all sequences are at their longest."""
     exact: bool = False
@@ -87,7 +89,7 @@ class Estimate:
         """Bytes on the node (host, shm) or on its fullest GPU at the peak of a phase.
 
         Moments of a role do not come together, nor do those of roles that share a process and take turns; those of different
-        processes may.
+        processes may. What is held for a turn goes with the moments of that turn.
 
         Args:
             role: only what this role needs.
@@ -95,7 +97,7 @@ class Estimate:
             first: of the first step, before the optimizer has made its states.
         """
         steady: dict[str, int] = {}
-        moments: dict[tuple[str, str], dict[tuple[str, str], int]] = {}
+        turns: dict[tuple[str, str], dict[str, dict[str, int]]] = {}
         for need in self.needs:
             if (
                 need.place != place
@@ -108,13 +110,14 @@ class Estimate:
                 continue
             where = need.gpus if place == "gpu" else ""
             size = need.bytes if place == "gpu" else need.bytes * need.count
-            if need.moment:
-                own = moments.setdefault((where, "" if place == "gpu" else need.process), {})
-                own[need.role, need.moment] = own.get((need.role, need.moment), 0) + size
+            if need.moment or need.turn:
+                turn = turns.setdefault((where, "" if place == "gpu" else need.process), {}).setdefault(need.role, {})
+                turn[need.moment] = turn.get(need.moment, 0) + size
             else:
                 steady[where] = steady.get(where, 0) + size
-        for (where, _), own in moments.items():
-            steady[where] = steady.get(where, 0) + max(own.values())
+        for (where, _), roles in turns.items():
+            longest = max(turn.get("", 0) + max(turn[m] if m else 0 for m in turn) for turn in roles.values())
+            steady[where] = steady.get(where, 0) + longest
         return max(steady.values(), default=0)
 
     def used(self, limit: Limit, phase: str, *, surely: bool = False, first: bool = False) -> int:

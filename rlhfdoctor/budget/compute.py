@@ -57,7 +57,7 @@ def compute_needs(model: Model) -> Iterator[Need]:
         model,
         "gpu",
         ("score",),
-        _logits(model, model.scored, model.logit_width // 2),
+        _logits(model, model.scored, model.scored_logit_width or model.logit_width // 2),
         "logits",
         moment="forward",
         at_longest=True,

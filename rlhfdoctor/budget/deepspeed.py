@@ -36,8 +36,9 @@ _MALLOC_KEEPS_WHOLE = 0.85
 """At least that at stage 1, in units of all weights: there the gradients are whole until the step."""
 _STAGED_COPIES = 2.4
 """Of what is fetched ahead: gloo's staging and the flat output, the next bucket sometimes beside them; measured."""
-_READ_ALONE = 0.9
-"""Of a single rank's weights at stage 3, whose shard is a copy of the whole; measured."""
+_READ_ALONE, _HEADS_ALONE = 0.6, 2.75
+"""Of a single rank's weights at stage 3 while they are made, whose shard is a copy of the whole; and whole copies of a head that is
+tied to the embedding at the end; measured."""
 _GATHERED_ALONE = 0.65
 """Of a single rank's weights at stage 3 on a CPU, where there is nobody to gather from; measured as well."""
 
@@ -57,7 +58,7 @@ def _asleep(model: Model, found: list[Need]) -> Iterator[Need]:
         if need.place != "gpu" or need.what not in (_MASTER_WEIGHTS, _ADAM, _FLAT_GRADIENTS):
             yield need
             continue
-        yield replace(need, phases=TRAIN, from_step=False)
+        yield replace(need, phases=TRAIN, from_step=False, turn=True)
         yield replace(
             need,
             place="host",
@@ -83,7 +84,8 @@ def _needs(model: Model, device: str) -> Iterator[Need]:
     if device == "cpu" and model.trained:
         yield _kept_by_malloc(model)
     if device == "cpu" and model.stage == 3 and model.ranks == 1:
-        size = round(_READ_ALONE * model.width * model.parameters)
+        head = model.shape.vocabulary * model.shape.hidden if model.shape.tied and not model.value_head else 0
+        size = model.width * round(_READ_ALONE * (model.parameters - head) + _HEADS_ALONE * head)
         yield make_need(
             model, "gpu", ("load",), size, "the model as it is made, before it is cut into shards", moment="read"
         )
@@ -178,14 +180,16 @@ def _partitioned_states(model: Model, device: str) -> Iterator[Need]:
         if width == 2 or model.stage == 1:
             yield make_need(model, "gpu", TRAIN, _MASTER * share, "fp32 gradients of the step", moment="step")
         yield from _adam_on_cpu(model, device, share)
-    if model.offload_optimizer and model.stage == 2 and sums > width:
+    if model.offload_optimizer and model.stage == 2 and sums > width and _since(model, "0.19.8"):
         yield make_need(model, "gpu", TRAIN, sums * share, "gradients of the shard as they add up")
-    if model.stage == 1 and not model.offload_optimizer:
+    if model.stage == 1 and (not model.offload_optimizer or sums > width):
         yield make_need(model, "gpu", TRAIN, sums * model.trainable, "gradients, whole until the step")
-    bucket = width * _touched(model, device) * (2 if model.overlap else 1)
+    # stage 1 reduces what it has added up, and since 0.19.8 in that type (_gradient_reduction_buffer_dtype)
+    reduced = sums if model.stage == 1 and _since(model, "0.19.8") else width
+    bucket = reduced * _touched(model, device) * (2 if model.overlap else 1)
     yield make_need(model, "gpu", TRAIN, bucket, f"reduce bucket of {model.bucket:.0e} elements", moment="backward")
     if model.ranks > 1 or width == 2:  # one rank's fp32 bucket is one tensor, and its flat form a view
-        flat = width * min(model.trainable, _FLAT, model.bucket)
+        flat = reduced * min(model.trainable, _FLAT, model.bucket)
         yield make_need(model, "gpu", TRAIN, flat, "a flat copy of the bucket while it is reduced", moment="backward")
 
 

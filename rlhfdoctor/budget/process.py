@@ -22,15 +22,17 @@ class Constants:
     rank: int
     """Of weights in fp32."""
     low_precision: int
-    """More where it computes in bf16 (oneDNN's kernels on CPU)."""
+    """More from its first pass on where it computes in bf16 (oneDNN's kernels on CPU)."""
     training: int
     """More for a rank that trains: optimizer, autograd, communication."""
     engine: int
     driver: int
     services: int
-    """raylet, GCS, agents and the dashboard of a node."""
+    """raylet, GCS, agents and the dashboard of a node: anonymous pages, and what the kernel keeps for them."""
     worker: int
-    """A process of the data loader or of the reward function: it imports, and computes nothing on a device."""
+    """A process of the reward function: it imports, and computes nothing on a device."""
+    loader: int
+    """What a worker of the data loader, which is a fork, does not share with its parent; a data set that it copies comes on top."""
 
 
 ON_CPU = Constants(
@@ -39,11 +41,19 @@ ON_CPU = Constants(
     training=70 * 10**6,
     engine=900 * 10**6,
     driver=202 * 10**6,
-    services=480 * 10**6,
+    services=320 * 10**6,
     worker=300 * 10**6,
+    loader=30 * 10**6,
 )
 ON_CUDA = Constants(
-    rank=3 * GIB, low_precision=0, training=GIB, engine=4 * GIB, driver=GIB, services=2 * GIB, worker=GIB // 2
+    rank=3 * GIB,
+    low_precision=0,
+    training=GIB,
+    engine=4 * GIB,
+    driver=GIB,
+    services=2 * GIB,
+    worker=GIB // 2,
+    loader=GIB // 8,
 )
 
 
@@ -54,10 +64,12 @@ def process_needs(plan: Plan) -> Iterator[Need]:
     for model in plan.models:
         if model.process not in seen:
             seen.add(model.process)
-            low = base.low_precision * (model.width == 2)
             trains = any(m.trained for m in plan.models if m.process == model.process)
             what = f"the processes themselves: Python, torch, communication{', CUDA' if plan.device == 'cuda' else ''}"
-            yield _on_host(model.role, model.process, base.rank + low + base.training * trains, model.here, what)
+            yield _on_host(model.role, model.process, base.rank + base.training * trains, model.here, what)
+            if model.width == 2 and base.low_precision:
+                what = "kernels for bf16, from the first pass on"
+                yield _on_host(model.role, model.process, base.low_precision, model.here, what, phases=_COMPUTING)
     engine = plan.engine
     if engine is not None and engine.process not in seen:
         yield _on_host("rollout engine", engine.process, base.engine, engine.here, "the engine's processes themselves")
@@ -68,7 +80,9 @@ def process_needs(plan: Plan) -> Iterator[Need]:
     if plan.device == "cuda":
         yield from _on_gpus(plan)
     if plan.loaders:
-        yield _on_host("data loader", "loader", base.worker, plan.loaders, "processes of the data loader")
+        yield _on_host(
+            "data loader", "loader", base.loader, plan.loaders, "workers of the data loader, without what they share"
+        )
     if plan.reward_workers:
         yield _on_host("reward worker", "reward worker", base.worker, plan.reward_workers, "reward workers")
     if plan.experience_bytes:
@@ -78,9 +92,12 @@ def process_needs(plan: Plan) -> Iterator[Need]:
         yield Need(role="Ray", process="plasma", place="shm", phases=phases, bytes=size, count=1, what=what)
 
 
-def _on_host(role: str, process: str, size: int, count: int, what: str) -> Need:
-    """Host memory of some processes, all through the run."""
-    return Need(role=role, process=process, place="host", phases=ALL, bytes=size, count=count, what=what)
+_COMPUTING = tuple(phase for phase in ALL if phase not in ("load", "resume"))
+
+
+def _on_host(role: str, process: str, size: int, count: int, what: str, *, phases: tuple[str, ...] = ALL) -> Need:
+    """Host memory of some processes, all through the run unless told."""
+    return Need(role=role, process=process, place="host", phases=phases, bytes=size, count=count, what=what)
 
 
 def _on_gpus(plan: Plan) -> Iterator[Need]:

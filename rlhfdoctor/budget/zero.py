@@ -81,7 +81,9 @@ def plan_trainer(told: Told) -> list[Plan]:
     scored = min(told.count("rollout.micro_batch_size", default=16), -(-rows // ranks))
     common: dict[str, Any] = {
         "ranks": ranks, "here": ranks, "backend": "deepspeed", "version": told.version("deepspeed"), "width": width, "sequences": micro, "scored": scored,
-        "tokens": prompt + answer, "answer_tokens": answer + 1, "recompute": told.flag("gradient_checkpointing"),
+        "tokens": prompt + answer, "answer_tokens": answer + 1,
+        "scored_logit_width": width + 8,  # trainer/ppo.py, logprobs_of: the logits, and two of their fp32 copy, quotient and log-softmax
+        "recompute": told.flag("gradient_checkpointing"),
     }  # fmt: skip
     zero = _zero(told, stage)
     trained = {**common, **zero, "trained": True, "sums": mini // (ranks * micro) > 1, "sum_width": sums}
