@@ -44,7 +44,13 @@ def sentence(found: Estimate) -> str:
         limit, (phase, size) = min(broken, key=lambda pair: found.phases.index(pair[1][0]))
         last, most = found.peak(limit, surely=True)
         later = f"; at its peak, in {_phase(last)}, {show_bytes(most)}" if last != phase else ""
-        return f"will not fit: {_phase(phase)} takes {show_bytes(size)} of the {limit.name}'s {show_bytes(limit.bytes or 0)}, {show_bytes(size - (limit.bytes or 0))} too much{later}"
+        surely = max(size, most) > (1 + ERROR) * (limit.bytes or 0)
+        word, doubt = (
+            ("will not fit", "")
+            if surely
+            else ("will probably not fit", f"; the estimate may be off by {show_ratio(ERROR)}")
+        )
+        return f"{word}: {_phase(phase)} takes {show_bytes(size)} of the {limit.name}'s {show_bytes(limit.bytes or 0)}, {show_bytes(size - (limit.bytes or 0))} too much{later}{doubt}"
     if not known:
         places = [
             f"{show_bytes(highest[1])} {name}, in {_phase(highest[0])}"

@@ -112,7 +112,12 @@ def trl_fields(version: str, config_class: str = "GRPOConfig") -> set[str]:
 
     Fields of transformers' TrainingArguments are missing unless TRL redefines them.
     """
-    classes = _classes_in(fetch("trl", version) / "trl" / "trainer")
+    return trl_fields_in(fetch("trl", version), config_class)
+
+
+def trl_fields_in(root: Path, config_class: str = "GRPOConfig") -> set[str]:
+    """As `trl_fields`, of the tree of a release."""
+    classes = _classes_in(root / "trl" / "trainer")
     if config_class not in classes:
         return set()
     return set(_fields(config_class, classes))

@@ -10,6 +10,7 @@ each, neither torch nor vLLM. They lie in `$RLHFDOCTOR_CACHE`, or `~/.cache/rlhf
     verl-0.9.1/verl/trainer/config/ppo_trainer.yaml
 """
 
+import io
 import os
 import shutil
 import subprocess
@@ -17,8 +18,13 @@ import sys
 import tarfile
 import tempfile
 import zipfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
+
+from packaging.version import Version
+
+from rlhfdoctor.settings.spell import parse_version
 
 # OpenRLHF's wheels name one interpreter (cp310, cp311, cp312) and Linux although they hold only
 # Python; every release has a cp311 one, so that is asked for on any machine.
@@ -87,6 +93,27 @@ def fetch_tag(name: str, version: str) -> Path:
                 raise Unavailable(f"{source} gave no tag v{version}: {words.strip()[-200:]}") from error
             Path(folder, "tree").rename(target)
     return target
+
+
+def tagged_trees(name: str, oldest: str, folders: Sequence[str]) -> Iterator[tuple[str, Path]]:
+    """Yield each release from `oldest` on with its work tree, of a whole clone in `$RLHFDOCTOR_GIT_<NAME>`; none without one."""
+    clone = os.environ.get(f"RLHFDOCTOR_GIT_{name.upper()}", "").removeprefix("file://")
+    if not clone:
+        return
+    tags = _git(clone, "tag", "--list", "v*").decode().split()
+    for tag in tags:
+        version = parse_version(tag)
+        if version is None or version.is_prerelease or version < Version(oldest):
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            there = _git(clone, "ls-tree", "-d", "--name-only", tag, *folders).decode().split()
+            with tarfile.open(fileobj=io.BytesIO(_git(clone, "archive", tag, *there))) as archive:
+                archive.extractall(folder, filter="data")
+            yield tag[1:], Path(folder)
+
+
+def _git(clone: str, *words: str) -> bytes:
+    return subprocess.run(["git", "-C", clone, *words], check=True, capture_output=True).stdout
 
 
 def _cache_folder() -> Path:

@@ -1,7 +1,9 @@
 """The names that each release takes, read from the releases themselves: `make schemas` (python -m tests.frameworks.schemas).
 
 Writes names.json (so that the settings tables can be checked without a network), openrlhf_early.json (the parsers of releases that were
-only tags) and MATRIX.md (how many patches of which rules were put before which release). A release that cannot be had keeps what is known of it.
+only tags) and MATRIX.md (how many patches of which rules were put before which release). A release that cannot be had keeps what is known of it. With a whole clone at hand, every tag of it is read, too:
+
+    RLHFDOCTOR_GIT_VERL=~/src/verl RLHFDOCTOR_GIT_TRL=~/src/trl make schemas
 """
 
 from __future__ import annotations
@@ -14,9 +16,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from rlhfdoctor.settings.spell import parse_version
 from tests.frameworks.openrlhf_parser import describe, read_parser
-from tests.frameworks.packages import EARLY_FILE, trl_fields
-from tests.frameworks.registry import Unavailable, fetch, fetch_tag
+from tests.frameworks.packages import EARLY_FILE, trl_fields_in
+from tests.frameworks.registry import Unavailable, fetch, fetch_tag, tagged_trees
 
 FILE = Path(__file__).with_name("names.json")
 MATRIX = Path(__file__).with_name("MATRIX.md")
@@ -31,24 +34,37 @@ EARLY = ("0.1.10", "0.2.5", "0.2.9")
 _ZERO = "zero_optimization"
 
 
+OLDEST = {"openrlhf": "0.1.4", "verl": "0.1", "deepspeed": "0.9.0", "trl": "0.14.0", "easyr1": "0.3.0"}
+"""Tags before these are of no use to anybody now, or of another program."""
+FOLDERS = {
+    "openrlhf": ("examples", "openrlhf/cli"), "verl": ("verl/trainer/config",), "deepspeed": ("deepspeed/runtime/zero",),
+    "trl": ("trl/trainer",), "easyr1": ("verl",),
+}  # fmt: skip
+"""What of a tag is read."""
+
+
 def names_of(framework: str, version: str) -> set[str]:
-    """What a release takes: flags of train_ppo_ray (other scripts' flags are no use to it), keys of ppo_trainer.yaml, fields of zero_optimization, of EasyR1's PPOConfig, of GRPOConfig.
+    """What a release takes.
 
     Raises:
         Unavailable: the release cannot be had here.
     """
+    early = framework == "easyr1" or (framework == "openrlhf" and version in EARLY)
+    return names_in(framework, (fetch_tag if early else fetch)(framework, version))
+
+
+def names_in(framework: str, root: Path) -> set[str]:
+    """Names in the tree of a release: flags of train_ppo_ray (other scripts' flags are no use to it), keys of ppo_trainer.yaml, fields of zero_optimization, of EasyR1's PPOConfig, of GRPOConfig."""
     if framework == "openrlhf":
-        if version in EARLY:
-            return set(describe(read_parser(fetch_tag("openrlhf", version) / "examples" / "train_ppo_ray.py")))
-        parser = read_parser(fetch("openrlhf", version) / "openrlhf" / "cli" / "train_ppo_ray.py")
-        return {word for word in parser._option_string_actions if word.startswith("--")}
+        script = next(path for folder in FOLDERS["openrlhf"] if (path := root / folder / "train_ppo_ray.py").exists())
+        return {word for word in read_parser(script)._option_string_actions if word.startswith("--")}
     if framework == "verl":
-        return set(_flat(_verl_tree(version)))
+        return set(_flat(_verl_tree(root)))
     if framework == "deepspeed":
-        return set(_zero_fields(fetch("deepspeed", version) / "deepspeed" / "runtime" / "zero"))
+        return set(_zero_fields(root / "deepspeed" / "runtime" / "zero"))
     if framework == "easyr1":
-        return set(_dataclass_fields("PPOConfig", _dataclasses(fetch_tag("easyr1", version) / "verl")))
-    return trl_fields(version)
+        return set(_dataclass_fields("PPOConfig", _dataclasses(root / "verl")))
+    return trl_fields_in(root)
 
 
 def _dataclasses(folder: Path) -> dict[str, ast.ClassDef]:
@@ -67,13 +83,13 @@ def _dataclass_fields(name: str, classes: Mapping[str, ast.ClassDef], before: st
                 yield from _dataclass_fields(inner, classes, f"{before}{statement.target.id}.")
 
 
-def _verl_tree(version: str) -> Mapping[str, Any]:
+def _verl_tree(root: Path) -> Mapping[str, Any]:
     try:
         from hydra import compose, initialize_config_dir
         from omegaconf import OmegaConf
     except ImportError as error:
         raise Unavailable(f"hydra-core is not installed: {error}") from error
-    with initialize_config_dir(str(fetch("verl", version) / "verl" / "trainer" / "config"), version_base=None):
+    with initialize_config_dir(str(root / "verl" / "trainer" / "config"), version_base=None):
         return OmegaConf.to_container(compose("ppo_trainer"), resolve=False)  # type: ignore[return-value]
 
 
@@ -113,7 +129,8 @@ def load() -> dict[str, dict[str, set[str]]]:
 def save(found: Mapping[str, Mapping[str, set[str]]]) -> None:
     """Writes names.json: a mark for each release behind each name."""
     raw = {}
-    for framework, releases in found.items():
+    for framework, unsorted in found.items():
+        releases = {release: unsorted[release] for release in sorted(unsorted, key=lambda r: (parse_version(r) is None, parse_version(r), r))}
         every = sorted(set().union(*releases.values()))
         raw[framework] = {
             "releases": list(releases),
@@ -134,9 +151,11 @@ def save_early() -> None:
 
 
 def main() -> int:
-    known = load()
     save_early()
-    found: dict[str, dict[str, set[str]]] = {}
+    found = load()
+    for framework, folders in FOLDERS.items():
+        for release, tree in tagged_trees(framework, OLDEST[framework], folders):
+            found.setdefault(framework, {})[release] = names_in(framework, tree)
     for framework, releases in RELEASES.items():
         for release in releases:
             try:
@@ -144,8 +163,6 @@ def main() -> int:
                 sys.stdout.write(f"{framework} {release}: {len(found[framework][release])} names\n")
             except Unavailable as error:
                 sys.stdout.write(f"{framework} {release}: {error}\n")
-                if release in known.get(framework, {}):
-                    found.setdefault(framework, {})[release] = known[framework][release]
     save(found)
     from tests.frameworks.test_patches import count_matrix
 

@@ -119,8 +119,6 @@ def launch(settings: Mapping[str, object], framework: str, version: str) -> str:
     words = [f"python3 {'examples/train_ppo_ray.py' if version in EARLY else program}"]
     for name, value in settings.items():
         spelling = spell(name, framework, version)
-        if name == "collective_timeout" and version in VERL[:3]:
-            continue  # the key is in megatron's tree only
         if spelling is not None and framework == "openrlhf":
             words.append(spelling.spelled if value is True else f"{spelling.spelled} {value}")
         elif spelling is not None:
