@@ -52,7 +52,7 @@ def estimate(
     """Say before a run whether its memory will do: host, /dev/shm and GPU, by role and phase.
 
     PATHS is any mix of launch scripts, YAML, DeepSpeed JSON and logs that show the settings. The exit status is 1 when
-    it will not fit, and 0 when it fits, may fit (only long sequences would exceed a GPU), or no limit is known.
+    it will not fit, or probably not, and 0 when it fits, may fit (only long sequences would exceed a GPU), or no limit is known.
 
     \b
     Examples:

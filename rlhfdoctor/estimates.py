@@ -34,6 +34,8 @@ class Need:
     """Only for this moment within its phases (`backward`, `step`, ...); empty: all through them."""
     turn: bool = False
     """Held in the role's own turn of the phase only, freed before that of the next role of its process or GPU."""
+    beside: bool = False
+    """Of a process that computes in this phase while others of its GPU do, so that their moments come together."""
     at_longest: bool = False
     """An upper bound: as large as this only if all sequences are at their longest."""
     exact: bool = False
@@ -111,7 +113,8 @@ class Estimate:
             where = need.gpus if place == "gpu" else ""
             size = need.bytes if place == "gpu" else need.bytes * need.count
             if need.moment or need.turn:
-                turn = turns.setdefault((where, "" if place == "gpu" else need.process), {}).setdefault(need.role, {})
+                taker = "" if place == "gpu" and not need.beside else need.process
+                turn = turns.setdefault((where, taker), {}).setdefault(need.role, {})
                 turn[need.moment] = turn.get(need.moment, 0) + size
             else:
                 steady[where] = steady.get(where, 0) + size

@@ -32,8 +32,6 @@ _MALLOC_KEEPS = {0: 0.1, 1: 0.1, 2: 0.5, 3: 0.7}
 _MALLOC_KEEPS_FROZEN = 0.1
 _MALLOC_KEEPS_OFFLOADED = 0.77
 """The same with offload at stages 1 and 2, in units of the shard's fp32 gradients, which are made a tensor at a time."""
-_MALLOC_KEEPS_WHOLE = 0.85
-"""At least that at stage 1, in units of all weights: there the gradients are whole until the step."""
 _STAGED_COPIES = 2.4
 """Of what is fetched ahead: gloo's staging and the flat output, the next bucket sometimes beside them; measured."""
 _READ_ALONE, _HEADS_ALONE = 0.6, 2.75
@@ -74,6 +72,8 @@ def _needs(model: Model, device: str) -> Iterator[Need]:
         yield from _frozen(model, device)
     elif model.stage == 0:
         yield from _whole(model)
+    elif _is_bf16_optimizer(model):
+        yield from _bf16_optimizer(model, device)
     elif model.stage in (1, 2):
         yield from _partitioned_states(model, device)
     else:
@@ -180,9 +180,9 @@ def _partitioned_states(model: Model, device: str) -> Iterator[Need]:
         if width == 2 or model.stage == 1:
             yield make_need(model, "gpu", TRAIN, _MASTER * share, "fp32 gradients of the step", moment="step")
         yield from _adam_on_cpu(model, device, share)
-    if model.offload_optimizer and model.stage == 2 and sums > width and _since(model, "0.19.8"):
+    if model.offload_optimizer and sums > width and _since(model, "0.19.8"):  # _use_compact_grad_partition_buffer
         yield make_need(model, "gpu", TRAIN, sums * share, "gradients of the shard as they add up")
-    if model.stage == 1 and (not model.offload_optimizer or sums > width):
+    if model.stage == 1:  # reduced at the boundary of accumulation only (process_gradients)
         yield make_need(model, "gpu", TRAIN, sums * model.trainable, "gradients, whole until the step")
     # stage 1 reduces what it has added up, and since 0.19.8 in that type (_gradient_reduction_buffer_dtype)
     reduced = sums if model.stage == 1 and _since(model, "0.19.8") else width
@@ -191,6 +191,27 @@ def _partitioned_states(model: Model, device: str) -> Iterator[Need]:
     if model.ranks > 1 or width == 2:  # one rank's fp32 bucket is one tensor, and its flat form a view
         flat = reduced * min(model.trainable, _FLAT, model.bucket)
         yield make_need(model, "gpu", TRAIN, flat, "a flat copy of the bucket while it is reduced", moment="backward")
+
+
+def _is_bf16_optimizer(model: Model) -> bool:
+    """Whether DeepSpeed takes BF16_Optimizer in place of its ZeRO optimizer (runtime/engine.py, _do_optimizer_sanity_check, 0.13.5 to 0.19.8)."""
+    return model.stage == 1 and model.width == 2 and (model.sum_width or 2) == 4 and not model.offload_optimizer
+
+
+def _bf16_optimizer(model: Model, device: str) -> Iterator[Need]:
+    """runtime/bf16_optimizer.py: states in shards, and the fp32 gradients whole, made at the start and kept (fp32_groups_gradients_flat)."""
+    share, width = model.states, model.width
+    yield make_need(model, "gpu", ALL, width * model.parameters, "weights, whole on every rank")
+    yield make_need(
+        model, "gpu", ("load",), width * model.parameters, "the weights beside their flat copy", moment="flatten"
+    )
+    yield make_need(model, "gpu", ALL, _MASTER * share, _MASTER_WEIGHTS)
+    yield make_need(model, "gpu", ALL, _MASTER * model.trainable, "fp32 gradients, whole and kept")
+    yield make_need(model, "gpu", AFTER, _MOMENTS * share, _ADAM)
+    yield make_need(model, "gpu", TRAIN, width * model.trainable, "gradients of the backward pass, whole")
+    flat = _MASTER * min(model.trainable, _FLAT)
+    yield make_need(model, "gpu", TRAIN, flat, "a flat copy of the gradients while they are reduced", moment="backward")
+    yield from _adam_on_cpu(model, device, share)
 
 
 def _accumulated(model: Model) -> Need:
@@ -306,8 +327,8 @@ def _kept_by_malloc(model: Model) -> Need:
     size = round(_MALLOC_KEEPS[model.stage] * model.width * model.trainable)
     if model.offload_optimizer and model.stage in (1, 2):
         size = round(_MALLOC_KEEPS_OFFLOADED * _MASTER * model.states)
-        if model.stage == 1:
-            size = max(size, round(_MALLOC_KEEPS_WHOLE * model.width * model.trainable))
+        if model.stage == 1:  # of these the whole gradients are counted
+            size = max(size - model.width * model.trainable, 0)
     return make_need(
         model, "gpu", TRAIN, size, "freed blocks that malloc keeps", moment="backward" if model.stage in (1, 2) else ""
     )

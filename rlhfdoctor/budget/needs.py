@@ -25,13 +25,14 @@ def make_need(
 ) -> Need:
     """A need of each of the owner's processes on the node.
 
-    What lasts through `AFTER` came with the first optimizer step; what is there for `TRAIN` alone (gradients) is of the role's
-    own turn: actor and critic in one process, or on one GPU, train one after the other.
+    What lasts through `AFTER` came with the first optimizer step. What is there for `TRAIN` alone (gradients) is of the role's own
+    turn: actor and critic in one process train one after the other, and those on one GPU unless the owner trains `beside` others.
     """
     return Need(
         role=owner.role if isinstance(owner, Model) else "rollout engine", process=owner.process, place=place,  # type: ignore[arg-type]
         phases=phases, bytes=size, count=owner.here, what=what, moment=moment, pinned=pinned, at_longest=at_longest, exact=exact,
-        from_step=phases is AFTER, turn=phases is TRAIN and not moment, gpus=owner.gpus,
+        from_step=phases == AFTER, turn=phases == TRAIN and not moment, gpus=owner.gpus,
+        beside=phases == TRAIN and isinstance(owner, Model) and owner.beside,
     )  # fmt: skip
 
 

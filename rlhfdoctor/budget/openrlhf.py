@@ -141,6 +141,7 @@ def _training(told: Told, sizes: dict[str, tuple[int, int]]) -> Any:
             "trained": True, "ranks": ranks, "backend": "deepspeed", "version": told.version("deepspeed"), "stage": stage, "offload_optimizer": offload,
             "pin_optimizer": pins, "pin_param": True, "sums": accumulates, "sum_width": width, "overlap": told.flag("ds.overlap_comm"),
             "lora_rank": int(told.number("lora_rank", default=0)), "sleeps": stage == 3 and told.flag("train.sleep"), **_tokens(told),
+            "beside": not told.flag("train.sleep"),  # ppo_train starts both fits and then waits, but with DeepSpeed's sleep (ppo_trainer.py, 0.5.4 to 0.11.2)
         }  # fmt: skip
 
     return of

@@ -60,6 +60,8 @@ class Model:
     """Bytes a token and word of the vocabulary at the peak of training (settings_notes section 3)."""
     scored_logit_width: int | None = None
     """The same where a micro batch only passes forward; none: half of it."""
+    beside: bool = False
+    """It is trained while other roles on its GPUs are."""
     sleeps: bool = False
     """Its states leave the GPU between the updates, page-locked (OpenRLHF's DeepSpeed sleep)."""
     on_host: bool = False

@@ -33,6 +33,8 @@ class Table:
     """What was really in use, where the source tells."""
     origin: Origin | None
     text: str | None = None
+    unowned_bytes: int = 0
+    """Shared memory in the rows that is told of no role, and may be any role's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +81,24 @@ def share_of(table: Table, role: str) -> Share | None:
     own = [size for name, size in table.rows if name == role]
     if not own:
         return None
-    total = sum(size for _, size in table.rows)
+    others = [size for name, size in table.rows if name != role]
+    total = sum(own) + sum(others)
     used = max(table.used_bytes or total, 1)
     shared = max(0, total - used)
-    if not shared:
-        size = sum(own)
-    else:  # a fork shares at most all of its parent, which is another row
-        size = min(
-            used,
-            max(sum(own) - shared, max(own) - max((size for name, size in table.rows if name != role), default=0), 0),
-        )
-    ratio, most = min(1.0, size / used), min(1.0, sum(own) / used)
-    least = f"between {show_bytes(size)} and {show_bytes(min(sum(own), used))}" if shared else show_bytes(size)
-    part = f"{show_ratio(ratio)} to {show_ratio(most)}" if shared else show_ratio(ratio)
-    return Share(len(own), size, ratio, f"{show_count(len(own), role)} held {least}, {part} of what was in use", most)
+    if role != LOADER:  # started by Ray: they share with nobody but each other
+        least = max(sum(own) - shared, max(own))
+    elif shared or table.used_bytes is None:
+        # a fork shares at most all of its parent, which is another row
+        least = max(sum(own) - shared if shared else 0, max(own) - max(others, default=0), 0)
+    else:
+        least = sum(own)
+    least, most = min(used, least), min(used, sum(own) + table.unowned_bytes)
+    ratio, most_ratio = least / used, most / used
+    if least < most:
+        says = f"between {show_bytes(least)} and {show_bytes(most)}, {show_ratio(ratio)} to {show_ratio(most_ratio)} of what was in use"
+    else:
+        says = f"{show_bytes(least)}, {show_ratio(ratio)} of what was in use"
+    return Share(len(own), least, ratio, f"{show_count(len(own), role)} held {says}", most_ratio)
 
 
 def _recorded(scene: Scene | None) -> Table | None:
@@ -103,7 +109,7 @@ def _recorded(scene: Scene | None) -> Table | None:
         return None
     shmem = max(holder.shmem_bytes for holder in holders)  # the same pages in each of them
     rows = [(holder.role, holder.anon_bytes) for holder in holders] + [("shmem", shmem)]
-    return Table(tuple(rows), scene.use[-1][1] if scene.use else None, scene.origin())
+    return Table(tuple(rows), scene.use[-1][1] if scene.use else None, scene.origin(), unowned_bytes=shmem)
 
 
 def _ray(case: Case) -> Table | None:

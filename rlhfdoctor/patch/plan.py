@@ -260,7 +260,9 @@ def _shown(
     version = configuration.version(table) if table else None
     if table and spelling is not None and spelling.form != "code" and version is None and not treatment.instead:
         ranges = "; ".join(
-            f"{s.spelled} ({s.since or 'start'} to {s.until or 'newest'})" for s in spellings(treatment.setting, table)
+            f"{s.spelled} ({s.since or 'start'} to {s.until or 'newest'})"
+            for s in spellings(treatment.setting, table)
+            if s.only is None
         )
     note = " ".join(
         part for part in (_note(treatment, configuration), ranges and f"Spelling by version: {ranges}.") if part

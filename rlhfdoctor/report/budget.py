@@ -27,7 +27,7 @@ _PART_COUNT = 8
 
 
 def verdict(found: Estimate) -> str:
-    """One word: `over` (will not fit), `tight` (fits by less than the known error, or only while sequences stay short), `fits`, `unknown`."""
+    """One word: `over` (will not fit, or probably not), `tight` (fits by less than the known error, or only while sequences stay short), `fits`, `unknown`."""
     known = [limit for limit in found.limits if limit.bytes]
     if any(found.breaks(limit) for limit in known):
         return "over"
@@ -41,13 +41,13 @@ def sentence(found: Estimate) -> str:
     known = [limit for limit in found.limits if limit.bytes]
     broken = [(limit, at) for limit in known if (at := found.breaks(limit))]
     if broken:
-        limit, (phase, size) = min(broken, key=lambda pair: found.phases.index(pair[1][0]))
+        certain = [pair for pair in broken if _surely_over(found, pair[0])]
+        limit, (phase, size) = min(certain or broken, key=lambda pair: found.phases.index(pair[1][0]))
         last, most = found.peak(limit, surely=True)
         later = f"; at its peak, in {_phase(last)}, {show_bytes(most)}" if last != phase else ""
-        surely = max(size, most) > (1 + ERROR) * (limit.bytes or 0)
         word, doubt = (
             ("will not fit", "")
-            if surely
+            if certain
             else ("will probably not fit", f"; the estimate may be off by {show_ratio(ERROR)}")
         )
         return f"{word}: {_phase(phase)} takes {show_bytes(size)} of the {limit.name}'s {show_bytes(limit.bytes or 0)}, {show_bytes(size - (limit.bytes or 0))} too much{later}{doubt}"
@@ -66,6 +66,15 @@ def sentence(found: Estimate) -> str:
         return f"may not fit: {_phase(phase)} takes {show_bytes(peak)} of the {worst.name}'s {show_bytes(most)} if all sequences are at their longest, and {show_bytes(sure)} in any case"
     close = f"; the estimate may be off by {show_ratio(ERROR)}" if verdict(found) == "tight" else ""
     return f"{'too close to call' if close else 'fits'}: {_phase(phase)} takes {show_bytes(peak)} of the {worst.name}'s {show_bytes(most)}, {show_bytes(most - peak)} ({show_ratio((most - peak) / most)}) left{close}"
+
+
+def _surely_over(found: Estimate, limit: Limit) -> bool:
+    """Whether the limit is exceeded also if what is estimated, and not set, is smaller by the known error."""
+    for phase in found.phases:
+        exact = found.exact(limit, phase)
+        if found.used(limit, phase, surely=True) - exact > (1 + ERROR) * max((limit.bytes or 0) - exact, 0):
+            return True
+    return False
 
 
 def _peak_of(found: Estimate, place: str) -> tuple[str, int]:

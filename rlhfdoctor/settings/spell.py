@@ -84,7 +84,7 @@ def load_table(framework: str) -> tuple[Spelling, ...]:
                     since=merged["since"],
                     until=merged["until"],
                     default=merged["default"],
-                    only=merged.get("only") if framework in FRAMEWORKS else None,
+                    only=merged.get("only"),
                     row=row,
                 )
             )

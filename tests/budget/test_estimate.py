@@ -135,6 +135,7 @@ def test_lab_seed_is_flagged_and_its_cure_not_refused(name: str, tmp_path: Path)
     shutil.copytree(ROOT / "samples" / name / "run" / "config", tmp_path / "config")
     if limit:
         launch = tmp_path / "config" / "launch.sh"
+        assert "2900M" in launch.read_text()
         launch.write_text(launch.read_text().replace("2900M", limit))
     machine = Machine(gpus_per_node=0)
     found = estimate([str(tmp_path)], framework="rlhfdoctor==0.1.0", machine=machine)
@@ -182,33 +183,70 @@ def test_what_is_held_for_a_turn() -> None:
     assert made(turn("actor", 5, "a"), turn("critic", 4, "b")).of("host", "update") == 9
 
 
-def test_fp32_sums_at_zero_1(tmp_path: Path) -> None:
-    """With grad_accum_dtype fp32, ZeRO-1 keeps all gradients in fp32 until the step, offloaded or not; DeepSpeed 0.19.8 reduces them so."""
-    words = ["model.hidden_size=1024", "model.num_layers=8", "model.dtype=bfloat16", "zero_optimization.stage=1"]
-    sizes = {}
-    for sums in ("bf16", "fp32"):
-        (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 1, "offload_optimizer": {"device": "cpu"}}}')
-        files = script(tmp_path, *words[:3], "deepspeed=ds.json", f"train.grad_accum_dtype={sums}", head="python -m trainer.train")
-        found = estimate([*files, str(tmp_path / "ds.json")], framework="rlhfdoctor==0.1.0", machine=Machine(gpus_per_node=0))
-        sizes[sums] = {n.what: n.bytes for n in found.needs if n.role == "actor"}
-    whole = "gradients, whole until the step"
-    assert (whole in sizes["bf16"], sizes["fp32"][whole] // sizes["fp32"]["weights, whole on every rank"]) == (False, 2)
-    flat = "a flat copy of the bucket while it is reduced"
-    assert sizes["fp32"][flat] == 2 * sizes["bf16"][flat]
+def actor_needs(folder: Path, sums: str, stage: int, offload: bool) -> dict[str, int]:
+    """What the bundled trainer's actor holds, by name, in bytes of the weights in bf16."""
+    states = ', "offload_optimizer": {"device": "cpu"}' if offload else ""
+    (folder / "ds.json").write_text(f'{{"zero_optimization": {{"stage": {stage}{states}}}}}')
+    words = ("model.hidden_size=1024", "model.num_layers=8", "model.dtype=bfloat16", "deepspeed=ds.json", f"train.grad_accum_dtype={sums}")
+    files = script(folder, *words, head="python -m trainer.train")
+    found = estimate([*files, str(folder / "ds.json")], framework="rlhfdoctor==0.1.0", machine=Machine(gpus_per_node=0))
+    sizes = {n.what: n.bytes for n in found.needs if n.role == "actor"}
+    return {what: round(size / sizes["weights, whole on every rank"]) for what, size in sizes.items()}
+
+
+def test_gradients_at_zero_1(tmp_path: Path) -> None:
+    """They are whole until the step, offloaded or not; fp32 sums double them, and DeepSpeed 0.19.8 reduces them in that type."""
+    whole, flat, added = "gradients, whole until the step", "a flat copy of the bucket while it is reduced", "gradients of the shard as they add up"
+    plain, sums = actor_needs(tmp_path, "bf16", 1, True), actor_needs(tmp_path, "fp32", 1, True)
+    assert (plain[whole], plain[flat], added in plain) == (1, 1, False)
+    assert (sums[whole], sums[flat], sums[added]) == (2, 2, 1)
+    assert actor_needs(tmp_path, "bf16", 1, False)[whole] == 1
+
+
+def test_bf16_optimizer(tmp_path: Path) -> None:
+    """ZeRO-1 with fp32 sums and no offload is BF16_Optimizer, which keeps fp32 gradients whole from the start."""
+    found = actor_needs(tmp_path, "fp32", 1, False)
+    assert (found["fp32 gradients, whole and kept"], found["gradients of the backward pass, whole"]) == (2, 1)
+    assert not any("bucket" in what for what in found)
 
 
 def test_workers_of_the_loader_are_forks(tmp_path: Path) -> None:
-    """They share what their parent holds: a few of them are no gigabytes."""
+    """They share what their parent holds, so eight of them take less than one process that was started."""
     files = script(tmp_path, "data.num_workers=8", "model.hidden_size=512", head="python -m trainer.train")
     found = estimate(files, framework="rlhfdoctor==0.1.0", machine=Machine(gpus_per_node=0))
-    (need,) = [n for n in found.needs if n.role == "data loader"]
-    assert need.bytes * need.count < GIB // 2
+    (loaders,) = [n for n in found.needs if n.role == "data loader"]
+    rank = next(n for n in found.needs if n.role == "actor" and n.what.startswith("the processes themselves"))
+    assert (loaders.count, loaders.bytes * loaders.count < rank.bytes) == (8, True)
 
 
 @pytest.mark.parametrize(("size", "word"), [(120, "will not fit:"), (105, "will probably not fit:"), (95, "too close to call:"), (80, "fits:")])
 def test_the_sentence_knows_its_error(size: int, word: str) -> None:
     """Within the known error of the limit nothing is said for certain."""
     assert sentence(made(need("actor", size * GIB), limit=100 * GIB)).startswith(word)
+
+
+def test_a_certain_break_goes_before_a_probable_one() -> None:
+    """A GPU that is twice too full is told before a container that is a little too full, and what is set exactly has no error."""
+    needs = (need("actor", 105 * GIB, phases=("load",)), need("actor", 200 * GIB, place="gpu"))
+    limits = (Limit(name="container", place="host", bytes=100 * GIB, basis=""), Limit(name="GPU", place="gpu", bytes=80 * GIB, basis=""))
+    assert sentence(replace(made(*needs), limits=limits)).startswith("will not fit: update takes 200 GiB of the GPU's 80.0 GiB")
+    set_and_estimated = (replace(need("engine", 72 * GIB, place="gpu"), exact=True), need("actor", 14 * GIB, place="gpu"))
+    assert sentence(replace(made(*set_and_estimated), limits=limits[1:])).startswith("will not fit:")
+
+
+def test_side_by_side_on_one_gpu(tmp_path: Path) -> None:
+    """OpenRLHF starts the updates of critic and actor together, and one after the other only with DeepSpeed's sleep (ppo_trainer.py)."""
+    sizes = {}
+    for sleep in ("", "--deepspeed_enable_sleep"):
+        words = (*ONE_NODE, "--zero_stage 3", "--bf16", "--vllm_num_engines 8", "--critic_pretrain Qwen/Qwen2.5-7B", sleep)
+        found = estimate(script(tmp_path, *words), framework="openrlhf==0.9.7")
+        whole = found.of("gpu", "update")
+        sizes[sleep] = (whole, found.of("gpu", "update", "actor"), [n.beside for n in found.needs if n.role == "critic" and n.what.startswith("gathered") and "update" in n.phases])
+    assert (sizes[""][2], sizes["--deepspeed_enable_sleep"][2]) == ([True], [False])
+    assert sizes[""][0] > sizes["--deepspeed_enable_sleep"][0] + 4 * GIB
+    pair = (need("actor", 5, place="gpu", gpus="a", moment="backward"), need("critic", 4, place="gpu", gpus="a", moment="backward"))
+    assert made(*pair).of("gpu", "update") == 5
+    assert made(*(replace(n, beside=True) for n in pair)).of("gpu", "update") == 9
 
 
 def test_the_first_phase_that_breaks() -> None:

@@ -48,7 +48,8 @@ def waits(text: str) -> dict[str, Value]:
 @pytest.mark.parametrize(
     ("rows", "used", "share"),
     [
-        ([("data loader", 40), ("actor", 60)], None, (40, 0.4, 0.4)),
+        ([("data loader", 40), ("actor", 60)], 100, (40, 0.4, 0.4)),
+        ([("data loader", 40), ("actor", 60)], None, (0, 0.0, 0.4)),  # nobody told the use, and it may be a fork of the actor
         ([("data loader", 40), ("data loader", 40), ("actor", 20)], 100, (80, 0.8, 0.8)),
         ([("data loader", 40), ("data loader", 40), ("driver", 40), ("actor", 50)], 100, (10, 0.1, 0.8)),
         ([("actor", 40)] + [("data loader", 40)] * 8, 45, (5, 5 / 45, 1.0)),  # forks of the actor that have written little
@@ -58,10 +59,23 @@ def waits(text: str) -> dict[str, Value]:
         ([("actor", 10)], 50, None),
     ],
 )
-def test_share_is_a_lower_bound(rows: list[tuple[str, int]], used: int | None, share: tuple[int, float, float] | None) -> None:
+def test_share_is_a_range(rows: list[tuple[str, int]], used: int | None, share: tuple[int, float, float] | None) -> None:
     """What the sum exceeds the use by may be pages that forks share with their parent: taken off the least, not off the most."""
     found = share_of(Table(tuple(rows), used, None), "data loader")
     assert (None if found is None else (found.bytes, found.ratio, found.most_ratio)) == share
+
+
+def test_spawned_workers_share_with_each_other_only() -> None:
+    """Pages that forks of the data loader share are not taken off the reward workers, which nobody forked."""
+    rows = (("reward worker", 200), ("reward worker", 200), ("actor", 300), *[("data loader", 300)] * 4)
+    found = share_of(Table(rows, 700, None), "reward worker")
+    assert found is not None and (found.bytes, round(found.ratio, 3)) == (200, 0.286)
+
+
+def test_batches_in_shared_memory_may_be_the_loaders() -> None:
+    """Shared memory that is told of no role counts in the most that they hold."""
+    found = share_of(Table((("data loader", 10), ("actor", 20), ("shmem", 70)), 100, None, unowned_bytes=70), "data loader")
+    assert found is not None and (found.bytes, found.most_ratio) == (10, 0.8)
 
 
 def test_shares_of_a_trace(tmp_path: Path) -> None:

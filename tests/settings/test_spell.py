@@ -225,8 +225,7 @@ PAIRS = [
     ]
     for one, two in combinations([{**row, "aliases": None}, *row.get("aliases", ())], 2)
     if one["spelled"] != two["spelled"]
-    and "only" not in one
-    and "only" not in two
+    and not {"only", "for", "remark"} & {*one, *two}
     and (table, two["spelled"]) not in BOTH
 ]
 
