@@ -23,13 +23,13 @@ def test_forty_configurations() -> None:
     assert {row["zero"]["stage"] for row in ROWS} == {0, 1, 2, 3}
 
 
-@pytest.mark.parametrize("which", ["first", "second", "all"])
+@pytest.mark.parametrize("which", ["first", "second", "third", "all"])
 def test_error_of_the_peak(which: str, errors: dict[str, list[dict[str, Any]]]) -> None:
     """Half of the peaks are within 5 %, nine of ten within 10 %, and at most one in 50 is under by more than 5 %."""
     rows = [row for name, part in errors.items() if which in (name, "all") for row in part]
     sizes = sorted(abs(row["error"]) for row in rows)
     under = [(row["name"], row["role"]) for row in rows if row["error"] < -0.05]
-    assert (len(rows) >= 60, sizes[len(sizes) // 2] <= 0.05, sizes[int(len(sizes) * 0.9)] <= 0.10, len(under) <= 0.02 * len(rows)) == (True,) * 4, under
+    assert (len(rows) >= 45, sizes[len(sizes) // 2] <= 0.05, sizes[int(len(sizes) * 0.9)] <= 0.10, len(under) <= 0.02 * len(rows)) == (True,) * 4, under
 
 
 def test_page_locked_bytes_are_exact() -> None:
