@@ -8,6 +8,7 @@ verl/utils/fsdp_utils.py, verl/workers/fsdp_workers.py at 0.2 to 0.9.1).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from rlhfdoctor.budget.needs import AFTER, ALL, TRAIN, make_need, pinned_size
 from rlhfdoctor.budget.plan import Model
@@ -26,7 +27,8 @@ def fsdp_needs(model: Model) -> Iterator[Need]:
             what = "gradient buffers that FSDP1 keeps beside offloaded weights"
             yield make_need(model, "host", ALL, pinned_size(width * share, unit), what, pinned=True)
         if model.trained and not model.on_host:
-            yield make_need(model, "gpu", (*at_work, "checkpoint"), width * share, weights)
+            # load_fsdp_model_to_gpu before each pass of the role, offload_fsdp_model_to_cpu after it
+            yield replace(make_need(model, "gpu", (*at_work, "checkpoint"), width * share, weights), turn=True)
     else:
         yield make_need(model, "gpu", ALL, width * share, weights)
     gathered = 2 * max(shape.layer_parameters, 2 * shape.vocabulary * shape.hidden)

@@ -249,6 +249,18 @@ def test_side_by_side_on_one_gpu(tmp_path: Path) -> None:
     assert made(*(replace(n, beside=True) for n in pair)).of("gpu", "update") == 9
 
 
+def test_offloaded_weights_are_on_the_gpu_in_turn(tmp_path: Path) -> None:
+    """verl loads the weights of actor and critic for their own passes only, where param_offload is on."""
+    words = ["actor_rollout_ref.model.path=Qwen/Qwen2.5-7B", "critic.model.path=Qwen/Qwen2.5-7B", "algorithm.adv_estimator=gae", "trainer.n_gpus_per_node=8"]
+    sizes = {}
+    for flag in (True, False):
+        offload = [f"{role}.fsdp_config.param_offload={flag}" for role in ("actor_rollout_ref.actor", "critic.model")]
+        found = estimate(script(tmp_path, *words, *offload, head="python -m verl.trainer.main_ppo"), framework="verl==0.6.1")
+        sizes[flag] = found.of("gpu", "update")
+        shard = next(n.bytes for n in found.needs if n.role == "critic" and n.place == "gpu" and n.what.startswith("weights, a shard"))
+    assert sizes[False] - sizes[True] == pytest.approx(shard, rel=0.1)
+
+
 def test_the_first_phase_that_breaks() -> None:
     """Adam's states come with the first step: the first rollout is without them, and the update breaks the limit."""
     every = ("rollout", "update")

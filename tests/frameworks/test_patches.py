@@ -476,6 +476,14 @@ def test_pinning_backend_only_where_it_exists(version: str, tmp_path: Path) -> N
     assert ("pin_memory_backend" in patches) == (version == "0.19.8")
 
 
+def test_notes_name_no_spelling_of_another_program() -> None:
+    """With the version unknown all spellings are told, but not train_sft's --model.gradient_checkpointing_enable."""
+    known = Configuration({}, [], Framework(name="openrlhf", version=None), {})
+    treatments = [t for t in RULES["gpu-no-recompute"].treat if t.setting == "gradient_checkpointing"]
+    notes = " ".join(p.note for p in plan_patches(treatments, Facts(events={}, evidence={}, settings={}), known))
+    assert ("--actor.gradient_checkpointing_enable" in notes, "--model.gradient" in notes) == (True, False)
+
+
 # --- tests: seed samples ------------------------------------------------------------------------
 
 
