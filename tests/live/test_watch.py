@@ -335,9 +335,14 @@ def test_view(tmp_path: Path, terminal: Callable[..., Terminal]) -> None:
 
 
 def forecasts(trace: Trace) -> list[tuple[float, float | None]]:
-    """(seconds that were left, seconds that the forecast for the cgroup told), from half-way to the kill on."""
-    end_s, table = kill_s(trace), trace["limit"]
-    rows = [(row["time"].timestamp(), row["left_s"]) for row in table.to_dicts() if row["name"] == "cgroup"]
+    """(seconds that were left, seconds that the forecast for the cgroup told), from half-way until the limit is full.
+
+    That is what is forecast; the kill may be half a minute later, while the kernel takes back pages of programs and reads them again.
+    """
+    table = [row for row in trace["limit"].to_dicts() if row["name"] == "cgroup"]
+    full = [row["time"].timestamp() for row in table if row["used_bytes"] >= row["limit_bytes"] - (4 << 20)]
+    end_s = min([*full, kill_s(trace)])
+    rows = [(row["time"].timestamp(), row["left_s"]) for row in table]
     middle_s = (rows[0][0] + end_s) / 2
     return [(end_s - at, left) for at, left in rows if middle_s <= at < end_s]
 
