@@ -337,10 +337,11 @@ def test_view(tmp_path: Path, terminal: Callable[..., Terminal]) -> None:
 def forecasts(trace: Trace) -> list[tuple[float, float | None]]:
     """(seconds that were left, seconds that the forecast for the cgroup told), from half-way until the limit is full.
 
-    That is what is forecast; the kill may be half a minute later, while the kernel takes back pages of programs and reads them again.
+    That is what is forecast; the kill may be half a minute later, while the kernel takes back pages of programs and reads them again,
+    from some 20 MiB before the limit on. The hog takes 32 MiB a second, so the limit is full a second after that much is left.
     """
     table = [row for row in trace["limit"].to_dicts() if row["name"] == "cgroup"]
-    full = [row["time"].timestamp() for row in table if row["used_bytes"] >= row["limit_bytes"] - (4 << 20)]
+    full = [row["time"].timestamp() + 1.0 for row in table if row["used_bytes"] >= row["limit_bytes"] - (32 << 20)]
     end_s = min([*full, kill_s(trace)])
     rows = [(row["time"].timestamp(), row["left_s"]) for row in table]
     middle_s = (rows[0][0] + end_s) / 2
