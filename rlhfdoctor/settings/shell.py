@@ -1,13 +1,16 @@
 """Tokens of a shell script with their places, so that a value can be found and changed.
 
-A reader of words, not an interpreter: quotes, escapes, comments, line continuations and simple
-variables (`BS=4 ... --bs ${BS}`) are understood; loops and functions are read as words.
+A reader of words, not an interpreter: quotes, escapes, comments, line continuations, simple variables
+(`BS=4 ... --bs ${BS}`), defaults (`${1:-8}`) and whole-number arithmetic (`$((BS * 2))`) are understood; loops and
+functions are read as words.
 """
 
 from __future__ import annotations
 
+import ast
+import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 _SPECIAL = frozenset(";|&()<>\n")
@@ -16,7 +19,16 @@ _REDIRECTION = re.compile(r"(?:\d*|&)[<>]{1,3}(?:&\d+|&-|(&?[ \t]*)(?=[^\s;|&()<
 _LONGEST_WORD = 64 * 1024
 """Variables that double each other end here."""
 _ASSIGNMENT = re.compile(r"^(?:export\s+)?([A-Za-z_]\w*)=")
-_VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)(?::-([^}]*))?\}?")
+_VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*|\d)(?::-([^}]*))?\}?")
+_NAME = re.compile(r"\$?\{?\b([A-Za-z_]\w*)\b\}?")
+_LONGEST_SUM = 200
+_ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1),  # towards zero, as the shell divides
+    ast.Mod: lambda a, b: abs(a) % abs(b) * (-1 if a < 0 else 1),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +138,10 @@ def _unquote(raw: str, variables: dict[str, str]) -> str:
             quote = "" if quote == char else quote or char
             if quote and quote != char:
                 out.append(char)
+        elif raw.startswith("$((", i) and (end := _closing(raw, i + 1)) < len(raw):
+            result = _compute(raw[i + 3 : end - 1], variables)
+            out.append(raw[i : end + 1] if result is None else str(result))
+            i = end
         elif char == "$" and (match := _VARIABLE.match(raw, i)):
             known = variables.get(match[1], match[2])
             out.append(match[0] if known is None else known)
@@ -134,3 +150,28 @@ def _unquote(raw: str, variables: dict[str, str]) -> str:
             out.append(char)
         i += 1
     return "".join(out)[:_LONGEST_WORD]
+
+
+def _compute(expression: str, variables: dict[str, str]) -> int | None:
+    """The value of an arithmetic expansion of whole numbers and known variables; None for any other.
+
+    >>> _compute("GPUS * 2 - ${LESS}", {"GPUS": "8", "LESS": "1"}), _compute("GPUS", {})
+    (15, None)
+    """
+    words = _NAME.sub(lambda match: variables.get(match[1], match[0])[:_LONGEST_SUM], expression[: _LONGEST_SUM + 1])
+    if len(words) > _LONGEST_SUM:
+        return None
+    try:
+        return _value(ast.parse(words.strip(), mode="eval").body)
+    except (SyntaxError, ValueError, ZeroDivisionError, RecursionError):
+        return None
+
+
+def _value(node: ast.AST) -> int:
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_value(node.operand)
+    if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
+        return _ARITHMETIC[type(node.op)](_value(node.left), _value(node.right))
+    raise ValueError("not whole-number arithmetic")
