@@ -14,6 +14,7 @@ from rlhfdoctor.budget.shapes import find_shape
 from rlhfdoctor.evidence.case import Case, fact, whole
 from rlhfdoctor.evidence.host import find_total
 from rlhfdoctor.logs.torch import read_cuda_oom
+from rlhfdoctor.settings.spell import parse_version
 from rlhfdoctor.types import Evidence, Setting
 from rlhfdoctor.units import show_bytes, show_count
 
@@ -139,15 +140,16 @@ def _accumulation(case: Case) -> Iterator[Evidence]:
     if case.framework is None or case.framework.name != "openrlhf":
         return
     version = case.framework.version
-    if version is None:
-        return
-    from rlhfdoctor.settings.spell import parse_version
-
-    here, edge, start = parse_version(version), parse_version("0.5.4"), parse_version("0.1.5")
-    if here is not None and edge is not None and start is not None and here >= start:
-        fp32 = here < edge
+    if parse_version(version) is not None and not _is_before(version, "0.1.5"):
+        fp32 = _is_before(version, "0.5.4")
         says = f"--grad_accum_dtype is not set; in OpenRLHF {version} unset means {'fp32' if fp32 else 'the dtype of the weights'} (changed in 0.5.4)"
         yield Evidence(name="grad_accum.fp32", value=fp32, says=says)
+
+
+def _is_before(version: str | None, edge: str) -> bool:
+    """Whether a release is older; no for an unknown one."""
+    here, there = parse_version(version), parse_version(edge)
+    return here is not None and there is not None and here < there
 
 
 def _pinned(case: Case) -> Iterator[Evidence]:
@@ -155,6 +157,10 @@ def _pinned(case: Case) -> Iterator[Evidence]:
     setting = case.setting("offload_optimizer.pin_memory")
     if setting is not None and isinstance(setting.value, bool):
         yield Evidence(name="offload.pinned", value=setting.value, says=f"pin_memory is {str(setting.value).lower()}", origin=setting.origin)  # fmt: skip
+    elif (
+        case.framework is not None and case.framework.name == "openrlhf" and _is_before(case.framework.version, "0.1.5")
+    ):
+        yield Evidence(name="offload.pinned", value=False, says="OpenRLHF before 0.1.5 does not ask DeepSpeed for pinned memory")  # fmt: skip
     elif case.framework is not None and case.framework.name == "openrlhf" and not case.first("config.pin_edited"):
         yield Evidence(name="offload.pinned", value=True, says="OpenRLHF hard-codes pin_memory: True for the optimizer (deepspeed_utils.py, every version since 0.1.5)")  # fmt: skip
     elif case.framework is not None and case.framework.name in ("verl", "easyr1", "simplerl"):

@@ -112,6 +112,13 @@ def test_meaning_of_unset_grad_accum_dtype(facts: Facts, version: str, flag: str
     assert found.get("grad_accum.fp32") is fp32
 
 
+@pytest.mark.parametrize(("version", "pinned"), [("0.1.4", False), ("0.1.5", True), ("0.11.2", True)])
+def test_pinned_by_the_framework(facts: Facts, version: str, pinned: bool) -> None:
+    """OpenRLHF asks for page-locked offload buffers since 0.1.5, whatever the user sets."""
+    launch = "python3 -m openrlhf.cli.train_ppo_ray --zero_stage 2 --adam_offload\n"
+    assert facts({"pip-freeze.txt": f"openrlhf=={version}\n", "launch.sh": launch})["offload.pinned"] is pinned
+
+
 def test_offload_need_per_node(facts: Facts) -> None:
     """ZeRO-3 offload of actor and critic: 18 bytes a parameter each, over the nodes."""
     launch = "python3 -m openrlhf.cli.train_ppo_ray --pretrain Qwen/Qwen2.5-72B --zero_stage 3 --adam_offload --actor_num_nodes 4\n"
