@@ -1,7 +1,8 @@
 """Bytes that one rank of a DeepSpeed engine holds, by stage, offload and version.
 
-N parameters, d ranks, w bytes a weight. Sources: DeepSpeed runtime/zero/stage_1_and_2.py and stage3.py at 0.13.5 to
-0.19.8, settings_notes section 3; checked against measured runs of the bundled trainer (tests/bench/budget.py).
+N parameters, d ranks, w bytes a weight. Sources: DeepSpeed runtime/zero/stage_1_and_2.py and stage3.py at 0.12.6 to
+0.19.8, settings_notes section 3; checked against measured runs of the bundled trainer (tests/bench/budget.py) and
+against runs that others published (tests/budget/test_reports.py).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ _MASTER_WEIGHTS, _ADAM, _FLAT_GRADIENTS = (
     "Adam's two moments, from the first step on",
     "flat gradient buffer",
 )
+_ADAM_AT_START = "Adam's two moments, made at the start"
 _LIVE_PARAMETERS = 1_000_000_000
 """stage3_max_live_parameters."""
 _PREFETCH = 50_000_000
@@ -53,7 +55,7 @@ def deepspeed_needs(model: Model, device: str) -> Iterator[Need]:
 def _asleep(model: Model, found: list[Need]) -> Iterator[Need]:
     """States that are on the GPU for the update only, and in page-locked host memory in between, which torch keeps (offload_states)."""
     for need in found:
-        if need.place != "gpu" or need.what not in (_MASTER_WEIGHTS, _ADAM, _FLAT_GRADIENTS):
+        if need.place != "gpu" or need.what not in (_MASTER_WEIGHTS, _ADAM, _ADAM_AT_START, _FLAT_GRADIENTS):
             yield need
             continue
         yield replace(need, phases=TRAIN, from_step=False, turn=True)
@@ -80,7 +82,8 @@ def _needs(model: Model, device: str) -> Iterator[Need]:
         yield from _partitioned_weights(model, device)
     if model.stage != 3 and device == "cuda":
         what = "the model as it is read, before it goes to the GPU"
-        yield make_need(model, "host", ("load",), model.width * model.parameters, what, moment="read")
+        size = max(model.width * model.parameters - _made_later(model), 0)
+        yield make_need(model, "host", ("load",), size, what, moment="read")
     if device == "cpu" and model.trained:
         yield _kept_by_malloc(model)
     if device == "cpu" and model.stage == 3 and model.ranks == 1:
@@ -151,9 +154,8 @@ def _partitioned_states(model: Model, device: str) -> Iterator[Need]:
     if device == "cpu":
         yield make_need(model, "gpu", ("load",), width * count, "the weights beside their flat copy", moment="flatten")
     else:
-        # flattened on the GPU only where it has the room (0.19), on the host before, and before the states are made
-        behind = 2 * _MASTER * share * model.offload_optimizer
-        size = max(2 * width * count - behind, 0)
+        # flattened on the GPU only where it has the room (0.19), on the host before
+        size = max(2 * width * count - _made_later(model), 0)
         yield make_need(
             model, "host", ("load",), size, "the weights and their flat copy, on the host for a while", moment="flatten"
         )
@@ -161,7 +163,7 @@ def _partitioned_states(model: Model, device: str) -> Iterator[Need]:
         model.offload_optimizer and _since(model, "0.14.1") and not _since(model, "0.18.3")
     )
     yield _states(model, states, ALL, _MASTER * share, _MASTER_WEIGHTS, pins_master)
-    yield make_need(model, states, AFTER, _MOMENTS * share, _ADAM)
+    yield _moments(model, states)
     if model.offload_optimizer:
         yield _states(model, "host", ALL, _MASTER * share, "fp32 gradients of the shard", model.pin_optimizer)
         if _since(model, "0.17.0"):
@@ -193,6 +195,20 @@ def _partitioned_states(model: Model, device: str) -> Iterator[Need]:
         yield make_need(model, "gpu", TRAIN, flat, "a flat copy of the bucket while it is reduced", moment="backward")
 
 
+def _moments(model: Model, place: str) -> Need:
+    """Adam's states of the shard; before 0.13.2 a step over zeros made them at the start (initialize_optimizer_states)."""
+    if _since(model, "0.13.2"):
+        return make_need(model, place, AFTER, _MOMENTS * model.states, _ADAM)
+    return make_need(model, place, ALL, _MOMENTS * model.states, _ADAM_AT_START)
+
+
+def _made_later(model: Model) -> int:
+    """Bytes of offloaded states that a rank of stage 1 or 2 makes in host memory once its weights are on the GPU."""
+    if not (model.trained and model.offload_optimizer and model.stage in (1, 2)):
+        return 0
+    return (2 * _MASTER + (0 if _since(model, "0.13.2") else _MOMENTS)) * model.states
+
+
 def _is_bf16_optimizer(model: Model) -> bool:
     """Whether DeepSpeed takes BF16_Optimizer in place of its ZeRO optimizer (runtime/engine.py, _do_optimizer_sanity_check, 0.13.5 to 0.19.8)."""
     return model.stage == 1 and model.width == 2 and (model.sum_width or 2) == 4 and not model.offload_optimizer
@@ -207,7 +223,7 @@ def _bf16_optimizer(model: Model, device: str) -> Iterator[Need]:
     )
     yield make_need(model, "gpu", ALL, _MASTER * share, _MASTER_WEIGHTS)
     yield make_need(model, "gpu", ALL, _MASTER * model.trainable, "fp32 gradients, whole and kept")
-    yield make_need(model, "gpu", AFTER, _MOMENTS * share, _ADAM)
+    yield _moments(model, "gpu")
     yield make_need(model, "gpu", TRAIN, width * model.trainable, "gradients of the backward pass, whole")
     flat = _MASTER * min(model.trainable, _FLAT)
     yield make_need(model, "gpu", TRAIN, flat, "a flat copy of the gradients while they are reduced", moment="backward")
@@ -242,7 +258,7 @@ def _partitioned_weights(model: Model, device: str) -> Iterator[Need]:
     yield make_need(model, states, ALL, _MASTER * share, _MASTER_WEIGHTS)
     what = "a second copy while the master weights are made"
     yield make_need(model, states, ("load",), _MASTER * group, what, moment="flatten")
-    yield make_need(model, states, AFTER, _MOMENTS * share, _ADAM)
+    yield _moments(model, states)
     flat = (model.sum_width or width) * share
     yield _states(model, states, ALL, flat, _FLAT_GRADIENTS, model.pin_optimizer and model.offload_optimizer)
     if model.offload_optimizer:

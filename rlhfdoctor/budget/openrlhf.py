@@ -52,7 +52,7 @@ def plan_openrlhf(told: Told) -> list[Plan]:
     }  # fmt: skip
     models = {
         "actor": Model(role="actor", shape=shape, process="actor", here=0, **trained("actor")),
-        "critic": Model(role="critic", shape=critic, process="critic", here=0, value_head=True, gathers=False, **trained("critic")),
+        "critic": Model(role="critic", shape=critic, process="critic", here=0, value_head=True, saved=False, **trained("critic")),
         "reference": Model(role="reference", shape=shape, process="reference", ranks=_total(sizes["reference"]), **frozen),
         "reward": Model(role="reward", shape=reward, process="reward", ranks=_total(sizes["reward"]), value_head=True, **frozen),
     }  # fmt: skip
@@ -122,7 +122,8 @@ def _tokens(told: Told) -> dict[str, Any]:
 def _training(told: Told, sizes: dict[str, tuple[int, int]]) -> Any:
     stage = int(told.number("zero_stage", default=2))
     offload = told.flag("offload_optimizer")
-    unset_is_fp32 = told.framework_before("0.5.4")
+    early = told.framework_before("0.1.5")  # no pin_memory, no grad_accum_dtype (deepspeed_utils.py at 0.1.4 and 0.1.5)
+    unset_is_fp32 = told.framework_before("0.5.4") and not early
     sums = told.value("grad_accum_dtype")
     width = {"fp32": 4, "bf16": 2}.get(str(sums), 4 if unset_is_fp32 else 2)
     if told.version("deepspeed") is None:
@@ -136,11 +137,11 @@ def _training(told: Told, sizes: dict[str, tuple[int, int]]) -> Any:
         ranks = _total(sizes[role])
         micro = told.count("train.micro_batch_size", default=4)
         accumulates = told.count("train.batch_size", default=128) > micro * ranks
-        pins = offload and told.value("offload_optimizer.pin_memory") is not False
+        pins = offload and not early and told.value("offload_optimizer.pin_memory") is not False
         return {
             "trained": True, "ranks": ranks, "backend": "deepspeed", "version": told.version("deepspeed"), "stage": stage, "offload_optimizer": offload,
             "pin_optimizer": pins, "pin_param": True, "sums": accumulates, "sum_width": width, "overlap": told.flag("ds.overlap_comm"),
-            "lora_rank": int(told.number("lora_rank", default=0)), "sleeps": stage == 3 and told.flag("train.sleep"), **_tokens(told),
+            "gathers": stage == 3 or not early, "lora_rank": int(told.number("lora_rank", default=0)), "sleeps": stage == 3 and told.flag("train.sleep"), **_tokens(told),
             "beside": not told.flag("train.sleep"),  # ppo_train starts both fits and then waits, but with DeepSpeed's sleep (ppo_trainer.py, 0.5.4 to 0.11.2)
         }  # fmt: skip
 

@@ -60,6 +60,7 @@ def make_nodes(
         told.assume(
             "the error of 10 % is known from runs on CPUs only; activations are those of sequences at their longest"
         )
+    rest = {"file_bytes": find_file_size(told), **rest}
     free: list[int] = []
     nodes: list[dict[str, int]] = []
     shared = {role: "+".join(group.roles) for group in groups for role in group.roles}
@@ -116,6 +117,17 @@ def find_swap(told: Told) -> int:
     if not told.before("vllm", "0.8"):
         return 0
     return int(told.number("rollout.swap_space", default=SWAP_GIB) * GIB)
+
+
+def find_file_size(told: Told) -> int:
+    """Bytes that a Hugging Face save copies at once: a file's worth, which safetensors turns into bytes before it writes.
+
+    safetensors 0.3.1 to 0.7.0 (torch.py, `_tobytes`; measured, 750 to 800 of 800 MiB), no more in 0.8.0; transformers writes
+    safetensors since 4.35, in files of 5 GB, since 5.0 of 50 GB (modeling_utils.py, `save_pretrained`).
+    """
+    if told.before("transformers", "4.35") or (told.version("safetensors") and not told.before("safetensors", "0.8")):
+        return 0
+    return (50 if told.version("transformers") and not told.before("transformers", "5.0") else 5) * 10**9
 
 
 def find_store(told: Told) -> int | None:

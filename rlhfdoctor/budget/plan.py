@@ -66,8 +66,10 @@ class Model:
     """Its states leave the GPU between the updates, page-locked (OpenRLHF's DeepSpeed sleep)."""
     on_host: bool = False
     """FSDP2's CPUOffloadPolicy: weights, gradients and states live in host memory and are stepped there."""
+    saved: bool = True
+    """Rank 0 saves it in Hugging Face's form, where that is asked for."""
     gathers: bool = True
-    """Rank 0 gathers whole weights while it saves in Hugging Face's form."""
+    """For that it gathers whole weights in host memory."""
     swap_bytes: int = 0
     """Of page-locked swap blocks that its processes hold (the bundled trainer), one buffer a layer."""
     rebuilds: bool = False
@@ -157,6 +159,8 @@ class Plan:
     reward_workers: int = 0
     saves: bool = True
     saves_hf: bool = False
+    file_bytes: int = 0
+    """Of weights that are copied once more while one file of a Hugging Face save is written."""
     saves_in_memory: bool = False
     resumes: bool = False
     gpu_bytes: int | None = None

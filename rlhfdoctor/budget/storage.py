@@ -40,8 +40,11 @@ def storage_needs(model: Model, plan: Plan) -> Iterator[Need]:
             yield _moment(
                 model, "checkpoint", weights, model.here if model.stage == 3 else 1, "weights, serialised in memory"
             )
-    if plan.saves_hf and model.gathers:
-        yield _moment(model, "checkpoint", model.width * count, 1, "whole weights, gathered on rank 0")
+    if plan.saves_hf and model.saved:
+        if model.gathers:
+            yield _moment(model, "checkpoint", model.width * count, 1, "whole weights, gathered on rank 0")
+        size = min(model.width * count, plan.file_bytes)
+        yield _moment(model, "checkpoint", size, 1, "a file of weights as it is written")
     if plan.resumes:
         yield _moment(
             model,

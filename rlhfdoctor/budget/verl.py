@@ -90,7 +90,7 @@ def _models(told: Told, name: str, shape: Shape, world: int) -> dict[str, Model]
     if estimator == "gae":
         critic = told.shape_or(shape, "critic.model.path", "worker.critic.model.model_path", of="the critic")
         models["critic"] = Model(
-            role="critic", shape=critic, trained=True, width=4, value_head=True, gathers=False, offload_param=told.flag("critic.offload_param"),
+            role="critic", shape=critic, trained=True, width=4, value_head=True, saved=False, offload_param=told.flag("critic.offload_param"),
             offload_optimizer=told.flag("critic.offload_optimizer"), **tokens, **common,
         )  # fmt: skip
     if told.flag("reward_model.enable") or told.flag("reward.reward_model.enable"):

@@ -107,9 +107,7 @@ def plan_trainer(told: Told) -> list[Plan]:
             rebuilds=told.flag("rollout.free_cache_engine"),
             **trained,
         ),
-        "critic": Model(
-            role="critic", shape=shape, process=process("critic"), value_head=True, gathers=False, **trained
-        ),
+        "critic": Model(role="critic", shape=shape, process=process("critic"), value_head=True, saved=False, **trained),
         "reference": Model(role="reference", shape=shape, process=process("reference"), **frozen),
     }
     if told.machine.gpus_per_node is None:

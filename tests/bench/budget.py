@@ -227,7 +227,7 @@ def errors_of(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         for role in sorted(roles):
             peaks = [p["peak"] for p in row["processes"] if p["role"] == role]
             if "cluster.placement=fused" in row["words"]:
-                guess = max(found.of("host", phase) - found.of("host", phase, "driver") - found.of("host", phase, "Ray") for phase in found.phases)
+                guess = max(found.of("host", phase) - sum(found.of("host", phase, other) for other in ("driver", "Ray", "kernel")) for phase in found.phases)
             else:
                 guess = max(found.of("host", phase, role) for phase in found.phases)
             name = role if len(roles) > 1 else "all in one"

@@ -29,7 +29,7 @@ def test_exit_codes(doctor: Doctor, tmp_path: Path) -> None:
 def test_screen(doctor: Doctor) -> None:
     """The verdict first, then a table for each place with the peak's parts."""
     lines = doctor("estimate", START, "--gpu", "a100-80g", "--suggest").stdout.splitlines()
-    assert lines[0].startswith("will not fit: update takes 1.61 TiB of the node's 1.44 TiB")
+    assert lines[0].startswith("will not fit: update takes 1.62 TiB of the node's 1.44 TiB")
     assert [line for line in lines if line in ("host memory", "/dev/shm", "one GPU, the fullest")] == ["host memory", "/dev/shm", "one GPU, the fullest"]
     assert any("--grad_accum_dtype: fp32 -> bf16" in line for line in lines)
 
