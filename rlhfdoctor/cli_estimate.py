@@ -52,7 +52,8 @@ def estimate(
     """Say before a run whether its memory will do: host, /dev/shm and GPU, by role and phase.
 
     PATHS is any mix of launch scripts, YAML, DeepSpeed JSON and logs that show the settings. The exit status is 1 when
-    it will not fit, or probably not, and 0 when it fits, may fit (only long sequences would exceed a GPU), or no limit is known.
+    it will not fit, or probably not, or when the settings are a known trap; it is 0 when it fits, may fit (only long
+    sequences would exceed a GPU), or no limit is known.
 
     \b
     Examples:
@@ -84,7 +85,7 @@ def estimate(
             budget.render_suggestion(after, patches, page)
         text = trimmed(page)
     write(text, out)
-    sys.exit(1 if budget.verdict(found) == "over" else 0)
+    sys.exit(1 if budget.verdict(found) in ("over", "trap") else 0)
 
 
 def _size(flag: str, text: str | None) -> int | None:

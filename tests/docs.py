@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -44,14 +46,18 @@ def samples_page() -> str:
     return "\n".join([*lines, ""])
 
 
+_SCREEN = re.compile(r"(?<=\$ )(doctor (?:analyze|estimate) [^\n]+)(\n```\n```text\n).*?(?=```)", re.DOTALL)
+"""A command in a block of its own, and the block of what it prints."""
+
+
 def readme_page() -> str:
-    """README.md with the report of its first command as it is today."""
-    text = (ROOT / "README.md").read_text()
-    done = subprocess.run(
-        [sys.executable, "-m", "rlhfdoctor", "analyze", "samples/openrlhf-save-kill/run"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    before, rest = text.split("```text\n", 1)
-    return f"{before}```text\n{done.stdout}```{rest.split('```', 1)[1]}"
+    """README.md with what its commands print today."""
+
+    def screen(found: re.Match[str]) -> str:
+        command = [sys.executable, "-m", "rlhfdoctor", *shlex.split(found[1])[1:]]
+        return found[1] + found[2] + subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+
+    return _SCREEN.sub(screen, (ROOT / "README.md").read_text())
 
 
 def _joined(lines: list[str]) -> str:

@@ -17,7 +17,8 @@ def find_hazards(told: Told, plan: Plan) -> Iterator[Hazard]:
     """Each trap that these settings walk into at these versions."""
     name = told.framework.name if told.framework is not None else ""
     zero3 = any(m.role == "actor" and m.backend == "deepspeed" and m.stage == 3 for m in plan.models)
-    if name == "openrlhf" and zero3 and not told.value("rollout.num_engines"):
+    engines = told.value("rollout.num_engines")
+    if name == "openrlhf" and zero3 and not engines and (engines == 0 or "rollout.num_engines" not in told.settings):
         yield Hazard(
             phase="rollout", cause="comm-zero3-generate-desync",
             says="every actor rank generates for itself while ZeRO-3 gathers each layer from all of them; the first rank that ends its answers early leaves the others waiting until the collective's time-out",

@@ -17,7 +17,7 @@ from rlhfdoctor.estimates import Estimate
 from rlhfdoctor.patch.edit import add_setting, change_setting, remove_setting
 from rlhfdoctor.patch.merge import apply_all
 from rlhfdoctor.patch.plan import Configuration, make_diff, show_value
-from rlhfdoctor.settings.spell import FRAMEWORKS, Spelling, spell
+from rlhfdoctor.settings.spell import FRAMEWORKS, Spelling, parse_version, spell
 from rlhfdoctor.types import Patch, Setting, Value
 from rlhfdoctor.units import GIB, show_bytes
 
@@ -40,8 +40,9 @@ class Remedy:
 REMEDIES: tuple[Remedy, ...] = (
     Remedy("checkpoint.in_memory", (False,), "safe", "the files are written one after the other"),
     Remedy("offload_optimizer.pin_memory", (False,), "safe", "slower copies between host and GPU"),
-    Remedy("rollout.free_cache_engine", (False,), "safe", "the KV cache stays allocated between rollouts"),
     Remedy("rollout.swap_space", (4, 1, 0), "safe", "less room for sequences that the engine puts off"),
+    Remedy("rollout.free_cache_engine", (False,), "safe", "the KV cache stays allocated between rollouts"),
+    Remedy("synced_gpus", (True,), "safe", "all ranks generate as long as the slowest"),
     Remedy(
         "ref.model_dtype", ("bfloat16",), "consent", "log-probabilities of the reference in bf16, as up to verl 0.5.0"
     ),
@@ -63,6 +64,7 @@ REMEDIES: tuple[Remedy, ...] = (
     Remedy("offload_param", (False,), "consent", "the weights stay on the GPUs"),
     Remedy("offload_param", (True,), "consent", "the weights go to host memory between the phases"),
     Remedy("zero_stage", (3,), "consent", "layers are gathered while they compute: slower"),
+    Remedy("zero_stage", (2,), "consent", "the weights are whole on every GPU"),
 )
 """In the order of what they cost."""
 MORE_NODES = tuple(
@@ -75,59 +77,65 @@ Change = tuple[Remedy, Value]
 
 
 def suggest(told: Told, configuration: Configuration) -> tuple[Estimate, list[Patch]]:
-    """The estimate after the smallest change that fits, and the change; no patches where none of the known ones does.
+    """The estimate after the smallest change that fits and avoids known traps, and the change; no patches where none of the known ones does.
 
-    One change before several, the user's own nodes before more of them, milder values before stronger ones.
+    One change before several, the user's own nodes before more of them, milder values before stronger ones; a change that
+    fits and leaves a trap only where none avoids it.
     """
     now = fullest(told)
-    if _fits(now):
+    if _fits(now, 0):
         return now, []
-    for remedies in (REMEDIES, MORE_NODES, (*REMEDIES, *MORE_NODES)):
-        tried = [
-            (remedy, value, after)
-            for remedy in remedies
-            for value in _values(remedy, told)
-            if _relieves(now, after := _with(told, [(remedy, value)]))
-        ]
-        found = next(([(remedy, value)] for remedy, value, after in tried if _fits(after)), None)
-        strongest = {remedy.setting: (remedy, value) for remedy, value, _ in tried}
-        found = found or _several(told, list(strongest.values()))
-        if found:
-            milder = _milder(told, found)
-            return _with(told, milder), _merged(
-                [_patch(remedy, value, told, configuration) for remedy, value in milder], configuration
-            )
+    for traps in sorted({0, len(now.hazards)}):
+        if _fits(now, traps):
+            return now, []
+        for remedies in (REMEDIES, MORE_NODES, (*REMEDIES, *MORE_NODES)):
+            tried = [
+                (remedy, value, after)
+                for remedy in remedies
+                for value in _values(remedy, told)
+                if _relieves(now, after := _with(told, [(remedy, value)]))
+            ]
+            found = next(([(remedy, value)] for remedy, value, after in tried if _fits(after, traps)), None)
+            strongest = {remedy.setting: (remedy, value) for remedy, value, _ in tried}
+            found = found or _several(told, list(strongest.values()), traps)
+            if found:
+                milder = _milder(told, found, traps)
+                return _with(told, milder), _merged(
+                    [_patch(remedy, value, told, configuration) for remedy, value in milder], configuration
+                )
     return _raise_container(told, now, configuration) or (now, [])
 
 
-def _several(told: Told, changes: Sequence[Change]) -> list[Change] | None:
+def _several(told: Told, changes: Sequence[Change], traps: int) -> list[Change] | None:
     """The first set of changes that fits together, few before many."""
     for count in range(2, _MOST_CHANGES + 1):
         for chosen in itertools.combinations(changes, count):
-            if _fits(_with(told, chosen)):
+            if _fits(_with(told, chosen), traps):
                 return list(chosen)
     return None
 
 
-def _milder(told: Told, changes: list[Change]) -> list[Change]:
+def _milder(told: Told, changes: list[Change], traps: int) -> list[Change]:
     """The same changes with the mildest values that still fit together."""
     for place, (remedy, last) in enumerate(changes):
         for value in _values(remedy, told):
             tried = [*changes[:place], (remedy, value), *changes[place + 1 :]]
-            if value == last or _fits(_with(told, tried)):
+            if value == last or _fits(_with(told, tried), traps):
                 changes = tried
                 break
     return changes
 
 
-def _fits(found: Estimate) -> bool:
-    """Whether it fits, also if all sequences are at their longest."""
-    return all(limit.bytes is None or found.peak(limit)[1] <= limit.bytes for limit in found.limits)
+def _fits(found: Estimate, traps: int) -> bool:
+    """Whether it fits, also if all sequences are at their longest, with no more than so many known traps."""
+    return len(found.hazards) <= traps and all(
+        limit.bytes is None or found.peak(limit)[1] <= limit.bytes for limit in found.limits
+    )
 
 
 def _relieves(now: Estimate, after: Estimate) -> bool:
-    """Whether some phase that exceeds a limit exceeds it by less, and none by more."""
-    gains = False
+    """Whether some phase that exceeds a limit exceeds it by less, and none by more, or a known trap is avoided."""
+    gains = len(after.hazards) < len(now.hazards)
     if len(after.hazards) > len(now.hazards):
         return False  # it would fit, and die of something else
     for before, behind in zip(now.limits, after.limits, strict=False):
@@ -182,6 +190,8 @@ def _surely_there(name: str, told: Told) -> bool:
     found = _spelling(name, told)
     if found is None or framework is None or framework.version is not None or found.framework != framework.name:
         return found is not None
+    if parse_version(found.since) is None and parse_version(found.until) is None:
+        return True
     ends = [
         spell(name, framework.name, version) for version in (framework.since, framework.until) if version is not None
     ]
@@ -247,7 +257,7 @@ def _raise_container(told: Told, now: Estimate, configuration: Configuration) ->
         return None
     wider = replace(container, bytes=size)
     after = replace(now, limits=tuple(wider if limit is container else limit for limit in now.limits))
-    if not _fits(after):
+    if not _fits(after, len(now.hazards)):
         return None
     remedy = Remedy(
         "container.memory", (), "consent", f"the node has {show_bytes(node.bytes or 0)}; other jobs on it get less"

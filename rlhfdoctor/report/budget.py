@@ -27,10 +27,16 @@ _PART_COUNT = 8
 
 
 def verdict(found: Estimate) -> str:
-    """One word: `over` (will not fit, or probably not), `tight` (fits by less than the known error, or only while sequences stay short), `fits`, `unknown`."""
+    """One word, the worst first.
+
+    `over` (will not fit, or probably not), `trap` (the settings lead to a known end whatever the memory), `tight` (fits by less
+    than the known error, or only while sequences stay short), `fits`, `unknown` (no limit is known).
+    """
     known = [limit for limit in found.limits if limit.bytes]
     if any(found.breaks(limit) for limit in known):
         return "over"
+    if found.hazards:
+        return "trap"
     if not known:
         return "unknown"
     return "tight" if any(found.share(limit) > 1 / (1 + ERROR) for limit in known) else "fits"
@@ -38,6 +44,15 @@ def verdict(found: Estimate) -> str:
 
 def sentence(found: Estimate) -> str:
     """The result in one sentence, as a job script would log it."""
+    if not found.hazards:
+        return _of_memory(found)
+    memory, traps = _of_memory(replace(found, hazards=())), [f"in {_phase(h.phase)}, {h.says}" for h in found.hazards]
+    if verdict(found) == "over":
+        return f"{memory}; and a known trap: {'; '.join(traps)}"
+    return f"a known trap: {'; '.join(traps)} (memory: {memory})"
+
+
+def _of_memory(found: Estimate) -> str:
     known = [limit for limit in found.limits if limit.bytes]
     broken = [(limit, at) for limit in known if (at := found.breaks(limit))]
     if broken:
@@ -88,7 +103,9 @@ def _phase(phase: str) -> str:
 
 def render(found: Estimate, console: Console) -> None:
     """Prints the tables, the largest parts of each peak, and what was assumed."""
-    style = {"over": "bold red", "tight": "bold yellow", "fits": "bold green", "unknown": "bold"}[verdict(found)]
+    style = {"over": "bold red", "trap": "bold red", "tight": "bold yellow", "fits": "bold green", "unknown": "bold"}[
+        verdict(found)
+    ]
     console.print(Text(sentence(found), style=style))
     console.print(Text(f"{found.framework} {found.version or '(version unknown)'}; {clean(found.node)}", style="dim"))
     for place in _PLACES:
@@ -101,7 +118,7 @@ def render(found: Estimate, console: Console) -> None:
             _parts(found, place, console)
     hazards = tuple(f"{_phase(h.phase)}: {h.says} (doctor rules explain {h.cause})" for h in found.hazards)
     for title, lines in (
-        ("beside the memory", hazards),
+        ("traps", hazards),
         ("assumed", found.assumed),
         ("not read", tuple(f"{g.what}: {g.why}" for g in found.gaps)),
     ):
@@ -272,9 +289,11 @@ def render_suggestion(after: Estimate, patches: Sequence[Patch], console: Consol
     console.print(Text("\nsmallest change that fits, by the estimate", style="bold"))
     if not patches:
         words = (
-            "none is needed"
-            if not sentence(after).startswith(("will not", "may not"))
-            else "none of the known ones is enough: more nodes, or GPUs and host with more memory"
+            "none of the known ones is enough: more nodes, or GPUs and host with more memory"
+            if sentence(after).startswith(("will", "may not"))
+            else f"none of the known ones avoids the trap (doctor rules explain {after.hazards[0].cause})"
+            if after.hazards
+            else "none is needed"
         )
         console.print(Padding(Text(words), (0, 0, 0, 3)))
         return

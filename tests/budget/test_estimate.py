@@ -114,6 +114,8 @@ def test_seed_hazard(name: str, cause: str, before: str, after: str, tmp_path: P
     (tmp_path / "launch.sh").write_text(text)
     framework = "simplerl" if "simplerl" in name else "openrlhf==0.2.5"
     assert [(h.phase, h.cause) for h in estimate([str(tmp_path)], framework=framework).hazards] == [("rollout", cause)]
+    found = estimate([str(tmp_path)], framework=framework)
+    assert verdict(found) == "trap" and sentence(found).startswith("a known trap: in rollout, "), sentence(found)
     (tmp_path / "launch.sh").write_text(text.replace(before, after))
     assert estimate([str(tmp_path)], framework=framework).hazards == ()
 
@@ -328,7 +330,7 @@ def test_suggestion_fits_and_is_in_the_users_spelling() -> None:
 
 def test_suggestion_of_more_nodes_comes_last(tmp_path: Path) -> None:
     """Where none of the user's own settings is enough, more nodes are."""
-    words = ("--actor_num_gpus_per_node 8", "--actor_num_nodes 1", "--pretrain Qwen/Qwen2.5-72B", "--zero_stage 3", "--adam_offload", "--remote_rm_url http://x", "--advantage_estimator reinforce", "--init_kl_coef 0", "--gradient_checkpointing")
+    words = ("--actor_num_gpus_per_node 8", "--actor_num_nodes 1", "--pretrain Qwen/Qwen2.5-72B", "--zero_stage 3", "--adam_offload", "--remote_rm_url http://x", "--advantage_estimator reinforce", "--init_kl_coef 0", "--gradient_checkpointing", "--vllm_num_engines 2", "--vllm_tensor_parallel_size 4")
     after, patches = suggest(script(tmp_path, *words), framework="openrlhf==0.8.5", machine=Machine(host_bytes=900 * GIB, gpu_bytes=80 * GIB))
     assert ([p.setting for p in patches], verdict(after)) == (["actor_num_nodes"], "tight")
 
