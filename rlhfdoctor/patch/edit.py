@@ -164,7 +164,8 @@ def _add_export(spelling: Spelling, value: Any, texts: Mapping[str, str], settin
     if "ray job submit" in text:
         return None  # the workers belong to a cluster that another shell started
     tokens = list(read_tokens(text))
-    place = next((t for t in reversed(tokens) if t.first and t.start <= (own[0].span or (0, 0))[0]), None)
+    start = (own[0].span or (0, 0))[0]
+    place = next((t for t in reversed(tokens) if t.first and not t.nested and t.start <= start), None)
     if place is None:
         return None
     line_start = text.rfind("\n", 0, place.start) + 1

@@ -21,6 +21,9 @@ _LONGEST_WORD = 64 * 1024
 _ASSIGNMENT = re.compile(r"^(?:export\s+)?([A-Za-z_]\w*)=")
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*|\d)(?::-([^}]*))?\}?")
 _NAME = re.compile(r"\$?\{?\b([A-Za-z_]\w*)\b\}?")
+_SHELL = re.compile(r"(?:\S*/)?(?:ba|z|da|a|k)?sh")
+_DEEPEST = 3
+"""Commands in quotes in commands in quotes."""
 _LONGEST_SUM = 200
 _ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -45,17 +48,27 @@ class Token:
     line: int
     first: bool
     """Whether it is the first word of its command."""
+    nested: bool = False
+    """Whether it stands in a quoted command: `bash -c "..."`."""
 
 
 def read_tokens(script: str) -> Iterator[Token]:
     """The words of a script in order; comments and operators are left out.
 
+    What a shell is given in quotes (`bash -c "..."`) is read as words of its own.
+
     >>> [t.text for t in read_tokens("run --a 1 \\\\\\n  --b 'x y' # no\\n")]
     ['run', '--a', '1', '--b', 'x y']
+    >>> [(t.text, t.start) for t in read_tokens("srun bash -c 'run --a 1'") if t.nested]
+    [('run', 14), ('--a', 18), ('1', 22)]
     """
-    variables: dict[str, str] = {}
+    yield from _tokens(script, {}, 0)
+
+
+def _tokens(script: str, variables: dict[str, str], depth: int) -> Iterator[Token]:
     position, line, first = 0, 1, True
     length = len(script)
+    before = ("", "")  # the last word that is no option, and the last word
     while position < length:
         char = script[position]
         if char == "\n":
@@ -80,14 +93,44 @@ def read_tokens(script: str) -> Iterator[Token]:
         else:
             end = _word_end(script, position)
             raw = script[position:end]
-            word = _unquote(raw, variables)
-            yield Token(word, raw, position, end, line, first)
-            assigned = _ASSIGNMENT.match(word)
-            if assigned and first:
-                variables[assigned[1]] = word[assigned.end() :]
-            first = first and (assigned is not None or word in ("export", "env", "sudo"))
+            if depth < _DEEPEST and _is_command(before, raw):
+                yield from _inner(script, position, raw, line, variables, depth)
+            else:
+                word = _unquote(raw, variables)
+                yield Token(word, raw, position, end, line, first, depth > 0)
+                assigned = _ASSIGNMENT.match(word)
+                if assigned and first:
+                    variables[assigned[1]] = word[assigned.end() :]
+                first = first and (assigned is not None or word in ("export", "env", "sudo"))
+            before = (before[0] if raw.startswith("-") else raw, raw)
             line += raw.count("\n")
             position = end
+
+
+def _is_command(before: tuple[str, str], raw: str) -> bool:
+    """Whether a word in quotes is the command of a shell: `bash -c "..."`."""
+    shell, option = before
+    quoted = len(raw) > 2 and raw[0] in "'\"" and raw[-1] == raw[0] and _word_end(raw, 0) == len(raw)
+    return quoted and _SHELL.fullmatch(shell) is not None and re.fullmatch(r"-[a-z]*c", option) is not None
+
+
+def _inner(script: str, position: int, raw: str, line: int, variables: dict[str, str], depth: int) -> Iterator[Token]:
+    """Words of a quoted command, at their places in the script."""
+    places = [
+        i
+        for i in range(1, len(raw) - 1)
+        if raw[0] == "'" or raw[i] != "\\" or raw[i + 1] not in '"\\$`' or _escaped(raw, i)
+    ]
+    inner = "".join(raw[i] for i in places)
+    for token in _tokens(inner, dict(variables), depth + 1):
+        start, end = position + places[token.start], position + places[token.end - 1] + 1
+        here = line + script.count("\n", position, start)
+        yield Token(token.text, script[start:end], start, end, here, token.first, True)
+
+
+def _escaped(raw: str, place: int) -> bool:
+    """Whether a character stands behind an odd number of backslashes."""
+    return (place - len(raw[:place].rstrip("\\"))) % 2 == 1
 
 
 def _word_end(script: str, position: int) -> int:

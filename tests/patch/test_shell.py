@@ -59,6 +59,18 @@ def test_value_of_a_flag_is_replaced_where_it_stands(around: Any, before: str, a
     assert value_of("launch.sh", result, "train.micro_batch_size", OPENRLHF) == 4
 
 
+@pytest.mark.parametrize("quote", ['"', "'"])
+def test_quoted_command_of_a_shell(quote: str) -> None:
+    """What srun's `bash -c` is given in quotes: values change in place, and what is new stays inside of the quotes."""
+    around = f"{HEAD}srun -N1 bash -c \\\n{quote}pip install x \\\n&& python3 -m openrlhf.cli.train_ppo_ray \\\n    --zero_stage 3 \\\n    {{}}{quote} &>> log\n"
+    text = around.format("--micro_train_batch_size 8")
+    assert around.format("--micro_train_batch_size 4") == patched("launch.sh", text, "train.micro_batch_size", 4, framework=OPENRLHF)
+    added = patched("launch.sh", text, "gradient_checkpointing", True, add=True, framework=OPENRLHF)
+    assert added == around.format("--micro_train_batch_size 8 \\\n    --gradient_checkpointing")
+    exported = patched("launch.sh", text, "ray.memory_usage_threshold", 0.98, add=True, framework=OPENRLHF)
+    assert exported == text.replace("srun", "export RAY_memory_usage_threshold=0.98\nsrun"), "before the command that is quoted, not inside of it"
+
+
 @pytest.mark.parametrize("written", ["$BS", "${BS}", '"$BS"', '"${BS}"'])
 def test_value_from_a_variable_is_replaced_at_its_use(written: str) -> None:
     """The variable may serve other flags too, so its assignment stays."""

@@ -139,6 +139,29 @@ def test_first_words(script: str, expected: list[str]) -> None:
     assert [token.text for token in read_tokens(script) if token.first] == expected
 
 
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("bash -c 'run --a 1'", ["run", "--a", "1"]),
+        ('srun -N1 bash -c \\\n"pip install x \\\n&& run --a 1" &>> log', ["pip", "install", "x", "run", "--a", "1"]),
+        ("/bin/bash -e -lc 'run --a 1'", ["run", "--a", "1"]),
+        ('bash -c "run --a \\"x y\\" --b \\$C"', ["run", "--a", "x y", "--b", "$C"]),
+        ('A=1\nbash -c "run --a $A"', ["run", "--a", "1"]),
+        ("bash -c \"bash -c 'run --a 1'\"", ["bash", "-c", "run", "--a", "1"]),
+        ("bash -c 'run --a 1' 'no command'", ["run", "--a", "1"]),
+        ("python -c 'import a; run()'", []),
+        ("bash 'my script.sh'", []),
+        ("bash -c run", []),
+        ("bash -c 'run --a 1", []),
+    ],
+)
+def test_words_of_a_quoted_command(script: str, expected: list[str]) -> None:
+    """What `bash -c` is given in quotes is a command: its words are tokens at their places."""
+    nested = [token for token in read_tokens(script) if token.nested]
+    assert [token.text for token in nested] == expected
+    assert [script[token.start : token.end] for token in nested] == [token.raw for token in nested]
+
+
 def test_backslash_before_a_carriage_return() -> None:
     """A backslash before a carriage return without a newline does not hold the reader up for ever."""
     assert [token.text for token in islice(read_tokens("run \\\r --b"), 10)][-1] == "--b"
@@ -157,8 +180,10 @@ def test_any_text(script: str) -> None:
 
 
 @settings(max_examples=100, deadline=None, database=None, derandomize=True)
-@given(scripts)
-def test_lines_of_any_text(script: str) -> None:
-    """The line of a token is one more than the newlines before it."""
+@given(scripts, st.sampled_from(["", "bash -c ", 'bash -c "', "sh -lc '"]), st.sampled_from(["", '"', "'"]))
+def test_lines_of_any_text(script: str, before: str, behind: str) -> None:
+    """The line of a token is one more than the newlines before it, and it is the text at its place, also in quoted commands."""
+    script = before + script + behind
     tokens = list(read_tokens(script))
+    assert [token.raw for token in tokens] == [script[t.start : t.end] for t in tokens]
     assert [token.line for token in tokens] == [script.count("\n", 0, token.start) + 1 for token in tokens]
