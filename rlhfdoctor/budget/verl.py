@@ -59,14 +59,27 @@ def plan_verl(told: Told) -> list[Plan]:
     )  # fmt: skip
 
 
+def _other_trainer(told: Told, actor: str, strategy: str) -> str:
+    """What shows that the roles are trained by Megatron or another backend than FSDP; empty where nothing does."""
+    engine = told.settings.get("model_engine")
+    config = told.settings.get("config_name")
+    parallel = next((s for n, s in told.settings.items() if n.startswith(f"{actor}.megatron.")), None)
+    if strategy.startswith("megatron"):
+        return f"{actor}.strategy is {strategy}"
+    if engine is not None and not str(engine.value).startswith("fsdp"):
+        return f"model_engine is {engine.value}"
+    if config is not None and "megatron" in str(config.value):
+        return f"--config-name is {config.value}"
+    return f"{parallel.spelled} is set" if parallel is not None else ""
+
+
 def _models(told: Told, name: str, shape: Shape, world: int) -> dict[str, Model]:
     easy = name == "easyr1"
     actor = "worker.actor" if easy else "actor_rollout_ref.actor"
     strategy = str(told.value(f"{actor}.strategy"))
-    if strategy.startswith("megatron"):
-        raise UsageError(
-            f"{actor}.strategy is {strategy}: Megatron's memory is not modelled; the estimate knows FSDP and DeepSpeed"
-        )
+    other = _other_trainer(told, actor, strategy)
+    if other:
+        raise UsageError(f"{other}: this trainer's memory is not modelled; the estimate knows FSDP and DeepSpeed")
     sharded = int(told.number(f"{actor}.fsdp_config.fsdp_size", default=-1))
     lora = int(told.number("actor_rollout_ref.model.lora_rank", "lora_rank", default=0))
     common: dict[str, Any] = {

@@ -120,6 +120,25 @@ def test_seed_hazard(name: str, cause: str, before: str, after: str, tmp_path: P
     assert estimate([str(tmp_path)], framework=framework).hazards == ()
 
 
+@pytest.mark.parametrize("engines", ["$((NUM_GPUS))", "$((MANY))", "2"])
+def test_engines_that_only_the_shell_knows_are_no_trap(engines: str, tmp_path: Path) -> None:
+    """A number of engines that is written, but not readable, is not the absence of engines (OpenRLHF's own agent examples)."""
+    words = ("--actor_num_gpus_per_node 8", "--ref_num_gpus_per_node 8", "--colocate_all_models", "--pretrain Qwen/Qwen3-1.7B", "--zero_stage 3", "--vllm_num_engines", engines)
+    assert estimate(script(tmp_path, *words), framework="openrlhf==0.9.0").hazards == ()
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["--config-name='ppo_megatron_trainer.yaml'", "--config-name ppo_megatron_trainer", "model_engine=megatron", "model_engine=veomni", "actor_rollout_ref.actor.strategy=megatron",
+     "actor_rollout_ref.actor.megatron.tensor_model_parallel_size=2"],
+)
+def test_other_trainers_than_fsdp_are_refused(word: str, tmp_path: Path) -> None:
+    """verl's Megatron and other backends are not estimated as FSDP."""
+    words = ("actor_rollout_ref.model.path=Qwen/Qwen2.5-7B", word)
+    with pytest.raises(UsageError, match="is not modelled; the estimate knows FSDP and DeepSpeed"):
+        estimate(script(tmp_path, *words, head="python -m verl.trainer.main_ppo"), framework="verl==0.9.0")
+
+
 LAB_SEEDS = {
     "lab-save-kill": ("over", "save", "in_memory: true", "in_memory: false", "3000M"),
     "lab-pinned-start": ("over", "update", '"pin_memory": true', '"pin_memory": false', ""),
