@@ -66,7 +66,7 @@ def _other_trainer(told: Told, actor: str, strategy: str) -> str:
     parallel = next((s for n, s in told.settings.items() if n.startswith(f"{actor}.megatron.")), None)
     if strategy.startswith("megatron"):
         return f"{actor}.strategy is {strategy}"
-    if engine is not None and not str(engine.value).startswith("fsdp"):
+    if engine is not None and not str(engine.value).startswith(("fsdp", "$")):
         return f"model_engine is {engine.value}"
     if config is not None and "megatron" in str(config.value):
         return f"--config-name is {config.value}"

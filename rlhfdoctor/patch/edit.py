@@ -95,7 +95,10 @@ def _add_word(spelling: Spelling, value: Any, texts: Mapping[str, str], settings
     line_start = text.rfind("\n", 0, end) + 1
     indent = re.match(r"[ \t]*", text[line_start:])
     alone = indent is not None and text[line_start + indent.end() :].startswith(("-", "+", last.spelled))
-    token_end = next((t.end for t in read_tokens(text) if t.start <= end - 1 < t.end), end)
+    token = next((t for t in read_tokens(text) if t.start <= end - 1 < t.end), None)
+    token_end = token.end if token is not None else end
+    if token is not None and token.nested and not text[:line_start].rstrip("\r\n").endswith("\\"):
+        alone = False  # in quotes a backslash may be a word of its own
     if not alone or indent is None:
         return Edit(last.origin.file, last.origin.line or 1, f"{text[:token_end]} {word}{text[token_end:]}")
     newline = _newline(text)

@@ -19,7 +19,10 @@ from rlhfdoctor.settings.shell import Token, read_tokens
 from rlhfdoctor.settings.spell import Spelling, load_table, lookup
 from rlhfdoctor.types import Event, Gap, Origin, Setting, Value
 
-_OVERRIDE = re.compile(r"^(?P<plus>[+~]{0,2})(?P<key>[A-Za-z_][\w/@-]*(?:\.[\w@-]+)+)=(?P<value>.*)$", re.S)
+_OVERRIDE = re.compile(
+    r"^(?P<plus>[+~]{0,2})(?P<key>[A-Za-z_][\w/@-]*(?:\.[\w@-]+)+|model_engine)=(?P<value>.*)$", re.S
+)
+"""A Hydra override; of those without a dot, which look like variables of the shell, verl's choice of a backend."""
 _ENV = re.compile(r"^(?P<key>[A-Z][A-Z0-9_]{2,}|RAY_\w+)=(?P<value>.*)$", re.S)
 _STARTS_IN_CONTAINER = re.compile(r"^(?:.*/)?(?:bash|sh|python[\d.]*|torchrun|deepspeed|accelerate|ray|sleep)$")
 _COMPRESSED = (".gz", ".zst", ".zstd", ".bz2", ".xz")

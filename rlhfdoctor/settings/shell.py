@@ -8,6 +8,7 @@ functions are read as words.
 from __future__ import annotations
 
 import ast
+import functools
 import operator
 import re
 from collections.abc import Callable, Iterator
@@ -23,7 +24,10 @@ _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*|\d)(?::-([^}]*))?\}?")
 _NAME = re.compile(r"\$?\{?\b([A-Za-z_]\w*)\b\}?")
 _SHELL = re.compile(r"(?:\S*/)?(?:ba|z|da|a|k)?sh")
 _DEEPEST = 3
-"""Commands in quotes in commands in quotes."""
+"""Commands in quotes in commands in quotes, and defaults in defaults."""
+_ESCAPE = re.compile(r"\\(?=[\"\\$`])(?s:.)")
+_SETTING = re.compile(r"\s(?:-{1,2}[A-Za-z]|[+~]{0,2}[A-Za-z_][\w.]*=)")
+_USE = re.compile(r"(?<![\"'\w$])\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})(?![\w\"'])")
 _LONGEST_SUM = 200
 _ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -49,13 +53,13 @@ class Token:
     first: bool
     """Whether it is the first word of its command."""
     nested: bool = False
-    """Whether it stands in a quoted command: `bash -c "..."`."""
+    """Whether it stands in quotes that hold several words: `bash -c "..."`, `ARGS="..."`."""
 
 
 def read_tokens(script: str) -> Iterator[Token]:
     """The words of a script in order; comments and operators are left out.
 
-    What a shell is given in quotes (`bash -c "..."`) is read as words of its own.
+    What a shell is given in quotes (`bash -c "..."`) is read as words of its own, and so is a variable that is used as words.
 
     >>> [t.text for t in read_tokens("run --a 1 \\\\\\n  --b 'x y' # no\\n")]
     ['run', '--a', '1', '--b', 'x y']
@@ -69,6 +73,7 @@ def _tokens(script: str, variables: dict[str, str], depth: int) -> Iterator[Toke
     position, line, first = 0, 1, True
     length = len(script)
     before = ("", "")  # the last word that is no option, and the last word
+    lists: set[str] = set()
     while position < length:
         char = script[position]
         if char == "\n":
@@ -93,18 +98,36 @@ def _tokens(script: str, variables: dict[str, str], depth: int) -> Iterator[Toke
         else:
             end = _word_end(script, position)
             raw = script[position:end]
-            if depth < _DEEPEST and _is_command(before, raw):
+            word = _unquote(raw, variables)
+            assigned = _ASSIGNMENT.match(word) if first else None
+            if assigned:
+                variables[assigned[1]] = word[assigned.end() :]
+            listed = assigned is not None and _is_list(script, assigned[1], raw)
+            if depth < _DEEPEST and listed:
+                yield from _inner(script, position, raw, line, variables, depth, skip=raw.index("=") + 1)
+                lists.add(assigned[1])  # type: ignore[index]
+            elif depth < _DEEPEST and _is_command(before, raw):
                 yield from _inner(script, position, raw, line, variables, depth)
-            else:
-                word = _unquote(raw, variables)
+            elif not (raw.startswith("$") and raw.strip("${}") in lists):  # its words were read where they are set
                 yield Token(word, raw, position, end, line, first, depth > 0)
-                assigned = _ASSIGNMENT.match(word)
-                if assigned and first:
-                    variables[assigned[1]] = word[assigned.end() :]
-                first = first and (assigned is not None or word in ("export", "env", "sudo"))
+            first = first and (assigned is not None or word in ("export", "env", "sudo"))
             before = (before[0] if raw.startswith("-") else raw, raw)
             line += raw.count("\n")
             position = end
+
+
+def _is_list(script: str, name: str, raw: str) -> bool:
+    """Whether a variable is set to words in quotes, and used as words: `ARGS="--a 1 --b 2"; run $ARGS`."""
+    value = raw[raw.index("=") + 1 :]
+    if not (len(value) > 2 and value[0] in "'\"" and value[-1] == value[0] and _word_end(value, 0) == len(value)):
+        return False
+    return _SETTING.search(value) is not None and name in _used(script)
+
+
+@functools.lru_cache(maxsize=4)
+def _used(script: str) -> frozenset[str]:
+    """Variables that stand in a script without quotes."""
+    return frozenset(match[1] or match[2] for match in _USE.finditer(script))
 
 
 def _is_command(before: tuple[str, str], raw: str) -> bool:
@@ -114,23 +137,20 @@ def _is_command(before: tuple[str, str], raw: str) -> bool:
     return quoted and _SHELL.fullmatch(shell) is not None and re.fullmatch(r"-[a-z]*c", option) is not None
 
 
-def _inner(script: str, position: int, raw: str, line: int, variables: dict[str, str], depth: int) -> Iterator[Token]:
-    """Words of a quoted command, at their places in the script."""
-    places = [
-        i
-        for i in range(1, len(raw) - 1)
-        if raw[0] == "'" or raw[i] != "\\" or raw[i + 1] not in '"\\$`' or _escaped(raw, i)
-    ]
-    inner = "".join(raw[i] for i in places)
+def _inner(
+    script: str, position: int, raw: str, line: int, variables: dict[str, str], depth: int, skip: int = 0
+) -> Iterator[Token]:
+    """Words in quotes, at their places in the script: of a command, or behind `skip` characters of an assignment, of a list."""
+    position, raw = position + skip, raw[skip:]
+    places = list(range(1, len(raw) - 1))
+    if raw[0] == '"':  # a backslash before these is gone
+        escapes = {match.start() for match in _ESCAPE.finditer(raw, 1, len(raw) - 1)}
+        places = [place for place in places if place not in escapes]
+    inner, seen = "".join(raw[place] for place in places), position
     for token in _tokens(inner, dict(variables), depth + 1):
         start, end = position + places[token.start], position + places[token.end - 1] + 1
-        here = line + script.count("\n", position, start)
-        yield Token(token.text, script[start:end], start, end, here, token.first, True)
-
-
-def _escaped(raw: str, place: int) -> bool:
-    """Whether a character stands behind an odd number of backslashes."""
-    return (place - len(raw[:place].rstrip("\\"))) % 2 == 1
+        line, seen = line + script.count("\n", seen, start), start
+        yield Token(token.text, script[start:end], start, end, line, token.first and not skip, True)
 
 
 def _word_end(script: str, position: int) -> int:
@@ -156,17 +176,17 @@ def _word_end(script: str, position: int) -> int:
     return len(script)
 
 
-def _closing(script: str, position: int) -> int:
+def _closing(script: str, position: int, pair: str = "()") -> int:
     depth = 0
     while position < len(script):
-        depth += {"(": 1, ")": -1}.get(script[position], 0)
+        depth += {pair[0]: 1, pair[1]: -1}.get(script[position], 0)
         if depth == 0:
             return position
         position += 1
     return position
 
 
-def _unquote(raw: str, variables: dict[str, str]) -> str:
+def _unquote(raw: str, variables: dict[str, str], depth: int = 0) -> str:
     """The word as the shell would pass it; unknown variables stay as they are."""
     out, quote, i = [], "", 0
     while i < len(raw):
@@ -181,14 +201,19 @@ def _unquote(raw: str, variables: dict[str, str]) -> str:
             quote = "" if quote == char else quote or char
             if quote and quote != char:
                 out.append(char)
-        elif raw.startswith("$((", i) and (end := _closing(raw, i + 1)) < len(raw):
-            result = _compute(raw[i + 3 : end - 1], variables)
-            out.append(raw[i : end + 1] if result is None else str(result))
-            i = end
+        elif raw.startswith("$((", i) and (end := _closing(whole := raw[i : i + _LONGEST_SUM], 1)) < len(whole):
+            result = _compute(whole[3 : end - 1], variables)
+            out.append(whole[: end + 1] if result is None else str(result))
+            i += end
         elif char == "$" and (match := _VARIABLE.match(raw, i)):
-            known = variables.get(match[1], match[2])
-            out.append(match[0] if known is None else known)
-            i = match.end() - 1
+            known = variables.get(match[1])
+            last = match.end() - 1
+            if match[2] is not None and raw[i + 1] == "{":  # a default, which may hold variables of its own
+                last = _closing(raw, i + 1, "{}")
+                if known is None and last < len(raw) and depth < _DEEPEST:
+                    known = _unquote(raw[match.start(2) : last], variables, depth + 1)
+            out.append(raw[i : last + 1] if known is None else known)
+            i = last
         else:
             out.append(char)
         i += 1

@@ -71,6 +71,18 @@ def test_quoted_command_of_a_shell(quote: str) -> None:
     assert exported == text.replace("srun", "export RAY_memory_usage_threshold=0.98\nsrun"), "before the command that is quoted, not inside of it"
 
 
+@pytest.mark.parametrize("quote", ['"', "'"])
+@pytest.mark.parametrize("eol", [" \\\n    ", "\n    ", " "])
+def test_list_of_words_in_a_variable(quote: str, eol: str) -> None:
+    """`ARGS="..."; run $ARGS`: values change where the list is set, and what is new never needs a backslash that would be a word."""
+    around = f"{HEAD}ARGS={quote}--zero_stage 3{eol}{{}}{quote}\npython3 -m openrlhf.cli.train_ppo_ray $ARGS\n"
+    text = around.format("--micro_train_batch_size 8")
+    assert around.format("--micro_train_batch_size 4") == patched("launch.sh", text, "train.micro_batch_size", 4, framework=OPENRLHF)
+    added = patched("launch.sh", text, "gradient_checkpointing", True, add=True, framework=OPENRLHF)
+    joint = eol if "\\" in eol else " "
+    assert added == around.format(f"--micro_train_batch_size 8{joint}--gradient_checkpointing")
+
+
 @pytest.mark.parametrize("written", ["$BS", "${BS}", '"$BS"', '"${BS}"'])
 def test_value_from_a_variable_is_replaced_at_its_use(written: str) -> None:
     """The variable may serve other flags too, so its assignment stays."""

@@ -70,6 +70,10 @@ def test_words(script: str, expected: list[str]) -> None:
         ('BS="a b"\nrun --bs $BS', "a b"),
         ("BS='4'\r\nrun --bs $BS\r\n", "4"),
         ("N=${1:-8}\nrun --n $N", "8"),
+        ('H=/m\nP=${P:-"${H}/Qwen2.5-7B"}\nrun --p ${P}/x', "/m/Qwen2.5-7B/x"),
+        ("run --p ${P:-${Q:-3}}", "3"),
+        ("run --p ${P:-$Q}x", "$Qx"),
+        ("run --p ${P:-", "${P:-"),
         ("N=${1:-8}\nrun --n $((N))", "8"),
         ("N=8\nM=3\nrun --n $((N * 2 - ${M}))", "13"),
         ("N=7\nrun --n $(( (N+1)/2 ))", "4"),
@@ -160,6 +164,24 @@ def test_words_of_a_quoted_command(script: str, expected: list[str]) -> None:
     nested = [token for token in read_tokens(script) if token.nested]
     assert [token.text for token in nested] == expected
     assert [script[token.start : token.end] for token in nested] == [token.raw for token in nested]
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ('ARGS="--a 1 --b 2"\nrun $ARGS --c 3', ["--a", "1", "--b", "2", "run", "--c", "3"]),
+        ('ARGS="\n  --a 1 \\\n  --b $N\n"\nrun ${ARGS}', ["--a", "1", "--b", "$N", "run"]),
+        ("ARGS='a.b=1 c.d=2'\nrun $ARGS", ["a.b=1", "c.d=2", "run"]),
+        ('ARGS="--a 1 --b 2"\nrun "$ARGS"', ["ARGS=--a 1 --b 2", "run", "--a 1 --b 2"]),
+        ('ARGS="--a 1 --b 2"\nrun $ARGSX', ["ARGS=--a 1 --b 2", "run", "$ARGSX"]),
+        ('NAME="my run"\nrun $NAME', ["NAME=my run", "run", "my run"]),
+    ],
+)
+def test_words_of_a_variable(script: str, expected: list[str]) -> None:
+    """A variable that holds settings and is used without quotes is read where it is set, so that they can be changed there."""
+    tokens = list(read_tokens(script))
+    assert [token.text for token in tokens] == expected
+    assert [token.text for token in tokens if token.first and token.nested] == []
 
 
 def test_backslash_before_a_carriage_return() -> None:
