@@ -48,6 +48,9 @@ exam: .venv/.dev ## the doctor's own exam: scores, dropped sources, changes that
 schemas: .venv/.dev ## read the names that each release takes, and count the patches (needs the network)
 	$(BIN)/python -m tests.frameworks.schemas
 
+upstream: .venv/.dev ## the estimate on the frameworks' own examples (needs clones, see the head of the script)
+	$(BIN)/python -m tests.frameworks.upstream
+
 bench: .venv/.dev ## ratios against anchors, apart from the tests
 	$(BIN)/python tests/bench/scan.py && $(BIN)/python tests/bench/start.py && $(BIN)/python tests/bench/record.py
 
@@ -61,4 +64,4 @@ lock: ## resolve the development environment anew (needs the network)
 	rm -rf .venv && $(PYTHON) -m venv .venv && $(BIN)/pip install -q . && $(BIN)/pip freeze --exclude rlhfdoctor > .ci/base.lock
 	$(BIN)/pip install -q torch==2.13.0 && $(BIN)/pip install -q -r .ci/dev.in && $(BIN)/pip freeze --exclude rlhfdoctor | grep -v '^torch==' > .ci/dev.lock
 
-.PHONY: help install demo lab test lint calibrate exam schemas bench docs lock
+.PHONY: help install demo lab test lint calibrate exam schemas upstream bench docs lock

@@ -1,0 +1,72 @@
+"""`doctor estimate` on the frameworks' own example scripts, which run: `make upstream` (python -m tests.frameworks.upstream).
+
+Their authors know that they work, so a known trap there is a false alarm, and a refusal tells what the reader of scripts lacks. Writes
+UPSTREAM.md. Needs whole clones, whose tags are read:
+
+    RLHFDOCTOR_GIT_OPENRLHF=~/src/OpenRLHF RLHFDOCTOR_GIT_VERL=~/src/verl RLHFDOCTOR_GIT_EASYR1=~/src/EasyR1 make upstream
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from rlhfdoctor.errors import DoctorError
+from rlhfdoctor.preflight import Machine, estimate
+from tests.frameworks.registry import tagged_trees
+
+PAGE = Path(__file__).with_name("UPSTREAM.md")
+PROGRAMS = {"openrlhf": "train_ppo", "verl": "main_ppo", "easyr1": "verl.trainer.main"}
+"""What a script of PPO or GRPO starts."""
+_GPU = 80 << 30
+_CAUSES = (
+    (r"is not modelled", "trained by another backend (Megatron, VeOmni, MindSpeed)"),
+    (r"no model in the files", "no command of its own (a wrapper)"),
+    (r"neither the name nor a config.json", "a model that only its files tell"),
+)
+
+
+def scripts(framework: str) -> Iterator[tuple[str, str, str]]:
+    """Release, path and text of each script that differs from those of other tags."""
+    seen: set[str] = set()
+    for release, root in tagged_trees(framework, "0.0.1", ["examples"]):
+        for path in sorted(root.glob("examples/**/*.sh")):
+            text = path.read_text(errors="replace")
+            if text not in seen and PROGRAMS[framework] in text:
+                seen.add(text)
+                yield release, str(path.relative_to(root)), text
+
+
+def main() -> None:
+    """Writes the page; ends with status 1 where an example of the frameworks is called a trap."""
+    lines, alarms = [], []
+    for framework in PROGRAMS:
+        if f"RLHFDOCTOR_GIT_{framework.upper()}" not in os.environ:
+            sys.exit(f"RLHFDOCTOR_GIT_{framework.upper()}: name a clone of {framework} (see the head of this file)")
+        counts: Counter[str] = Counter()
+        for release, path, text in scripts(framework):
+            with tempfile.TemporaryDirectory() as folder:
+                Path(folder, "launch.sh").write_text(text)
+                try:
+                    found = estimate([folder], framework=f"{framework}=={release}", machine=Machine(gpu_bytes=_GPU))
+                except DoctorError as error:
+                    counts[next((name for mark, name in _CAUSES if re.search(mark, str(error))), str(error))] += 1
+                    continue
+            counts["estimated"] += 1
+            alarms += [f"| {framework} {release} | {path} | {h.cause} | {h.says} |" for h in found.hazards]
+        refused = "; ".join(f"{count} {name}" for name, count in counts.most_common() if name != "estimated")
+        lines.append(f"| {framework} | {counts.total()} | {counts['estimated']} | {refused or 'none'} |")
+    head = ["# The frameworks' own examples", "", "Made by `make upstream`: every script of PPO or GRPO in `examples/` that differs between the tags, a GPU of 80 GiB taken for granted.", ""]
+    table = ["| framework | scripts | estimated | refused, and told why |", "|---|---:|---:|---|", *lines, ""]
+    traps = ["Traps that the estimate names in them:", "", *(["| release | script | trap | says |", "|---|---|---|---|", *alarms] if alarms else ["none"]), ""]
+    PAGE.write_text("\n".join([*head, *table, *traps]))
+    sys.stdout.write(PAGE.read_text())
+
+
+if __name__ == "__main__":
+    main()
