@@ -1,7 +1,8 @@
-"""OpenRLHF: a group of Ray actors a role, packed into nodes (openrlhf/cli/train_ppo_ray.py, 0.0.1 to 0.11.2)."""
+"""OpenRLHF: a group of Ray actors a role, packed into nodes (openrlhf/cli/train_ppo_ray.py, 0.0.1 to 0.11.2), or all in one (train_ppo.py)."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from rlhfdoctor.budget.placement import (
@@ -17,6 +18,9 @@ from rlhfdoctor.budget.placement import (
 from rlhfdoctor.budget.plan import Engine, Model, Plan
 from rlhfdoctor.budget.shapes import Shape
 from rlhfdoctor.budget.told import Told
+
+_ROLES = ("actor", "critic", "ref", "reward")
+_GROUP_FLAGS = ("_num_nodes", "_num_gpus_per_node", ".num_nodes", ".num_gpus_per_node")
 
 
 def plan_openrlhf(told: Told) -> list[Plan]:
@@ -37,8 +41,16 @@ def plan_openrlhf(told: Told) -> list[Plan]:
     critic = told.shape_or(
         reward if has_reward else shape, "critic_pretrain", "critic.model_name_or_path", of="the critic"
     )
-    sizes = {role: _group_size(told, "ref" if role == "reference" else role) for role in wanted}
-    groups = [Placed(roles, sizes[roles[0]][1], sizes[roles[0]][0]) for roles in _shared(told, wanted)]
+    alone = not any(f"{role}{flag}" in told.settings for role in _ROLES for flag in _GROUP_FLAGS)
+    if alone:  # train_ppo has no groups
+        sizes = dict.fromkeys(wanted, (told.machine.nodes or 1, told.machine.gpus_per_node or GPUS))
+        told.assume("no role has GPUs of its own in the files: one process a GPU holds all of them, as in train_ppo")
+    else:
+        sizes = {role: _group_size(told, "ref" if role == "reference" else role) for role in wanted}
+        if told.machine.nodes is not None:
+            told.assume("--nodes is not used: OpenRLHF's own settings say how many nodes each role has")
+    shared = [tuple(role for role in wanted if wanted[role])] if alone else _shared(told, wanted)
+    groups = [Placed(roles, sizes[roles[0]][1], sizes[roles[0]][0]) for roles in shared]
     together = told.flag("colocate_all") and not told.flag("train.async_enable")  # async engines have GPUs of their own
     engine = _engine(told, shape, together)
     if engine is not None:
@@ -56,11 +68,15 @@ def plan_openrlhf(told: Told) -> list[Plan]:
         "reference": Model(role="reference", shape=shape, process="reference", ranks=_total(sizes["reference"]), **frozen),
         "reward": Model(role="reward", shape=reward, process="reward", ranks=_total(sizes["reward"]), value_head=True, **frozen),
     }  # fmt: skip
+    if alone:
+        models = {role: replace(model, process="trainer", beside=False) for role, model in models.items()}
     prompt, answer = read_lengths(told)
     samples = told.count("rollout.samples_per_prompt", default=1) * told.count("rollout.batch_size", default=1024)
+    in_store = 0 if alone else samples * (prompt + answer) * BYTES_PER_TOKEN
     return make_nodes(
-        told, groups, models, engine, experience_bytes=samples * (prompt + answer) * BYTES_PER_TOKEN, store_bytes=find_store(told),
+        told, groups, models, engine, experience_bytes=in_store, store_bytes=find_store(told),
         saves=not told.flag("checkpoint.disable_deepspeed"), saves_hf=True, resumes=told.flag("checkpoint.resume"),
+        ray=not alone,
     )  # fmt: skip
 
 

@@ -51,8 +51,6 @@ def make_nodes(
         raise UsageError(
             f"--gpus-per-node {gpus}: {' and '.join(widest.roles)} want {show_count(widest.gpus, 'GPU')} on a node"
         )
-    if told.machine.nodes is not None and told.framework is not None and told.framework.name == "openrlhf":
-        told.assume("--nodes is not used: OpenRLHF's own settings say how many nodes each role has")
     if told.machine.gpus_per_node != 0:
         told.assume(
             "a process takes 3 GiB of host memory beside what it computes with (Python, torch, CUDA, NCCL), 1 GiB more where it trains, and 1 GiB of its GPU"

@@ -120,6 +120,18 @@ def test_seed_hazard(name: str, cause: str, before: str, after: str, tmp_path: P
     assert estimate([str(tmp_path)], framework=framework).hazards == ()
 
 
+def test_openrlhf_without_ray_is_one_program(tmp_path: Path) -> None:
+    """train_ppo has no groups of actors: every rank holds all roles, and there is neither Ray nor a node for each of them."""
+    words = ("--pretrain Qwen/Qwen2.5-1.5B-Instruct", "--reward_pretrain Qwen/Qwen2.5-1.5B-Instruct", "--zero_stage 2", "--adam_offload", "--bf16")
+    found = estimate(script(tmp_path, *words, head="deepspeed --module openrlhf.cli.train_ppo"), framework="openrlhf==0.5.4", machine=Machine(gpus_per_node=2))
+    assert {n.role for n in found.needs} == {"actor", "critic", "reference", "reward", "kernel"}
+    assert {n.process for n in found.needs} == {"trainer", "kernel"} and "of 4" not in found.node
+    base = [n for n in found.needs if "the processes themselves" in n.what]
+    assert [n.count for n in base] == [2], "one process a GPU"
+    ray = estimate(script(tmp_path, *words, "--actor_num_gpus_per_node 2"), framework="openrlhf==0.5.4")
+    assert "Ray" in {n.role for n in ray.needs}
+
+
 @pytest.mark.parametrize("engines", ["$((NUM_GPUS))", "$((MANY))", "2"])
 def test_engines_that_only_the_shell_knows_are_no_trap(engines: str, tmp_path: Path) -> None:
     """A number of engines that is written, but not readable, is not the absence of engines (OpenRLHF's own agent examples)."""
