@@ -95,7 +95,8 @@ def _add_word(spelling: Spelling, value: Any, texts: Mapping[str, str], settings
     line_start = text.rfind("\n", 0, end) + 1
     indent = re.match(r"[ \t]*", text[line_start:])
     alone = indent is not None and text[line_start + indent.end() :].startswith(("-", "+", last.spelled))
-    token = next((t for t in read_tokens(text) if t.start <= end - 1 < t.end), None)
+    around = [t for t in read_tokens(text) if t.start <= end - 1 < t.end]
+    token = min(around, key=lambda t: t.end - t.start, default=None)  # a word, not the quotes that it stands in
     token_end = token.end if token is not None else end
     if token is not None and token.nested and not text[:line_start].rstrip("\r\n").endswith("\\"):
         alone = False  # in quotes a backslash may be a word of its own
@@ -149,6 +150,10 @@ def _in_braces(before: str) -> bool:
     return bare.count("{") > bare.count("}")
 
 
+_OTHER_MACHINES = ("docker", "podman", "nvidia-docker", "ssh", "kubectl")
+"""What runs a quoted command without the variables of this shell."""
+
+
 def _add_export(spelling: Spelling, value: Any, texts: Mapping[str, str], settings: Sequence[Setting]) -> Edit | None:
     """`export NAME=value` before the command that starts the run."""
     key, _, inner = spelling.spelled.partition("=")
@@ -168,8 +173,11 @@ def _add_export(spelling: Spelling, value: Any, texts: Mapping[str, str], settin
         return None  # the workers belong to a cluster that another shell started
     tokens = list(read_tokens(text))
     start = (own[0].span or (0, 0))[0]
-    place = next((t for t in reversed(tokens) if t.first and not t.nested and t.start <= start), None)
-    if place is None:
+    place = max(
+        (t for t in tokens if t.first and not t.nested and t.start <= start), key=lambda t: t.start, default=None
+    )
+    quoted = any(t.nested and t.start <= start < t.end for t in tokens)
+    if place is None or (quoted and place.text.rpartition("/")[2] in _OTHER_MACHINES):
         return None
     line_start = text.rfind("\n", 0, place.start) + 1
     return Edit(name, place.line, f"{text[:line_start]}export {key}={content}{_newline(text)}{text[line_start:]}")
@@ -183,8 +191,15 @@ def _plain(value: Any, python: bool = False) -> str:
 
 def _shell_value(value: Any, old: str, text: str, start: int) -> str:
     """The new word with the old word's quotes and way of writing booleans."""
-    quote = old[0] if old[:1] in ("'", '"') and old[-1:] == old[0] else ""
-    inner = old.strip("'\"")
+    escaped = '\\"' if old.endswith('\\"') else ""  # quotes in a quoted command
+    quote = (
+        escaped
+        if escaped and old.startswith(escaped)
+        else old[0]
+        if old[:1] in ("'", '"') and old[-1:] == old[0]
+        else ""
+    )
+    inner = old.strip("'\"\\")
     if isinstance(value, bool):
         shown = {"True": "False", "False": "True", "true": "false", "false": "true"}.get(inner)
         word = shown if shown is not None else _plain(value, python=True)
@@ -192,7 +207,7 @@ def _shell_value(value: Any, old: str, text: str, start: int) -> str:
     else:
         word = _plain(value)
     if (quote == "" and old.count("'") % 2 == 1) or old.count('"') % 2 == 1:
-        tail = old[-1] if old[-1:] in "'\"" else ""  # the quote was opened before the key: 'a.b=1'
+        tail = escaped or (old[-1] if old[-1:] in "'\"" else "")  # the quote was opened before the key: 'a.b=1'
         return word + tail
     return f"{quote}{word}{quote}"
 

@@ -97,7 +97,10 @@ def read_shell(name: str, text: str, prefer: str | None = None) -> Iterator[Sett
         elif in_docker and _STARTS_IN_CONTAINER.search(token.text):
             in_docker = False
         following = tokens[index + 1] if index + 1 < len(tokens) and not tokens[index + 1].first else None
-        yield from _read_word(name, token, following, in_docker, prefer)
+        if following is not None and token.group not in (0, following.group):
+            following = None  # it stands in other quotes
+        if token.group >= 0:
+            yield from _read_word(name, token, following, in_docker, prefer)
 
 
 def _read_word(

