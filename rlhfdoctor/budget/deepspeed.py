@@ -141,8 +141,10 @@ def _whole(model: Model) -> Iterator[Need]:
     if width == 2 and model.backend == "deepspeed":
         yield make_need(model, "gpu", ALL, _MASTER * trained, _MASTER_WEIGHTS)
         yield make_need(model, "gpu", TRAIN, _MASTER * trained, "fp32 gradients of the step", moment="step")
-    moments = 2 * width if model.backend == "plain" else _MOMENTS  # torch's AdamW keeps them in the weights' own type
-    yield make_need(model, "gpu", AFTER, moments * trained, _ADAM)
+    plain = model.backend == "plain"
+    moments = 2 * width if plain else _MOMENTS  # torch's AdamW keeps them in the weights' own type
+    late = plain or _since(model, "0.13.2")
+    yield make_need(model, "gpu", AFTER if late else ALL, moments * trained, _ADAM if late else _ADAM_AT_START)
 
 
 def _partitioned_states(model: Model, device: str) -> Iterator[Need]:

@@ -24,9 +24,10 @@ def fullest(told: Told) -> Estimate:
     Raises:
         UsageError: the framework or the model's size is unknown.
     """
-    found = [(plan, estimate(plan)) for plan in make_plans(told)]
-    plan, chosen = max(found, key=lambda pair: _fullness(pair[1]))
-    return replace(chosen, assumed=tuple(told.assumed), hazards=tuple(find_hazards(told, plan)))
+    plans = make_plans(told)
+    chosen = max((estimate(plan) for plan in plans), key=_fullness)
+    hazards = dict.fromkeys(hazard for plan in plans for hazard in find_hazards(told, plan))  # on whichever node
+    return replace(chosen, assumed=tuple(told.assumed), hazards=tuple(hazards))
 
 
 def _fullness(found: Estimate) -> tuple[float, int]:

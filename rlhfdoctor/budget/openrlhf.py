@@ -60,7 +60,7 @@ def plan_openrlhf(told: Told) -> list[Plan]:
     offloads = stage == 3 and told.flag("ref.offload_param")
     frozen: dict[str, Any] = {
         "backend": "deepspeed", "version": told.version("deepspeed"), "trained": False, "stage": stage, "here": 0,
-        "offload_param": offloads, "pin_param": offloads, **_tokens(told),
+        "offload_param": offloads, "pin_param": offloads and not told.framework_before("0.1.5"), **_tokens(told),
     }  # fmt: skip
     models = {
         "actor": Model(role="actor", shape=shape, process="actor", here=0, **trained("actor")),

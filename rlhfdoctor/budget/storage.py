@@ -43,7 +43,8 @@ def storage_needs(model: Model, plan: Plan) -> Iterator[Need]:
     if plan.saves_hf and model.saved:
         if model.gathers:
             yield _moment(model, "checkpoint", model.width * count, 1, "whole weights, gathered on rank 0")
-        size = min(model.width * count, plan.file_bytes)
+        written = model.trainable if model.lora_rank else count  # of adapters nothing else is saved
+        size = min(model.width * written, plan.file_bytes)
         yield _moment(model, "checkpoint", size, 1, "a file of weights as it is written")
     if plan.resumes:
         yield _moment(

@@ -64,9 +64,11 @@ def _other_trainer(told: Told, actor: str, strategy: str) -> str:
     engine = told.settings.get("model_engine")
     config = told.settings.get("config_name")
     parallel = next((s for n, s in told.settings.items() if n.startswith(f"{actor}.megatron.")), None)
-    if strategy.startswith("megatron"):
+    if strategy != "None" and not strategy.startswith(("fsdp", "$")):
         return f"{actor}.strategy is {strategy}"
-    if engine is not None and not str(engine.value).startswith(("fsdp", "$")):
+    if engine is not None and not str(engine.value).startswith(
+        ("dp", "fsdp", "$")
+    ):  # dp: verl's name of its FSDP engine
         return f"model_engine is {engine.value}"
     if config is not None and "megatron" in str(config.value):
         return f"--config-name is {config.value}"

@@ -83,34 +83,42 @@ def suggest(told: Told, configuration: Configuration) -> tuple[Estimate, list[Pa
     fits and leaves a trap only where none avoids it.
     """
     now = fullest(told)
-    if _fits(now, 0):
-        return now, []
-    for traps in sorted({0, len(now.hazards)}):
+    for traps in range(len(now.hazards) + 1):
         if _fits(now, traps):
             return now, []
-        for remedies in (REMEDIES, MORE_NODES, (*REMEDIES, *MORE_NODES)):
-            tried = [
-                (remedy, value, after)
-                for remedy in remedies
-                for value in _values(remedy, told)
-                if _relieves(now, after := _with(told, [(remedy, value)]))
-            ]
-            found = next(([(remedy, value)] for remedy, value, after in tried if _fits(after, traps)), None)
-            strongest = {remedy.setting: (remedy, value) for remedy, value, _ in tried}
-            found = found or _several(told, list(strongest.values()), traps)
-            if found:
-                milder = _milder(told, found, traps)
-                return _with(told, milder), _merged(
-                    [_patch(remedy, value, told, configuration) for remedy, value in milder], configuration
-                )
-    return _raise_container(told, now, configuration) or (now, [])
+        found = _search(told, now, traps)
+        if found:
+            return _with(told, found), _merged(
+                [_patch(*change, told, configuration) for change in found], configuration
+            )
+        wider = _raise_container(told, traps, configuration)
+        if wider:
+            return wider
+    return now, []
+
+
+def _search(told: Told, now: Estimate, traps: int) -> list[Change] | None:
+    """The fewest and mildest changes with which it fits, and at most so many traps stay."""
+    for remedies in (REMEDIES, MORE_NODES, (*REMEDIES, *MORE_NODES)):
+        tried = [
+            (remedy, value, after)
+            for remedy in remedies
+            for value in _values(remedy, told)
+            if _relieves(now, after := _with(told, [(remedy, value)]))
+        ]
+        found = next(([(remedy, value)] for remedy, value, after in tried if _fits(after, traps)), None)
+        strongest = {remedy: (remedy, value) for remedy, value, _ in tried}
+        found = found or _several(told, list(strongest.values()), traps)
+        if found:
+            return _milder(told, found, traps)
+    return None
 
 
 def _several(told: Told, changes: Sequence[Change], traps: int) -> list[Change] | None:
     """The first set of changes that fits together, few before many."""
     for count in range(2, _MOST_CHANGES + 1):
         for chosen in itertools.combinations(changes, count):
-            if _fits(_with(told, chosen), traps):
+            if len({remedy.setting for remedy, _ in chosen}) == count and _fits(_with(told, chosen), traps):
                 return list(chosen)
     return None
 
@@ -135,12 +143,12 @@ def _fits(found: Estimate, traps: int) -> bool:
 
 def _relieves(now: Estimate, after: Estimate) -> bool:
     """Whether some phase that exceeds a limit exceeds it by less, and none by more, or a known trap is avoided."""
-    gains = len(after.hazards) < len(now.hazards)
+    gains = avoids = len(after.hazards) < len(now.hazards)
     if len(after.hazards) > len(now.hazards):
         return False  # it would fit, and die of something else
     for before, behind in zip(now.limits, after.limits, strict=False):
         if before.bytes is None:  # nobody knows whether that place has the room
-            if after.peak(behind)[1] > now.peak(before)[1]:
+            if after.peak(behind)[1] > now.peak(before)[1] and not avoids:
                 return False
             continue
         for phase in now.phases:
@@ -179,6 +187,8 @@ def _values(remedy: Remedy, told: Told) -> Iterator[Value]:
             scaled = now * float(value[1:])
             value = max(int(scaled), 1) if isinstance(now, int) else round(scaled, 2)
         upwards = remedy in MORE_NODES or remedy.setting == "zero_stage"
+        if remedy.setting == "zero_stage" and value == 2 and now != 3:
+            continue  # it is the way back from stage 3
         raises = _is_number(value) and _is_number(now) and value > now  # type: ignore[operator]
         if value != now and (upwards or not raises):
             yield value
@@ -246,20 +256,30 @@ def _merged(patches: list[Patch], configuration: Configuration) -> list[Patch]:
     return [replace(patch, diff=diffs.get(patch.file or "", patch.diff)) for patch in patches]
 
 
-def _raise_container(told: Told, now: Estimate, configuration: Configuration) -> tuple[Estimate, list[Patch]] | None:
-    """A wider limit, where the node is known to have the room."""
+def _raise_container(told: Told, traps: int, configuration: Configuration) -> tuple[Estimate, list[Patch]] | None:
+    """A wider limit of the container, where the node is known to have the room, beside the changes that avoid traps."""
+    lifted = replace(
+        told,
+        settings={name: own for name, own in told.settings.items() if name != "container.memory"},
+        machine=replace(told.machine, container_bytes=None),
+    )
+    now, free = fullest(told), fullest(lifted)
     container = next((limit for limit in now.limits if limit.name == "container" and limit.bytes), None)
     node = next((limit for limit in now.limits if limit.name == "node" and limit.bytes), None)
     if container is None or node is None:
         return None
-    size = math.ceil(now.peak(container)[1] * _ROOM / GIB) * GIB
-    if size > (node.bytes or 0):
+    changes = [] if _fits(free, traps) else _search(lifted, free, traps)
+    if changes is None:
+        return None
+    free = _with(lifted, changes)
+    size = math.ceil(free.peak(node)[1] * _ROOM / GIB) * GIB
+    if size > (node.bytes or 0) or size <= (container.bytes or 0):
         return None
     wider = replace(container, bytes=size)
-    after = replace(now, limits=tuple(wider if limit is container else limit for limit in now.limits))
-    if not _fits(after, len(now.hazards)):
-        return None
+    after = _with(told, changes)
+    after = replace(after, limits=tuple(wider if limit.name == "container" else limit for limit in after.limits))
     remedy = Remedy(
         "container.memory", (), "consent", f"the node has {show_bytes(node.bytes or 0)}; other jobs on it get less"
     )
-    return after, [_patch(remedy, f"{size // GIB}g", told, configuration)]
+    patches = [_patch(remedy, f"{size // GIB}g", told, configuration)]
+    return after, _merged([*patches, *(_patch(*change, told, configuration) for change in changes)], configuration)

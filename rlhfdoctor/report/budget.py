@@ -291,7 +291,7 @@ def render_suggestion(after: Estimate, patches: Sequence[Patch], console: Consol
         words = (
             "none of the known ones is enough: more nodes, or GPUs and host with more memory"
             if sentence(after).startswith(("will", "may not"))
-            else f"none of the known ones avoids the trap (doctor rules explain {after.hazards[0].cause})"
+            else f"none of the known ones avoids the trap (doctor rules explain {', '.join(dict.fromkeys(h.cause for h in after.hazards))})"
             if after.hazards
             else "none is needed"
         )

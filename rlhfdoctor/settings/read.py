@@ -24,6 +24,7 @@ _OVERRIDE = re.compile(
 )
 """A Hydra override; of those without a dot, which look like variables of the shell, verl's choice of a backend."""
 _ENV = re.compile(r"^(?P<key>[A-Z][A-Z0-9_]{2,}|RAY_\w+)=(?P<value>.*)$", re.S)
+_REST = re.compile(r"\$(?:[@*]|\{[@*]\}|\{\w+\[[@*]\]\})")
 _STARTS_IN_CONTAINER = re.compile(r"^(?:.*/)?(?:bash|sh|python[\d.]*|torchrun|deepspeed|accelerate|ray|sleep)$")
 _COMPRESSED = (".gz", ".zst", ".zstd", ".bz2", ".xz")
 _MOST_SETTINGS = 20_000
@@ -90,16 +91,17 @@ def read_shell(name: str, text: str, prefer: str | None = None) -> Iterator[Sett
         line = text.count("\n", 0, match.start()) + 1
         yield _setting(match["key"], match["value"], name, line, "sbatch", match.span("value"), prefer, "container")
     tokens = list(read_tokens(text))
-    in_docker = False
+    in_docker = told = False
     for index, token in enumerate(tokens):
         if token.first:
             in_docker = token.text in ("docker", "podman", "nvidia-docker")
         elif in_docker and _STARTS_IN_CONTAINER.search(token.text):
             in_docker = False
         following = tokens[index + 1] if index + 1 < len(tokens) and not tokens[index + 1].first else None
-        if following is not None and token.group not in (0, following.group):
-            following = None  # it stands in other quotes
-        if token.group >= 0:
+        if following is not None and (token.group not in (0, following.group) or _REST.fullmatch(following.text)):
+            following = None  # it stands in other quotes, or for any number of words
+        told = token.text in ("echo", "printf") if token.first else told
+        if token.group >= 0 and not told:
             yield from _read_word(name, token, following, in_docker, prefer)
 
 

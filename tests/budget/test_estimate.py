@@ -141,7 +141,7 @@ def test_engines_that_only_the_shell_knows_are_no_trap(engines: str, tmp_path: P
 
 @pytest.mark.parametrize(
     "word",
-    ["--config-name='ppo_megatron_trainer.yaml'", "--config-name ppo_megatron_trainer", "model_engine=megatron", "model_engine=veomni", "actor_rollout_ref.actor.strategy=megatron",
+    ["actor_rollout_ref.actor.strategy=torchtitan", "--config-name='ppo_megatron_trainer.yaml'", "--config-name ppo_megatron_trainer", "model_engine=megatron", "model_engine=veomni", "actor_rollout_ref.actor.strategy=megatron",
      "actor_rollout_ref.actor.megatron.tensor_model_parallel_size=2"],
 )
 def test_other_trainers_than_fsdp_are_refused(word: str, tmp_path: Path) -> None:
@@ -149,6 +149,37 @@ def test_other_trainers_than_fsdp_are_refused(word: str, tmp_path: Path) -> None
     words = ("actor_rollout_ref.model.path=Qwen/Qwen2.5-7B", word)
     with pytest.raises(UsageError, match="is not modelled; the estimate knows FSDP and DeepSpeed"):
         estimate(script(tmp_path, *words, head="python -m verl.trainer.main_ppo"), framework="verl==0.9.0")
+
+
+def test_verls_own_engine_is_fsdp(tmp_path: Path) -> None:
+    """model_engine=dp is verl's name of its FSDP engine, and its default."""
+    words = ("actor_rollout_ref.model.path=Qwen/Qwen2.5-7B", "model_engine=dp")
+    assert estimate(script(tmp_path, *words, head="python -m verl.trainer.main_ppo"), framework="verl==0.9.0").needs
+
+
+@pytest.mark.parametrize("critic", ["Qwen/Qwen2.5-14B", "Qwen/Qwen2.5-1.5B"])
+def test_trap_on_whichever_node(critic: str, tmp_path: Path) -> None:
+    """The actor's trap is told also where the critic's node is the fullest, and more nodes do not avoid it."""
+    words = [f"--{role}_num_nodes 1 --{role}_num_gpus_per_node 8" for role in ("actor", "critic", "ref", "reward")]
+    words += ["--pretrain Qwen/Qwen2.5-7B", f"--critic_pretrain {critic}", "--zero_stage 3", "--bf16"]
+    assert verdict(estimate(script(tmp_path, *words), framework="openrlhf==0.2.5")) == "trap"
+    after, patches = suggest(script(tmp_path, *words), framework="openrlhf==0.2.5", machine=Machine(host_bytes=2 << 40, gpu_bytes=180 * GIB))
+    assert (after.hazards, [p.setting for p in patches][-1:]) == ((), ["zero_stage"])
+
+
+def test_suggestion_against_a_trap_and_a_narrow_container(tmp_path: Path) -> None:
+    """Both at once: the wider limit is that of the run without the trap."""
+    words = ("--actor_num_gpus_per_node 8", "--ref_num_gpus_per_node 8", "--advantage_estimator reinforce", "--remote_rm_url http://x", "--pretrain Qwen/Qwen2.5-1.5B", "--zero_stage 3", "--bf16", "--gradient_checkpointing")
+    paths = script(tmp_path, *words, head="docker run -m 20g image python3 -m openrlhf.cli.train_ppo_ray")
+    after, patches = suggest(paths, framework="openrlhf==0.5.0", machine=Machine(host_bytes=2 << 40, gpu_bytes=80 * GIB))
+    assert ([p.setting for p in patches], after.hazards, verdict(after)) == (["container.memory", "zero_stage"], (), "fits")
+
+
+def test_stage_1_is_sent_to_stage_3_with_others(tmp_path: Path) -> None:
+    """The way back from stage 3 is none for stage 1."""
+    words = ("--actor_num_gpus_per_node 8", "--ref_num_gpus_per_node 8", "--colocate_all_models", "--advantage_estimator reinforce", "--remote_rm_url http://x", "--pretrain Qwen/Qwen2.5-14B", "--zero_stage 1", "--vllm_num_engines 2", "--vllm_tensor_parallel_size 4", "--vllm_gpu_memory_utilization 0.3", "--bf16", "--gradient_checkpointing")
+    after, patches = suggest(script(tmp_path, *words), framework="openrlhf==0.8.5", machine=Machine(host_bytes=2 << 40, gpu_bytes=80 * GIB))
+    assert verdict(after) in ("fits", "tight") and 2 not in [p.after for p in patches if p.setting == "zero_stage"], [(p.setting, p.after) for p in patches]
 
 
 LAB_SEEDS = {

@@ -66,6 +66,7 @@ def main() -> None:
     traps = ["Traps that the estimate names in them:", "", *(["| release | script | trap | says |", "|---|---|---|---|", *alarms] if alarms else ["none"]), ""]
     PAGE.write_text("\n".join([*head, *table, *traps]))
     sys.stdout.write(PAGE.read_text())
+    sys.exit(1 if alarms else 0)
 
 
 if __name__ == "__main__":

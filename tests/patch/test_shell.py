@@ -71,6 +71,29 @@ def test_quoted_command_of_a_shell(quote: str) -> None:
     assert exported == text.replace("srun", "export RAY_memory_usage_threshold=0.98\nsrun"), "before the command that is quoted, not inside of it"
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('--micro_train_batch_size \\"8\\"', '--micro_train_batch_size \\"4\\"'),
+        ('--micro_train_batch_size=\\"8\\"', '--micro_train_batch_size=\\"4\\"'),
+        ('\\"--micro_train_batch_size=8\\"', '\\"--micro_train_batch_size=4\\"'),
+        ("--micro_train_batch_size '8'", "--micro_train_batch_size '4'"),
+        ("--micro_train_batch_size \\$BS", "--micro_train_batch_size 4"),
+    ],
+)
+def test_quotes_in_a_quoted_command(before: str, after: str) -> None:
+    """Escaped quotes stay a pair, so that the shell still finds their end."""
+    around = 'docker exec it bash -c "python3 -m openrlhf.cli.train_ppo_ray {} --zero_stage 3"\n'
+    assert patched("launch.sh", around.format(before), "train.micro_batch_size", 4, framework=OPENRLHF) == around.format(after)
+
+
+def test_no_export_for_another_machine() -> None:
+    """docker exec, ssh and kubectl do not hand on what this shell exports."""
+    text = "docker exec it bash -c 'python3 -m openrlhf.cli.train_ppo_ray --zero_stage 3'\n"
+    patch = plan("launch.sh", text, "ray.memory_usage_threshold", 0.98, add=True, framework=OPENRLHF)
+    assert patch is None or not patch.diff
+
+
 @pytest.mark.parametrize("quote", ['"', "'"])
 @pytest.mark.parametrize("eol", [" \\\n    ", "\n    ", " "])
 def test_list_of_words_in_a_variable(quote: str, eol: str) -> None:
