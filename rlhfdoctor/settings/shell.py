@@ -19,6 +19,7 @@ from rlhfdoctor.settings.expand import closing, unquote
 _SPECIAL = frozenset(";|&()<>\n")
 _REDIRECTION = re.compile(r"(?:\d*|&)[<>]{1,3}(?:&\d+|&-|(&?[ \t]*)(?=[^\s;|&()<>]))")
 """`2>&1`, `> log`, `&> log`, `< input`, `<<EOF`; with group 1 a target follows that is no argument."""
+_CONTINUED = re.compile(r"\\\r?\n")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=")
 _BARE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})")
 _QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"", re.S)
@@ -107,7 +108,7 @@ class _Reader:
         group = scope.group
         while position < len(text):
             char = text[position]
-            if char == "\\" and (line_end := re.compile(r"\\\r?\n").match(text, position)):
+            if char == "\\" and (line_end := _CONTINUED.match(text, position)):
                 position = line_end.end()
             elif char in " \t\r":
                 position += 1
