@@ -120,7 +120,10 @@ def _logits(case: Case, event: Event) -> Iterator[Evidence]:
     if request is None or vocabulary is None:
         return
     size, model = vocabulary
-    for width, dtype in ((4, "fp32"), (2, "bf16")):
+    widths = ((4, "fp32"), (2, "bf16"))
+    if any("lm_head(" in " ".join(e.after) for e in case.around(event, 12) if e.kind == "python.frame"):
+        widths = widths[::-1]  # the head itself: in what it computes in, which mostly is bf16
+    for width, dtype in widths:
         tokens = request / (size * width)
         whole_tokens = abs(tokens - round(tokens)) * size * width < 0.006 * request
         longest = (prompt or 0) + (response or 0)
