@@ -1,8 +1,9 @@
 """Activations and logits: what passes through a device while a model computes.
 
 T tokens of a micro batch, h hidden size, L layers, V words. With recomputation the inputs of the layers stay (2 T h L
-bytes in bf16) and one layer is whole; without it about 34 T h a layer (flash attention). Logits take 10 to 12 bytes a
-token and word in training (bf16, an fp32 copy, and about the same backward; OpenRLHF actor.forward), 6 forward only.
+bytes in bf16) and one layer is whole; without it about 34 T h a layer (flash attention). Logits take what the framework makes
+of them: OpenRLHF 10 to 12 bytes a token and word in training (bf16, an fp32 copy, and about the same backward; actor.forward),
+6 forward only; verl and EasyR1: budget/verl.py.
 Estimates for transformer blocks with gated MLPs, not measured on GPUs (settings_notes sections 3 and 5).
 """
 
@@ -17,51 +18,40 @@ from rlhfdoctor.estimates import Need
 
 _BLOCK = 17
 """Values that a layer keeps for its backward pass, in units of T x h: 34 bytes in bf16."""
+_AT_HEAD = 2
+"""The same while the head computes: the last hidden states, and normed."""
 
 
-def compute_needs(model: Model) -> Iterator[Need]:
-    """Activations and logits of scoring, and of training where the model is trained."""
-    shape = model.shape
+def compute_needs(model: Model, device: str) -> Iterator[Need]:
+    """Activations and logits of scoring, and of training where the model is trained.
+
+    The head is the last to compute and the first to have gradients: on a GPU the logits take the place of what one layer
+    computed with. On a CPU malloc keeps that (blocks below 32 MiB), and it is there beside the logits, as measured.
+    """
+    hidden = model.shape.hidden * model.compute_width
+    left, there = (
+        (_BLOCK, "activations of a layer that malloc keeps") if device == "cpu" else (_AT_HEAD, "hidden states")
+    )
     if model.trained:
         tokens = model.sequences * model.tokens // model.parallel
-        layers = (shape.layers + _BLOCK) if model.recompute else _BLOCK * shape.layers
-        yield make_need(
-            model,
-            "gpu",
-            TRAIN,
-            tokens * shape.hidden * model.compute_width * layers,
-            "activations",
-            moment="backward",
-            at_longest=True,
-        )
-        yield make_need(
-            model,
-            "gpu",
-            TRAIN,
-            _logits(model, model.sequences, model.logit_width),
-            "logits and their gradients",
-            moment="backward",
-            at_longest=True,
-        )
+        kept = tokens * hidden * model.shape.layers * (1 if model.recompute else _BLOCK)
+        yield from _at_longest(model, TRAIN, kept, "activations that the backward pass needs", "backward", "head")
+        if model.recompute:
+            what = "activations of one layer, computed again"
+            yield from _at_longest(model, TRAIN, tokens * hidden * _BLOCK, what, "backward")
+            yield from _at_longest(model, TRAIN, tokens * hidden * left, there, "head")
+        size = _logits(model, model.sequences, model.logit_width)
+        yield from _at_longest(model, TRAIN, size, "logits and their gradients", "head")
     tokens = model.scored * model.tokens // model.parallel
-    yield make_need(
-        model,
-        "gpu",
-        ("score",),
-        tokens * shape.hidden * model.compute_width * _BLOCK,
-        "activations of one layer",
-        moment="forward",
-        at_longest=True,
-    )
-    yield make_need(
-        model,
-        "gpu",
-        ("score",),
-        _logits(model, model.scored, model.scored_logit_width or model.logit_width // 2),
-        "logits",
-        moment="forward",
-        at_longest=True,
-    )
+    yield from _at_longest(model, ("score",), tokens * hidden * _BLOCK, "activations of one layer", "forward")
+    yield from _at_longest(model, ("score",), tokens * hidden * left, there, "head")
+    size = _logits(model, model.scored, model.scored_logit_width or model.logit_width // 2)
+    yield from _at_longest(model, ("score",), size, "logits", "head")
+
+
+def _at_longest(model: Model, phases: tuple[str, ...], size: int, what: str, *moments: str) -> Iterator[Need]:
+    for moment in moments:
+        yield make_need(model, "gpu", phases, size, what, moment=moment, at_longest=True)
 
 
 def _logits(model: Model, sequences: int, width: int) -> int:

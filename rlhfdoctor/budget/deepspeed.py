@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from rlhfdoctor.budget.needs import AFTER, ALL, TRAIN, ceil_power_of_two, make_need, pinned_size
 from rlhfdoctor.budget.plan import Model
+from rlhfdoctor.budget.subgroups import elements_on_gpu
 from rlhfdoctor.estimates import Need
 from rlhfdoctor.settings.spell import parse_version
 
@@ -26,7 +27,6 @@ _ADAM_AT_START = "Adam's two moments, made at the start"
 _LIVE_PARAMETERS = 1_000_000_000
 """stage3_max_live_parameters."""
 _PREFETCH = 50_000_000
-_SUB_GROUP = 1_000_000_000
 _FLAT = 500_000_000
 """Elements that are flattened at once (numel_per_bucket, elements_per_buffer)."""
 _MALLOC_KEEPS = {0: 0.1, 1: 0.1, 2: 0.5, 3: 0.7}
@@ -114,7 +114,7 @@ def _frozen(model: Model, device: str) -> Iterator[Need]:
         yield from _parameters_on_host(model, device)
     else:
         yield make_need(model, "gpu", ALL, model.width * model.share, f"weights, a shard of {model.ranks}")
-    yield _gathered(model, device, ("rollout", "score"), "forward")
+    yield from _gathered(model, device, ("rollout", "score"), ("forward", "head"))
     if device == "cpu":
         yield make_need(
             model,
@@ -197,11 +197,12 @@ def _partitioned_states(model: Model, device: str) -> Iterator[Need]:
         yield make_need(model, "gpu", TRAIN, flat, "a flat copy of the bucket while it is reduced", moment="backward")
 
 
-def _moments(model: Model, place: str) -> Need:
+def _moments(model: Model, place: str, elements: int | None = None) -> Need:
     """Adam's states of the shard; before 0.13.2 a step over zeros made them at the start (initialize_optimizer_states)."""
+    size = _MOMENTS * (model.states if elements is None else elements)
     if _since(model, "0.13.2"):
-        return make_need(model, place, AFTER, _MOMENTS * model.states, _ADAM)
-    return make_need(model, place, ALL, _MOMENTS * model.states, _ADAM_AT_START)
+        return make_need(model, place, AFTER, size, _ADAM)
+    return make_need(model, place, ALL, size, _ADAM_AT_START)
 
 
 def _made_later(model: Model) -> int:
@@ -252,15 +253,21 @@ def _partitioned_weights(model: Model, device: str) -> Iterator[Need]:
     """Stage 3: weights, gradients and states in shards; layers are gathered while they compute."""
     share, width = model.states, model.width
     states = "host" if model.offload_optimizer else "gpu"
-    group = min(share, _SUB_GROUP)
+    group = min(share, model.sub_group)
+    twin = elements_on_gpu(model)
     if model.offload_param:
         yield from _parameters_on_host(model, device)
     else:
         yield make_need(model, "gpu", ALL, width * model.share, f"weights, a shard of {model.ranks}")
-    yield make_need(model, states, ALL, _MASTER * share, _MASTER_WEIGHTS)
+    yield make_need(model, states, ALL, _MASTER * (share - twin), _MASTER_WEIGHTS)
     what = "a second copy while the master weights are made"
     yield make_need(model, states, ("load",), _MASTER * group, what, moment="flatten")
-    yield _moments(model, states)
+    yield _moments(model, states, share - twin)
+    if twin:
+        yield make_need(
+            model, "gpu", ALL, 2 * _MASTER * twin, "fp32 master weights and gradients that ratio leaves on the GPU"
+        )
+        yield _moments(model, "gpu", twin)
     flat = (model.sum_width or width) * share
     yield _states(model, states, ALL, flat, _FLAT_GRADIENTS, model.pin_optimizer and model.offload_optimizer)
     if model.offload_optimizer:
@@ -268,7 +275,7 @@ def _partitioned_weights(model: Model, device: str) -> Iterator[Need]:
             model,
             "host",
             ALL,
-            _MASTER * share,
+            _MASTER * (share - twin),
             "fp32 gradients, a buffer a sub-group",
             model.pin_optimizer,
             _MASTER * group,
@@ -276,8 +283,8 @@ def _partitioned_weights(model: Model, device: str) -> Iterator[Need]:
     else:
         yield make_need(model, "gpu", TRAIN, _MASTER * group, "fp32 gradients of a sub-group", moment="step")
         yield from _adam_on_cpu(model, device, group)
-    yield _gathered(model, device, ("rollout", "score"), "forward")
-    yield _gathered(model, device, TRAIN, "backward")
+    yield from _gathered(model, device, ("rollout", "score"), ("forward", "head"))
+    yield from _gathered(model, device, TRAIN, ("head", "backward"))
     yield make_need(model, "gpu", TRAIN, width * _live(model, device), "weights that are still gathered", moment="step")
     yield make_need(
         model, "gpu", AFTER if device == "cpu" else ALL, width * _touched(model, device), "reduce bucket, kept"
@@ -320,13 +327,14 @@ def _parameters_on_host(model: Model, device: str) -> Iterator[Need]:
         )
 
 
-def _gathered(model: Model, device: str, phases: tuple[str, ...], moment: str) -> Need:
+def _gathered(model: Model, device: str, phases: tuple[str, ...], moments: tuple[str, ...]) -> Iterator[Need]:
     """Weights that are whole for a while: what may be live, and what is fetched ahead; gloo stages it in copies."""
     live, ahead = _live(model, device), min(model.parameters, _PREFETCH)
     several = _STAGED_COPIES if model.parameters > _PREFETCH else 2.0
     copies = 0.0 if model.ranks == 1 else several if device == "cpu" else 1.0
     size = model.width * (live + round(copies * ahead))
-    return make_need(model, "gpu", phases, size, "gathered weights", moment=moment)
+    for moment in moments:
+        yield make_need(model, "gpu", phases, size, "gathered weights", moment=moment)
 
 
 def _live(model: Model, device: str) -> int:

@@ -69,7 +69,7 @@ def _needs(plan: Plan) -> Iterator[Need]:
     yield from process_needs(plan)
     for model in plan.models:
         yield from fsdp_needs(model) if model.backend.startswith("fsdp") else deepspeed_needs(model, plan.device)
-        yield from compute_needs(model)
+        yield from compute_needs(model, plan.device)
         yield from storage_needs(model, plan)
         if model.role == "actor" and plan.engine is None:
             yield from generate_needs(model, model.scored)

@@ -33,8 +33,8 @@ def fsdp_needs(model: Model) -> Iterator[Need]:
         yield make_need(model, "gpu", ALL, width * share, weights)
     gathered = 2 * max(shape.layer_parameters, 2 * shape.vocabulary * shape.hidden)
     for phase in at_work:
-        moment = "backward" if phase == "update" else "forward"
-        yield make_need(model, "gpu", (phase,), gathered, "gathered layers in bf16", moment=moment)
+        for moment in ("head", "backward" if phase == "update" else "forward"):
+            yield make_need(model, "gpu", (phase,), gathered, "gathered layers in bf16", moment=moment)
     yield _loading(model)
     if model.trained:
         yield from _states(model, unit)

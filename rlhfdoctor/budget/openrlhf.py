@@ -14,6 +14,7 @@ from rlhfdoctor.budget.placement import (
     find_swap,
     make_nodes,
     read_lengths,
+    read_sub_groups,
 )
 from rlhfdoctor.budget.plan import Engine, Model, Plan
 from rlhfdoctor.budget.shapes import Shape
@@ -156,7 +157,7 @@ def _training(told: Told, sizes: dict[str, tuple[int, int]]) -> Any:
         pins = offload and not early and told.value("offload_optimizer.pin_memory") is not False
         return {
             "trained": True, "ranks": ranks, "backend": "deepspeed", "version": told.version("deepspeed"), "stage": stage, "offload_optimizer": offload,
-            "pin_optimizer": pins, "pin_param": True, "sums": accumulates, "sum_width": width, "overlap": told.flag("ds.overlap_comm"),
+            "pin_optimizer": pins, "pin_param": True, **read_sub_groups(told), "sums": accumulates, "sum_width": width, "overlap": told.flag("ds.overlap_comm"),
             "gathers": stage == 3 or not early, "lora_rank": int(told.number("lora_rank", default=0)), "sleeps": stage == 3 and told.flag("train.sleep"), **_tokens(told),
             "beside": not told.flag("train.sleep"),  # ppo_train starts both fits and then waits, but with DeepSpeed's sleep (ppo_trainer.py, 0.5.4 to 0.11.2)
         }  # fmt: skip

@@ -110,6 +110,12 @@ def read_lengths(told: Told) -> tuple[int, int]:
     return prompt, answer
 
 
+def read_sub_groups(told: Told) -> dict[str, Any]:
+    """How stage 3 cuts its shards, and the share of them that an offload keeps on the host."""
+    size = told.number("zero.sub_group_size", default=1e9)
+    return {"ratio": told.number("offload_optimizer.ratio", default=1.0), "sub_group": max(int(size), 1)}
+
+
 def find_swap(told: Told) -> int:
     """Bytes of swap blocks a GPU: allocated by vLLM up to 0.7 only."""
     if not told.before("vllm", "0.8"):

@@ -32,6 +32,10 @@ class Model:
     pin_param: bool = False
     groups: int = 1
     """Parameter groups of the optimizer: buffers are one a group at ZeRO-1 and 2."""
+    ratio: float = 1.0
+    """Share of the sub-groups whose states an offload keeps on the host (DeepSpeed's offload_optimizer.ratio, stage 3)."""
+    sub_group: int = 1_000_000_000
+    """DeepSpeed's sub_group_size, elements."""
     bucket: int = 500_000_000
     """DeepSpeed's reduce_bucket_size, elements."""
     overlap: bool = False

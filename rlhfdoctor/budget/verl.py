@@ -85,7 +85,7 @@ def _models(told: Told, name: str, shape: Shape, world: int) -> dict[str, Model]
     sharded = int(told.number(f"{actor}.fsdp_config.fsdp_size", default=-1))
     lora = int(told.number("actor_rollout_ref.model.lora_rank", "lora_rank", default=0))
     common: dict[str, Any] = {
-        "ranks": sharded if 0 < sharded < world else world, "here": 0, "backend": "fsdp2" if strategy == "fsdp2" else "fsdp1", "process": "worker", "logit_width": 6,
+        "ranks": sharded if 0 < sharded < world else world, "here": 0, "backend": "fsdp2" if strategy == "fsdp2" else "fsdp1", "process": "worker",
     }  # fmt: skip
     tokens = _tokens(told, world)
     width = 2 if "bf" in str(told.value(f"{actor}.fsdp_config.model_dtype", "fsdp_dtype") or "") else 4
@@ -93,11 +93,11 @@ def _models(told: Told, name: str, shape: Shape, world: int) -> dict[str, Model]
     models = {
         "actor": Model(
             role="actor", shape=shape, trained=True, width=width, offload_param=told.flag("offload_param"), offload_optimizer=told.flag("offload_optimizer"),
-            on_host=policy, lora_rank=lora, **tokens, **common,
+            on_host=policy, lora_rank=lora, **_logit_widths(told, name), **tokens, **common,
         )
     }  # fmt: skip
     if _has_reference(told, easy) and not lora:  # with LoRA the actor without its adapters is the reference
-        scored = _tokens(told, world, reference=not easy)
+        scored = _tokens(told, world, reference=not easy) | _logit_widths(told, name, reference=True)
         models["reference"] = Model(
             role="reference", shape=shape, trained=False, offload_param=_reference_offloaded(told, easy), width=_reference_width(told, name), **scored, **common
         )  # fmt: skip
@@ -148,6 +148,33 @@ def _tokens(told: Told, world: int, reference: bool = False) -> dict[str, Any]:
         "recompute": told.flag("gradient_checkpointing", default=True),
     }
     return found | ({"answer_tokens": 0} if told.flag("fused_logits") else {})
+
+
+_LOGITS, _ENTROPY = 2, 4
+"""Bytes a token and word: logits in bf16; an entropy over them beside (softmax and products, also where it is compiled)."""
+
+
+def _logit_widths(told: Told, name: str, reference: bool = False) -> dict[str, Any]:
+    """Bytes a token and word at the peaks of training and of scoring.
+
+    flash-attn's cross entropy takes the logits as they are and writes their gradients in their place; the division by the
+    temperature makes these once more (verl/workers/actor/dp_actor.py at 0.1 to 0.6; workers/engine/fsdp at 0.8; EasyR1's
+    log_probs_from_logits at 0.3.0 to 0.3.2). With an entropy they are not written in place. verl computes one in every pass up to
+    0.3, then while the actor is scored and where entropy_coeff is set; EasyR1 never. EasyR1 without padding_free copies the
+    logits of the responses.
+    """
+    if name == "easyr1":
+        return {
+            "logit_width": 2 * _LOGITS,
+            "scored_logit_width": _LOGITS if told.flag("packing_samples") else 2 * _LOGITS,
+        }
+    always = name == "simplerl" or told.framework_before("0.4")
+    beside = 0 if told.flag("entropy_chunking") else _ENTROPY
+    trains = always or told.number("actor_rollout_ref.actor.entropy_coeff", default=0) > 0
+    return {
+        "logit_width": 4 * _LOGITS if trains else 2 * _LOGITS,
+        "scored_logit_width": _LOGITS + (beside if always or not reference else 0),
+    }
 
 
 def _has_reference(told: Told, easy: bool) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlhfdoctor.budget.placement import GPUS, Placed, actor_shape, find_store, make_nodes, read_lengths
+from rlhfdoctor.budget.placement import GPUS, Placed, actor_shape, find_store, make_nodes, read_lengths, read_sub_groups
 from rlhfdoctor.budget.plan import Engine, Model, Plan
 from rlhfdoctor.budget.shapes import Shape
 from rlhfdoctor.budget.told import Told
@@ -60,7 +60,7 @@ def _zero(told: Told, stage: int) -> dict[str, Any]:
     return {
         "stage": stage, "offload_optimizer": optimizer and stage > 0, "offload_param": param,
         "pin_optimizer": optimizer and (default if pins[0] is None else bool(pins[0])), "pin_param": param and (default if pins[1] is None else bool(pins[1])),
-        "bucket": told.count("zero.reduce_bucket_size", default=500_000_000), "overlap": told.flag("zero.overlap_comm", default=stage == 3),
+        "bucket": told.count("zero.reduce_bucket_size", default=500_000_000), **read_sub_groups(told), "overlap": told.flag("zero.overlap_comm", default=stage == 3),
     }  # fmt: skip
 
 

@@ -305,8 +305,8 @@ def test_side_by_side_on_one_gpu(tmp_path: Path) -> None:
         words = (*ONE_NODE, "--zero_stage 3", "--bf16", "--vllm_num_engines 8", "--critic_pretrain Qwen/Qwen2.5-7B", sleep)
         found = estimate(script(tmp_path, *words), framework="openrlhf==0.9.7")
         whole = found.of("gpu", "update")
-        sizes[sleep] = (whole, found.of("gpu", "update", "actor"), [n.beside for n in found.needs if n.role == "critic" and n.what.startswith("gathered") and "update" in n.phases])
-    assert (sizes[""][2], sizes["--deepspeed_enable_sleep"][2]) == ([True], [False])
+        sizes[sleep] = (whole, found.of("gpu", "update", "actor"), {n.beside for n in found.needs if n.role == "critic" and n.what.startswith("gathered") and "update" in n.phases})
+    assert (sizes[""][2], sizes["--deepspeed_enable_sleep"][2]) == ({True}, {False})
     assert sizes[""][0] > sizes["--deepspeed_enable_sleep"][0] + 4 * GIB
     pair = (need("actor", 5, place="gpu", gpus="a", moment="backward"), need("critic", 4, place="gpu", gpus="a", moment="backward"))
     assert made(*pair).of("gpu", "update") == 5
