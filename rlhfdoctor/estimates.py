@@ -7,8 +7,10 @@ from typing import Literal, TypeAlias, get_args
 
 from rlhfdoctor.types import Gap
 
-BudgetPhase: TypeAlias = Literal["load", "resume", "rollout", "score", "update", "weight_sync", "checkpoint"]
-"""The phases that a budget tells apart; `resume` is the load from a checkpoint."""
+BudgetPhase: TypeAlias = Literal[
+    "load", "resume", "rollout", "score", "update", "weight_sync", "checkpoint", "final_save"
+]
+"""The phases that a budget tells apart; `resume` is the load from a checkpoint, `final_save` the model's save behind the last step."""
 BUDGET_PHASES: tuple[BudgetPhase, ...] = get_args(BudgetPhase)
 Place: TypeAlias = Literal["host", "shm", "gpu"]
 """Where bytes are: memory of processes, /dev/shm (which counts for the container's limit, too), one GPU."""
@@ -133,12 +135,12 @@ class Estimate:
         only = replace(self, needs=tuple(need for need in self.needs if need.exact))
         return only.used(limit, phase)
 
-    def share(self, limit: Limit) -> float:
-        """How full a limit is at its peak, what is set exactly left out on both sides; 0 for an unknown limit."""
+    def share(self, limit: Limit, *phases: str) -> float:
+        """How full a limit is at its peak, in these phases or in all, what is set exactly left out on both sides; 0 for an unknown limit."""
         if not limit.bytes:
             return 0.0
         found = 0.0
-        for phase in self.phases:
+        for phase in phases or self.phases:
             used, exact = self.used(limit, phase), self.exact(limit, phase)
             found = max(
                 found, (used - exact) / max(limit.bytes - exact, 1) if used <= limit.bytes else used / limit.bytes

@@ -20,6 +20,9 @@ def engine_needs(engine: Engine, gpu_bytes: int | None) -> Iterator[Need]:
     shape = engine.shape
     phases = _AWAKE if engine.sleep_level else ALL
     weights = weights_of(engine)
+    if engine.sleep_level and engine.late_cache:
+        phases = tuple(phase for phase in phases if phase != "weight_sync")
+        yield make_need(engine, "gpu", ("weight_sync",), weights, "weights, before there is a KV cache")
     if engine.utilization is not None and gpu_bytes is not None:
         claimed = int(gpu_bytes * engine.utilization)
         what = f"{engine.utilization:.0%} of the GPU: weights, KV cache and the rest of the engine"

@@ -28,7 +28,9 @@ def fsdp_needs(model: Model) -> Iterator[Need]:
             yield make_need(model, "host", ALL, pinned_size(width * share, unit), what, pinned=True)
         if model.trained and not model.on_host:
             # load_fsdp_model_to_gpu before each pass of the role, offload_fsdp_model_to_cpu after it
-            yield replace(make_need(model, "gpu", (*at_work, "checkpoint"), width * share, weights), turn=True)
+            yield replace(
+                make_need(model, "gpu", (*at_work, "checkpoint", "final_save"), width * share, weights), turn=True
+            )
     else:
         yield make_need(model, "gpu", ALL, width * share, weights)
     gathered = 2 * max(shape.layer_parameters, 2 * shape.vocabulary * shape.hidden)

@@ -73,10 +73,11 @@ def plan_openrlhf(told: Told) -> list[Plan]:
         models = {role: replace(model, process="trainer", beside=False) for role, model in models.items()}
     prompt, answer = read_lengths(told)
     samples = told.count("rollout.samples_per_prompt", default=1) * told.count("rollout.batch_size", default=1024)
+    saves, saves_hf = told.number("checkpoint.save_steps", default=-1) > 0, told.flag("checkpoint.save_hf")
     in_store = 0 if alone else samples * (prompt + answer) * BYTES_PER_TOKEN
     return make_nodes(
         told, groups, models, engine, experience_bytes=in_store, store_bytes=find_store(told),
-        saves=not told.flag("checkpoint.disable_deepspeed"), saves_hf=True, resumes=told.flag("checkpoint.resume"),
+        saves=saves and not (told.flag("checkpoint.disable_deepspeed") and not saves_hf), saves_hf=saves_hf, saves_at_end="weights", resumes=told.flag("checkpoint.resume"),
         ray=not alone,
     )  # fmt: skip
 

@@ -136,6 +136,8 @@ class Engine:
     """Of the KV cache, where it is told instead."""
     sleep_level: int = 0
     """1: keeps the weights in page-locked host memory while it sleeps; 2: drops them; 0: never sleeps."""
+    late_cache: bool = False
+    """Woken up, it gets its weights first and its KV cache when they are in."""
     swap_bytes: int = 0
     """Of host blocks for the KV cache, a GPU."""
     colocated: bool = False
@@ -163,6 +165,11 @@ class Plan:
     reward_workers: int = 0
     saves: bool = True
     saves_hf: bool = False
+    """Whole weights are written at every checkpoint, in Hugging Face's form."""
+    saves_at_end: Literal["", "weights", "checkpoint"] = ""
+    """What is written when training is over: whole weights in Hugging Face's form, or a checkpoint like those before."""
+    copies_states: bool = False
+    """FSDP: Adam's states are copied to the host for a checkpoint, as its weights are."""
     file_bytes: int = 0
     """Of weights that are copied once more while one file of a Hugging Face save is written."""
     saves_in_memory: bool = False

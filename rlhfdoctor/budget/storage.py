@@ -1,8 +1,10 @@
 """Saving and resuming: what is in host memory only while a checkpoint is written or read.
 
-OpenRLHF and DeepSpeed: rank 0 gathers whole weights for a Hugging Face save; a resume loads a rank's file with torch.load
-before it is copied (12 to 14 N/d). FSDP (verl): every rank makes a sharded state dict of weights and states on the host
-(settings_notes section 3).
+OpenRLHF and DeepSpeed: rank 0 gathers whole weights for a Hugging Face save. FSDP: every rank makes a sharded state dict of
+its weights on the host, EasyR1 one of Adam's states, too, which verl writes from where they are
+(utils/checkpoint/fsdp_checkpoint_manager.py, verl 0.2 to 0.9.0, EasyR1 0.3.0 to 0.3.2). A resume reads the rank's file with
+torch.load; the optimizer keeps the moments that were read, and only the rest is there twice (torch/optim/optimizer.py since
+2.0, `load_state_dict`; DeepSpeed stage3.py, `_rigid_load_state_dict`; measured on CPU, tests/bench/BUDGET.md).
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from rlhfdoctor.estimates import Need
 
 _GROWTH = 9 / 8
 """io.BytesIO takes an eighth more than it holds when it grows (Modules/_io/bytesio.c, resize_buffer)."""
-_STATES = 12
+_MASTER, _MOMENTS = 4, 8
+_STATES = _MASTER + _MOMENTS
 """Bytes a parameter of fp32 master weights and two moments."""
 
 
@@ -22,41 +25,64 @@ def storage_needs(model: Model, plan: Plan) -> Iterator[Need]:
     """What one model's ranks on the node need for a moment."""
     if not model.trained:
         return
-    share, count = model.states, model.parameters
     if plan.saves:
-        if model.backend.startswith("fsdp"):
-            yield _moment(
-                model, "checkpoint", _STATES * share, model.here, "state dict of weights and optimizer on the host"
-            )
-        elif plan.saves_in_memory:
-            weights = model.width * (share if model.stage == 3 else count if model.here else 0)
-            yield _moment(
-                model,
-                "checkpoint",
-                round(_STATES * share * _GROWTH),
-                model.here,
-                "optimizer states, serialised in memory",
-            )
-            yield _moment(
-                model, "checkpoint", weights, model.here if model.stage == 3 else 1, "weights, serialised in memory"
-            )
-    if plan.saves_hf and model.saved:
-        if model.gathers:
-            yield _moment(model, "checkpoint", model.width * count, 1, "whole weights, gathered on rank 0")
-        written = model.trainable if model.lora_rank else count  # of adapters nothing else is saved
-        size = min(model.width * written, plan.file_bytes)
-        yield _moment(model, "checkpoint", size, 1, "a file of weights as it is written")
+        yield from _checkpoint(model, plan, "checkpoint")
+    if plan.saves_at_end == "checkpoint":
+        yield from _checkpoint(model, plan, "final_save")
+    elif plan.saves_at_end == "weights":
+        yield from _exported(model, plan, "final_save")
     if plan.resumes:
-        yield _moment(
-            model,
-            "resume",
-            _STATES * share + (model.width * share if model.stage == 3 else 0),
-            model.here,
-            "the rank's file, loaded before it is copied",
-        )
+        yield from _resumed(model, plan)
 
 
-def _moment(model: Model, phase: str, size: int, count: int, what: str) -> Need:
+def _resumed(model: Model, plan: Plan) -> Iterator[Need]:
+    """What is read and not kept; Adam's moments of the shard, which a budget counts in this phase, are made of it."""
+    weights, states = model.width * model.share, model.states
+    if model.backend.startswith("fsdp"):
+        moments = 2 * model.width * states
+        kept = moments if model.offload_optimizer or model.on_host else 0
+        read = weights + (moments if kept or plan.copies_states else 0)
+        yield _moment(model, "resume", read - kept, model.here, "the rank's file beside what is made of it", "read")
+        return
+    if model.stage == 0:
+        states = model.trainable  # of every rank, in one file with the weights
+    kept = _MOMENTS * states if model.offload_optimizer or plan.device == "cpu" else 0
+    what = "the rank's file beside what is made of it"
+    yield _moment(model, "resume", _STATES * states - kept, model.here, what, "read")
+    if model.stage != 3:  # read before the states, so that the moments are not there yet
+        size = max(model.width * model.parameters - (kept if model.stage else 0), 0)
+        what, moment = "whole weights, read by every rank", "weights" if model.stage else "read"
+        yield _moment(model, "resume", size, model.here, what, moment)
+
+
+def _checkpoint(model: Model, plan: Plan, phase: str) -> Iterator[Need]:
+    """Weights and states of every rank; DeepSpeed writes them from where they are."""
+    share, count = model.states, model.parameters
+    if model.backend.startswith("fsdp"):
+        size = model.width * (model.share + (2 * share if plan.copies_states else 0))
+        what = f"state dict of the shard's weights{' and of Adam' if plan.copies_states else ''}, on the host"
+        yield _moment(model, phase, size, model.here, what)
+    elif plan.saves_in_memory:
+        copies = (share, model.here) if model.stage == 3 else (count if model.here else 0, 1)
+        states = round(_STATES * share * _GROWTH)
+        yield _moment(model, phase, states, model.here, "optimizer states, serialised in memory")
+        yield _moment(model, phase, model.width * copies[0], copies[1], "weights, serialised in memory")
+    if plan.saves_hf:
+        yield from _exported(model, plan, phase)
+
+
+def _exported(model: Model, plan: Plan, phase: str) -> Iterator[Need]:
+    """Whole weights in Hugging Face's form."""
+    if not model.saved:
+        return
+    if model.gathers:
+        yield _moment(model, phase, model.width * model.parameters, 1, "whole weights, gathered on rank 0")
+    written = model.trainable if model.lora_rank else model.parameters  # of adapters nothing else is saved
+    size = min(model.width * written, plan.file_bytes)
+    yield _moment(model, phase, size, 1, "a file of weights as it is written")
+
+
+def _moment(model: Model, phase: str, size: int, count: int, what: str, moment: str = "save") -> Need:
     return Need(
         role=model.role,
         process=model.process,
@@ -65,5 +91,5 @@ def _moment(model: Model, phase: str, size: int, count: int, what: str) -> Need:
         bytes=size,
         count=count,
         what=what,
-        moment="save",
+        moment=moment,
     )

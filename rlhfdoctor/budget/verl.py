@@ -39,6 +39,7 @@ def plan_verl(told: Told) -> list[Plan]:
     engine = Engine(
         shape=shape, here=gpus, tensor_parallel=told.count("rollout.tensor_parallel_size", "worker.rollout.tensor_parallel_size", default=2 if easy else 1),
         utilization=told.number("rollout.gpu_memory_utilization", default=0.5), sleep_level=_sleep(told, name),
+        late_cache=not told.before("vllm", "0.8.3") and (easy or (name == "verl" and not told.framework_before("0.4"))),  # wake_up(tags=["weights"])
         swap_bytes=find_swap(told) if name != "simplerl" else int(told.number("rollout.swap_space", default=40) * GIB), colocated=True, process="worker",
     )  # fmt: skip
     if "sglang" in str(told.value("actor_rollout_ref.rollout.name")):
@@ -54,7 +55,8 @@ def plan_verl(told: Told) -> list[Plan]:
     )
     return make_nodes(
         told, [Placed((*models, "engine"), gpus, nodes)], models, engine, experience_bytes=samples * (prompt + answer) * BYTES_PER_TOKEN // nodes,
-        store_bytes=find_store(told), saves=saves, saves_hf=saves and ("hf_model" in contents or easy), resumes=resumes,
+        store_bytes=find_store(told), saves=saves, saves_hf="hf_model" in contents,
+        saves_at_end="checkpoint" if easy and not saves else "", copies_states=easy, resumes=resumes,
         reward_workers=int(told.number("reward.num_workers", default=0)) if "reward.num_workers" in told.settings else 0,
     )  # fmt: skip
 

@@ -124,7 +124,9 @@ class Counterfactual:
 
     def _on_gpu(self, found: Estimate, gpu: Limit) -> int:
         """Of the phase in which it died; of the fullest where nobody knows."""
-        return max((found.used(gpu, phase) for phase in found.phases if self.died_in in (None, phase)), default=0)
+        return max(
+            (found.used(gpu, phase) for phase in found.phases if self.died_in in (None, *_also(phase))), default=0
+        )
 
     def _with(self, setting: str, value: Value) -> Estimate | None:
         try:
@@ -187,9 +189,13 @@ def _smaller(setting: str, value: float, least: float | None) -> Iterator[float]
 def _phase(now: Estimate, phase: Phase | None) -> str:
     if phase == "load" and "resume" in now.phases:
         return "resume"
-    if phase in now.phases:
-        return str(phase)
-    return max(now.phases, key=lambda name: now.of("host", name))
+    known = [name for name in now.phases if phase in _also(name)] or now.phases
+    return max(known, key=lambda name: now.of("host", name))
+
+
+def _also(phase: str) -> tuple[str, ...]:
+    """What a log calls a phase of the budget: it does not tell the last save from those before."""
+    return (phase, "checkpoint") if phase == "final_save" else (phase,)
 
 
 def _without_engine(found: Estimate) -> Estimate:

@@ -22,7 +22,7 @@ ERROR = 0.10
 """Nine of ten measured peaks are no further from the estimate (tests/bench/BUDGET.md)."""
 _PLACES = {"host": "host memory", "shm": "/dev/shm", "gpu": "one GPU, the fullest"}
 _OF = {"host": "of host memory", "shm": "of /dev/shm", "gpu": "on the fullest GPU"}
-_PHASES = {"score": "log-probs", "weight_sync": "weight sync", "checkpoint": "save"}
+_PHASES = {"score": "log-probs", "weight_sync": "weight sync", "checkpoint": "save", "final_save": "final save"}
 _PART_COUNT = 8
 
 
@@ -37,9 +37,22 @@ def verdict(found: Estimate) -> str:
         return "over"
     if found.hazards:
         return "trap"
+    return "unknown" if not known else _in_words(found, found.phases)
+
+
+def by_phase(found: Estimate) -> dict[str, str]:
+    """`over`, `tight`, `fits` or `unknown` for each phase by itself."""
+    return {phase: _in_words(found, (phase,)) for phase in found.phases}
+
+
+def _in_words(found: Estimate, phases: Sequence[str], limits: Sequence[Limit] | None = None) -> str:
+    """How these phases stand to the limits, the worst of them."""
+    known = [limit for limit in (found.limits if limits is None else limits) if limit.bytes]
     if not known:
         return "unknown"
-    return "tight" if any(found.share(limit) > 1 / (1 + ERROR) for limit in known) else "fits"
+    if any(found.used(limit, phase, surely=True) > (limit.bytes or 0) for limit in known for phase in phases):
+        return "over"
+    return "tight" if any(found.share(limit, *phases) > 1 / (1 + ERROR) for limit in known) else "fits"
 
 
 def sentence(found: Estimate) -> str:
@@ -60,6 +73,9 @@ def _of_memory(found: Estimate) -> str:
         limit, (phase, size) = min(certain or broken, key=lambda pair: found.phases.index(pair[1][0]))
         last, most = found.peak(limit, surely=True)
         later = f"; at its peak, in {_phase(last)}, {show_bytes(most)}" if last != phase else ""
+        if phase == "final_save":
+            most, trains = max((found.used(limit, p), p) for p in found.phases if p != phase)
+            later = f"; training before it takes {show_bytes(most)} at most, in {_phase(trains)}"
         word, doubt = (
             ("will not fit", "")
             if certain
@@ -149,6 +165,11 @@ def _table(found: Estimate, place: str) -> Table:
         Text(show_bytes(size), style="bold reverse" if phase == peak else "bold") for phase, size in totals.items()
     ]
     table.add_row(Text("together", style="bold"), *cells)
+    for limit in found.limits:
+        if limit.place == place and limit.bytes:
+            table.add_row(
+                Text(f"of the {limit.name}", style="dim"), *(_of_limit(found, limit, p) for p in found.phases)
+            )
     sums = [sum(found.of(place, phase, role) for role in found.roles) for phase in found.phases]  # type: ignore[arg-type, misc]
     if any(whole > totals[phase] for whole, phase in zip(sums, found.phases, strict=True)):
         table.caption = Text(
@@ -157,6 +178,12 @@ def _table(found: Estimate, place: str) -> Table:
         )
         table.caption_justify = "left"
     return table
+
+
+def _of_limit(found: Estimate, limit: Limit, phase: str) -> Text:
+    """How much of a limit a phase takes."""
+    style = {"over": "red", "tight": "yellow", "fits": "green"}.get(_in_words(found, (phase,), (limit,)), "")
+    return Text(f"{100 * found.used(limit, phase) / (limit.bytes or 1):.0f} %", style=style)
 
 
 def _against(found: Estimate, limit: Limit) -> Text:
@@ -239,6 +266,7 @@ def to_dict(found: Estimate) -> dict[str, Any]:
         "framework": {"name": found.framework, "version": found.version},
         "node": found.node,
         "phases": list(found.phases),
+        "by_phase": by_phase(found),
         "limits": [
             {"name": limit.name, "place": limit.place, "bytes": limit.bytes, "basis": clean(limit.basis), "peak_phase": found.peak(limit)[0], "peak_bytes": found.peak(limit)[1]}
             for limit in found.limits

@@ -100,3 +100,13 @@ def test_the_fifth_seed_by_the_settings_of_easyr1s_own_example(tmp_path: Path) -
         (tmp_path / "config.yaml").write_text(EASYR1.format(prompt=8192, answer=2048, batch=256, offload=offload))
         cured = estimate([str(tmp_path)], framework="easyr1==0.3.0", machine=gpu)
         assert verdict(cured) == "fits", sentence(cured)
+
+
+@pytest.mark.parametrize(("release", "packages", "late"), [("0.3.0.post1", "vllm==0.8.2", False), ("0.4.1", "vllm==0.8.2", False), ("0.4.1", "vllm==0.8.5", True), ("0.9.0", "vllm==0.11.0", True)])
+def test_the_kv_cache_comes_when_the_weights_are_in(release: str, packages: str, late: bool, tmp_path: Path) -> None:
+    """verl since 0.4 wakes the weights, fills them and then wakes the KV cache, where vLLM knows tags (0.8.3): the engine's share is not there while they are synchronised."""
+    (tmp_path / "pip-freeze.txt").write_text(packages + "\n")
+    (tmp_path / "launch.sh").write_text(VERL.format("actor_rollout_ref.rollout.gpu_memory_utilization=0.6") + "\n")
+    found = estimate([str(tmp_path)], framework=f"verl=={release}", machine=Machine(gpu_bytes=80 * GIB))
+    assert found.of("gpu", "rollout", "rollout engine") == int(0.6 * 80 * GIB)
+    assert (found.of("gpu", "weight_sync", "rollout engine") < 16 * GIB) == late

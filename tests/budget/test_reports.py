@@ -51,7 +51,7 @@ def test_openrlhf_187_the_save_that_was_killed(tmp_path: Path) -> None:
     found = predict(tmp_path, command, "openrlhf==0.1.4", "deepspeed==0.12.6", container_bytes=500 * GIB, host_bytes=1 << 40)
     limit = next(limit for limit in found.limits if limit.name == "container")
     assert verdict(found) == "over"
-    assert sentence(found).startswith("will probably not fit: save takes"), sentence(found)
+    assert sentence(found).startswith("will probably not fit: final save takes"), sentence(found)
     assert found.used(limit, "update") < 500 * GIB
     assert found.peak(limit)[1] == pytest.approx(537e9, rel=0.02)
     cured = predict(tmp_path, command, "openrlhf==0.1.4", "deepspeed==0.12.6", container_bytes=640 * GIB, host_bytes=1 << 40)

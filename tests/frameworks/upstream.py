@@ -1,7 +1,7 @@
 """`doctor estimate` on the frameworks' own example scripts, which run: `make upstream` (python -m tests.frameworks.upstream).
 
-Their authors know that they work, so a known trap there is a false alarm, and a refusal tells what the reader of scripts lacks. Writes
-UPSTREAM.md. Needs whole clones, whose tags are read:
+Their authors know that they work, so a known trap there is a false alarm, a shortage on a usual GPU most likely too (not all were
+made for 80 GiB), and a refusal tells what the reader of scripts lacks. Writes UPSTREAM.md. Needs whole clones, whose tags are read:
 
     RLHFDOCTOR_GIT_OPENRLHF=~/src/OpenRLHF RLHFDOCTOR_GIT_VERL=~/src/verl RLHFDOCTOR_GIT_EASYR1=~/src/EasyR1 make upstream
 """
@@ -18,6 +18,7 @@ from pathlib import Path
 
 from rlhfdoctor.errors import DoctorError
 from rlhfdoctor.preflight import Machine, estimate
+from rlhfdoctor.report.budget import sentence, verdict
 from tests.frameworks.registry import tagged_trees
 
 PAGE = Path(__file__).with_name("UPSTREAM.md")
@@ -44,11 +45,12 @@ def scripts(framework: str) -> Iterator[tuple[str, str, str]]:
 
 def main() -> None:
     """Writes the page; ends with status 1 where an example of the frameworks is called a trap."""
-    lines, alarms = [], []
+    lines, alarms, short = [], [], []
     for framework in PROGRAMS:
         if f"RLHFDOCTOR_GIT_{framework.upper()}" not in os.environ:
             sys.exit(f"RLHFDOCTOR_GIT_{framework.upper()}: name a clone of {framework} (see the head of this file)")
         counts: Counter[str] = Counter()
+        said: Counter[str] = Counter()
         for release, path, text in scripts(framework):
             with tempfile.TemporaryDirectory() as folder:
                 Path(folder, "launch.sh").write_text(text)
@@ -58,12 +60,16 @@ def main() -> None:
                     counts[next((name for mark, name in _CAUSES if re.search(mark, str(error))), str(error))] += 1
                     continue
             counts["estimated"] += 1
+            said[verdict(found)] += 1
+            if verdict(found) == "over":
+                short.append(f"| {framework} {release} | {path} | {sentence(found)} |")
             alarms += [f"| {framework} {release} | {path} | {h.cause} | {h.says} |" for h in found.hazards]
         refused = "; ".join(f"{count} {name}" for name, count in counts.most_common() if name != "estimated")
-        lines.append(f"| {framework} | {counts.total()} | {counts['estimated']} | {refused or 'none'} |")
+        lines.append(f"| {framework} | {counts.total()} | {counts['estimated']} | {said['fits']} | {said['tight']} | {said['over']} | {said['trap']} | {refused or 'none'} |")
     head = ["# The frameworks' own examples", "", "Made by `make upstream`: every script of PPO or GRPO in `examples/` that differs between the tags, a GPU of 80 GiB taken for granted.", ""]
-    table = ["| framework | scripts | estimated | refused, and told why |", "|---|---:|---:|---|", *lines, ""]
+    table = ["| framework | scripts | estimated | fits | too close, or only with short sequences | over | trap | refused, and told why |", "|---|---:|---:|---:|---:|---:|---:|---|", *lines, ""]
     traps = ["Traps that the estimate names in them:", "", *(["| release | script | trap | says |", "|---|---|---|---|", *alarms] if alarms else ["none"]), ""]
+    table += ["Said to be over, most of them 30B and more:", "", "| release | script | says |", "|---|---|---|", *short, ""]
     PAGE.write_text("\n".join([*head, *table, *traps]))
     sys.stdout.write(PAGE.read_text())
     sys.exit(1 if alarms else 0)
