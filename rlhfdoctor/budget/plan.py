@@ -73,7 +73,9 @@ class Model:
     saved: bool = True
     """Rank 0 saves it in Hugging Face's form, where that is asked for."""
     gathers: bool = True
-    """For that it gathers whole weights in host memory."""
+    """For that rank 0 gathers whole weights in host memory."""
+    clones: bool = False
+    """For that every rank copies its whole weights to host memory."""
     swap_bytes: int = 0
     """Of page-locked swap blocks that its processes hold (the bundled trainer), one buffer a layer."""
     rebuilds: bool = False

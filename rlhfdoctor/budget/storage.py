@@ -1,6 +1,7 @@
 """Saving and resuming: what is in host memory only while a checkpoint is written or read.
 
-OpenRLHF and DeepSpeed: rank 0 gathers whole weights for a Hugging Face save. FSDP: every rank makes a sharded state dict of
+OpenRLHF: rank 0 gathers whole weights for a Hugging Face save; transformers' Trainer, too, at stage 3, and below it every rank copies
+its own (accelerate, `get_state_dict`; clone_tensors_for_torch_save of DeepSpeed since 0.9.3). FSDP: every rank makes a sharded state dict of
 its weights on the host, EasyR1 one of Adam's states, too, which verl writes from where they are
 (utils/checkpoint/fsdp_checkpoint_manager.py, verl 0.2 to 0.9.0, EasyR1 0.3.0 to 0.3.2). A resume reads the rank's file with
 torch.load; the optimizer keeps the moments that were read, and only the rest is there twice (torch/optim/optimizer.py since
@@ -75,8 +76,11 @@ def _exported(model: Model, plan: Plan, phase: str) -> Iterator[Need]:
     """Whole weights in Hugging Face's form."""
     if not model.saved:
         return
-    if model.gathers:
-        yield _moment(model, phase, model.width * model.parameters, 1, "whole weights, gathered on rank 0")
+    whole = model.width * model.parameters
+    if model.clones:
+        yield _moment(model, phase, whole, model.here, "whole weights, copied to the host by every rank")
+    elif model.gathers:
+        yield _moment(model, phase, whole, 1, "whole weights, gathered on rank 0")
     written = model.trainable if model.lora_rank else model.parameters  # of adapters nothing else is saved
     size = min(model.width * written, plan.file_bytes)
     yield _moment(model, phase, size, 1, "a file of weights as it is written")

@@ -35,7 +35,7 @@ def plan_trl(told: Told) -> list[Plan]:
     models = {
         "actor": Model(
             role="actor", shape=shape, trained=True, backend=backend, sums=told.count("gradient_accumulation_steps", default=1) > 1,  # type: ignore[arg-type]
-            lora_rank=adapters, **common, **zero,
+            lora_rank=adapters, gathers=stage == 3 and _gathers(told) and not adapters, clones=stage in (1, 2), **common, **zero,
         )
     }  # fmt: skip
     if told.number("beta", default=0.04 if told.framework_before("0.19") else 0.0) > 0 and not adapters:
@@ -48,7 +48,15 @@ def plan_trl(told: Told) -> list[Plan]:
         share = told.number("rollout.gpu_memory_utilization", default=0.3)
         engine = Engine(shape=shape, here=gpus, utilization=share, sleep_level=level, colocated=True, process="trainer")
     roles = (*models, *(["engine"] if engine else []))
-    return make_nodes(told, [Placed(roles, gpus, max(ranks // gpus, 1))], models, engine, ray=False, saves=True)
+    return make_nodes(
+        told, [Placed(roles, gpus, max(ranks // gpus, 1))], models, engine, ray=False, saves=True, saves_hf=True
+    )
+
+
+def _gathers(told: Told) -> bool:
+    return told.flag("zero.stage3_gather_16bit_weights_on_model_save") or told.flag(
+        "deepspeed_config.zero3_save_16bit_model"
+    )
 
 
 def _zero(told: Told, stage: int) -> dict[str, Any]:

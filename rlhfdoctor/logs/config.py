@@ -30,7 +30,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     say(
         "version.package",
-        r"^[\s>]*(?P<name>openrlhf|verl|easyr1|trl|deepspeed|torch|ray|vllm|sglang|transformers|accelerate|nvidia-nccl-cu\d\d)(?:==| +)(?P<version>\d+\.\d+[\w.]*)",
+        r"^[\s>]*(?P<name>openrlhf|verl|easyr1|trl|deepspeed|torch|ray|vllm|sglang|transformers|accelerate|safetensors|nvidia-nccl-cu\d\d)(?:==| +)(?P<version>\d+\.\d+[\w.]*)",
         "openrlhf==0.5.3",
     ),
     say(

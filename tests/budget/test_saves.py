@@ -105,3 +105,14 @@ def test_a_save_that_does_not_fit_behind_training_that_does(tmp_path: Path) -> N
     found = predict(tmp_path, command, "openrlhf==0.5.4", Machine(host_bytes=1340 * GIB), pins=False)
     assert sentence(found).startswith("will probably not fit: final save takes 1.36 TiB") and "training before it takes 1.23 TiB at most, in update" in sentence(found)
     assert to_dict(found)["by_phase"] == {"load": "fits", "rollout": "tight", "score": "tight", "update": "tight", "final_save": "over"}
+
+
+@pytest.mark.parametrize(("stage", "gather", "expected"), [(2, False, 8), (3, True, 1), (3, False, 0), (0, False, 0)])
+def test_transformers_save_of_whole_weights(stage: int, gather: bool, expected: int, tmp_path: Path) -> None:
+    """At stage 3 rank 0 gathers them where DeepSpeed's setting says so; at stages 1 and 2 every rank clones its own (accelerate, get_state_dict)."""
+    zero = {"stage": stage, "stage3_gather_16bit_weights_on_model_save": gather}
+    (tmp_path / "ds.json").write_text(json.dumps({"bf16": {"enabled": True}, "zero_optimization": zero}))
+    (tmp_path / "pip-freeze.txt").write_text("safetensors==0.8.0\ntransformers==5.0.0\n")  # which copy no file
+    (tmp_path / "launch.sh").write_text("accelerate launch --num_processes 8 -m trl.scripts.grpo --model_name_or_path Qwen/Qwen2.5-7B --deepspeed ds.json\n")
+    found = estimate([str(tmp_path)], framework="trl==0.20.0")
+    assert found.of("host", "checkpoint", "actor") - found.of("host", "rollout", "actor") == expected * 2 * 7_615_616_512
