@@ -45,7 +45,7 @@ def compute_needs(model: Model, device: str) -> Iterator[Need]:
     tokens = model.scored * model.tokens // model.parallel
     yield from _at_longest(model, ("score",), tokens * hidden * _BLOCK, "activations of one layer", "forward")
     yield from _at_longest(model, ("score",), tokens * hidden * left, there, "head")
-    size = _logits(model, model.scored, model.scored_logit_width or model.logit_width // 2)
+    size = _logits(model, model.scored, model.scored_logit_width or model.logit_width / 2)
     yield from _at_longest(model, ("score",), size, "logits", "head")
 
 
@@ -54,11 +54,11 @@ def _at_longest(model: Model, phases: tuple[str, ...], size: int, what: str, *mo
         yield make_need(model, "gpu", phases, size, what, moment=moment, at_longest=True)
 
 
-def _logits(model: Model, sequences: int, width: int) -> int:
+def _logits(model: Model, sequences: int, width: float) -> int:
     if model.value_head:
         return 0
     answers = model.tokens if model.answer_tokens is None else model.answer_tokens
-    return sequences * answers // model.parallel * model.shape.vocabulary * width
+    return round(sequences * answers // model.parallel * model.shape.vocabulary * width)
 
 
 def generate_needs(model: Model, sequences: int) -> Iterator[Need]:

@@ -60,9 +60,9 @@ class Model:
     parallel: int = 1
     """GPUs that share one sequence (ring attention, Ulysses)."""
     recompute: bool = False
-    logit_width: int = 12
+    logit_width: float = 12
     """Bytes a token and word of the vocabulary at the peak of training (settings_notes section 3)."""
-    scored_logit_width: int | None = None
+    scored_logit_width: float | None = None
     """The same where a micro batch only passes forward; none: half of it."""
     beside: bool = False
     """It is trained while other roles on its GPUs are."""
@@ -170,8 +170,10 @@ class Plan:
     """Whole weights are written at every checkpoint, in Hugging Face's form."""
     saves_at_end: Literal["", "weights", "checkpoint"] = ""
     """What is written when training is over: whole weights in Hugging Face's form, or a checkpoint like those before."""
+    copies_weights: bool = False
+    """FSDP2: a checkpoint's weights are copied to the host, as those of FSDP1 always are."""
     copies_states: bool = False
-    """FSDP: Adam's states are copied to the host for a checkpoint, as its weights are."""
+    """FSDP: so are Adam's states."""
     file_bytes: int = 0
     """Of weights that are copied once more while one file of a Hugging Face save is written."""
     saves_in_memory: bool = False

@@ -87,18 +87,17 @@ class Shape:
 
     def parameter_sizes(self) -> list[tuple[int, int]]:
         """Elements of each weight matrix and how many there are of it; norms and biases are left out."""
+        table = (self.vocabulary * self.hidden, 1 if self.tied else 2)
+        return [table, *((size, many * self.layers) for size, many in self.layer_sizes())]
+
+    def layer_sizes(self) -> list[tuple[int, int]]:
+        """The same of one block."""
         heads, keys = self.heads * self.head_dim, self.kv_heads * self.head_dim
-        sizes = [
-            (self.hidden * heads, 2 * self.layers),
-            (self.hidden * keys, 2 * self.layers),
-            (self.vocabulary * self.hidden, 1 if self.tied else 2),
-        ]
+        sizes = [(self.hidden * heads, 2), (self.hidden * keys, 2)]
         if self.experts:
-            sizes.append((self.hidden * self.expert_intermediate, 3 * self.experts * self.layers))
+            sizes.append((self.hidden * self.expert_intermediate, 3 * self.experts))
         if self.intermediate or self.shared_intermediate:
-            sizes.append(
-                (self.hidden * (self.shared_intermediate if self.experts else self.intermediate), 3 * self.layers)
-            )
+            sizes.append((self.hidden * (self.shared_intermediate if self.experts else self.intermediate), 3))
         return [(size, many) for size, many in sizes if size]
 
     def cache_bytes_per_token(self, tensor_parallel: int = 1, width: int = 2) -> int:

@@ -2,17 +2,18 @@
 
 OpenRLHF: rank 0 gathers whole weights for a Hugging Face save; transformers' Trainer, too, at stage 3, and below it every rank copies
 its own (accelerate, `get_state_dict`; clone_tensors_for_torch_save of DeepSpeed since 0.9.3). FSDP: every rank makes a sharded state dict of
-its weights on the host, EasyR1 one of Adam's states, too, which verl writes from where they are
-(utils/checkpoint/fsdp_checkpoint_manager.py, verl 0.2 to 0.9.0, EasyR1 0.3.0 to 0.3.2). A resume reads the rank's file with
+its weights on the host (verl with FSDP2: none), EasyR1 one of Adam's states, too, which verl writes from where they are (utils/checkpoint/fsdp_checkpoint_manager.py, verl 0.2 to 0.9.0, EasyR1 0.3.0 to 0.3.2). A resume reads the rank's file with
 torch.load; the optimizer keeps the moments that were read, and only the rest is there twice (torch/optim/optimizer.py since
-2.0, `load_state_dict`; DeepSpeed stage3.py, `_rigid_load_state_dict`; measured on CPU, tests/bench/BUDGET.md).
+2.1, `load_state_dict`; DeepSpeed stage3.py, `_rigid_load_state_dict`; measured on CPU, tests/bench/BUDGET.md).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rlhfdoctor.budget.deepspeed import since
 from rlhfdoctor.budget.plan import Model, Plan
+from rlhfdoctor.budget.subgroups import elements_on_gpu
 from rlhfdoctor.estimates import Need
 
 _GROWTH = 9 / 8
@@ -20,6 +21,8 @@ _GROWTH = 9 / 8
 _MASTER, _MOMENTS = 4, 8
 _STATES = _MASTER + _MOMENTS
 """Bytes a parameter of fp32 master weights and two moments."""
+_ALIGNED = 2
+"""Elements, a rank: at stages 1 and 2 a partition ends with padding where the size is no multiple (nccl_start_alignment_factor, _get_padded_tensor)."""
 
 
 def storage_needs(model: Model, plan: Plan) -> Iterator[Need]:
@@ -42,25 +45,42 @@ def _resumed(model: Model, plan: Plan) -> Iterator[Need]:
     if model.backend.startswith("fsdp"):
         moments = 2 * model.width * states
         kept = moments if model.offload_optimizer or model.on_host else 0
-        read = weights + (moments if kept or plan.copies_states else 0)
+        read = (weights if _on_host(model, plan) or model.on_host else 0) + (
+            moments if kept or plan.copies_states else 0
+        )
         yield _moment(model, "resume", read - kept, model.here, "the rank's file beside what is made of it", "read")
         return
     if model.stage == 0:
-        states = model.trainable  # of every rank, in one file with the weights
-    kept = _MOMENTS * states if model.offload_optimizer or plan.device == "cpu" else 0
+        yield from _resumed_whole(model)
+        return
+    late = since(model, "0.13.2")  # before, a first step had made moments, which those that are read replace
+    here = states if plan.device == "cpu" else states - elements_on_gpu(model) if model.offload_optimizer else 0
+    kept = _MOMENTS * here if late else 0
     what = "the rank's file beside what is made of it"
     yield _moment(model, "resume", _STATES * states - kept, model.here, what, "read")
-    if model.stage != 3:  # read before the states, so that the moments are not there yet
-        size = max(model.width * model.parameters - (kept if model.stage else 0), 0)
-        what, moment = "whole weights, read by every rank", "weights" if model.stage else "read"
-        yield _moment(model, "resume", size, model.here, what, moment)
+    if model.stage == 3:
+        return
+    if model.trainable % (_ALIGNED * model.ranks):
+        what = "master weights, copied once more to be padded"
+        yield _moment(model, "resume", _MASTER * states, 1, what, "read")
+    # read before the states, so that the moments are not there yet
+    what = "whole weights, read by every rank"
+    yield _moment(model, "resume", max(model.width * model.parameters - kept, 0), model.here, what, "weights")
+
+
+def _resumed_whole(model: Model) -> Iterator[Need]:
+    """Stage 0 has weights and states in one file, whole; what is read is not kept (measured)."""
+    masters = _MASTER if model.width == 2 and model.backend == "deepspeed" else 0
+    moments = _MOMENTS if model.backend == "deepspeed" else 2 * model.width
+    size = (masters + moments) * model.trainable + model.width * model.parameters
+    yield _moment(model, "resume", size, model.here, "whole weights and states, read by every rank", "read")
 
 
 def _checkpoint(model: Model, plan: Plan, phase: str) -> Iterator[Need]:
     """Weights and states of every rank; DeepSpeed writes them from where they are."""
     share, count = model.states, model.parameters
     if model.backend.startswith("fsdp"):
-        size = model.width * (model.share + (2 * share if plan.copies_states else 0))
+        size = model.width * ((model.share if _on_host(model, plan) else 0) + (2 * share if plan.copies_states else 0))
         what = f"state dict of the shard's weights{' and of Adam' if plan.copies_states else ''}, on the host"
         yield _moment(model, phase, size, model.here, what)
     elif plan.saves_in_memory:
@@ -84,6 +104,11 @@ def _exported(model: Model, plan: Plan, phase: str) -> Iterator[Need]:
     written = model.trainable if model.lora_rank else model.parameters  # of adapters nothing else is saved
     size = min(model.width * written, plan.file_bytes)
     yield _moment(model, phase, size, 1, "a file of weights as it is written")
+
+
+def _on_host(model: Model, plan: Plan) -> bool:
+    """Whether a checkpoint's weights go through host memory: verl takes those of FSDP2 as they are (get_fsdp_state_ctx)."""
+    return model.backend == "fsdp1" or plan.copies_weights
 
 
 def _moment(model: Model, phase: str, size: int, count: int, what: str, moment: str = "save") -> Need:

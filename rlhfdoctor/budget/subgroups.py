@@ -32,9 +32,10 @@ def elements_on_gpu(model: Model) -> int:
     if version is not None and since is not None and version < since:
         return 0
     sizes = list(_sub_groups(model))
+    scale = min(model.states / max(sum(sizes), 1), 1)  # of a shape that only tells the whole size
     if version is None or first_on_gpu is None or version >= first_on_gpu:
-        return sum(sizes[: int((1 - model.ratio) * len(sizes))])
-    return sum(sizes[int(model.ratio * len(sizes)) :])
+        return int(scale * sum(sizes[: int((1 - model.ratio) * len(sizes))]))
+    return int(scale * sum(sizes[int(model.ratio * len(sizes)) :]))
 
 
 def _sub_groups(model: Model) -> Iterator[int]:
@@ -54,11 +55,10 @@ def _sub_groups(model: Model) -> Iterator[int]:
 def _in_order(model: Model) -> Iterator[int]:
     shape = model.shape
     table = shape.vocabulary * shape.hidden
-    sizes = shape.parameter_sizes()
+    sizes = shape.layer_sizes()
     yield table
     for _ in range(shape.layers):
         for numel, many in sizes:
-            if many >= shape.layers:
-                yield from [numel] * (many // shape.layers)
+            yield from [numel] * many
     if not shape.tied and not model.value_head:
         yield table

@@ -56,7 +56,7 @@ def plan_verl(told: Told) -> list[Plan]:
     return make_nodes(
         told, [Placed((*models, "engine"), gpus, nodes)], models, engine, experience_bytes=samples * (prompt + answer) * BYTES_PER_TOKEN // nodes,
         store_bytes=find_store(told), saves=saves, saves_hf="hf_model" in contents,
-        saves_at_end="checkpoint" if easy and not saves else "", copies_states=easy, resumes=resumes,
+        saves_at_end="checkpoint" if easy and not saves else "", copies_weights=easy, copies_states=easy and not told.flag("trainer.save_model_only"), resumes=resumes,
         reward_workers=int(told.number("reward.num_workers", default=0)) if "reward.num_workers" in told.settings else 0,
     )  # fmt: skip
 
@@ -153,7 +153,8 @@ def _tokens(told: Told, world: int, reference: bool = False) -> dict[str, Any]:
 
 
 _LOGITS, _ENTROPY = 2, 4
-"""Bytes a token and word: logits in bf16; an entropy over them beside (softmax and products, also where it is compiled)."""
+"""Bytes a token and word: logits in bf16; an entropy over them beside: softmax and products, or one fp32 buffer where it is compiled (by
+inductor on a CPU, torch 2.13)."""
 
 
 def _logit_widths(told: Told, name: str, reference: bool = False) -> dict[str, Any]:
@@ -162,21 +163,20 @@ def _logit_widths(told: Told, name: str, reference: bool = False) -> dict[str, A
     flash-attn's cross entropy takes the logits as they are and writes their gradients in their place; the division by the
     temperature makes these once more (verl/workers/actor/dp_actor.py at 0.1 to 0.6; workers/engine/fsdp at 0.8; EasyR1's
     log_probs_from_logits at 0.3.0 to 0.3.2). With an entropy they are not written in place. verl computes one in every pass up to
-    0.3, then while the actor is scored and where entropy_coeff is set; EasyR1 never. EasyR1 without padding_free copies the
-    logits of the responses.
+    0.3, then while the actor is scored and where the update wants it; EasyR1 never. Padded batches have the logits of their
+    responses copied; verl 0.9 divides into new ones.
     """
+    prompt, answer = read_lengths(told)
+    copied = 0.0 if told.flag("packing_samples") else _LOGITS * answer / (prompt + answer)
     if name == "easyr1":
-        return {
-            "logit_width": 2 * _LOGITS,
-            "scored_logit_width": _LOGITS if told.flag("packing_samples") else 2 * _LOGITS,
-        }
+        return {"logit_width": 2 * _LOGITS, "scored_logit_width": _LOGITS + copied}
     always = name == "simplerl" or told.framework_before("0.4")
-    beside = 0 if told.flag("entropy_chunking") else _ENTROPY
-    trains = always or told.number("actor_rollout_ref.actor.entropy_coeff", default=0) > 0
-    return {
-        "logit_width": 4 * _LOGITS if trains else 2 * _LOGITS,
-        "scored_logit_width": _LOGITS + (beside if always or not reference else 0),
-    }
+    scored = (0 if told.flag("entropy_chunking") else _ENTROPY) if always or not reference else 0
+    trains = always or told.number("actor_rollout_ref.actor.entropy_coeff", default=0) != 0
+    trains = trains or told.flag("actor_rollout_ref.actor.calculate_entropy")
+    if name == "verl" and not told.framework_before("0.9"):
+        copied = _LOGITS  # divided by the temperature into new ones
+    return {"logit_width": 4 * _LOGITS if trains else 2 * _LOGITS, "scored_logit_width": _LOGITS + scored + copied}
 
 
 def _has_reference(told: Told, easy: bool) -> bool:

@@ -103,7 +103,7 @@ def _search(told: Told, now: Estimate, traps: int) -> list[Change] | None:
         tried = [
             (remedy, value, after)
             for remedy in remedies
-            for value in _values(remedy, told)
+            for value in _values(remedy, told, "resume" in now.phases)
             if _relieves(now, after := _with(told, [(remedy, value)]))
         ]
         found = next(([(remedy, value)] for remedy, value, after in tried if _fits(after, traps)), None)
@@ -167,7 +167,7 @@ def _with(told: Told, changes: Sequence[Change]) -> Estimate:
     return fullest(told)
 
 
-def _values(remedy: Remedy, told: Told) -> Iterator[Value]:
+def _values(remedy: Remedy, told: Told, resumes: bool = False) -> Iterator[Value]:
     """The values to try that differ from what is in force, for settings that this release has and that act here."""
     own = told.settings.get(remedy.setting)
     framework = told.framework.name if told.framework is not None else ""
@@ -175,6 +175,8 @@ def _values(remedy: Remedy, told: Told) -> Iterator[Value]:
         return  # nobody adds a setting that the release may not have
     if remedy in MORE_NODES and told.flag("colocate_all"):
         return  # OpenRLHF wants as many GPUs of every role then
+    if resumes and (remedy in MORE_NODES or remedy.setting == "zero_stage"):
+        return  # a checkpoint of other ranks or of another stage is not read
     if remedy.setting in ("train.micro_batch_size", "logprob.micro_batch_size") and (
         framework == "trl" or told.flag("train.dynamic_batch")
     ):

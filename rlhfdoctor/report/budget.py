@@ -74,8 +74,10 @@ def _of_memory(found: Estimate) -> str:
         last, most = found.peak(limit, surely=True)
         later = f"; at its peak, in {_phase(last)}, {show_bytes(most)}" if last != phase else ""
         if phase == "final_save":
-            most, trains = max((found.used(limit, p), p) for p in found.phases if p != phase)
-            later = f"; training before it takes {show_bytes(most)} at most, in {_phase(trains)}"
+            most, trains = max(
+                ((found.used(limit, p), p) for p in found.phases if p != phase), key=lambda pair: pair[0]
+            )
+            later = f"; what comes before it takes {show_bytes(most)} at most, in {_phase(trains)}"
         word, doubt = (
             ("will not fit", "")
             if certain
@@ -168,7 +170,8 @@ def _table(found: Estimate, place: str) -> Table:
     for limit in found.limits:
         if limit.place == place and limit.bytes:
             table.add_row(
-                Text(f"of the {limit.name}", style="dim"), *(_of_limit(found, limit, p) for p in found.phases)
+                Text(f"of {limit.name}" if limit.name.startswith("/") else f"of the {limit.name}", style="dim"),
+                *(_of_limit(found, limit, p) for p in found.phases),
             )
     sums = [sum(found.of(place, phase, role) for role in found.roles) for phase in found.phases]  # type: ignore[arg-type, misc]
     if any(whole > totals[phase] for whole, phase in zip(sums, found.phases, strict=True)):
@@ -316,8 +319,11 @@ def render_suggestion(after: Estimate, patches: Sequence[Patch], console: Consol
     """Prints the smallest change that fits."""
     console.print(Text("\nsmallest change that fits, by the estimate", style="bold"))
     if not patches:
+        nodes = "more nodes"
+        if "resume" in after.phases and after.framework in ("openrlhf", "trl"):
+            nodes += " (they resume from a universal checkpoint only)"
         words = (
-            "none of the known ones is enough: more nodes, or GPUs and host with more memory"
+            f"none of the known ones is enough: {nodes}, or GPUs and host with more memory"
             if sentence(after).startswith(("will", "may not"))
             else f"none of the known ones avoids the trap (doctor rules explain {', '.join(dict.fromkeys(h.cause for h in after.hazards))})"
             if after.hazards

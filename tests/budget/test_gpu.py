@@ -17,7 +17,7 @@ TOKENS, WORDS, HIDDEN = 4096, 152_064, 3584
 VERL = (
     "python -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2.5-7B data.max_prompt_length=2048 data.max_response_length=2048 "
     "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=1 actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=1 "
-    "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=1 actor_rollout_ref.actor.use_kl_loss=True algorithm.adv_estimator=grpo trainer.n_gpus_per_node=8 {}"
+    "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=1 actor_rollout_ref.actor.use_kl_loss=True algorithm.adv_estimator=grpo trainer.n_gpus_per_node=8 actor_rollout_ref.model.use_remove_padding=True {}"
 )
 
 
@@ -39,6 +39,9 @@ def logits(found: Estimate, role: str, phase: str) -> float:
         ("0.6.1", "", 6, 2, 4),  # one while the actor is scored
         ("0.6.1", "actor_rollout_ref.actor.entropy_coeff=0.001", 6, 2, 8),
         ("0.6.1", "actor_rollout_ref.actor.entropy_from_logits_with_chunking=True", 2, 2, 4),
+        ("0.8.0", "actor_rollout_ref.actor.calculate_entropy=True", 6, 2, 8),
+        ("0.9.0", "", 8, 4, 4),  # divided by the temperature into new ones
+        ("0.6.1", "actor_rollout_ref.model.use_remove_padding=False", 7, 3, 4),  # half of a sequence is the response, whose logits are copied
     ],
 )
 def test_logits_of_verl(version: str, setting: str, scored: float, reference: float, trained: float, tmp_path: Path) -> None:
@@ -47,7 +50,7 @@ def test_logits_of_verl(version: str, setting: str, scored: float, reference: fl
     assert [logits(found, "actor", "score"), logits(found, "reference", "score"), logits(found, "actor", "update")] == [scored, reference, trained]
 
 
-@pytest.mark.parametrize(("padding_free", "scored"), [("true", 2), ("false", 4)])
+@pytest.mark.parametrize(("padding_free", "scored"), [("true", 2), ("false", 3)])
 def test_logits_of_easyr1(padding_free: str, scored: float, tmp_path: Path) -> None:
     """flash-attn's cross entropy takes the bf16 logits as they are; without padding_free those of the responses are copied."""
     text = EASYR1.format(prompt=2048, answer=2048, batch=512, offload="true").replace("padding_free: true", f"padding_free: {padding_free}")

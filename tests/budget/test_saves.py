@@ -69,12 +69,30 @@ def test_verl_saves_its_states_from_where_they_are(tmp_path: Path) -> None:
     assert found.of("host", "checkpoint", "actor") - found.of("host", "update", "actor") == pytest.approx(4 * 7.6e9, rel=0.01)
 
 
-@pytest.mark.parametrize(("offload", "beside"), [("True", 4), ("False", 4)])
-def test_what_a_resume_reads_beside_what_it_keeps(offload: str, beside: float, tmp_path: Path) -> None:
-    """verl: moments that are on the host later are those that were read; on GPUs they are read there."""
-    words = f"trainer.resume_mode=resume_path actor_rollout_ref.actor.fsdp_config.param_offload={offload} actor_rollout_ref.actor.fsdp_config.optimizer_offload={offload}"
+@pytest.mark.parametrize(("offload", "strategy", "beside"), [("True", "fsdp", 4), ("False", "fsdp", 4), ("True", "fsdp2", 0), ("False", "fsdp2", 0)])
+def test_what_a_resume_reads_beside_what_it_keeps(offload: str, strategy: str, beside: float, tmp_path: Path) -> None:
+    """verl: moments that are on the host later are those that were read; on GPUs they are read there, and so are FSDP2's weights."""
+    words = f"actor_rollout_ref.actor.strategy={strategy} trainer.resume_mode=resume_path actor_rollout_ref.actor.fsdp_config.param_offload={offload} actor_rollout_ref.actor.fsdp_config.optimizer_offload={offload}"
     found = predict(tmp_path, VERL.format(words), "verl==0.6.1")
     assert found.of("host", "resume", "actor") - found.of("host", "update", "actor") == pytest.approx(beside * 7.6e9, rel=0.01)
+
+
+@pytest.mark.parametrize(("release", "stage", "copies"), [("0.7.4", 2, 1), ("0.7.5", 2, 8), ("0.9.0", 3, 1), ("0.1.4", 2, 0)])
+def test_ranks_that_hold_whole_weights_for_openrlhfs_save(release: str, stage: int, copies: int, tmp_path: Path) -> None:
+    """Below stage 3 every rank clones its own to the host since 0.7.5, rank 0 alone before (deepspeed.py, save_model), and up to 0.1.4 nobody."""
+    (tmp_path / "pip-freeze.txt").write_text("safetensors==0.8.0\n")  # which copies no file
+    found = predict(tmp_path, OPENRLHF.format(model="Qwen/Qwen2.5-7B", more="").replace("--zero_stage 3", f"--zero_stage {stage}"), f"openrlhf=={release}")
+    assert found.of("host", "final_save", "actor") - found.of("host", "update", "actor") == copies * 2 * 7_615_616_512
+
+
+@pytest.mark.parametrize(("ratio", "beside"), [(1.0, 4), (0.5, 8)])
+def test_a_resume_reads_the_moments_that_go_to_the_gpu(ratio: float, beside: float, tmp_path: Path) -> None:
+    """With a ratio of a half, half of the moments that are read are not kept on the host."""
+    offload = {"device": "cpu", "pin_memory": False, "ratio": ratio}
+    (tmp_path / "ds.json").write_text(json.dumps({"zero_optimization": {"stage": 3, "offload_optimizer": offload, "sub_group_size": 1e7}}))
+    (tmp_path / "launch.sh").write_text(OPENRLHF.format(model="Qwen/Qwen2.5-7B", more="--load_checkpoint") + "\n")
+    found = estimate([str(tmp_path)], framework="openrlhf==0.5.4")
+    assert found.of("host", "resume", "actor") - found.of("host", "rollout", "actor") == pytest.approx(beside * 7.6e9, rel=0.01)
 
 
 @pytest.mark.parametrize(("terabyte", "at_start", "cured"), [(10**12, "over", "over"), (1 << 40, "tight", "tight")])
@@ -103,7 +121,7 @@ def test_a_save_that_does_not_fit_behind_training_that_does(tmp_path: Path) -> N
     """The sentence tells both, and the object has a word for each phase."""
     command = OPENRLHF.format(model="Qwen/Qwen2.5-72B-Instruct", more="")
     found = predict(tmp_path, command, "openrlhf==0.5.4", Machine(host_bytes=1340 * GIB), pins=False)
-    assert sentence(found).startswith("will probably not fit: final save takes 1.36 TiB") and "training before it takes 1.23 TiB at most, in update" in sentence(found)
+    assert sentence(found).startswith("will probably not fit: final save takes 1.36 TiB") and "what comes before it takes 1.23 TiB at most, in " in sentence(found)
     assert to_dict(found)["by_phase"] == {"load": "fits", "rollout": "tight", "score": "tight", "update": "tight", "final_save": "over"}
 
 
