@@ -77,7 +77,8 @@ def plan_openrlhf(told: Told) -> list[Plan]:
     in_store = 0 if alone else samples * (prompt + answer) * BYTES_PER_TOKEN
     return make_nodes(
         told, groups, models, engine, experience_bytes=in_store, store_bytes=find_store(told),
-        saves=saves and not (told.flag("checkpoint.disable_deepspeed") and not saves_hf), saves_hf=saves_hf, saves_at_end="weights", resumes=told.flag("checkpoint.resume"),
+        saves=saves and (saves_hf or not told.flag("checkpoint.disable_deepspeed")), saves_hf=saves_hf, saves_at_end="weights",
+        resumes=told.flag("checkpoint.resume"),
         ray=not alone,
     )  # fmt: skip
 
@@ -159,7 +160,8 @@ def _training(told: Told, sizes: dict[str, tuple[int, int]]) -> Any:
         return {
             "trained": True, "ranks": ranks, "backend": "deepspeed", "version": told.version("deepspeed"), "stage": stage, "offload_optimizer": offload,
             "pin_optimizer": pins, "pin_param": True, **read_sub_groups(told), "sums": accumulates, "sum_width": width, "overlap": told.flag("ds.overlap_comm"),
-            "gathers": stage == 3 or not early, "clones": stage != 3 and not told.framework_before("0.7.5"), "lora_rank": int(told.number("lora_rank", default=0)), "sleeps": stage == 3 and told.flag("train.sleep"), **_tokens(told),
+            "gathers": stage == 3 or not early, "clones": stage != 3 and not told.framework_before("0.7.5"),
+            "lora_rank": int(told.number("lora_rank", default=0)), "sleeps": stage == 3 and told.flag("train.sleep"), **_tokens(told),
             "beside": not told.flag("train.sleep"),  # ppo_train starts both fits and then waits, but with DeepSpeed's sleep (ppo_trainer.py, 0.5.4 to 0.11.2)
         }  # fmt: skip
 

@@ -1,10 +1,13 @@
 """Saving and resuming: what is in host memory only while a checkpoint is written or read.
 
-OpenRLHF: rank 0 gathers whole weights for a Hugging Face save; transformers' Trainer, too, at stage 3, and below it every rank copies
-its own (accelerate, `get_state_dict`; clone_tensors_for_torch_save of DeepSpeed since 0.9.3). FSDP: every rank makes a sharded state dict of
-its weights on the host (verl with FSDP2: none), EasyR1 one of Adam's states, too, which verl writes from where they are (utils/checkpoint/fsdp_checkpoint_manager.py, verl 0.2 to 0.9.0, EasyR1 0.3.0 to 0.3.2). A resume reads the rank's file with
-torch.load; the optimizer keeps the moments that were read, and only the rest is there twice (torch/optim/optimizer.py since
-2.1, `load_state_dict`; DeepSpeed stage3.py, `_rigid_load_state_dict`; measured on CPU, tests/bench/BUDGET.md).
+OpenRLHF: rank 0 gathers whole weights for a Hugging Face save, below stage 3 every rank copies its own since 0.7.5. So does
+transformers' Trainer at any release (accelerate, `get_state_dict`; DeepSpeed's clone_tensors_for_torch_save). FSDP: every rank
+makes a sharded state dict of its weights on the host (verl with FSDP2: none), EasyR1 one of Adam's states, too, which verl writes
+from where they are (utils/checkpoint/fsdp_checkpoint_manager.py, verl 0.2 to 0.9.0, EasyR1 0.3.0 to 0.3.2).
+
+A resume reads the rank's file with torch.load; the optimizer keeps the moments that were read, and only the rest is there twice
+(torch/optim/optimizer.py since 2.1, `load_state_dict`; DeepSpeed stage3.py, `_rigid_load_state_dict`; measured on CPU,
+tests/bench/BUDGET.md).
 """
 
 from __future__ import annotations
@@ -53,9 +56,12 @@ def _resumed(model: Model, plan: Plan) -> Iterator[Need]:
     if model.stage == 0:
         yield from _resumed_whole(model)
         return
-    late = since(model, "0.13.2")  # before, a first step had made moments, which those that are read replace
-    here = states if plan.device == "cpu" else states - elements_on_gpu(model) if model.offload_optimizer else 0
-    kept = _MOMENTS * here if late else 0
+    kept = 0
+    if since(model, "0.13.2"):  # before, a first step had made moments, which those that are read replace
+        if plan.device == "cpu":
+            kept = _MOMENTS * states
+        elif model.offload_optimizer:
+            kept = _MOMENTS * (states - elements_on_gpu(model))
     what = "the rank's file beside what is made of it"
     yield _moment(model, "resume", _STATES * states - kept, model.here, what, "read")
     if model.stage == 3:
