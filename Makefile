@@ -55,7 +55,7 @@ bench: .venv/.dev ## ratios against anchors, apart from the tests
 	$(BIN)/python tests/bench/scan.py && $(BIN)/python tests/bench/start.py && $(BIN)/python tests/bench/record.py
 
 budget: .venv/.dev ## measured runs against the memory budget (more than an hour; runs that are there are kept)
-	for set in first second third resumed; do $(BIN)/python tests/bench/budget.py measure --set $$set || exit 1; done && $(BIN)/python tests/bench/budget.py table --write > /dev/null
+	for set in first second third resumed again; do $(BIN)/python tests/bench/budget.py measure --set $$set || exit 1; done && $(BIN)/python tests/bench/budget.py table --write > /dev/null
 
 docs: $(BIN)/doctor ## write the generated pages anew
 	$(BIN)/python tests/docs.py --write

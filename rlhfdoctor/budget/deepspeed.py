@@ -143,7 +143,8 @@ def _whole(model: Model) -> Iterator[Need]:
         yield make_need(model, "gpu", TRAIN, _MASTER * trained, "fp32 gradients of the step", moment="step")
     plain = model.backend == "plain"
     moments = 2 * width if plain else _MOMENTS  # torch's AdamW keeps them in the weights' own type
-    late = plain or since(model, "0.13.2")
+    # FP16_Optimizer and FP16_UnfusedOptimizer take a first step over zeros at every release
+    late = plain or (width != 2 and since(model, "0.13.2"))
     yield make_need(model, "gpu", AFTER if late else ALL, moments * trained, _ADAM if late else _ADAM_AT_START)
 
 

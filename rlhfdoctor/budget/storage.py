@@ -54,7 +54,7 @@ def _resumed(model: Model, plan: Plan) -> Iterator[Need]:
         yield _moment(model, "resume", read - kept, model.here, "the rank's file beside what is made of it", "read")
         return
     if model.stage == 0:
-        yield from _resumed_whole(model)
+        yield from _resumed_whole(model, plan.device)
         return
     kept = 0
     if since(model, "0.13.2"):  # before, a first step had made moments, which those that are read replace
@@ -74,12 +74,15 @@ def _resumed(model: Model, plan: Plan) -> Iterator[Need]:
     yield _moment(model, "resume", max(model.width * model.parameters - kept, 0), model.here, what, "weights")
 
 
-def _resumed_whole(model: Model) -> Iterator[Need]:
-    """Stage 0 has weights and states in one file, whole; what is read is not kept (measured)."""
-    masters = _MASTER if model.width == 2 and model.backend == "deepspeed" else 0
-    moments = _MOMENTS if model.backend == "deepspeed" else 2 * model.width
-    size = (masters + moments) * model.trainable + model.width * model.parameters
-    yield _moment(model, "resume", size, model.here, "whole weights and states, read by every rank", "read")
+def _resumed_whole(model: Model, device: str) -> Iterator[Need]:
+    """Stage 0 has weights and states in one file, whole."""
+    low = (
+        model.width == 2 and model.backend == "deepspeed"
+    )  # with masters, and moments that the start has made already (fp16/unfused_optimizer.py)
+    moments = (_MOMENTS if model.backend == "deepspeed" else 2 * model.width) * model.trainable
+    read = (_MASTER * model.trainable if low else 0) + moments + model.width * model.parameters
+    kept = moments if device == "cpu" and not low else 0
+    yield _moment(model, "resume", read - kept, model.here, "whole weights and states, read by every rank", "read")
 
 
 def _checkpoint(model: Model, plan: Plan, phase: str) -> Iterator[Need]:
