@@ -14,7 +14,6 @@ from rlhfdoctor.budget.needs import AFTER, ALL, TRAIN, ceil_power_of_two, make_n
 from rlhfdoctor.budget.plan import Model
 from rlhfdoctor.budget.subgroups import elements_on_gpu
 from rlhfdoctor.estimates import Need
-from rlhfdoctor.settings.spell import parse_version
 
 _MASTER = 4
 _MOMENTS = 8
@@ -100,12 +99,6 @@ def _needs(model: Model, device: str) -> Iterator[Need]:
         )
 
 
-def since(model: Model, version: str) -> bool:
-    """Whether the DeepSpeed in use is this or newer; the newest where it is unknown."""
-    here, there = parse_version(model.version), parse_version(version)
-    return here is None or there is None or here >= there
-
-
 def _frozen(model: Model, device: str) -> Iterator[Need]:
     if model.stage != 3:
         yield make_need(model, "gpu", ALL, model.width * model.parameters, "weights, whole on every rank")
@@ -144,7 +137,7 @@ def _whole(model: Model) -> Iterator[Need]:
     plain = model.backend == "plain"
     moments = 2 * width if plain else _MOMENTS  # torch's AdamW keeps them in the weights' own type
     # FP16_Optimizer and FP16_UnfusedOptimizer take a first step over zeros at every release
-    late = plain or (width != 2 and since(model, "0.13.2"))
+    late = plain or (width != 2 and model.since("0.13.2"))
     yield make_need(model, "gpu", AFTER if late else ALL, moments * trained, _ADAM if late else _ADAM_AT_START)
 
 
@@ -163,13 +156,13 @@ def _partitioned_states(model: Model, device: str) -> Iterator[Need]:
             model, "host", ("load",), size, "the weights and their flat copy, on the host for a while", moment="flatten"
         )
     pins_master = model.pin_optimizer or (
-        model.offload_optimizer and since(model, "0.14.1") and not since(model, "0.18.3")
+        model.offload_optimizer and model.since("0.14.1") and not model.since("0.18.3")
     )
     yield _states(model, states, ALL, _MASTER * share, _MASTER_WEIGHTS, pins_master)
     yield _moments(model, states)
     if model.offload_optimizer:
         yield _states(model, "host", ALL, _MASTER * share, "fp32 gradients of the shard", model.pin_optimizer)
-        if since(model, "0.17.0"):
+        if model.since("0.17.0"):
             yield _states(model, "host", ALL, width * share, "staging of the updated weights", model.pin_optimizer)
         else:
             yield make_need(model, "gpu", TRAIN, _MASTER * share, "updated weights in fp32", moment="step")
@@ -185,12 +178,12 @@ def _partitioned_states(model: Model, device: str) -> Iterator[Need]:
         if width == 2 or model.stage == 1:
             yield make_need(model, "gpu", TRAIN, _MASTER * share, "fp32 gradients of the step", moment="step")
         yield from _adam_on_cpu(model, device, share)
-    if model.offload_optimizer and sums > width and since(model, "0.19.8"):  # _use_compact_grad_partition_buffer
+    if model.offload_optimizer and sums > width and model.since("0.19.8"):  # _use_compact_grad_partition_buffer
         yield make_need(model, "gpu", TRAIN, sums * share, "gradients of the shard as they add up")
     if model.stage == 1:  # reduced at the boundary of accumulation only (process_gradients)
         yield make_need(model, "gpu", TRAIN, sums * model.trainable, "gradients, whole until the step")
     # stage 1 reduces what it has added up, and since 0.19.8 in that type (_gradient_reduction_buffer_dtype)
-    reduced = sums if model.stage == 1 and since(model, "0.19.8") else width
+    reduced = sums if model.stage == 1 and model.since("0.19.8") else width
     bucket = reduced * _touched(model, device) * (2 if model.overlap else 1)
     yield make_need(model, "gpu", TRAIN, bucket, f"reduce bucket of {model.bucket:.0e} elements", moment="backward")
     if model.ranks > 1 or width == 2:  # one rank's fp32 bucket is one tensor, and its flat form a view
@@ -201,7 +194,7 @@ def _partitioned_states(model: Model, device: str) -> Iterator[Need]:
 def _moments(model: Model, place: str, elements: int | None = None) -> Need:
     """Adam's states of the shard; before 0.13.2 a step over zeros made them at the start (initialize_optimizer_states)."""
     size = _MOMENTS * (model.states if elements is None else elements)
-    if since(model, "0.13.2"):
+    if model.since("0.13.2"):
         return make_need(model, place, AFTER, size, _ADAM)
     return make_need(model, place, ALL, size, _ADAM_AT_START)
 
@@ -210,7 +203,7 @@ def _made_later(model: Model) -> int:
     """Bytes of offloaded states that a rank of stage 1 or 2 makes in host memory once its weights are on the GPU."""
     if not (model.trained and model.offload_optimizer and model.stage in (1, 2)):
         return 0
-    return (2 * _MASTER + (0 if since(model, "0.13.2") else _MOMENTS)) * model.states
+    return (2 * _MASTER + (0 if model.since("0.13.2") else _MOMENTS)) * model.states
 
 
 def _is_bf16_optimizer(model: Model) -> bool:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from rlhfdoctor.budget.shapes import Shape
 from rlhfdoctor.estimates import Limit
+from rlhfdoctor.settings.spell import parse_version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +85,11 @@ class Model:
     """Roles with one name share their processes."""
     gpus: str = ""
     """Roles with one name share their GPUs."""
+
+    def since(self, version: str) -> bool:
+        """Whether the DeepSpeed in use is this or newer; the newest where it is unknown."""
+        here, there = parse_version(self.version), parse_version(version)
+        return here is None or there is None or here >= there
 
     @property
     def parameters(self) -> int:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlhfdoctor.budget.deepspeed import since
 from rlhfdoctor.budget.plan import Model, Plan
 from rlhfdoctor.budget.subgroups import elements_on_gpu
 from rlhfdoctor.estimates import Need
@@ -57,7 +56,7 @@ def _resumed(model: Model, plan: Plan) -> Iterator[Need]:
         yield from _resumed_whole(model, plan.device)
         return
     kept = 0
-    if since(model, "0.13.2"):  # before, a first step had made moments, which those that are read replace
+    if model.since("0.13.2"):  # before, a first step had made moments, which those that are read replace
         if plan.device == "cpu":
             kept = _MOMENTS * states
         elif model.offload_optimizer:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rlhfdoctor.budget.plan import Model
-from rlhfdoctor.settings.spell import parse_version
 
 _SINCE, _FIRST_ON_GPU = "0.12.3", "0.18.0"
 """Releases: before, there is no ratio; from then on the first sub-groups go to the GPU, before the last ones."""
@@ -25,15 +24,17 @@ def elements_on_gpu(model: Model) -> int:
     >>> f"{elements_on_gpu(qwen):.1e}"  # of 10 sub-groups one: that of norms and biases
     '2.7e+05'
     """
-    version = parse_version(model.version)
-    since, first_on_gpu = parse_version(_SINCE), parse_version(_FIRST_ON_GPU)
-    if not model.offload_optimizer or model.stage != 3 or model.ratio >= 1 or model.lora_rank:
-        return 0
-    if version is not None and since is not None and version < since:
+    if (
+        not model.offload_optimizer
+        or model.stage != 3
+        or model.ratio >= 1
+        or model.lora_rank
+        or not model.since(_SINCE)
+    ):
         return 0
     sizes = list(_sub_groups(model))
     scale = min(model.states / max(sum(sizes), 1), 1)  # of a shape that only tells the whole size
-    if version is None or first_on_gpu is None or version >= first_on_gpu:
+    if model.since(_FIRST_ON_GPU):
         return int(scale * sum(sizes[: int((1 - model.ratio) * len(sizes))]))
     return int(scale * sum(sizes[int(model.ratio * len(sizes)) :]))
 
