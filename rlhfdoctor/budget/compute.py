@@ -29,9 +29,9 @@ def compute_needs(model: Model, device: str) -> Iterator[Need]:
     computed with. On a CPU malloc keeps that (blocks below 32 MiB), and it is there beside the logits, as measured.
     """
     hidden = model.shape.hidden * model.compute_width
-    left, there = (
-        (_BLOCK, "activations of a layer that malloc keeps") if device == "cpu" else (_AT_HEAD, "hidden states")
-    )
+    values, what_stays = _AT_HEAD, "hidden states"
+    if device == "cpu":
+        values, what_stays = _BLOCK, "activations of a layer that malloc keeps"
     if model.trained:
         tokens = model.sequences * model.tokens // model.parallel
         kept = tokens * hidden * model.shape.layers * (1 if model.recompute else _BLOCK)
@@ -39,12 +39,12 @@ def compute_needs(model: Model, device: str) -> Iterator[Need]:
         if model.recompute:
             what = "activations of one layer, computed again"
             yield from _at_longest(model, TRAIN, tokens * hidden * _BLOCK, what, "backward")
-            yield from _at_longest(model, TRAIN, tokens * hidden * left, there, "head")
+            yield from _at_longest(model, TRAIN, tokens * hidden * values, what_stays, "head")
         size = _logits(model, model.sequences, model.logit_width)
         yield from _at_longest(model, TRAIN, size, "logits and their gradients", "head")
     tokens = model.scored * model.tokens // model.parallel
     yield from _at_longest(model, ("score",), tokens * hidden * _BLOCK, "activations of one layer", "forward")
-    yield from _at_longest(model, ("score",), tokens * hidden * left, there, "head")
+    yield from _at_longest(model, ("score",), tokens * hidden * values, what_stays, "head")
     size = _logits(model, model.scored, model.scored_logit_width or model.logit_width / 2)
     yield from _at_longest(model, ("score",), size, "logits", "head")
 

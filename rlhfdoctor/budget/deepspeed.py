@@ -248,20 +248,20 @@ def _partitioned_weights(model: Model, device: str) -> Iterator[Need]:
     share, width = model.states, model.width
     states = "host" if model.offload_optimizer else "gpu"
     group = min(share, model.sub_group)
-    twin = elements_on_gpu(model)
+    moved = elements_on_gpu(model)
     if model.offload_param:
         yield from _parameters_on_host(model, device)
     else:
         yield make_need(model, "gpu", ALL, width * model.share, f"weights, a shard of {model.ranks}")
-    yield make_need(model, states, ALL, _MASTER * (share - twin), _MASTER_WEIGHTS)
+    yield make_need(model, states, ALL, _MASTER * (share - moved), _MASTER_WEIGHTS)
     what = "a second copy while the master weights are made"
     yield make_need(model, states, ("load",), _MASTER * group, what, moment="flatten")
-    yield _moments(model, states, share - twin)
-    if twin:
+    yield _moments(model, states, share - moved)
+    if moved:
         yield make_need(
-            model, "gpu", ALL, 2 * _MASTER * twin, "fp32 master weights and gradients that ratio leaves on the GPU"
+            model, "gpu", ALL, 2 * _MASTER * moved, "fp32 master weights and gradients that ratio leaves on the GPU"
         )
-        yield _moments(model, "gpu", twin)
+        yield _moments(model, "gpu", moved)
     flat = (model.sum_width or width) * share
     yield _states(model, states, ALL, flat, _FLAT_GRADIENTS, model.pin_optimizer and model.offload_optimizer)
     if model.offload_optimizer:
@@ -269,7 +269,7 @@ def _partitioned_weights(model: Model, device: str) -> Iterator[Need]:
             model,
             "host",
             ALL,
-            _MASTER * (share - twin),
+            _MASTER * (share - moved),
             "fp32 gradients, a buffer a sub-group",
             model.pin_optimizer,
             _MASTER * group,

@@ -47,7 +47,7 @@ def _resumed(model: Model, plan: Plan) -> Iterator[Need]:
     if model.backend.startswith("fsdp"):
         moments = 2 * model.width * states
         kept = moments if model.offload_optimizer or model.on_host else 0
-        read = (weights if _on_host(model, plan) or model.on_host else 0) + (
+        read = (weights if _passes_host(model, plan) or model.on_host else 0) + (
             moments if kept or plan.copies_states else 0
         )
         yield _moment(model, "resume", read - kept, model.here, "the rank's file beside what is made of it", "read")
@@ -88,7 +88,9 @@ def _checkpoint(model: Model, plan: Plan, phase: str) -> Iterator[Need]:
     """Weights and states of every rank; DeepSpeed writes them from where they are."""
     share, count = model.states, model.parameters
     if model.backend.startswith("fsdp"):
-        size = model.width * ((model.share if _on_host(model, plan) else 0) + (2 * share if plan.copies_states else 0))
+        size = model.width * (
+            (model.share if _passes_host(model, plan) else 0) + (2 * share if plan.copies_states else 0)
+        )
         what = f"state dict of the shard's weights{' and of Adam' if plan.copies_states else ''}, on the host"
         yield _moment(model, phase, size, model.here, what)
     elif plan.saves_in_memory:
@@ -114,7 +116,7 @@ def _exported(model: Model, plan: Plan, phase: str) -> Iterator[Need]:
     yield _moment(model, phase, size, 1, "a file of weights as it is written")
 
 
-def _on_host(model: Model, plan: Plan) -> bool:
+def _passes_host(model: Model, plan: Plan) -> bool:
     """Whether a checkpoint's weights go through host memory: verl takes those of FSDP2 as they are (get_fsdp_state_ctx)."""
     return model.backend == "fsdp1" or plan.copies_weights
 

@@ -125,7 +125,8 @@ class Counterfactual:
     def _on_gpu(self, found: Estimate, gpu: Limit) -> int:
         """Of the phase in which it died; of the fullest where nobody knows."""
         return max(
-            (found.used(gpu, phase) for phase in found.phases if self.died_in in (None, *_also(phase))), default=0
+            (found.used(gpu, phase) for phase in found.phases if self.died_in in (None, *_phases_of_logs(phase))),
+            default=0,
         )
 
     def _with(self, setting: str, value: Value) -> Estimate | None:
@@ -189,11 +190,11 @@ def _smaller(setting: str, value: float, least: float | None) -> Iterator[float]
 def _phase(now: Estimate, phase: Phase | None) -> str:
     if phase == "load" and "resume" in now.phases:
         return "resume"
-    known = [name for name in now.phases if phase in _also(name)] or now.phases
+    known = [name for name in now.phases if phase in _phases_of_logs(name)] or now.phases
     return max(known, key=lambda name: now.of("host", name))
 
 
-def _also(phase: str) -> tuple[str, ...]:
+def _phases_of_logs(phase: str) -> tuple[str, ...]:
     """What a log calls a phase of the budget: it does not tell the last save from those before."""
     return (phase, "checkpoint") if phase == "final_save" else (phase,)
 

@@ -58,6 +58,15 @@ def test_openrlhf_187_the_save_that_was_killed(tmp_path: Path) -> None:
     assert verdict(cured) == "fits", "a wider container, one of the cures that were given"
 
 
+@pytest.mark.parametrize(("stage", "engines", "trapped"), [(3, "", True), (2, "", False), (3, " --vllm_num_engines 2", False)])
+def test_the_fourth_seed_by_the_settings_of_openrlhfs_own_example(stage: int, engines: str, trapped: bool, tmp_path: Path) -> None:
+    """The reports show their script as a picture; OpenRLHF's example at ZeRO-3 generates in every rank, and "stage 2 is fine"."""
+    command = EXAMPLE.format(actor=4, critic=2, model=LLAMA).replace("--zero_stage 2", f"--zero_stage {stage}") + engines
+    found = predict(tmp_path, command, "openrlhf==0.2.5", "deepspeed==0.13.5")
+    assert [(h.phase, h.cause) for h in found.hazards] == [("rollout", "comm-zero3-generate-desync")] * trapped
+    assert (verdict(found) == "trap") == trapped
+
+
 def test_openrlhf_211_optimizer_states_at_the_start(tmp_path: Path) -> None:
     """February 2024, DeepSpeed 0.13.1, a critic of two ranks: the node's use rose by 79.73 GiB while the optimizer's states were made."""
     command = EXAMPLE.format(actor=2, critic=2, model=LLAMA)
