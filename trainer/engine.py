@@ -28,8 +28,9 @@ def start_distributed(rank: int, world_size: int, address: str, port: int, confi
     if not torch.cuda.is_available():
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
         torch.set_num_threads(config.cluster.threads)
+    local_rank = 0 if torch.cuda.is_available() else rank  # Ray gives every actor the one GPU that it sees
     os.environ |= {
-        "RANK": str(rank), "LOCAL_RANK": "0", "WORLD_SIZE": str(world_size), "MASTER_ADDR": address, "MASTER_PORT": str(port),
+        "RANK": str(rank), "LOCAL_RANK": str(local_rank), "WORLD_SIZE": str(world_size), "MASTER_ADDR": address, "MASTER_PORT": str(port),
     }  # fmt: skip
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.distributed")  # DeepSpeed uses names that torch renames
     import deepspeed

@@ -30,6 +30,8 @@ def find_hazards(told: Told, plan: Plan) -> Iterator[Hazard]:
         )  # fmt: skip
     yield from _churn(told, plan, name)
     yield from _share(plan)
+    if plan.resumes:
+        yield from _resume(told, plan)
     if plan.engine is not None and plan.engine.sleep_level and told.before("vllm", "0.20") and name != "verl":
         for variable in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
             if "expandable_segments:True" in str(told.settings[variable].value if variable in told.settings else ""):
@@ -50,6 +52,34 @@ def _churn(told: Told, plan: Plan, name: str) -> Iterator[Hazard]:
         yield Hazard(
             phase="rollout", cause="host-rollout-cache-churn",
             says=f"{here} x {show_bytes(swap)} of swap blocks are dropped and built anew, page-locked, around every rollout; what was freed stays locked in torch's cache whenever a size changes",
+        )  # fmt: skip
+
+
+def _resume(told: Told, plan: Plan) -> Iterator[Hazard]:
+    """Ways to read a checkpoint that DeepSpeed offers and that do not work everywhere.
+
+    runtime/engine.py `_load_zero_checkpoint` and zero/stage3.py `load_state_dict`, 0.10.1 to 0.19.8: a rank waits for the one
+    before it unless its LOCAL_RANK is 0, and every rank but one sends to the next. That a rank then waits for ever was seen
+    with gloo and three ranks of LOCAL_RANK 0. Universal checkpoints: DeepSpeed issues 7584 and 7601, both repaired in 0.18.0.
+    """
+    trained = [model for model in plan.models if model.trained and model.backend == "deepspeed"]
+    third = [model for model in trained if model.stage == 3]
+    if told.flag("zero.pipeline_loading_checkpoint") and trained:
+        if len(third) < len(trained):
+            yield Hazard(
+                phase="resume", cause="other-software-error",
+                says="DeepSpeed refuses pipeline_loading_checkpoint below ZeRO stage 3 (Only stage3 support for pipeline checkpoint loading)",
+            )  # fmt: skip
+        elif any(model.ranks > 1 and (model.ranks > model.here or not plan.launched) for model in third):
+            why = "every Ray actor has LOCAL_RANK 0" if not plan.launched else "they are on several nodes"
+            yield Hazard(
+                phase="resume", cause="other-version-regression",
+                says=f"pipeline_loading_checkpoint makes the ranks wait for ever: each sends to the next one, which does not listen where its LOCAL_RANK is 0, and {why}",
+            )  # fmt: skip
+    if plan.reads == "universal" and third and told.before("deepspeed", "0.18.0"):
+        yield Hazard(
+            phase="resume", cause="other-software-error",
+            says="before DeepSpeed 0.18.0 a ZeRO-3 checkpoint of more than one sub-group cannot be converted to a universal one, and each node but the first loads the shards of the first",
         )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from rlhfdoctor.budget.placement import (
     find_swap,
     make_nodes,
     read_lengths,
+    read_resume,
     read_sub_groups,
 )
 from rlhfdoctor.budget.plan import Engine, Model, Plan
@@ -78,8 +79,7 @@ def plan_openrlhf(told: Told) -> list[Plan]:
     return make_nodes(
         told, groups, models, engine, experience_bytes=in_store, store_bytes=find_store(told),
         saves=saves and (saves_hf or not told.flag("checkpoint.disable_deepspeed")), saves_hf=saves_hf, saves_at_end="weights",
-        resumes=told.flag("checkpoint.resume"),
-        ray=not alone,
+        ray=not alone, **read_resume(told, launched=alone),
     )  # fmt: skip
 
 

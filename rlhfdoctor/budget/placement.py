@@ -116,6 +116,31 @@ def read_sub_groups(told: Told) -> dict[str, Any]:
     return {"ratio": told.number("offload_optimizer.ratio", default=1.0), "sub_group": max(int(size), 1)}
 
 
+def read_resume(told: Told, *, launched: bool = True) -> dict[str, Any]:
+    """Whether the run resumes from DeepSpeed's files, and how they are read.
+
+    DeepSpeed runtime/engine.py `_load_zero_checkpoint` at 0.10.1 to 0.19.5: with pipeline_loading_checkpoint a rank waits for
+    the one before it, in a receive that holds a GPU's process back only where it has to make a communicator first: since
+    0.17.3 (comm/torch.py, device_id) that is there already.
+
+    Args:
+        launched: a launcher gives every rank of a node its own LOCAL_RANK.
+    """
+    value = told.value("checkpoint.resume")
+    if not value or str(value).lower() in ("false", "none", "null"):
+        return {"launched": launched}
+    reads = "shards"
+    if told.flag("checkpoint.load_universal"):
+        reads = "universal"
+        told.assume("the universal checkpoint was made of as many ranks as there are now")
+    elif told.flag("zero.pipeline_loading_checkpoint"):
+        if told.machine.gpus_per_node == 0 or told.before("deepspeed", "0.17.3"):
+            reads = "in turn"
+        else:
+            told.assume("pipeline_loading_checkpoint does not keep ranks on GPUs waiting from DeepSpeed 0.17.3 on")
+    return {"resumes": True, "reads": reads, "launched": launched}
+
+
 def find_swap(told: Told) -> int:
     """Bytes of swap blocks a GPU: allocated by vLLM up to 0.7 only."""
     if not told.before("vllm", "0.8"):

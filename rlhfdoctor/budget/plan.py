@@ -184,6 +184,10 @@ class Plan:
     """Of weights that are copied once more while one file of a Hugging Face save is written."""
     saves_in_memory: bool = False
     resumes: bool = False
+    reads: Literal["shards", "in turn", "universal"] = "shards"
+    """How a resume reads DeepSpeed's files: every rank its own at once, one rank after the other, or all of them a universal checkpoint."""
+    launched: bool = True
+    """Every rank of a node has its own LOCAL_RANK, as deepspeed, torchrun and accelerate give it."""
     gpu_bytes: int | None = None
     gpus_here: int = 1
     limits: tuple[Limit, ...] = ()

@@ -7,7 +7,9 @@ from where they are (utils/checkpoint/fsdp_checkpoint_manager.py, verl 0.2 to 0.
 
 A resume reads the rank's file with torch.load; the optimizer keeps the moments that were read, and only the rest is there twice
 (torch/optim/optimizer.py since 2.1, `load_state_dict`; DeepSpeed stage3.py, `_rigid_load_state_dict`; measured on CPU,
-tests/bench/BUDGET.md).
+tests/bench/BUDGET.md). A universal checkpoint needs more: at stage 3 optimizer_state.pt is the whole old shard of rank 0, and every
+rank reads it (checkpoint/ds_to_universal.py, `_save_optimizer_state_stage3`, 0.14.5 to 0.19.8); at stages 1 and 2 moments are cut
+out a parameter at a time before they are put together (base_optimizer.py, universal_checkpoint.py). Measured as well.
 """
 
 from __future__ import annotations
@@ -23,6 +25,10 @@ _GROWTH = 9 / 8
 _MASTER, _MOMENTS = 4, 8
 _STATES = _MASTER + _MOMENTS
 """Bytes a parameter of fp32 master weights and two moments."""
+_MAPPED = 32 << 20
+"""Bytes from which malloc maps a block, and gives it back when it is freed (M_MMAP_THRESHOLD at its largest)."""
+_MALLOC_KEEPS = 0.9
+"""Of the blocks below (0.6 to 1.1, measured with seven universal checkpoints and glibc 2.36)."""
 _ALIGNED = 2
 """Elements, a rank: at stages 1 and 2 a partition ends with padding where the size is no multiple (nccl_start_alignment_factor, _get_padded_tensor)."""
 
@@ -61,16 +67,39 @@ def _resumed(model: Model, plan: Plan) -> Iterator[Need]:
             kept = _MOMENTS * states
         elif model.offload_optimizer:
             kept = _MOMENTS * (states - elements_on_gpu(model))
-    what = "the rank's file beside what is made of it"
-    yield _moment(model, "resume", _STATES * states - kept, model.here, what, "read")
+    if plan.reads == "universal":
+        yield from _resumed_universal(model)
+    else:
+        at_once = 1 if plan.reads == "in turn" and model.stage == 3 else model.here
+        what = "the rank's file beside what is made of it"
+        yield _moment(model, "resume", _STATES * states - kept, at_once, what, "read")
     if model.stage == 3:
         return
-    if model.trainable % (_ALIGNED * model.ranks):
+    if plan.reads != "universal" and model.trainable % (_ALIGNED * model.ranks):
         what = "master weights, copied once more to be padded"
         yield _moment(model, "resume", _MASTER * states, 1, what, "read")
     # read before the states, so that the moments are not there yet
     what = "whole weights, read by every rank"
     yield _moment(model, "resume", max(model.width * model.parameters - kept, 0), model.here, what, "weights")
+
+
+def _resumed_universal(model: Model) -> Iterator[Need]:
+    """Beside what is kept; the ranks that wrote the checkpoint are taken to be as many as now.
+
+    Files hold one whole parameter in fp32 each; malloc keeps what was freed of those below its threshold for mappings.
+    """
+    small = sum(numel * many for numel, many in model.shape.parameter_sizes() if _MASTER * numel < _MAPPED)
+    what = "files of single parameters that were read and freed, which malloc keeps"
+    yield _moment(model, "resume", round(_MALLOC_KEEPS * _MASTER * small), model.here, what, "read")
+    if model.stage == 3:
+        what = "rank 0's whole old shard, read by every rank from a universal checkpoint"
+        yield _moment(model, "resume", _STATES * model.states, model.here, what, "read")
+        return
+    what = "moments, a parameter each, beside those put together"
+    both = _MASTER * model.states + _MASTER * min(
+        small // model.ranks, model.states
+    )  # of two moments one is freed by then, the small ones' not
+    yield _moment(model, "resume", both, model.here, what, "read")
 
 
 def _resumed_whole(model: Model, device: str) -> Iterator[Need]:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlhfdoctor.budget.placement import GPUS, Placed, actor_shape, find_store, make_nodes, read_lengths, read_sub_groups
+from rlhfdoctor.budget.placement import (
+    GPUS,
+    Placed,
+    actor_shape,
+    find_store,
+    make_nodes,
+    read_lengths,
+    read_resume,
+    read_sub_groups,
+)
 from rlhfdoctor.budget.plan import Engine, Model, Plan
 from rlhfdoctor.budget.shapes import Shape
 from rlhfdoctor.budget.told import Told
@@ -49,7 +58,14 @@ def plan_trl(told: Told) -> list[Plan]:
         engine = Engine(shape=shape, here=gpus, utilization=share, sleep_level=level, colocated=True, process="trainer")
     roles = (*models, *(["engine"] if engine else []))
     return make_nodes(
-        told, [Placed(roles, gpus, max(ranks // gpus, 1))], models, engine, ray=False, saves=True, saves_hf=True
+        told,
+        [Placed(roles, gpus, max(ranks // gpus, 1))],
+        models,
+        engine,
+        ray=False,
+        saves=True,
+        saves_hf=True,
+        **read_resume(told),
     )
 
 
@@ -132,8 +148,8 @@ def plan_trainer(told: Told) -> list[Plan]:
     )
     return make_nodes(
         told, groups, models, engine, saves=told.number("checkpoint.save_steps", default=0) > 0, saves_hf=told.flag("checkpoint.save_hf"),
-        saves_in_memory=told.flag("checkpoint.in_memory"), resumes=told.flag("checkpoint.resume"), loaders=int(told.number("dataloader_num_workers", default=0)),
-        reward_workers=int(told.number("reward.num_workers", default=0)), store_bytes=find_store(told),
+        saves_in_memory=told.flag("checkpoint.in_memory"), loaders=int(told.number("dataloader_num_workers", default=0)),
+        reward_workers=int(told.number("reward.num_workers", default=0)), store_bytes=find_store(told), **read_resume(told, launched=on_cpu),
     )  # fmt: skip
 
 

@@ -40,6 +40,9 @@ class Remedy:
 REMEDIES: tuple[Remedy, ...] = (
     Remedy("checkpoint.in_memory", (False,), "safe", "the files are written one after the other"),
     Remedy("offload_optimizer.pin_memory", (False,), "safe", "slower copies between host and GPU"),
+    Remedy(
+        "zero.pipeline_loading_checkpoint", (True,), "consent", "a slower start: the ranks read one after the other"
+    ),
     Remedy("rollout.swap_space", (4, 1, 0), "safe", "less room for sequences that the engine puts off"),
     Remedy("rollout.free_cache_engine", (False,), "safe", "the KV cache stays allocated between rollouts"),
     Remedy("synced_gpus", (True,), "safe", "all ranks generate as long as the slowest"),
@@ -226,7 +229,10 @@ def _patch(remedy: Remedy, value: Value, told: Told, configuration: Configuratio
     own, spelling = configuration.editable(remedy.setting), _spelling(remedy.setting, told)
     seen: Setting | None = told.settings.get(remedy.setting)
     spelled = own.spelled if own is not None else spelling.spelled if spelling is not None else remedy.setting
-    before = show_value(seen.value if seen is not None else told.value(remedy.setting))
+    unset = told.value(remedy.setting)
+    if unset is None and spelling is not None and isinstance(spelling.default, bool | int | float | str):
+        unset = spelling.default  # of another program's table
+    before = show_value(seen.value if seen is not None else unset)
     if spelled.endswith(".device") and isinstance(value, bool):
         value = "cpu" if value else "none"  # DeepSpeed's offload devices
     edit = None

@@ -319,11 +319,15 @@ def render_suggestion(after: Estimate, patches: Sequence[Patch], console: Consol
     """Prints the smallest change that fits."""
     console.print(Text("\nsmallest change that fits, by the estimate", style="bold"))
     if not patches:
-        nodes = "more nodes"
-        if "resume" in after.phases and after.framework in ("openrlhf", "trl"):
-            nodes += " (they resume from a universal checkpoint only)"
+        others = "more nodes, or GPUs and host with more memory"
+        if "resume" in after.phases and after.framework in (
+            "openrlhf",
+            "trl",
+            "rlhfdoctor",
+        ):  # DeepSpeed refuses the shards of another number of ranks
+            others = "start from the saved weights alone, without the optimizer's states, or on a host with more memory or swap"
         words = (
-            f"none of the known ones is enough: {nodes}, or GPUs and host with more memory"
+            f"none of the known ones is enough: {others}"
             if sentence(after).startswith(("will", "may not"))
             else f"none of the known ones avoids the trap (doctor rules explain {', '.join(dict.fromkeys(h.cause for h in after.hazards))})"
             if after.hazards

@@ -375,6 +375,9 @@ def _setting(
     known: Spelling | None = lookup(spelled, owner or prefer)
     if known is not None and known.framework == "container" and owner is None and form not in ("yaml", "sbatch"):
         known = None
+    if known is None and prefer == "trl" and spelled.startswith("--"):  # each field of its dataclasses is a flag, too
+        field = lookup(spelled[2:], prefer)
+        known = field if field is not None and field.framework == prefer else None
     if known is None and form == "yaml" and spelled.endswith("resources.limits.memory"):
         known = lookup("resources.limits.memory")
     converted = _scalar(value) if isinstance(value, str) and not quoted else value

@@ -3,10 +3,12 @@
     python tests/bench/budget.py measure [--set first] [--only TEXT]    20 minutes to an hour and a half; runs that the file has are left out
     python tests/bench/budget.py table [--write]                        predictions beside the measured peaks
 
-Five sets. By the first the constants of a process were set. The second was predicted unseen; it showed four faults of
+Seven sets. By the first the constants of a process were set. The second was predicted unseen; it showed four faults of
 the model, which were then repaired, and two constants of a single rank at stage 3 set anew. The third was measured
 after that: nothing was set or repaired by it, nor may be. The fourth resumes from a checkpoint and ends there; it showed
-that a resume was counted 29 % too large. The fifth does so at other sizes, predicted unseen: right but for stage 0 in fp32. Ray's services and loader workers are not in any of them.
+that a resume was counted 29 % too large. The fifth does so at other sizes, predicted unseen: right but for stage 0 in fp32.
+The sixth resumes from universal checkpoints; by it the share of small blocks that malloc keeps was set. The seventh does so
+at other sizes, predicted unseen. Ray's services and loader workers are not in any of them.
 
 A run is two PPO steps of the bundled trainer with one process a role, recorded by `doctor watch` at 10 Hz. The peak of a
 process is the kernel's own high-water mark (VmHWM) less its file pages, which the kernel takes back when it must; peaks
@@ -18,6 +20,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -32,7 +35,9 @@ import click
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 RESULTS = Path(__file__).with_name("budget.jsonl")
-SECOND, THIRD, RESUMED, AGAIN = (RESULTS.with_stem(f"budget-{name}") for name in ("second", "third", "resumed", "resumed-again"))
+SECOND, THIRD, RESUMED, AGAIN, UNIVERSAL, UNIVERSAL_AGAIN = (
+    RESULTS.with_stem(f"budget-{name}") for name in ("second", "third", "resumed", "resumed-again", "universal", "universal-again")
+)
 _SIZES = {
     "29M": {"hidden_size": 512, "num_layers": 8, "num_heads": 8, "vocab_size": 8192},
     "117M": {"hidden_size": 1024, "num_layers": 8, "num_heads": 8, "vocab_size": 16384},
@@ -119,7 +124,30 @@ def again() -> Iterator[tuple[str, list[str], dict[str, Any]]]:
         yield made(name, size, dtype, stage, offload, ranks, "checkpoint.save_steps=1", "checkpoint.resume=true", "train.steps=1")
 
 
-SETS = {"first": (RESULTS, grid), "second": (SECOND, second), "third": (THIRD, third), "resumed": (RESUMED, resumed), "again": (AGAIN, again)}
+def universal() -> Iterator[tuple[str, list[str], dict[str, Any]]]:
+    """As `resumed`, from checkpoints that ds_to_universal.py made of the earlier run's."""
+    yield from _universal(
+        ("117M", "bfloat16", 3, "opt", 2), ("200M", "bfloat16", 3, "", 2), ("90M", "float32", 3, "opt", 2), ("72M", "bfloat16", 3, "opt", 4),
+        ("117M", "bfloat16", 2, "opt", 2), ("140M", "bfloat16", 2, "", 2), ("90M", "float32", 1, "opt", 2),
+    )  # fmt: skip
+
+
+def universal_again() -> Iterator[tuple[str, list[str], dict[str, Any]]]:
+    """As `universal`, with other sizes."""
+    yield from _universal(("140M", "bfloat16", 3, "opt", 2), ("tall", "float32", 3, "", 2), ("90M", "bfloat16", 2, "opt", 2), ("wide", "bfloat16", 3, "opt", 2))
+
+
+def _universal(*setups: tuple[str, str, int, str, int]) -> Iterator[tuple[str, list[str], dict[str, Any]]]:
+    for size, dtype, stage, offload, ranks in setups:
+        name = f"{size} {dtype} zero-{stage} {offload or 'none'} x{ranks} universal"
+        row = made(name, size, dtype, stage, offload, ranks, "checkpoint.save_steps=1", "checkpoint.resume=true", "train.steps=1")
+        yield row[0], row[1], {**row[2], "load_universal": True}
+
+
+SETS = {
+    "first": (RESULTS, grid), "second": (SECOND, second), "third": (THIRD, third), "resumed": (RESUMED, resumed), "again": (AGAIN, again),
+    "universal": (UNIVERSAL, universal), "universal-again": (UNIVERSAL_AGAIN, universal_again),
+}  # fmt: skip
 
 
 def made(name: str, size: str, dtype: str, stage: int, offload: str, ranks: int, *more: str, pin: bool = False) -> tuple[str, list[str], dict[str, Any]]:
@@ -166,14 +194,19 @@ def run(words: list[str], zero: dict[str, Any]) -> dict[str, Any]:
 
     place.unlock()
     with tempfile.TemporaryDirectory(prefix="budget-") as folder:
-        Path(folder, "ds.json").write_text(json.dumps({"zero_optimization": zero}))
+        Path(folder, "ds.json").write_text(deepspeed(zero))
         environment = {
             **os.environ, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0", "TORCH_EXTENSIONS_DIR": str(place.extensions()), "DS_ACCELERATOR": "cpu",
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "RAY_TMPDIR": folder, "TOKENIZERS_PARALLELISM": "false",
         }  # fmt: skip
         trainer = [sys.executable, "-m", "trainer.train", f"out={folder}/out", f"deepspeed={folder}/ds.json", *words]
         if "checkpoint.resume=true" in words:  # the earlier run
+            Path(folder, "ds.json").write_text(deepspeed({**zero, "load_universal": False}))
             subprocess.run(trainer, env=environment, cwd=folder, capture_output=True, timeout=_LONGEST_S, check=True)
+            Path(folder, "ds.json").write_text(deepspeed(zero))
+        if zero.get("load_universal"):
+            for step in sorted(Path(folder, "out").rglob("step1")):
+                convert(step, environment)
         watch = [sys.executable, "-m", "rlhfdoctor", "watch", "--no-view", "--interval", "0.1", "--out", f"{folder}/trace", "--", *trainer]
         try:
             done = subprocess.run(watch, env=environment, cwd=folder, capture_output=True, text=True, timeout=_LONGEST_S, check=False)
@@ -182,6 +215,22 @@ def run(words: list[str], zero: dict[str, Any]) -> dict[str, Any]:
         if done.returncode:
             return {"error": f"exit {done.returncode}: {done.stderr[-400:]} {done.stdout[-1500:]}"}
         return {"processes": list(processes(rlhfdoctor.read_trace(f"{folder}/trace")))}
+
+
+def deepspeed(zero: dict[str, Any]) -> str:
+    """DeepSpeed's JSON; `load_universal` stands in another block of it."""
+    rest = dict(zero)
+    found = {"load_universal": True} if rest.pop("load_universal", False) else {}
+    return json.dumps({"zero_optimization": rest, **({"checkpoint": found} if found else {})})
+
+
+def convert(step: Path, environment: dict[str, str]) -> None:
+    """A checkpoint -> a universal one in its place."""
+    made = step.with_name("universal")
+    words = ["--input_folder", str(step), "--output_folder", str(made), "--num_extract_workers", "1", "--num_merge_workers", "1", "--inject_missing_state"]
+    subprocess.run([sys.executable, "-m", "deepspeed.checkpoint.ds_to_universal", *words], env=environment, capture_output=True, timeout=_LONGEST_S, check=True)
+    shutil.rmtree(step)
+    made.rename(step)
 
 
 def processes(trace: Any) -> Iterator[dict[str, Any]]:
@@ -216,7 +265,7 @@ def predict(row: dict[str, Any]) -> Any:
     from rlhfdoctor.preflight import Machine, estimate
 
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "ds.json").write_text(json.dumps({"zero_optimization": row["zero"]}))
+        Path(folder, "ds.json").write_text(deepspeed(row["zero"]))
         Path(folder, "launch.sh").write_text(f"python -m trainer.train deepspeed=ds.json {' '.join(row['words'])}\n")
         return estimate([folder], framework="rlhfdoctor==0.1.0", machine=Machine(gpus_per_node=0))
 

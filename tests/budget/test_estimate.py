@@ -81,7 +81,6 @@ def test_pinned_rounding() -> None:
 SEEDS = {
     "openrlhf-save-kill": ("tight", "save", "--memory=500g", "--memory=640g"),
     "openrlhf-72b-start": ("over", "update", "--actor_num_nodes 1", "--actor_num_nodes 2"),
-    "openrlhf-72b-resume": ("over", "resume", "--actor_num_nodes 1", "--actor_num_nodes 2"),
     "easyr1-long-prompts": ("tight", "log-probs", "micro_batch_size_per_device_for_experience: 16", "micro_batch_size_per_device_for_experience: 2"),
 }
 

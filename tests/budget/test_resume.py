@@ -1,0 +1,181 @@
+"""Ways to read a checkpoint: every rank its own file at once, one rank after the other, a universal checkpoint, or the weights alone."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from rlhfdoctor.estimates import Estimate
+from rlhfdoctor.preflight import Machine, estimate, read_told, suggest
+from rlhfdoctor.report.budget import by_phase, render_suggestion, sentence, verdict
+from rlhfdoctor.types import Patch
+
+GIB = 1 << 30
+QWEN_7B = 7_615_616_512
+"""Parameters."""
+OFFLOAD = {"stage": 3, "offload_optimizer": {"device": "cpu", "pin_memory": False}}
+TRL = "accelerate launch --num_processes 8 {more} my_grpo.py --model_name_or_path Qwen/Qwen2.5-7B --deepspeed ds.json --resume_from_checkpoint out/checkpoint-20"
+OPENRLHF = (
+    "python3 -m openrlhf.cli.train_ppo_ray --actor_num_nodes {nodes} --actor_num_gpus_per_node 8 --ref_num_nodes 1 --ref_num_gpus_per_node 8 --vllm_num_engines 4 "
+    "--vllm_tensor_parallel_size 4 --advantage_estimator reinforce --remote_rm_url http://rm --pretrain {model} --micro_train_batch_size 1 --train_batch_size 128 "
+    "--zero_stage 3 --bf16 --adam_offload --gradient_checkpointing --flash_attn --save_steps 10 {more}"
+)
+
+
+def predict(folder: Path, command: str, release: str, deepspeed: str, config: dict[str, Any], host_bytes: int | None = None) -> Estimate:
+    told(folder, command, deepspeed, config)
+    return estimate([str(folder)], framework=release, machine=Machine(host_bytes=host_bytes))
+
+
+def told(folder: Path, command: str, deepspeed: str, config: dict[str, Any]) -> None:
+    (folder / "launch.sh").write_text(command + "\n")
+    (folder / "ds.json").write_text(json.dumps(config, indent=2))
+    (folder / "pip-freeze.txt").write_text(f"deepspeed=={deepspeed}\n")
+
+
+def beside(found: Estimate) -> float:
+    """Bytes a parameter that the actors of the node hold in the resume more than in a rollout."""
+    return (found.of("host", "resume", "actor") - found.of("host", "rollout", "actor")) / QWEN_7B
+
+
+@pytest.mark.parametrize(
+    ("deepspeed", "setting", "expected"),
+    [("0.16.4", False, 4), ("0.16.4", True, 4 / 8), ("0.17.2", True, 4 / 8), ("0.17.3", True, 4)],
+)
+def test_ranks_that_read_one_after_the_other(deepspeed: str, setting: bool, expected: float, tmp_path: Path) -> None:
+    """From 0.17.3 on a rank on a GPU does not wait (its communicator is there already)."""
+    zero = {**OFFLOAD, **({"pipeline_loading_checkpoint": True} if setting else {})}
+    found = predict(tmp_path, TRL.format(more=""), "trl==0.16.1", deepspeed, {"zero_optimization": zero})
+    assert beside(found) == pytest.approx(expected, rel=0.01)
+    assert any("does not keep ranks on GPUs waiting" in line for line in found.assumed) == (deepspeed == "0.17.3")
+    assert found.hazards == ()
+
+
+@pytest.mark.parametrize(
+    ("stage", "more", "says"),
+    [(3, "", ""), (2, "", "below ZeRO stage 3"), (3, "--num_machines 2", "they are on several nodes")],
+)
+def test_where_reading_in_turn_does_not_work(stage: int, more: str, says: str, tmp_path: Path) -> None:
+    config = {"zero_optimization": {**OFFLOAD, "stage": stage, "pipeline_loading_checkpoint": True}}
+    found = predict(tmp_path, TRL.format(more=more), "trl==0.16.1", "0.16.4", config)
+    assert [says in h.says for h in found.hazards] == [True] * bool(says)
+    assert (verdict(found) == "trap") == bool(says)
+
+
+def test_ray_actors_cannot_read_in_turn(tmp_path: Path) -> None:
+    """OpenRLHF gives each of them LOCAL_RANK 0 (trainer/ray/launcher.py): all would send and nobody listen."""
+    config = {"zero_optimization": {**OFFLOAD, "pipeline_loading_checkpoint": True}}
+    found = predict(tmp_path, OPENRLHF.format(nodes=1, model="Qwen/Qwen2.5-7B", more="--load_checkpoint"), "openrlhf==0.5.4", "0.15.0", config)
+    assert [(h.phase, h.cause) for h in found.hazards] == [("resume", "other-version-regression")] and "LOCAL_RANK 0" in sentence(found)
+    found = predict(tmp_path, OPENRLHF.format(nodes=1, model="Qwen/Qwen2.5-7B", more=""), "openrlhf==0.5.4", "0.15.0", config)
+    assert found.hazards == (), "a run that does not resume"
+
+
+@pytest.mark.parametrize(("release", "flag"), [("0.6.3", "--universal_ckpt"), ("0.8.0", "--use_ds_universal_ckpt"), ("0.10.2", "--ds.use_universal_ckpt")])
+@pytest.mark.parametrize(("deepspeed", "trapped"), [("0.16.4", True), ("0.17.6", True), ("0.18.0", False)])
+def test_a_universal_checkpoint_at_stage_3(release: str, flag: str, deepspeed: str, trapped: bool, tmp_path: Path) -> None:
+    """Every rank reads rank 0's whole shard beside its own states: 12 bytes a parameter where the shards themselves take 4."""
+    resume = "--ckpt.load_enable" if release == "0.10.2" else "--load_checkpoint"
+    found = predict(tmp_path, OPENRLHF.format(nodes=1, model="Qwen/Qwen2.5-7B", more=f"{resume} {flag}"), f"openrlhf=={release}", deepspeed, {"zero_optimization": OFFLOAD})
+    assert beside(found) == pytest.approx(12, rel=0.01)
+    assert ["before DeepSpeed 0.18.0" in h.says for h in found.hazards] == [True] * trapped
+
+
+def test_a_universal_checkpoint_below_stage_3(tmp_path: Path) -> None:
+    """Moments are cut out a parameter at a time, and put together then."""
+    config = {"zero_optimization": {**OFFLOAD, "stage": 2}, "checkpoint": {"load_universal": True}}
+    found = predict(tmp_path, TRL.format(more=""), "trl==0.16.1", "0.16.4", config)
+    assert beside(found) == pytest.approx(8, rel=0.01) and found.hazards == ()
+
+
+# --- the second seed: OpenRLHF 632, with 1.4 TB of memory ----------------------------------------
+
+SEED = {"model": "Qwen/Qwen2.5-72B-Instruct", "nodes": 1}
+TERABYTES = (round(1.4e12), round(1.4 * (1 << 40)))
+"""Nobody tells which of the two is meant."""
+
+
+@pytest.mark.parametrize("host_bytes", TERABYTES)
+def test_the_published_cure_of_the_72b_resume_does_nothing(host_bytes: int, tmp_path: Path) -> None:
+    """A ratio of 0.9 moves norms and biases only, so the estimate cannot tell it from the run that died."""
+    command = OPENRLHF.format(**SEED, more="--load_checkpoint")
+    without = predict(tmp_path, command, "openrlhf==0.5.4", "0.15.0", {"zero_optimization": OFFLOAD}, host_bytes)
+    ratio = {"stage": 3, "offload_optimizer": {"device": "cpu", "pin_memory": False, "ratio": 0.9}}
+    given = predict(tmp_path, command, "openrlhf==0.5.4", "0.15.0", {"zero_optimization": ratio}, host_bytes)
+    assert by_phase(without)["resume"] == by_phase(given)["resume"] == "over"
+    assert 0 <= without.of("host", "resume") - given.of("host", "resume") < 0.1 * GIB
+
+
+@pytest.mark.parametrize("host_bytes", TERABYTES)
+def test_the_72b_from_its_weights_alone(host_bytes: int, tmp_path: Path) -> None:
+    """What works in its own version: no shard of the optimizer is read, and the steps take what they took before."""
+    found = predict(tmp_path, OPENRLHF.format(**SEED, more=""), "openrlhf==0.5.4", "0.15.0", {"zero_optimization": OFFLOAD}, host_bytes)
+    assert "resume" not in found.phases
+    assert [phase for phase, word in by_phase(found).items() if word == "over"] == (["final_save"] if host_bytes == TERABYTES[0] else [])
+
+
+def test_the_sample_of_that_resume(tmp_path: Path) -> None:
+    """Our own run after the report, with the setting that its user edited in: flagged in the resume, and taken from the weights alone."""
+    run = Path(__file__).parents[2] / "samples" / "openrlhf-72b-resume" / "run"
+    for name in ("launch.sh", "pip-freeze.txt", "free-node5.txt"):
+        shutil.copy(run / name, tmp_path)
+    (tmp_path / "ds.json").write_text(json.dumps({"zero_optimization": OFFLOAD}))
+    found = estimate([str(tmp_path)])
+    assert (verdict(found), by_phase(found)["resume"], by_phase(found)["update"]) == ("over", "over", "fits"), sentence(found)
+    launch = tmp_path / "launch.sh"
+    launch.write_text(launch.read_text().replace("   --load_checkpoint \\\n", ""))
+    cured = estimate([str(tmp_path)])
+    assert verdict(cured) == "tight" and "resume" not in cured.phases, sentence(cured)
+
+
+# --- what is proposed ----------------------------------------------------------------------------
+
+
+def propose_for(folder: Path, release: str, host_bytes: int) -> tuple[Estimate, list[Patch], str]:
+    after, patches = suggest([str(folder)], framework=release, machine=Machine(host_bytes=host_bytes))
+    screen = io.StringIO()
+    render_suggestion(after, patches, Console(file=screen, width=300))
+    return after, patches, screen.getvalue()
+
+
+def test_reading_in_turn_is_proposed_where_it_works(tmp_path: Path) -> None:
+    """In the user's own JSON, and nothing else."""
+    command = TRL.format(more="").replace("Qwen2.5-7B", "Qwen2.5-32B-Instruct")
+    told(tmp_path, command, "0.16.4", {"zero_optimization": OFFLOAD})
+    after, patches, screen = propose_for(tmp_path, "trl==0.16.1", 640 * GIB)
+    assert [(p.setting, p.before, p.after, p.safety) for p in patches] == [("zero.pipeline_loading_checkpoint", "false", "true", "consent")]
+    assert '+    "pipeline_loading_checkpoint": true' in patches[0].diff and verdict(after) == "tight", sentence(after)
+    assert "the ranks read one after the other" in screen
+
+
+@pytest.mark.parametrize(
+    ("release", "deepspeed", "command"),
+    [
+        ("trl==0.26.2", "0.18.4", TRL.format(more="").replace("Qwen2.5-7B", "Qwen2.5-32B-Instruct")),
+        ("openrlhf==0.5.4", "0.15.0", OPENRLHF.format(nodes=1, model="Qwen/Qwen2.5-32B", more="--load_checkpoint")),
+    ],
+)
+def test_where_no_setting_is_enough_the_weights_alone_are_named(release: str, deepspeed: str, command: str, tmp_path: Path) -> None:
+    """More nodes are no advice for a resume: DeepSpeed refuses the shards of another number of ranks."""
+    told(tmp_path, command, deepspeed, {"zero_optimization": OFFLOAD})
+    _, patches, screen = propose_for(tmp_path, release, 640 * GIB)
+    assert patches == [] and "start from the saved weights alone" in screen and "more nodes" not in screen
+
+
+# --- TRL's flags ---------------------------------------------------------------------------------
+
+
+def test_trls_fields_are_read_as_flags(tmp_path: Path) -> None:
+    """Each field of its dataclasses is one (HfArgumentParser), where the framework is known to be TRL; elsewhere it is not."""
+    (tmp_path / "launch.sh").write_text("accelerate launch my_grpo.py --model_name_or_path Qwen/Qwen2.5-7B --max_completion_length 4096 --per_device_train_batch_size=2 --top_k 3\n")
+    found, _ = read_told([str(tmp_path)], framework="trl==0.16.1", machine=Machine())
+    assert (found.value("max_response_length"), found.value("train.micro_batch_size")) == (4096, 2)
+    assert found.settings["max_response_length"].spelled == "--max_completion_length"
+    other, _ = read_told([str(tmp_path)], framework="openrlhf==0.8.0", machine=Machine())
+    assert "max_response_length" not in other.settings

@@ -1,0 +1,112 @@
+"""pipeline_loading_checkpoint on real DeepSpeed ranks (gloo): they read their shards one after the other, and not where every LOCAL_RANK is 0."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("deepspeed")
+
+from trainer.lab import place
+
+RANKS = 2
+RANK = '''
+import datetime, json, sys, time
+import deepspeed, torch
+from deepspeed.ops.adam import DeepSpeedCPUAdam
+
+folder, rank, resumes, in_turn = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "resume", sys.argv[4] == "in-turn"
+deepspeed.init_distributed("gloo", timeout=datetime.timedelta(seconds=20))
+zero = {"stage": 3, "offload_optimizer": {"device": "cpu"}, "pipeline_loading_checkpoint": in_turn}
+config = {"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True}, "zero_optimization": zero}
+torch.manual_seed(0)
+with deepspeed.zero.Init(config_dict_or_path=config):
+    model = torch.nn.Linear(64, 64)
+engine, *_ = deepspeed.initialize(model=model, optimizer=DeepSpeedCPUAdam(model.parameters(), lr=1e-3), config=config)
+
+
+def step():
+    loss = engine(torch.full((1, 64), rank + 1.0, dtype=torch.bfloat16)).float().pow(2).mean()
+    engine.backward(loss)
+    engine.step()
+    return loss.item()
+
+
+if not resumes:
+    step()
+    engine.save_checkpoint(folder, tag="saved")
+    step()
+    print(json.dumps({"loss": step()}))
+    sys.exit()
+load, at = engine.checkpoint_engine.load, []
+
+
+def slow(path, *rest, **more):
+    if "optim_states" not in path:
+        return load(path, *rest, **more)
+    at.append(time.time())
+    time.sleep(2 * (RANKS - 1 - rank))  # who does not wait for the first rank is before it
+    found = load(path, *rest, **more)
+    at.append(time.time())
+    return found
+
+
+engine.checkpoint_engine.load = slow
+engine.load_checkpoint(folder, tag="saved")
+step()
+print(json.dumps({"at": at, "loss": step()}))
+'''.replace("RANKS", str(RANKS))
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[float]]:
+    """A checkpoint of two ranks, and their losses two steps behind it."""
+    place.warm()
+    folder = tmp_path_factory.mktemp("turns")
+    return folder, [line["loss"] for line in run(folder, "save", "at-once")]
+
+
+def run(folder: Path, *words: str, launched: bool = True) -> list[dict[str, float]]:
+    """What the ranks print at their end, in order."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", RANK, str(folder), str(rank), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={
+                **os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank if launched else 0), "WORLD_SIZE": str(RANKS), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+                "DS_ACCELERATOR": "cpu", "TORCH_EXTENSIONS_DIR": str(place.extensions()), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            },
+        )
+        for rank in range(RANKS)
+    ]  # fmt: skip
+    try:
+        ends = [process.communicate(timeout=150) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    if any(process.returncode for process in processes):
+        raise RuntimeError("\n".join(errors[-2000:] for _, errors in ends))
+    return [json.loads(output.splitlines()[-1]) for output, _ in ends]
+
+
+@pytest.mark.parametrize("way", ["at-once", "in-turn"])
+def test_ranks_read(way: str, saved: tuple[Path, list[float]]) -> None:
+    """The second rank begins when the first has read, with the setting only; both go on where they were."""
+    folder, losses = saved
+    first, second = run(folder, "resume", way)
+    assert (second["at"][0] >= first["at"][1]) == (way == "in-turn"), (first, second)
+    assert [first["loss"], second["loss"]] == losses
+
+
+def test_ranks_without_a_local_rank_of_their_own_wait_in_vain(saved: tuple[Path, list[float]]) -> None:
+    """As the Ray actors of OpenRLHF: each sends to the next one, and nobody listens."""
+    with pytest.raises(RuntimeError, match=r"(?i)timed? ?out|invalid|closed"):
+        run(saved[0], "resume", "in-turn", launched=False)
