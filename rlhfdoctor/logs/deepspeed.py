@@ -49,14 +49,14 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     say(
         "deepspeed.checkpoint_load",
-        r"\[Torch\] Loading checkpoint from (?P<path_text>\S+)|Attempting to resume from (?P<resume_text>\S+)"
+        r"\[Torch\] (?:Loading|Begin Load) checkpoint from (?P<path_text>\S+)|Attempting to resume from (?P<resume_text>\S+)"
         r"|successfully read (?P<shard_count>\d+) ZeRO state_dicts|loading (?P<load_count>\d+) zero partition checkpoints"
         r"|Loading (?:fp32|optimizer) states?|_get_all_zero_checkpoint_state_dicts",
         "[INFO] [engine.py:2754:_get_all_zero_checkpoint_state_dicts] successfully read 2 ZeRO state_dicts for rank 0",
     ),
     say(
         "deepspeed.checkpoint_save",
-        r"\[Torch\] Saving (?P<path_text>\S+)|Saving model checkpoint: (?P<model_text>\S+)|checkpoint .{1,200} is about to be saved",
+        r"\[Torch\] Saving (?P<path_text>\S+)|Saving model checkpoint: (?P<model_text>\S+)|[Cc]heckpoint .{1,200} is (?:about to be saved|begin to save)",
         "[INFO] [torch_checkpoint_engine.py:21:save] [Torch] Saving ./ckpt/_actor/global_step1/mp_rank_00_model_states.pt...",
     ),
     say(

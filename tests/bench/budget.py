@@ -325,11 +325,11 @@ def table(write: bool) -> None:
     found = {which: list(errors_of(read(file))) for which, (file, _) in SETS.items()}
     text = [
         "# The budget against measured runs", "",
-        "`make budget` (`python tests/bench/budget.py measure --set first`, `second`, `third`, `resumed`, `again`, then `table --write`): two PPO steps of the bundled trainer on CPU,",
+        "`make budget` (`python tests/bench/budget.py measure --set first`, `second`, `third`, `resumed`, `again`, `universal`, `universal-again`, then `table --write`): two PPO steps of the bundled trainer on CPU,",
         "real Ray, DeepSpeed and torch. Peak of anonymous and shared memory of a process, MiB; the larger one of its ranks. Error: predicted less measured, of the",
         "measured. All sizes of buffers are from the sources; the constants of `budget/process.py` and the shares of weights that malloc keeps and gloo stages",
-        "(`budget/deepspeed.py`, underscored) were set by the first set, `_READ_ALONE` and `_HEADS_ALONE` by the second, too. Driver, Ray's services and loader",
-        "workers are in none of these figures. Runs of the two last sets end when they have read a checkpoint; their references, which read none, are left out.", "",
+        "(`budget/deepspeed.py`, underscored) were set by the first set, `_READ_ALONE` and `_HEADS_ALONE` by the second, too; `budget/storage.py`'s by the first one of universal checkpoints. Driver, Ray's services and loader",
+        "workers are in none of these figures. Runs of the four last sets end when they have read a checkpoint; their references, which read none, are left out.", "",
         "| set | configurations | roles | median | 90th percentile | under by more than 5 % | largest |", "|---|---:|---:|---|---|---|---|",
     ]  # fmt: skip
     for which, rows in found.items():
@@ -364,10 +364,15 @@ def table(write: bool) -> None:
     click.echo(page)
 
 
-ABOUT = {"first": "first, which set the constants", "second": "second, after the repairs that it led to", "third": "third, predicted unseen and left alone", "resumed": "resumed, after the repairs that it led to", "again": "resumed again, after a repair of stage 0 at fp32"}
+ABOUT = {
+    "first": "first, which set the constants", "second": "second, after the repairs that it led to", "third": "third, predicted unseen and left alone",
+    "resumed": "resumed, after the repairs that it led to", "again": "resumed again, after a repair of stage 0 at fp32",
+    "universal": "universal checkpoints, which set what malloc keeps of them", "universal-again": "universal checkpoints again, predicted unseen and left alone",
+}  # fmt: skip
 BEFORE = {
     "second": "| second, predicted unseen (by 99eade0) | 20 | 60 | 4.9% | 11.4% | 8.3% | 28.6% |",
     "again": "| resumed again, predicted unseen (by 9c435c0) | 5 | 10 | 4.7% | 43.8% | 10.0% | 43.8% |",
+    "universal": "| universal checkpoints, predicted unseen (not committed) | 7 | 14 | 11.7% | 18.9% | 78.6% | 19.2% |",
     "resumed": "| resumed, predicted unseen (by e74ef2c) | 10 | 20 | 29.2% | 43.4% | 5.0% | 45.0% |",
 }
 """What the model said of a set before anybody had looked at it."""
