@@ -106,7 +106,8 @@ def conclude(case: Case, rules: Sequence[Rule], reading: Reading) -> tuple[Death
         if counterfactual is None:
             return tuple(plan_patches(chosen, facts, configuration))
         sized = size_treatments(chosen, facts, configuration, counterfactual)
-        return tuple(counterfactual.effect(patch) for patch in plan_patches(*sized, configuration))
+        told = (counterfactual.effect(patch) for patch in plan_patches(*sized, configuration))
+        return tuple(patch for patch in told if patch is not None)
 
     complete = [
         replace(f, patches=patches(f.cause)) if f.explained_by is None and f.score >= _TREATED_SCORE else f

@@ -59,27 +59,38 @@ def _resume(told: Told, plan: Plan) -> Iterator[Hazard]:
     """Ways to read a checkpoint that DeepSpeed offers and that do not work everywhere.
 
     runtime/engine.py `_load_zero_checkpoint` and zero/stage3.py `load_state_dict`, 0.10.1 to 0.19.8: a rank waits for the one
-    before it unless its LOCAL_RANK is 0, and every rank but one sends to the next. That a rank then waits for ever was seen
-    with gloo and three ranks of LOCAL_RANK 0. Universal checkpoints: DeepSpeed issues 7584 and 7601, both repaired in 0.18.0.
+    before it unless its LOCAL_RANK is 0, and every rank but one sends to the next when it has read its shard. That ranks of
+    LOCAL_RANK 0 end in a time-out is seen in tests/live/test_turns.py. Universal checkpoints: DeepSpeed issues 7584 and 7601,
+    both repaired in 0.18.0.
     """
     trained = [model for model in plan.models if model.trained and model.backend == "deepspeed"]
     third = [model for model in trained if model.stage == 3]
-    if told.flag("zero.pipeline_loading_checkpoint") and trained:
-        if len(third) < len(trained):
+    spread = any(model.ranks > model.here for model in third)
+    if told.flag("zero.pipeline_loading_checkpoint"):
+        if any(model.stage in (1, 2) for model in trained):
             yield Hazard(
                 phase="resume", cause="other-software-error",
                 says="DeepSpeed refuses pipeline_loading_checkpoint below ZeRO stage 3 (Only stage3 support for pipeline checkpoint loading)",
             )  # fmt: skip
-        elif any(model.ranks > 1 and (model.ranks > model.here or not plan.launched) for model in third):
-            why = "every Ray actor has LOCAL_RANK 0" if not plan.launched else "they are on several nodes"
+        why = (
+            "a rank that reads a universal checkpoint never sends"
+            if plan.reads == "universal"
+            else "every Ray actor has LOCAL_RANK 0"
+            if not plan.launched
+            else "the first rank of the next node, of LOCAL_RANK 0, does not listen"
+            if spread
+            else ""
+        )
+        if why and any(model.ranks > 1 for model in third):
             yield Hazard(
                 phase="resume", cause="other-version-regression",
-                says=f"pipeline_loading_checkpoint makes the ranks wait for ever: each sends to the next one, which does not listen where its LOCAL_RANK is 0, and {why}",
+                says=f"pipeline_loading_checkpoint makes ranks wait for each other until the time-out: {why}",
             )  # fmt: skip
     if plan.reads == "universal" and third and told.before("deepspeed", "0.18.0"):
+        also = ", and each node but the first loads the shards of the first" if spread else ""
         yield Hazard(
             phase="resume", cause="other-software-error",
-            says="before DeepSpeed 0.18.0 a ZeRO-3 checkpoint of more than one sub-group cannot be converted to a universal one, and each node but the first loads the shards of the first",
+            says=f"before DeepSpeed 0.18.0 a ZeRO-3 checkpoint of more than one sub-group cannot be converted to a universal one{also}",
         )  # fmt: skip
 
 

@@ -76,10 +76,13 @@ def plan_openrlhf(told: Told) -> list[Plan]:
     samples = told.count("rollout.samples_per_prompt", default=1) * told.count("rollout.batch_size", default=1024)
     saves, saves_hf = told.number("checkpoint.save_steps", default=-1) > 0, told.flag("checkpoint.save_hf")
     in_store = 0 if alone else samples * (prompt + answer) * BYTES_PER_TOKEN
+    sees_all = any(
+        name.startswith("RAY_EXPERIMENTAL_NOSET_") for name in told.settings
+    )  # LOCAL_RANK is the GPU's number then (launcher.py)
     return make_nodes(
         told, groups, models, engine, experience_bytes=in_store, store_bytes=find_store(told),
         saves=saves and (saves_hf or not told.flag("checkpoint.disable_deepspeed")), saves_hf=saves_hf, saves_at_end="weights",
-        ray=not alone, **read_resume(told, launched=alone),
+        ray=not alone, **read_resume(told, launched=alone or sees_all),
     )  # fmt: skip
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from packaging.version import Version
+
 from rlhfdoctor.budget.plan import Engine, Model, Plan
 from rlhfdoctor.budget.shapes import Shape
 from rlhfdoctor.budget.told import Told
 from rlhfdoctor.errors import UsageError
+from rlhfdoctor.settings.spell import parse_version
 from rlhfdoctor.units import GIB, show_count
 
 GPUS = 8
@@ -120,25 +123,45 @@ def read_resume(told: Told, *, launched: bool = True) -> dict[str, Any]:
     """Whether the run resumes from DeepSpeed's files, and how they are read.
 
     DeepSpeed runtime/engine.py `_load_zero_checkpoint` at 0.10.1 to 0.19.5: with pipeline_loading_checkpoint a rank waits for
-    the one before it, in a receive that holds a GPU's process back only where it has to make a communicator first: since
-    0.17.3 (comm/torch.py, device_id) that is there already.
+    the one before it, in a receive that holds a GPU's process back only where it has to make a communicator first.
 
     Args:
         launched: a launcher gives every rank of a node its own LOCAL_RANK.
     """
+    own = told.settings.get("checkpoint.resume")
+    unknown = own is not None and isinstance(own.value, str) and "$" in own.value
     value = told.value("checkpoint.resume")
+    if unknown:
+        told.assume("it resumes from a checkpoint, whatever the shell makes of its name")
+        value = True
     if not value or str(value).lower() in ("false", "none", "null"):
         return {"launched": launched}
     reads = "shards"
     if told.flag("checkpoint.load_universal"):
         reads = "universal"
         told.assume("the universal checkpoint was made of as many ranks as there are now")
-    elif told.flag("zero.pipeline_loading_checkpoint"):
-        if told.machine.gpus_per_node == 0 or told.before("deepspeed", "0.17.3"):
+    elif told.flag("zero.pipeline_loading_checkpoint") and not told.before("deepspeed", "0.10.1"):
+        if _waits(told):
             reads = "in turn"
         else:
-            told.assume("pipeline_loading_checkpoint does not keep ranks on GPUs waiting from DeepSpeed 0.17.3 on")
+            told.assume(
+                "pipeline_loading_checkpoint is taken to keep no rank on a GPU waiting: from DeepSpeed 0.17.3 on it depends on torch"
+            )
     return {"resumes": True, "reads": reads, "launched": launched}
+
+
+def _waits(told: Told) -> bool:
+    """Whether a receive keeps its process waiting, as far as it is known.
+
+    Since 0.17.3 DeepSpeed names the device to torch (comm/torch.py), but for torch behind 2.6.0 and before 2.7.1; newer ones
+    may then use the communicator that is there already, and which of them do was not found out.
+    """
+    torch = parse_version(told.version("torch"))
+    return (
+        told.machine.gpus_per_node == 0
+        or told.before("deepspeed", "0.17.3")
+        or (torch is not None and Version("2.6.0") < torch < Version("2.7.1"))
+    )
 
 
 def find_swap(told: Told) -> int:

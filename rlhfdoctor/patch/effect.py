@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from rlhfdoctor.budget.estimate import fullest
 from rlhfdoctor.budget.told import Told, change
 from rlhfdoctor.errors import DoctorError
-from rlhfdoctor.estimates import Estimate, Limit, Place
+from rlhfdoctor.estimates import Estimate, Limit
 from rlhfdoctor.types import Patch, Phase, Value
 from rlhfdoctor.units import show_bytes, show_ratio
 
@@ -50,8 +50,8 @@ class Counterfactual:
         """Host memory in the phase, by the budget."""
         return self.now.of("host", self.phase) + self.now.of("shm", self.phase)
 
-    def effect(self, patch: Patch) -> Patch:
-        """The patch with the bytes that it would have freed or taken on the fullest node, where the budget can tell."""
+    def effect(self, patch: Patch) -> Patch | None:
+        """The patch with the bytes that it would have freed or taken on the fullest node, where the budget can tell; None for a known trap."""
         if (
             patch.setting.startswith(_NO_USE)
             or patch.setting.startswith("published-")
@@ -62,6 +62,8 @@ class Counterfactual:
         after = self._with(patch.setting, parse_value(patch.after))
         if after is None:
             return patch
+        if set(after.hazards) - set(self.now.hazards):
+            return None
         delta = self._host_change(after) if self.of_host else 0
         delta = delta if abs(delta) >= _TELLING * self.use_bytes else 0
         trained, changed = _without_engine(self.now), _without_engine(after)
@@ -72,7 +74,7 @@ class Counterfactual:
         on_gpu = then - most if abs(then - most) >= _TELLING * most else 0
         if not delta and not on_gpu:
             return patch
-        parts = [self._told(delta)] if delta else []
+        parts = [self._told(delta, after)] if delta else []
         if on_gpu:
             parts.append(
                 f"at its longest sequences the pass would need {show_bytes(then)} of a GPU in place of {show_bytes(most)} (by the budget)"
@@ -136,9 +138,11 @@ class Counterfactual:
             return None
 
     def _host_change(self, after: Estimate) -> int:
-        return sum(_difference(place, self.now, after, self.phase) for place in ("host", "shm"))
+        """Of the phase; where the change takes it out of the run, of the fullest one that stays."""
+        phases = [self.phase] if self.phase in after.phases else after.phases
+        return max(after.of("host", phase) + after.of("shm", phase) for phase in phases) - self.use_bytes
 
-    def _told(self, delta: int) -> str:
+    def _told(self, delta: int, after: Estimate) -> str:
         use, measured = self.use_bytes, self.measured_bytes
         start = use if measured is None else measured
         basis = (
@@ -146,7 +150,8 @@ class Counterfactual:
             if measured is None
             else f"by the budget, corrected by what was measured (it was {show_ratio(abs(use - measured) / measured)} too {'high' if use > measured else 'low'})"
         )
-        return f"with it the use in {self.phase.replace('_', ' ')} would have been {show_bytes(max(start + delta, 0))} in place of {show_bytes(start)} ({basis})"
+        where = f"use in {self.phase.replace('_', ' ')}" if self.phase in after.phases else "peak"
+        return f"with it the {where} would have been {show_bytes(max(start + delta, 0))} in place of {show_bytes(start)} ({basis})"
 
 
 def make_counterfactual(
@@ -202,10 +207,6 @@ def _phases_of_logs(phase: str) -> tuple[str, ...]:
 def _without_engine(found: Estimate) -> Estimate:
     """What the trainer needs; the engine takes its share whatever its weights leave free."""
     return replace(found, needs=tuple(need for need in found.needs if need.role != "rollout engine"))
-
-
-def _difference(place: Place, now: Estimate, after: Estimate, phase: str) -> int:
-    return (after.of(place, phase) if phase in after.phases else 0) - now.of(place, phase)
 
 
 def parse_value(text: str) -> Value:

@@ -320,12 +320,18 @@ def render_suggestion(after: Estimate, patches: Sequence[Patch], console: Consol
     console.print(Text("\nsmallest change that fits, by the estimate", style="bold"))
     if not patches:
         others = "more nodes, or GPUs and host with more memory"
-        if "resume" in after.phases and after.framework in (
-            "openrlhf",
-            "trl",
-            "rlhfdoctor",
-        ):  # DeepSpeed refuses the shards of another number of ranks
+        short = {
+            (limit.place, phase)
+            for limit in after.limits
+            for phase in after.phases
+            if limit.bytes and after.used(limit, phase) > limit.bytes
+        }
+        if short == {("host", "resume")}:
             others = "start from the saved weights alone, without the optimizer's states, or on a host with more memory or swap"
+        elif ("host", "resume") in short:
+            others += (
+                "; more nodes from the saved weights only, as a checkpoint's shards are for as many ranks as wrote it"
+            )
         words = (
             f"none of the known ones is enough: {others}"
             if sentence(after).startswith(("will", "may not"))

@@ -375,9 +375,12 @@ def _setting(
     known: Spelling | None = lookup(spelled, owner or prefer)
     if known is not None and known.framework == "container" and owner is None and form not in ("yaml", "sbatch"):
         known = None
-    if known is None and prefer == "trl" and spelled.startswith("--"):  # each field of its dataclasses is a flag, too
-        field = lookup(spelled[2:], prefer)
-        known = field if field is not None and field.framework == prefer else None
+    if (
+        known is None and prefer == "trl" and spelled.startswith("--")
+    ):  # each field of its dataclasses is a flag, too (HfArgumentParser)
+        known = _field(spelled[2:])
+        if known is None and value is True and spelled.startswith("--no_") and (known := _field(spelled[5:])):
+            value, form, span = False, "argv", None  # shown, not edited
     if known is None and form == "yaml" and spelled.endswith("resources.limits.memory"):
         known = lookup("resources.limits.memory")
     converted = _scalar(value) if isinstance(value, str) and not quoted else value
@@ -390,3 +393,8 @@ def _setting(
         form=form,
         span=span,
     )
+
+
+def _field(name: str) -> Spelling | None:
+    found = lookup(name, "trl")
+    return found if found is not None and found.framework == "trl" else None

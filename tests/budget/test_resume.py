@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from rlhfdoctor import analyze
 from rlhfdoctor.estimates import Estimate
 from rlhfdoctor.preflight import Machine, estimate, read_told, suggest
 from rlhfdoctor.report.budget import by_phase, render_suggestion, sentence, verdict
@@ -47,21 +48,22 @@ def beside(found: Estimate) -> float:
 
 
 @pytest.mark.parametrize(
-    ("deepspeed", "setting", "expected"),
-    [("0.16.4", False, 4), ("0.16.4", True, 4 / 8), ("0.17.2", True, 4 / 8), ("0.17.3", True, 4)],
+    ("deepspeed", "torch", "setting", "expected"),
+    [("0.16.4", "2.5.1", False, 4), ("0.16.4", "2.5.1", True, 4 / 8), ("0.17.2", "2.8.0", True, 4 / 8), ("0.17.3", "2.8.0", True, 4), ("0.17.3", "2.7.0", True, 4 / 8)],
 )
-def test_ranks_that_read_one_after_the_other(deepspeed: str, setting: bool, expected: float, tmp_path: Path) -> None:
-    """From 0.17.3 on a rank on a GPU does not wait (its communicator is there already)."""
+def test_ranks_that_read_one_after_the_other(deepspeed: str, torch: str, setting: bool, expected: float, tmp_path: Path) -> None:
+    """From 0.17.3 on it depends on torch whether a rank on a GPU waits: what is not known is not counted."""
+    (tmp_path / "versions.txt").write_text(f"torch=={torch}\n")
     zero = {**OFFLOAD, **({"pipeline_loading_checkpoint": True} if setting else {})}
     found = predict(tmp_path, TRL.format(more=""), "trl==0.16.1", deepspeed, {"zero_optimization": zero})
     assert beside(found) == pytest.approx(expected, rel=0.01)
-    assert any("does not keep ranks on GPUs waiting" in line for line in found.assumed) == (deepspeed == "0.17.3")
+    assert any("is taken to keep no rank on a GPU waiting" in line for line in found.assumed) == (deepspeed == "0.17.3" and torch == "2.8.0")
     assert found.hazards == ()
 
 
 @pytest.mark.parametrize(
     ("stage", "more", "says"),
-    [(3, "", ""), (2, "", "below ZeRO stage 3"), (3, "--num_machines 2", "they are on several nodes")],
+    [(3, "", ""), (2, "", "below ZeRO stage 3"), (3, "--num_machines 2", "the first rank of the next node"), (0, "", "")],
 )
 def test_where_reading_in_turn_does_not_work(stage: int, more: str, says: str, tmp_path: Path) -> None:
     config = {"zero_optimization": {**OFFLOAD, "stage": stage, "pipeline_loading_checkpoint": True}}
@@ -77,6 +79,20 @@ def test_ray_actors_cannot_read_in_turn(tmp_path: Path) -> None:
     assert [(h.phase, h.cause) for h in found.hazards] == [("resume", "other-version-regression")] and "LOCAL_RANK 0" in sentence(found)
     found = predict(tmp_path, OPENRLHF.format(nodes=1, model="Qwen/Qwen2.5-7B", more=""), "openrlhf==0.5.4", "0.15.0", config)
     assert found.hazards == (), "a run that does not resume"
+    seeing = "export RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES=1\n" + OPENRLHF.format(nodes=1, model="Qwen/Qwen2.5-7B", more="--load_checkpoint")
+    assert predict(tmp_path, seeing, "openrlhf==0.5.4", "0.15.0", config).hazards == (), "its LOCAL_RANK is the number of its GPU"
+
+
+def test_a_rank_that_reads_a_universal_checkpoint_sends_nothing(tmp_path: Path) -> None:
+    config = {"zero_optimization": {**OFFLOAD, "pipeline_loading_checkpoint": True}, "checkpoint": {"load_universal": True}}
+    (trap,) = predict(tmp_path, TRL.format(more=""), "trl==0.16.1", "0.18.4", config).hazards
+    assert "never sends" in trap.says
+
+
+def test_a_checkpoint_that_only_the_shell_knows(tmp_path: Path) -> None:
+    command = TRL.format(more="").replace("out/checkpoint-20", '"$CKPT"')
+    found = predict(tmp_path, command, "trl==0.16.1", "0.16.4", {"zero_optimization": OFFLOAD})
+    assert "resume" in found.phases and any("it resumes from a checkpoint" in line for line in found.assumed)
 
 
 @pytest.mark.parametrize(("release", "flag"), [("0.6.3", "--universal_ckpt"), ("0.8.0", "--use_ds_universal_ckpt"), ("0.10.2", "--ds.use_universal_ckpt")])
@@ -172,8 +188,43 @@ def test_reading_in_turn_is_proposed_where_it_works(tmp_path: Path) -> None:
 def test_where_no_setting_is_enough_the_weights_alone_are_named(release: str, deepspeed: str, command: str, tmp_path: Path) -> None:
     """More nodes are no advice for a resume: DeepSpeed refuses the shards of another number of ranks."""
     told(tmp_path, command, deepspeed, {"zero_optimization": OFFLOAD})
-    _, patches, screen = propose_for(tmp_path, release, 640 * GIB)
+    _, patches, screen = propose_for(tmp_path, release, 690 * GIB)
     assert patches == [] and "start from the saved weights alone" in screen and "more nodes" not in screen
+    _, patches, screen = propose_for(tmp_path, release, 500 * GIB)
+    assert patches == [] and "more nodes from the saved weights only" in screen, "the steps are short, too"
+
+
+def test_a_gpu_that_is_short_is_not_cured_by_another_start(tmp_path: Path) -> None:
+    """Where more than the resume is short, the advice is the common one."""
+    told(tmp_path, TRL.format(more="").replace("Qwen2.5-7B", "Qwen2.5-72B"), "0.18.4", {"zero_optimization": {"stage": 2}})
+    after, patches = suggest([str(tmp_path)], framework="trl==0.26.2", machine=Machine(host_bytes=640 * GIB, gpu_bytes=80 * GIB))
+    screen = io.StringIO()
+    render_suggestion(after, patches, Console(file=screen, width=300))
+    assert patches == [] and "GPUs and host with more memory" in screen.getvalue()
+
+
+# --- after the fact ------------------------------------------------------------------------------
+
+KILLED = """[2025-04-02 11:20:31,711] [INFO] [torch_checkpoint_engine.py:28:load] [Torch] Loading checkpoint from out/checkpoint-20/bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt...
+[Wed Apr  2 11:20:40 2025] python invoked oom-killer: gfp_mask=0x140cca(GFP_HIGHUSER_MOVABLE|__GFP_COMP), order=0, oom_score_adj=0
+[Wed Apr  2 11:20:40 2025] oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,task_memcg=/,task=python,pid=4120,uid=0
+[Wed Apr  2 11:20:40 2025] Out of memory: Killed process 4120 (python) total-vm:190000000kB, anon-rss:88000000kB, file-rss:1000kB, shmem-rss:0kB, UID:0 pgtables:180000kB oom_score_adj:0
+"""
+
+
+@pytest.mark.parametrize(("machines", "proposed"), [(1, True), (2, False)])
+def test_what_analyze_proposes_for_a_resume(machines: int, proposed: bool, tmp_path: Path) -> None:
+    """Reading in turn on one node only, and the weights alone with what the steps still take."""
+    command = TRL.format(more=f"--num_machines {machines}").replace("--num_processes 8", f"--num_processes {8 * machines}").replace("Qwen2.5-7B", "Qwen2.5-32B-Instruct")
+    told(tmp_path, command, "0.16.4", {"zero_optimization": OFFLOAD})
+    (tmp_path / "driver.log").write_text(KILLED)
+    (tmp_path / "pip-freeze.txt").write_text("trl==0.16.1\ndeepspeed==0.16.4\n")
+    finding = next(f for f in analyze([str(tmp_path)]).findings if f.cause == "host-checkpoint-resume")
+    patches = {patch.setting: patch for patch in finding.patches}
+    assert ("zero.pipeline_loading_checkpoint" in patches) == proposed, list(patches)
+    alone = patches["checkpoint.resume"]
+    assert alone.safety == "show" and "0 B in place" not in alone.effect, alone.effect
+    assert "nodes" not in patches
 
 
 # --- TRL's flags ---------------------------------------------------------------------------------
@@ -187,3 +238,10 @@ def test_trls_fields_are_read_as_flags(tmp_path: Path) -> None:
     assert found.settings["max_response_length"].spelled == "--max_completion_length"
     other, _ = read_told([str(tmp_path)], framework="openrlhf==0.8.0", machine=Machine())
     assert "max_response_length" not in other.settings
+
+
+def test_a_field_that_is_switched_off(tmp_path: Path) -> None:
+    """HfArgumentParser has a --no_ flag for each field that is on by default; it is read, and not edited."""
+    (tmp_path / "launch.sh").write_text("accelerate launch my_grpo.py --model_name_or_path Qwen/Qwen2.5-7B --no_gradient_checkpointing\n")
+    found, _ = read_told([str(tmp_path)], framework="trl==0.28.0", machine=Machine())
+    assert found.value("gradient_checkpointing") is False and found.settings["gradient_checkpointing"].span is None
