@@ -19,7 +19,7 @@ from trainer.lab import place
 
 RANKS = 3
 RANK = '''
-import datetime, json, sys, time
+import datetime, json, os, sys, time
 import deepspeed, torch
 from deepspeed.ops.adam import DeepSpeedCPUAdam
 
@@ -33,6 +33,12 @@ with deepspeed.zero.Init(config_dict_or_path=config):
 engine, *_ = deepspeed.initialize(model=model, optimizer=DeepSpeedCPUAdam(model.parameters(), lr=1e-3), config=config)
 
 
+def end(**line):
+    print(json.dumps(line), flush=True)
+    torch.distributed.barrier()
+    os._exit(0)  # the threads of gloo may still run, and then end the interpreter badly
+
+
 def step():
     loss = engine(torch.full((1, 64), rank + 1.0, dtype=torch.bfloat16)).float().pow(2).mean()
     engine.backward(loss)
@@ -44,8 +50,7 @@ if not resumes:
     step()
     engine.save_checkpoint(folder, tag="saved")
     step()
-    print(json.dumps({"loss": step()}))
-    sys.exit()
+    end(loss=step())
 load, at = engine.checkpoint_engine.load, []
 
 
@@ -62,7 +67,7 @@ def slow(path, *rest, **more):
 engine.checkpoint_engine.load = slow
 engine.load_checkpoint(folder, tag="saved")
 step()
-print(json.dumps({"at": at, "loss": step()}))
+end(at=at, loss=step())
 '''.replace("RANKS", str(RANKS))
 
 
