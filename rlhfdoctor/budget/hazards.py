@@ -60,7 +60,7 @@ def _resume(told: Told, plan: Plan) -> Iterator[Hazard]:
 
     runtime/engine.py `_load_zero_checkpoint` and zero/stage3.py `load_state_dict`, 0.10.1 to 0.19.8: a rank waits for the one
     before it unless its LOCAL_RANK is 0, and every rank but one sends to the next when it has read its shard. That ranks of
-    LOCAL_RANK 0 end in a time-out is seen in tests/live/test_turns.py. Universal checkpoints: DeepSpeed issues 7584 and 7601,
+    LOCAL_RANK 0 end in a time-out is seen in tests/live/test_zero_turns.py. Universal checkpoints: DeepSpeed issues 7584 and 7601,
     both repaired in 0.18.0.
     """
     trained = [model for model in plan.models if model.trained and model.backend == "deepspeed"]
