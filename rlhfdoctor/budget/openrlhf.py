@@ -76,9 +76,8 @@ def plan_openrlhf(told: Told) -> list[Plan]:
     samples = told.count("rollout.samples_per_prompt", default=1) * told.count("rollout.batch_size", default=1024)
     saves, saves_hf = told.number("checkpoint.save_steps", default=-1) > 0, told.flag("checkpoint.save_hf")
     in_store = 0 if alone else samples * (prompt + answer) * BYTES_PER_TOKEN
-    sees_all = any(
-        name.startswith("RAY_EXPERIMENTAL_NOSET_") for name in told.settings
-    )  # LOCAL_RANK is the GPU's number then (launcher.py)
+    # where Ray does not hide GPUs, an actor's LOCAL_RANK is the number of its own, else 0 (trainer/ray/launcher.py)
+    sees_all = any(name.startswith("RAY_EXPERIMENTAL_NOSET_") for name in told.settings)
     return make_nodes(
         told, groups, models, engine, experience_bytes=in_store, store_bytes=find_store(told),
         saves=saves and (saves_hf or not told.flag("checkpoint.disable_deepspeed")), saves_hf=saves_hf, saves_at_end="weights",

@@ -129,13 +129,12 @@ def read_resume(told: Told, *, launched: bool = True) -> dict[str, Any]:
         launched: a launcher gives every rank of a node its own LOCAL_RANK.
     """
     own = told.settings.get("checkpoint.resume")
-    unknown = own is not None and isinstance(own.value, str) and "$" in own.value
-    value = told.value("checkpoint.resume")
-    if unknown:
-        told.assume("it resumes from a checkpoint, whatever the shell makes of its name")
-        value = True
-    if not value or str(value).lower() in ("false", "none", "null"):
-        return {"launched": launched}
+    if own is not None and isinstance(own.value, str) and "$" in own.value:
+        told.assume(f"it resumes from {own.value}, whatever the shell makes of that")
+    else:
+        value = told.value("checkpoint.resume")
+        if not value or str(value).lower() in ("false", "none", "null"):
+            return {"launched": launched}
     reads = "shards"
     if told.flag("checkpoint.load_universal"):
         reads = "universal"

@@ -375,9 +375,8 @@ def _setting(
     known: Spelling | None = lookup(spelled, owner or prefer)
     if known is not None and known.framework == "container" and owner is None and form not in ("yaml", "sbatch"):
         known = None
-    if (
-        known is None and prefer == "trl" and spelled.startswith("--")
-    ):  # each field of its dataclasses is a flag, too (HfArgumentParser)
+    # each field of TRL's dataclasses is a flag, too (HfArgumentParser)
+    if known is None and prefer == "trl" and spelled.startswith("--"):
         known = _field(spelled[2:])
         if known is None and value is True and spelled.startswith("--no_") and (known := _field(spelled[5:])):
             value, form, span = False, "argv", None  # shown, not edited

@@ -84,7 +84,7 @@ def watch(
     """Runs `doctor watch` to its end."""
     line = [*before, *WATCH, "--out", folder, *words]
     return subprocess.run(
-        line, cwd=folder.parent, env=environment(**more), capture_output=True, timeout=240, check=False
+        line, cwd=folder.parent, env=environment(**more), capture_output=True, timeout=120, check=False
     )
 
 
