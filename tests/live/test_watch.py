@@ -29,6 +29,7 @@ from rlhfdoctor.trace.read import read_node
 from rlhfdoctor.trace.tables import Trace, read_trace
 from rlhfdoctor.types import Death, Incident
 from tests.bench.survive import MEMORY, limited, running
+from trainer.lab.place import cache_programs
 
 pytestmark = [pytest.mark.live, pytest.mark.usefixtures("kernel_alone")]  # a stranger's kill is in our kernel log
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -361,6 +362,7 @@ def test_ray_actor_grows_until_it_is_killed(tmp_path: Path, number: int) -> None
     home, folder = Path(tempfile.mkdtemp(prefix="r", dir="/tmp")), tmp_path / "run"
     program = tmp_path / "train.py"
     program.write_text(RAY_HOG)
+    cache_programs()  # else the kernel may find something to take back for minutes
     with limited(f"watch-ray-{number}", RAY_LIMIT_BYTES) as cgroup:
         done = watch(
             folder,

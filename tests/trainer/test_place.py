@@ -27,3 +27,19 @@ def test_nothing_compiled_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     place.unlock()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_programs_are_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shared objects, Ray's programs and compiled operators; a link to nowhere stops nothing."""
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    monkeypatch.setattr(place.sysconfig, "get_path", lambda name: str(tmp_path / name))
+    wanted = [
+        tmp_path / "platlib" / "torch" / "lib" / "libtorch.so", tmp_path / "platlib" / "numpy.libs" / "libgomp.so.1",
+        tmp_path / "platlib" / "ray" / "core" / "src" / "ray" / "raylet" / "raylet",
+        tmp_path / "platstdlib" / "lib-dynload" / "_json.so", place.extensions() / "cpu_adam" / "cpu_adam.so",
+    ]  # fmt: skip
+    for path in [*wanted, tmp_path / "platlib" / "torch" / "model.py"]:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(bytes(3 << 20))
+    (tmp_path / "platlib" / "gone.so").symlink_to(tmp_path / "nowhere")
+    assert place.cache_programs() == len(wanted) * (3 << 20)
