@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise, takewhile
 
 from rlhfdoctor.evidence.case import Case
+from rlhfdoctor.evidence.thrash import find_thrash
 from rlhfdoctor.logs.kernel import read_oom_kill
 from rlhfdoctor.trace.events import Recorded
 from rlhfdoctor.trace.growth import fit_growth, theil_sen
@@ -143,6 +144,9 @@ def _limits(scene: Scene, death: Death | None) -> Facts:
     if scene.use and scene.limit_bytes:
         peak = max(value for _, value in scene.use)
         yield "trace.full_ratio", peak / scene.limit_bytes, f"use reached {show_ratio(peak / scene.limit_bytes)} of {'the node' if scene.limit == 'node' else 'the limit'} ({show_bytes(peak)} of {show_bytes(scene.limit_bytes)}, page cache left out)"  # fmt: skip
+        thrash = find_thrash(trace, scene.use, scene.limit_bytes, scene.until_s)
+        if thrash is not None and not (death is not None and death.killer.startswith(("kernel-oom", "ray-memory"))):
+            yield "trace.thrashed_s", thrash.seconds, f"for {show_seconds(round(thrash.seconds))} use stood at the limit, and {thrash.reading_count} of {thrash.process_count} processes had their programs read back from disk: the kernel takes those out of memory before it kills, and the run hangs"  # fmt: skip
         last_s = scene.use[-1][0]
         if death is not None and death.time is not None and abs(death.time - last_s) < 3600:
             yield "trace.last_sample_s", max(0.0, death.time - last_s), f"the last sample was taken {show_seconds(round(max(0.0, death.time - last_s), 2))} before"  # fmt: skip
@@ -164,7 +168,9 @@ def _growth(scene: Scene, _death: Death | None) -> Facts:
     starts = [at for at in find_steps(scene.trace) if at <= scene.until_s]
     if starts and len(starts) <= _LEAST_STEPS:
         return  # loading and the first optimizer step rise in every run
-    settled = [point for point in scene.use if not starts or point[0] >= starts[1]]
+    thrash = find_thrash(scene.trace, scene.use, scene.limit_bytes, scene.until_s)
+    end_s = scene.until_s if thrash is None else thrash.since_s  # behind that, nothing can grow
+    settled = [point for point in scene.use if point[0] <= end_s and (not starts or point[0] >= starts[1])]
     growth = fit_growth(_thin(settled), scene.limit_bytes)
     if growth is not None:
         rate = show_bytes(growth.slope_bytes_per_s * 60)

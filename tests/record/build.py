@@ -108,6 +108,7 @@ def write_run(
     host: Mapping[str, Course] | None = None,
     level: Mapping[str, Course] | None = None,
     locked: Mapping[str, Course] | None = None,
+    faults: Mapping[str, Course] | None = None,
     events: Iterable[Mapping[str, Any]] = (),
     run: Mapping[str, Any] | None = None,
     limit_bytes: int = LIMIT_BYTES,
@@ -120,6 +121,7 @@ def write_run(
     Args:
         use: unreclaimable memory of the cgroup; without it there is no cgroup.
         anon: RssAnon of one process for each role, negative while it is not there; `shmem` and `locked` likewise.
+        faults: major faults of one process for each role since its start.
         host, level: more columns of these tables, in MiB; nearly all of the node is available by default.
         run: more of run.json.
     """
@@ -150,6 +152,7 @@ def write_run(
                         "rss_anon_bytes": column(anon, role),
                         "rss_shmem_bytes": column(shmem, role) or 0,
                         "locked_bytes": column(locked, role) or 0,
+                        "major_faults_count": int(faults[role](second)) if faults and role in faults else None,
                     }
                     for role, uid in roles.items()
                     if (column(anon, role) or 0) >= 0

@@ -123,6 +123,31 @@ def test_full(tmp_path: Path) -> None:
     assert found["trace.last_sample_s"] == pytest.approx(0.5)
 
 
+@pytest.mark.parametrize(
+    ("full_mib", "full_from", "faults_per_s", "thrashed_s"),
+    [
+        pytest.param(LIMIT_MIB, 60, 1000, 59, id="at the limit, and programs are read back"),
+        pytest.param(LIMIT_MIB, 60, 1, None, id="at the limit, and at work"),
+        pytest.param(0.9 * LIMIT_MIB, 60, 1000, None, id="below the limit, and reads much"),
+        pytest.param(LIMIT_MIB, 110, 1000, None, id="at the limit for a moment"),
+    ],
+)
+def test_thrash(
+    tmp_path: Path, full_mib: float, full_from: int, faults_per_s: int, thrashed_s: float | None
+) -> None:
+    """How long a run stood at its limit while its programs were read back: to the end, and of all processes together."""
+    half = climb(0, faults_per_s / 2)
+    write_run(
+        tmp_path,
+        SECONDS,
+        use=lambda t: 4000 if t < full_from else full_mib,
+        anon={"actor": flat(2000), "critic": flat(1000)},
+        faults={"actor": half, "critic": half},
+    )
+    found = facts(tmp_path, make_death(SECONDS - 1, killer="sigkill-unknown"))
+    assert found.get("trace.thrashed_s") == thrashed_s
+
+
 def test_limits(tmp_path: Path) -> None:
     """The node's size and what was available, the limit and its share of the node."""
     write_run(tmp_path, 10, use=flat(1000))
