@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
 
 from rlhfdoctor.evidence.case import Case
-from rlhfdoctor.evidence.thrash import find_thrash
+from rlhfdoctor.evidence.thrash import Thrash, find_thrash
 from rlhfdoctor.logs.kernel import read_oom_kill
 from rlhfdoctor.trace.events import Recorded
 from rlhfdoctor.trace.growth import fit_growth, theil_sen
@@ -40,6 +40,7 @@ class Scene:
     limit_bytes: int | None
     use: Sequence[tuple[float, int]]
     """(Unix seconds, bytes in use below the limit, page cache left out)."""
+    thrash: Thrash | None = None
 
     def origin(self) -> Origin:
         """The trace as a place to quote."""
@@ -77,7 +78,7 @@ def _use(
         limit = trace.last("cgroup", uid, "max_bytes", until_s)
         series = _until(trace.series("cgroup", uid, "used_bytes"), until_s)
         if limit is not None and series:
-            levels.append((series[-1][1] / limit, path, limit, series))
+            levels.append((_fullest(series) / limit, path, limit, series))
     total = trace.last("host", 0, "total_bytes")
     available = _until(trace.series("host", 0, "available_bytes"), until_s)
     node = [(at, total - value) for at, value in available] if total is not None else []
@@ -89,10 +90,15 @@ def _use(
         match = next((row for row in levels if told not in (None, "/") and row[1].endswith(str(told))), None)
         if match is not None:
             return match[1], match[2], match[3]
-    if levels and (not node or total is None or max(row[0] for row in levels) >= node[-1][1] / total):
+    if levels and (not node or total is None or max(row[0] for row in levels) >= _fullest(node) / total):
         best = max(levels, key=lambda row: row[0])
         return best[1], best[2], best[3]
     return "node", total, node
+
+
+def _fullest(series: Sequence[tuple[float, int]]) -> int:
+    """The largest value near the end: processes that are killed have given their memory back in the last sample."""
+    return max(value for at, value in series if at >= series[-1][0] - _NEAR_S)
 
 
 def _until(series: list[tuple[float, int]], until_s: float) -> list[tuple[float, int]]:
@@ -110,6 +116,8 @@ def find_recorded(case: Case, death: Death | None) -> Iterator[Evidence]:
     scene = find_scene(case, death)
     if scene is None:
         return
+    if scene.limit != "node" and scene.limit_bytes:
+        scene = replace(scene, thrash=find_thrash(scene.trace, scene.use, scene.limit_bytes, scene.until_s))
 
     def fact(name: str, value: Value, says: str) -> Evidence:
         return Evidence(name=name, value=value, says=says, origin=scene.origin())
@@ -144,9 +152,9 @@ def _limits(scene: Scene, death: Death | None) -> Facts:
     if scene.use and scene.limit_bytes:
         peak = max(value for _, value in scene.use)
         yield "trace.full_ratio", peak / scene.limit_bytes, f"use reached {show_ratio(peak / scene.limit_bytes)} of {'the node' if scene.limit == 'node' else 'the limit'} ({show_bytes(peak)} of {show_bytes(scene.limit_bytes)}, page cache left out)"  # fmt: skip
-        thrash = find_thrash(trace, scene.use, scene.limit_bytes, scene.until_s)
-        if thrash is not None and not (death is not None and death.killer.startswith(("kernel-oom", "ray-memory"))):
-            yield "trace.thrashed_s", thrash.seconds, f"for {show_seconds(round(thrash.seconds))} use stood at the limit, and {thrash.reading_count} of {thrash.process_count} processes had their programs read back from disk: the kernel takes those out of memory before it kills, and the run hangs"  # fmt: skip
+        thrash = scene.thrash
+        if thrash is not None and death is not None and not death.killer.startswith(("kernel-oom", "ray-memory")):
+            yield "trace.thrashed_s", thrash.seconds, f"for {show_seconds(round(thrash.seconds))} use stood at the limit, and {thrash.reading_count} of {thrash.process_count} processes had pages read back from disk: the kernel takes programs out of memory before it kills, and the run hangs"  # fmt: skip
         last_s = scene.use[-1][0]
         if death is not None and death.time is not None and abs(death.time - last_s) < 3600:
             yield "trace.last_sample_s", max(0.0, death.time - last_s), f"the last sample was taken {show_seconds(round(max(0.0, death.time - last_s), 2))} before"  # fmt: skip
@@ -168,8 +176,7 @@ def _growth(scene: Scene, _death: Death | None) -> Facts:
     starts = [at for at in find_steps(scene.trace) if at <= scene.until_s]
     if starts and len(starts) <= _LEAST_STEPS:
         return  # loading and the first optimizer step rise in every run
-    thrash = find_thrash(scene.trace, scene.use, scene.limit_bytes, scene.until_s)
-    end_s = scene.until_s if thrash is None else thrash.since_s  # behind that, nothing can grow
+    end_s = scene.until_s if scene.thrash is None else scene.thrash.since_s  # behind that, nothing can grow
     settled = [point for point in scene.use if point[0] <= end_s and (not starts or point[0] >= starts[1])]
     growth = fit_growth(_thin(settled), scene.limit_bytes)
     if growth is not None:

@@ -134,5 +134,5 @@ def test_ranks_without_a_local_rank_of_their_own_do_not_get_through(saved: tuple
     """
     with pytest.raises(Died) as died:
         run(saved[0], "resume", "in-turn", launched=False)
-    lasts = [json.loads(output.splitlines()[-1]) for output, _ in died.value.ranks]
-    assert lasts == [{"sends_to": rank + 1} for rank in range(RANKS)], died.value
+    told = [[line for line in output.splitlines() if line.startswith("{")] for output, _ in died.value.ranks]
+    assert told == [[json.dumps({"sends_to": rank + 1})] for rank in range(RANKS)], died.value

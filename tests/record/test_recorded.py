@@ -123,29 +123,63 @@ def test_full(tmp_path: Path) -> None:
     assert found["trace.last_sample_s"] == pytest.approx(0.5)
 
 
+def full(begin: int, end: int = SECONDS, mib: float = LIMIT_MIB) -> Course:
+    """Half of the limit, then all of it, then what is left of processes that have been killed."""
+    return lambda t: LIMIT_MIB / 2 if t < begin else mib if t < end else 100
+
+
+def reads(begin: int, rate: float) -> Course:
+    """Major faults from a second on, as the recorder shows them: read once in ten seconds, repeated between."""
+    return lambda t: 50 + rate * max(0, t - t % 10 - begin)
+
+
 @pytest.mark.parametrize(
-    ("full_mib", "full_from", "faults_per_s", "thrashed_s"),
+    ("use", "faults", "thrashed_s"),
     [
-        pytest.param(LIMIT_MIB, 60, 1000, 59, id="at the limit, and programs are read back"),
-        pytest.param(LIMIT_MIB, 60, 1, None, id="at the limit, and at work"),
-        pytest.param(0.9 * LIMIT_MIB, 60, 1000, None, id="below the limit, and reads much"),
-        pytest.param(LIMIT_MIB, 110, 1000, None, id="at the limit for a moment"),
+        pytest.param(full(60), [reads(60, 2)] * 3, 59, id="at the limit, and programs are read back"),
+        pytest.param(full(60), [reads(60, 2), reads(60, 2), flat(7)], 59, id="most programs"),
+        pytest.param(full(60), [reads(60, 2), flat(3), flat(7)], None, id="one process reads its data"),
+        pytest.param(full(60), [reads(60, 0.1)] * 3, None, id="hardly any"),
+        pytest.param(full(60), [reads(0, 2)] * 3, None, id="as ever before"),
+        pytest.param(full(60), [lambda t: reads(0, 0.2)(t) + reads(60, 4)(t)] * 2, 59, id="many more than before"),
+        pytest.param(full(60, mib=LIMIT_MIB - 300), [reads(60, 2)] * 3, None, id="room for the programs"),
+        pytest.param(full(95), [reads(95, 9)] * 3, None, id="at the limit for a moment"),
+        pytest.param(full(60, 115), [reads(60, 2)] * 3, 54, id="what was killed gives back before the death is seen"),
+        pytest.param(full(60, 105), [reads(60, 2)] * 3, None, id="it came down by itself"),
+        pytest.param(full(60), [], None, id="no process"),
     ],
-)
-def test_thrash(
-    tmp_path: Path, full_mib: float, full_from: int, faults_per_s: int, thrashed_s: float | None
-) -> None:
-    """How long a run stood at its limit while its programs were read back: to the end, and of all processes together."""
-    half = climb(0, faults_per_s / 2)
+)  # fmt: skip
+def test_thrash(tmp_path: Path, use: Course, faults: list[Course], thrashed_s: float | None) -> None:
+    """A cgroup that is full to the end while most processes read pages back that they did not read before."""
+    roles = {f"actor#{n}": course for n, course in enumerate(faults)}
+    write_run(tmp_path, SECONDS, use=use, anon=dict.fromkeys(roles, flat(2000)), faults=roles)
+    found = facts(tmp_path, make_death(SECONDS - 1, killer="sigkill-unknown"))
+    assert found.get("trace.thrashed_s") == thrashed_s
+
+
+def test_thrash_is_told_of_what_was_not_killed(tmp_path: Path) -> None:
+    """Not of a run that goes on, nor where the kernel killed in the end, nor of a node."""
+    write_run(tmp_path, SECONDS, use=full(60), anon={"actor": flat(2000)}, faults={"actor": reads(60, 2)})
+    assert facts(tmp_path).get("trace.thrashed_s") is None
+    assert facts(tmp_path, make_death(SECONDS - 1)).get("trace.thrashed_s") is None
+    other = tmp_path / "node"
+    node = {"available_bytes": lambda t: 100 if t >= 60 else 9000}
+    write_run(other, SECONDS, host=node, anon={"actor": flat(2000)}, faults={"actor": reads(60, 2)})
+    assert facts(other, make_death(SECONDS - 1, killer="sigkill-unknown")).get("trace.thrashed_s") is None
+
+
+def test_growth_before_the_limit(tmp_path: Path) -> None:
+    """A run that grew until it hung did grow, however long it then stood there."""
     write_run(
         tmp_path,
         SECONDS,
-        use=lambda t: 4000 if t < full_from else full_mib,
-        anon={"actor": flat(2000), "critic": flat(1000)},
-        faults={"actor": half, "critic": half},
+        use=lambda t: min(LIMIT_MIB, 1000 + 320 * t),
+        anon={"actor": lambda t: min(LIMIT_MIB, 1000 + 320 * t)},
+        faults={"actor": reads(48, 2)},
+        events=steps(12, 4),
     )
     found = facts(tmp_path, make_death(SECONDS - 1, killer="sigkill-unknown"))
-    assert found.get("trace.thrashed_s") == thrashed_s
+    assert some(found, "trace.growth", "trace.grows") == ["slope", True]
 
 
 def test_limits(tmp_path: Path) -> None:

@@ -88,19 +88,25 @@ def warm() -> None:
         raise LabError(f"DeepSpeed's operators do not compile here: {done.stderr.strip().splitlines()[-1:]}")
 
 
+def programs() -> list[Path]:
+    """The files of this interpreter's environment that a run maps: Python, its extensions, all shared objects, Ray's programs."""
+    libraries, standard = Path(sysconfig.get_path("platlib")), Path(sysconfig.get_path("stdlib"))
+    python = Path(sysconfig.get_config_var("LIBDIR") or "", sysconfig.get_config_var("LDLIBRARY") or "")
+    found = [
+        Path(sys.executable), python, *standard.glob("lib-dynload/*.so"), *libraries.rglob("*.so*"),
+        *libraries.glob("ray/core/src/ray/*/*"), *extensions().rglob("*.so"),
+    ]  # fmt: skip
+    return [path for path in found if path.is_file()]
+
+
 def cache_programs() -> int:
-    """Reads the programs that a run maps into the page cache, from outside of its cgroup; their bytes (about 1.4 GB).
+    """Reads what a run maps into the page cache, from outside of its cgroup; how many bytes (1.4 GB with all of the lab's packages).
 
     A page belongs to the cgroup that reads it first. Of a cold cache that is the run's, and at its limit the kernel takes programs
     away and reads them back for minutes before it kills; that was seen to last 400 s with 2 MiB of page cache left.
     """
-    libraries = Path(sysconfig.get_path("platlib"))
-    found = [
-        *libraries.rglob("*.so*"), *libraries.glob("ray/core/src/ray/*/*"), *extensions().rglob("*.so"),
-        *Path(sysconfig.get_path("platstdlib")).glob("lib-dynload/*.so"),
-    ]  # fmt: skip
     read = 0
-    for path in filter(Path.is_file, found):
+    for path in programs():
         with contextlib.suppress(OSError), open(path, "rb", buffering=0) as file:
             while block := file.read(1 << 20):
                 read += len(block)
