@@ -28,7 +28,7 @@ from rlhfdoctor.record.orders import Orders, read_orders, write_orders
 from rlhfdoctor.record.redact import redact_line, redact_words
 from rlhfdoctor.record.rows import limit_rows, process_tables
 from rlhfdoctor.record.signs import Signs
-from rlhfdoctor.record.target import Process, Target
+from rlhfdoctor.record.target import FORKED, Process, Target
 from rlhfdoctor.sources.procfs import has_host_pids, read_boot_id
 from rlhfdoctor.trace.store import Writer
 
@@ -256,6 +256,9 @@ class Recorder:
             self.machine.place(process)
         if self.tick % 3 == 0:
             self.young = [p for p in self.young if self.tick - p.met < _YOUNG_TICKS and p.pid in self.target.processes]
+        for process in self.young:
+            if process.basis == FORKED and process.pid in self.target.processes:
+                self._rename(process)  # torch names a loader's process a moment after the fork
         for process in self.due:
             self._rename(process)
             if self.tick % 2:

@@ -16,6 +16,8 @@ from rlhfdoctor.sources.cgroupfs import list_processes
 from rlhfdoctor.sources.procfs import Mappings, ProcReader, Stat, Status, has_moved, list_pids, parse_stat, read_file
 
 _RECHECK_TICKS = 60
+FORKED = "a forked copy of its parent"
+"""What a role rests on that a better name may replace."""
 
 
 @dataclass(slots=True, eq=False)
@@ -166,7 +168,7 @@ class Target:
             return role, f"its title {title[:60]}"
         parent = self.processes.get(process.ppid)
         if parent is not None and parent.command == process.command and "python" in title:
-            return "data loader" if "loader" in comm else "worker", "a forked copy of its parent"
+            return "data loader" if "loader" in comm else "worker", FORKED
         program = find_role(os.path.basename(title.split(" ", 1)[0]))
         if program is None and process.pid in self._roots:
             return "driver", "the command that is watched"

@@ -319,6 +319,24 @@ def test_cgroup(tmp_path: Path, number: int) -> None:
     assert [e["limit_bytes"] for e in events if e["kind"] == "limit.seen" and e["level"] == level] == [300 << 20]
 
 
+def test_loader_that_is_named_late(tmp_path: Path) -> None:
+    """A forked loader has its parent's name until torch gives it its own; its role follows at once, not at the next full reading."""
+    script = (
+        "import ctypes, os, time\n"
+        "if os.fork() == 0:\n"
+        "    time.sleep(1.2)\n"
+        "    ctypes.CDLL(None).prctl(15, b'pt_data_worker', 0, 0, 0)\n"
+        "    kept = bytearray(b'x') * (8 << 20)\n"
+        "    time.sleep(4)\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+    )
+    (tmp_path / "train.py").write_text(script)
+    done = watch(tmp_path / "run", "--", sys.executable, tmp_path / "train.py")
+    roles = [event["role"] for event in read_node(tmp_path / "run").events if event["kind"] in ("process.seen", "process.named")]
+    assert (done.returncode, roles) == (0, ["driver", "worker", "data loader"])
+
+
 def test_view(tmp_path: Path, terminal: Callable[..., Terminal]) -> None:
     """The live view of 80x24 shows limit, roles, last lines of the output and how to leave; then it is gone."""
     script = 'for n in 1 2 3 4 5 6 7 8; do echo "step:$n - loss"; sleep 0.5; done'
