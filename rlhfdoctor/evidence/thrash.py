@@ -75,6 +75,6 @@ def _reads(series: Sequence[tuple[float, int]], since_s: float, end_s: float) ->
         return False
     rate = (changes[-1][1] - changes[0][1]) / (changes[-1][0] - changes[0][0])
     before = [point for point in series if since_s - _BEFORE_S <= point[0] <= since_s]
-    span_s = before[-1][0] - before[0][0]
+    span_s = before[-1][0] - before[0][0] if before else 0.0  # none behind a gap in the recording
     rate_before = (before[-1][1] - before[0][1]) / span_s if span_s else 0.0
     return rate >= max(_LEAST_FAULTS_PER_S, _MORE_THAN_BEFORE * rate_before)

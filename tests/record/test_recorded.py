@@ -168,6 +168,15 @@ def test_thrash_is_told_of_what_was_not_killed(tmp_path: Path) -> None:
     assert facts(other, make_death(SECONDS - 1, killer="sigkill-unknown")).get("trace.thrashed_s") is None
 
 
+def test_thrash_behind_a_gap(tmp_path: Path) -> None:
+    """A process that is seen, then not for more than a minute, then again at the limit, costs no evidence."""
+    course = reads(75, 2)
+    away = {"actor": lambda t: -1 if 5 <= t < 81 else 2000}
+    write_run(tmp_path, SECONDS, use=full(80), anon=away, faults={"actor": course})
+    found = facts(tmp_path, make_death(SECONDS - 1, killer="sigkill-unknown"))
+    assert some(found, "trace.sample_count", "trace.thrashed_s") == [SECONDS, 39]
+
+
 def test_growth_before_the_limit(tmp_path: Path) -> None:
     """A run that grew until it hung did grow, however long it then stood there."""
     write_run(
