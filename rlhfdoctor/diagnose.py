@@ -25,6 +25,7 @@ from rlhfdoctor.settings.read import read_configuration
 from rlhfdoctor.trace.events import drop_foreign
 from rlhfdoctor.types import Death, Event, Evidence, Finding, Gap, Incident, Patch, RuledOut, Setting
 from rlhfdoctor.units import show_count
+from rlhfdoctor.vocabulary import FACT
 
 _TIMELINE_COUNT = 40
 _TREATED_SCORE = -1.1
@@ -120,7 +121,9 @@ def _foresee(case: Case, own: Case, death: Death | None, facts: Facts) -> Counte
     """The budget of the run that died, beside what was measured of it."""
     if death is None:
         return None
-    limits = [facts.evidence[name].value for name in ("host.limit_bytes", "host.total_bytes") if name in facts.evidence]
+    limits = [
+        facts.evidence[name].value for name in (FACT.host.limit_bytes, FACT.host.total_bytes) if name in facts.evidence
+    ]
     return make_counterfactual(
         make_told(case, _machine(case)),
         death.phase,

@@ -170,7 +170,7 @@ def make_case(events: list[Event], reading: Reading, given: str | None) -> Case:
             ) if name in reading.shown_only else settings.extend(found)
             reading.gaps.extend(gap for gap in gaps if gap not in reading.gaps)
         for event in events:
-            if event.kind.startswith("config."):
+            if event.kind.scope == "config":
                 settings.extend(read_logged(event, prefer))
         framework = find_framework(events, settings, versions, given)
         if framework is None or framework.name == prefer:

@@ -18,6 +18,7 @@ import yaml
 from rlhfdoctor.settings.shell import Token, read_tokens
 from rlhfdoctor.settings.spell import Spelling, load_table, lookup
 from rlhfdoctor.types import Event, Gap, Origin, Setting, Value
+from rlhfdoctor.vocabulary import EVENT, FIELD
 
 _OVERRIDE = re.compile(
     r"^(?P<plus>[+~]{0,2})(?P<key>[A-Za-z_][\w/@-]*(?:\.[\w@-]+)+|model_engine)=(?P<value>.*)$", re.S
@@ -278,11 +279,11 @@ def _finite(value: float, text: str) -> Value:
 
 def read_logged(event: Event, prefer: str | None = None) -> Iterator[Setting]:
     """Settings that a log line shows: argv of DeepSpeed's launcher, Hydra overrides, config dumps."""
-    if event.kind in ("config.argv", "config.overrides"):
-        for word in _words(str(event.fields.get("list_text", ""))):
+    if event.kind in (EVENT.config.argv, EVENT.config.overrides):
+        for word in _words(str(event.fields.get(FIELD.list_text, ""))):
             yield from _logged_word(event, word, prefer)
         yield from _logged_pairs(event, prefer)
-    elif event.kind == "config.dump":
+    elif event.kind == EVENT.config.dump:
         yield from read_dump((event.text, *event.after), event.origin, prefer)
 
 
@@ -304,7 +305,7 @@ def _logged_word(event: Event, word: str, prefer: str | None) -> Iterator[Settin
 
 
 def _logged_pairs(event: Event, prefer: str | None) -> Iterator[Setting]:
-    words = _words(str(event.fields.get("list_text", "")))
+    words = _words(str(event.fields.get(FIELD.list_text, "")))
     if not words:
         return
     for word, following in zip(words, [*words[1:], "--"], strict=True):
