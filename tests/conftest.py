@@ -36,6 +36,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(f"{BUDGET_S:.0f} s are over (RLHFDOCTOR_TEST_BUDGET_S): left to 'make lab'")
 
 
+@pytest.hookimpl(optionalhook=True)  # there without xdist, too
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """All real runs go to one worker, one after the other, since each fills two cores; of the rest a file stays together."""
     from xdist.scheduler.loadscope import LoadScopeScheduling
