@@ -320,6 +320,7 @@ def count_matrix(folder: Path) -> str:
 # --- tests: synthetic configurations ------------------------------------------------------------
 
 
+@pytest.mark.network
 @pytest.mark.parametrize(("kind", "version"), RELEASES)
 def test_configuration_itself_is_accepted(kind: str, version: str, tmp_path: Path, stand_ins: Path) -> None:
     """Before any patch the release takes all of it, so a refusal is the patch's; the tables spell it right."""
@@ -327,6 +328,7 @@ def test_configuration_itself_is_accepted(kind: str, version: str, tmp_path: Pat
     assert refusal(kind.partition(" ")[0], version, name, text, tmp_path, stand_ins) is None
 
 
+@pytest.mark.network
 @pytest.mark.parametrize(("kind", "version"), RELEASES)
 def test_patches_are_accepted(kind: str, version: str, tmp_path: Path, stand_ins: Path) -> None:
     """Each patch of each rule alone leaves a configuration that the release's own code takes."""
@@ -529,6 +531,7 @@ def test_patches_of_a_seed_can_be_applied_together(sample: str, tmp_path: Path) 
         assert [(p.setting, p.after) for p in changed] == [(p.setting, str(now[p.setting])) for p in changed]
 
 
+@pytest.mark.network
 @pytest.mark.parametrize(
     ("sample", "version"),
     [
@@ -550,6 +553,7 @@ def test_patched_seed_is_parsed_by_its_openrlhf(sample: str, version: str, tmp_p
     assert errors == {}
 
 
+@pytest.mark.network
 def test_patched_seed_is_composed_by_verl(tmp_path: Path, stand_ins: Path) -> None:
     """simpleRL forked verl 0.2: Hydra composes what is not the fork's own, and the table has the rest."""
     _, finding = first_finding("simplerl-third-generation", tmp_path)
