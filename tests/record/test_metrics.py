@@ -92,10 +92,7 @@ def test_port_that_is_taken() -> None:
 
 def test_missing_package_is_a_message(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Without prometheus_client the option is refused before anything is started, and says what to install."""
-    monkeypatch.setattr(sys, "path", [])
-    monkeypatch.setattr(sys, "path_importer_cache", {})
-    for name in [name for name in sys.modules if name.startswith("prometheus_client")]:
-        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(UsageError, match=r"prometheus_client is missing: pip install 'rlhfdoctor\[metrics\]'"):
         prepare(Wish(command=(sys.executable, "-V"), port=0, out=str(tmp_path / "run")))
     assert not (tmp_path / "run").exists()
