@@ -178,6 +178,15 @@ class Missing:
     settle: str
 
 
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """Characters of a text that give way to others; where it ends as it starts, they are inserted."""
+
+    start: int
+    end: int
+    text: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patch:
     """One change of the user's configuration."""
@@ -201,6 +210,10 @@ class Patch:
     """For whom it holds: the spelling per version range where the version is unknown."""
     diff: str = ""
     """Unified diff of the user's file, or empty."""
+    replacements: tuple[Replacement, ...] = ()
+    """The same change by offsets into `base`, in ascending order."""
+    base: str = field(default="", repr=False, compare=False)
+    """Text of the file as it was analysed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
