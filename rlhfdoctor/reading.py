@@ -18,7 +18,7 @@ from rlhfdoctor.settings.framework import find_framework, find_versions
 from rlhfdoctor.settings.read import is_configuration, is_source, read_configuration, read_logged
 from rlhfdoctor.trace.archive import unpacked
 from rlhfdoctor.trace.events import Recorded
-from rlhfdoctor.trace.run import find_runs, read_run
+from rlhfdoctor.trace.run import find_runs, find_unread, read_run
 from rlhfdoctor.types import Event, Framework, Gap, Setting
 
 CONFIG_LIMIT_BYTES = 2 * 1024**2
@@ -129,6 +129,7 @@ def _open_runs(paths: Sequence[str], reading: Reading) -> list[str]:
         runs = find_runs(path)
         if not runs or runs[0] != Path(path):
             rest.append(path)
+            reading.gaps.extend(find_unread(path, runs))
         for folder in runs:
             run = read_run(folder)
             reading.traces.extend(run.traces)
