@@ -19,9 +19,13 @@ def make_ledger(case: Case, death: Death | None = None) -> Iterator[Part]:
     if scene is not None and scene.use:
         yield from _recorded(scene)
         return
-    usage = case.first(EVENT.kernel.memcg_usage)
     rows = case.of(EVENT.kernel.task)
     if rows:
+        files = {row.origin.file for row in rows}
+        where = death.event.origin.file if death is not None and death.event is not None else ""
+        file = where if where in files else rows[0].origin.file  # each kernel log is another machine's
+        rows = [row for row in rows if row.origin.file == file]
+        usage = next((e for e in case.of(EVENT.kernel.memcg_usage) if e.origin.file == file), None)
         page = page_size(rows, case.first(EVENT.kernel.killed))
         table: dict[int, tuple[str, int]] = {}
         for row in rows:

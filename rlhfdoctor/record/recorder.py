@@ -25,10 +25,10 @@ from rlhfdoctor.record.limits import Limit, Limits, RayLimit, find_ray_limit
 from rlhfdoctor.record.machine import Machine
 from rlhfdoctor.record.notify import Notifier
 from rlhfdoctor.record.orders import Orders, read_orders, write_orders
-from rlhfdoctor.record.redact import redact_line, redact_words
 from rlhfdoctor.record.rows import limit_rows, process_tables
 from rlhfdoctor.record.signs import Signs
 from rlhfdoctor.record.target import FORKED, Process, Target
+from rlhfdoctor.secrets import cut_line, cut_words
 from rlhfdoctor.sources.procfs import has_host_pids, read_boot_id
 from rlhfdoctor.trace.store import Writer
 
@@ -162,7 +162,7 @@ class Recorder:
             self.stopped = True
             return
         self.target.add_root(self.job_pid)
-        shown = redact_words(self.orders.command)
+        shown = cut_words(self.orders.command)
         self.tell("job.started", pid=self.job_pid, argv=shown)
         with contextlib.suppress(OSError):  # it is running: the words that started it need not lie around
             write_orders(self.folder, replace(self.orders, command=tuple(shown)))
@@ -210,7 +210,7 @@ class Recorder:
     def _met(self, process: Process) -> None:
         self.tell(
             "process.seen", uid=process.uid, pid=process.pid, start_ticks=process.start_ticks, ppid=process.ppid,
-            command=redact_line(process.command), name=process.name, role=process.role, basis=process.basis,
+            command=cut_line(process.command), name=process.name, role=process.role, basis=process.basis,
         )  # fmt: skip
         process.met = self.tick
         self.young.append(process)
@@ -271,7 +271,7 @@ class Recorder:
             process.command = command
             self.machine.title(process)
         if self.target.name(process, ray_name or self.signs.names.get(process.pid)):
-            self.tell("process.named", uid=process.uid, pid=process.pid, name=process.name, role=process.role, basis=process.basis, command=redact_line(process.command))  # fmt: skip
+            self.tell("process.named", uid=process.uid, pid=process.pid, name=process.name, role=process.role, basis=process.basis, command=cut_line(process.command))  # fmt: skip
 
     def _ray_limit(self) -> RayLimit | None:
         """What Ray's memory monitor said of itself when it started; asked until it has said it."""
