@@ -26,6 +26,7 @@ from rlhfdoctor.trace.events import drop_foreign
 from rlhfdoctor.types import Death, Event, Evidence, Finding, Gap, Incident, Part, Patch, RuledOut, Setting
 from rlhfdoctor.units import show_count
 from rlhfdoctor.vocabulary import FACT
+from rlhfdoctor.vocabulary.names import Fact, Kind
 
 _TIMELINE_COUNT = 40
 _TREATED_SCORE = -1.1
@@ -165,9 +166,9 @@ def _machine(case: Case) -> Machine:
     )
 
 
-def make_facts(case: Case, evidence: Mapping[str, Evidence]) -> Facts:
+def make_facts(case: Case, evidence: Mapping[Fact, Evidence]) -> Facts:
     """Events by kind, evidence by name, the settings in force by canonical name."""
-    events: dict[str, list[Event]] = {}
+    events: dict[Kind, list[Event]] = {}
     for event in case.events:
         events.setdefault(event.kind, []).append(event)
     return Facts(events=events, evidence=evidence, settings=case.in_force())

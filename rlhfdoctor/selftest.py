@@ -6,7 +6,8 @@ from pathlib import Path
 
 from rlhfdoctor.diagnose import analyze
 from rlhfdoctor.engine.catalogue import load_rules, rules_folder
-from rlhfdoctor.engine.schema import Rule, read_rule
+from rlhfdoctor.engine.resolve import read_rule
+from rlhfdoctor.engine.schema import Rule
 from rlhfdoctor.types import Incident
 
 EXPECTED = "expected.diff"

@@ -198,6 +198,8 @@ class Patch:
     before: str | None
     after: str | None
     safety: Literal["safe", "consent", "show"]
+    published: bool = False
+    """Whether it is an advice in circulation that does not hold here."""
     effect: str = ""
     """What it is expected to do, and on what basis."""
     host_bytes: tuple[int, int] | None = None

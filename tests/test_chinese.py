@@ -22,7 +22,7 @@ from rlhfdoctor.words import Words
 ROOT = Path(__file__).resolve().parents[1]
 RULES = sorted((ROOT / "rules").glob("*/rule.yaml"))
 CASES = sorted([*(ROOT / "samples").glob("*/run"), *(ROOT / "rules").glob("*/fires/*"), *(ROOT / "rules").glob("*/silent/*")])
-_SAID = ("title", "summary", "says", "meaning", "impact", "check", "look_alikes", "effect", "cost", "note", "instead", "side_effects", "what", "because", "settle")
+_SAID = ("title", "summary", "says", "meaning", "impact", "check", "false_positives", "effect", "cost", "note", "instead", "side_effects", "what", "because", "how_to_check")
 _PLACE = re.compile(r"\{[^{}]*\}")
 
 

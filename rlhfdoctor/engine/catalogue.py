@@ -10,7 +10,8 @@ from pathlib import Path
 
 import yaml
 
-from rlhfdoctor.engine.schema import Rule, read_rule
+from rlhfdoctor.engine.resolve import check_causes, read_conditions, read_rule
+from rlhfdoctor.engine.schema import Rule
 from rlhfdoctor.errors import RuleError
 
 FITTED = "weights.yaml"
@@ -37,11 +38,13 @@ def load_rules(folder: Path | None = None) -> tuple[Rule, ...]:
     if not where.is_dir():
         raise RuleError(f"{where}: no folder of rules. Set RLHFDOCTOR_RULES or install rlhfdoctor again.")
     rules, faults = [], []
+    conditions = read_conditions(where)
     for path in sorted(where.glob("*/rule.yaml")):
         try:
-            rules.append(read_rule(path.parent))
+            rules.append(read_rule(path.parent, conditions))
         except RuleError as error:
             faults.append(str(error))
+    faults += check_causes({rule.id: rule for rule in rules}) if not faults else []
     if faults:
         raise RuleError("\n".join(faults))
     if not rules:

@@ -16,7 +16,7 @@ _HEADINGS = {
     "meaning": "What it means",
     "impact": "What it does to a run",
     "check": "How to check by hand",
-    "look_alikes": "What looks alike",
+    "false_positives": "What looks alike",
 }
 
 
@@ -25,9 +25,9 @@ def explain(rule: Rule, t: Words = ENGLISH) -> str:
     parts = [f"{rule.id}: {t.of(rule.title)}", ""]
     for key, heading in _HEADINGS.items():
         parts += [t(heading), *_wrap(t.of(rule.docs[key])), ""]
-    if rule.treat:
+    if rule.remediation:
         parts.append(t("Treatment"))
-        for item in rule.treat:
+        for item in rule.remediation:
             where = f" ({', '.join(item.frameworks)})" if item.frameworks else ""
             version = t(" at {0}", item.versions) if item.versions else ""
             effect = _show(t.of(item.effect), t)
@@ -92,6 +92,7 @@ def write_skeleton(folder: Path) -> Path:
 
 
 _SKELETON = """\
+# yaml-language-server: $schema=../schema.json
 id: {id}
 kind: {kind}
 title: State the fault, not the cure
@@ -104,12 +105,12 @@ detect:
   - {{when: {{event: torch.cuda_error, with: {{error_text: out of memory}}}}, weight: 2.0, says: why this speaks for it}}
   against: []
   missing:
-  - {{what: what is not known, settle: the command that would settle it}}
+  - {{what: what is not known, how_to_check: the command that would show it}}
 docs:
   meaning: What it means.
   impact: What it does to a run.
   check: How to check it by hand.
-  look_alikes: What looks alike, and how to tell.
-treat: []
+  false_positives: What looks alike, and how to tell.
+remediation: []
 references: []
 """

@@ -52,9 +52,9 @@ FINDERS_OF_DEATH: tuple[Callable[[Case, Death | None], Iterator[Evidence]], ...]
 HOST_KILLERS = ("kernel-oom-cgroup", "kernel-oom-node", "ray-memory-monitor")
 
 
-def find_evidence(case: Case, death: Death | None, gaps: list[Gap]) -> dict[str, Evidence]:
+def find_evidence(case: Case, death: Death | None, gaps: list[Gap]) -> dict[Fact, Evidence]:
     """Name -> evidence; the first of a name wins."""
-    found: dict[str, Evidence] = {}
+    found: dict[Fact, Evidence] = {}
     for evidence in _of_death(case, death):
         found.setdefault(evidence.name, evidence)
     finders: tuple[tuple[str, Callable[[], Iterator[Evidence]]], ...] = (

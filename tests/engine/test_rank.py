@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from rlhfdoctor.engine.match import Facts
 from rlhfdoctor.engine.rank import fill
 from rlhfdoctor.types import Evidence, Incident
+from rlhfdoctor.vocabulary import FACT
 
 Case = Callable[[Mapping[str, str]], Incident]
 RAY_KILL = (
@@ -18,8 +19,9 @@ RAY_KILL = (
 
 def test_fill_shows_units() -> None:
     """Places in sentences are filled by value and unit; the unknown is called so."""
-    facts = Facts(events={}, settings={}, evidence={"a.used_bytes": Evidence(name="a.used_bytes", value=2**30, says="")})
-    assert fill("{a.used_bytes} of {a.total_bytes}, {a.share_ratio}", facts) == "1.00 GiB of an unknown amount, unknown"
+    used = Evidence(name=FACT.shm.used_bytes, value=2**30, says="")
+    facts = Facts(events={}, settings={}, evidence={used.name: used})
+    assert fill("{shm.used_bytes} of {shm.size_bytes}, {shm.full_ratio}", facts) == "1.00 GiB of an unknown amount, unknown"
 
 
 def test_low_threshold_is_the_verdict(case: Case) -> None:

@@ -20,7 +20,8 @@ from pathlib import Path
 from rlhfdoctor.diagnose import analyze, gather
 from rlhfdoctor.engine.catalogue import FITTED, load_rules, rules_folder
 from rlhfdoctor.engine.rank import holding
-from rlhfdoctor.engine.schema import Rule, read_rule
+from rlhfdoctor.engine.resolve import read_rule
+from rlhfdoctor.engine.schema import Rule
 from rlhfdoctor.errors import DoctorError
 from rlhfdoctor.logs.events import order_events
 from rlhfdoctor.reading import make_case, read_all
