@@ -148,7 +148,9 @@ def _tell_apart(findings: list[Finding], rules: Sequence[Rule]) -> list[Finding]
     tells, behind = read_tells(page), load_knots(which="behind")
     first = findings[0]
     shares = [
-        f.confidence if round(first.score - f.score, 6) < CLOSE_SCORE else min(confidence(f.score, behind), first.confidence)
+        f.confidence
+        if round(first.score - f.score, 6) < CLOSE_SCORE
+        else min(confidence(f.score, behind), first.confidence)
         for f in findings[1:]
     ]  # as likely as the first one is no second
     return [first, *(replace(f, differs=tells.get(f.cause, ""), confidence=c) for f, c in zip(findings[1:], shares))]
