@@ -23,8 +23,9 @@ from rlhfdoctor.patch.size import size_treatments
 from rlhfdoctor.reading import Reading, make_case, read_all
 from rlhfdoctor.settings.read import read_configuration
 from rlhfdoctor.trace.events import drop_foreign
-from rlhfdoctor.types import Death, Event, Evidence, Finding, Gap, Incident, Patch, RuledOut, Setting
+from rlhfdoctor.types import Death, Event, Evidence, Finding, Gap, Incident, Part, Patch, RuledOut, Setting
 from rlhfdoctor.units import show_count
+from rlhfdoctor.vocabulary import FACT
 
 _TIMELINE_COUNT = 40
 _TREATED_SCORE = -1.1
@@ -67,7 +68,7 @@ def analyze(
             Gap(what="kernel log", why=f"{show_count(foreign, 'kill')} of other jobs on this node left out")
         )
     case = make_case(events, reading, framework)
-    death, findings, excluded = conclude(case, catalogue, reading)
+    death, findings, excluded, ledger = conclude(case, catalogue, reading)
     decided = is_decided(findings)
     findings = [f for f in findings if f.confidence >= min_confidence]
     kept = {f.cause for f in findings}
@@ -80,15 +81,17 @@ def analyze(
         framework=case.framework,
         findings=tuple(findings),
         ruled_out=tuple(excluded),
-        ledger=tuple(make_ledger(case, death)),
+        ledger=ledger,
         gaps=tuple(reading.gaps),
         timeline=tuple(_timeline(case, death)),
         settings=tuple(s for s in case.settings if s.framework),
     )
 
 
-def conclude(case: Case, rules: Sequence[Rule], reading: Reading) -> tuple[Death | None, list[Finding], list[RuledOut]]:
-    """The first death over all hosts, and what the rules say to the facts of its host.
+def conclude(
+    case: Case, rules: Sequence[Rule], reading: Reading
+) -> tuple[Death | None, list[Finding], list[RuledOut], tuple[Part, ...]]:
+    """The first death over all hosts, what the rules say to the facts of its host, and that host's ledger.
 
     All conditions of one rule meet on one host: lines of other hosts are left out, lines without
     a host belong to every host.
@@ -99,7 +102,8 @@ def conclude(case: Case, rules: Sequence[Rule], reading: Reading) -> tuple[Death
     configuration = Configuration(
         reading.texts, case.settings, case.framework, case.versions, _before_the_run(case, death, reading)
     )
-    counterfactual = _foresee(case, own, death, facts)
+    ledger = tuple(make_ledger(own, death))
+    counterfactual = _foresee(case, death, facts, ledger)
 
     def patches(cause: str) -> tuple[Patch, ...]:
         chosen = treatments(by_id[cause], facts)
@@ -113,19 +117,21 @@ def conclude(case: Case, rules: Sequence[Rule], reading: Reading) -> tuple[Death
         replace(f, patches=patches(f.cause)) if f.explained_by is None and f.score >= _TREATED_SCORE else f
         for f in findings
     ]
-    return death, complete, excluded
+    return death, complete, excluded, ledger
 
 
-def _foresee(case: Case, own: Case, death: Death | None, facts: Facts) -> Counterfactual | None:
+def _foresee(case: Case, death: Death | None, facts: Facts, ledger: Sequence[Part]) -> Counterfactual | None:
     """The budget of the run that died, beside what was measured of it."""
     if death is None:
         return None
-    limits = [facts.evidence[name].value for name in ("host.limit_bytes", "host.total_bytes") if name in facts.evidence]
+    limits = [
+        facts.evidence[name].value for name in (FACT.host.limit_bytes, FACT.host.total_bytes) if name in facts.evidence
+    ]
     return make_counterfactual(
         make_told(case, _machine(case)),
         death.phase,
         of_host=not death.killer.startswith(("cuda", "collective")),
-        measured_bytes=sum(part.bytes for part in make_ledger(own, death)) or None,
+        measured_bytes=sum(part.bytes for part in ledger) or None,
         limit_bytes=min((size for size in limits if isinstance(size, int)), default=None),
     )
 

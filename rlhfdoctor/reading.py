@@ -15,11 +15,12 @@ from rlhfdoctor.logs.open import Source, find_sources
 from rlhfdoctor.logs.scan import Scanner
 from rlhfdoctor.patch.apply import find_original
 from rlhfdoctor.settings.framework import find_framework, find_versions
-from rlhfdoctor.settings.read import is_configuration, is_source, read_configuration, read_logged
+from rlhfdoctor.settings.read import is_configuration, is_source, parse_configuration, parse_logged
+from rlhfdoctor.settings.written import Written, interpret
 from rlhfdoctor.trace.archive import unpacked
 from rlhfdoctor.trace.events import Recorded
-from rlhfdoctor.trace.run import find_runs, read_run
-from rlhfdoctor.types import Event, Framework, Gap, Setting
+from rlhfdoctor.trace.run import find_runs, find_unread, read_run
+from rlhfdoctor.types import Event, Gap
 
 CONFIG_LIMIT_BYTES = 2 * 1024**2
 _SAID_BY_SOURCES = ("config.", "framework.", "version.", "host.note")
@@ -129,6 +130,7 @@ def _open_runs(paths: Sequence[str], reading: Reading) -> list[str]:
         runs = find_runs(path)
         if not runs or runs[0] != Path(path):
             rest.append(path)
+            reading.gaps.extend(find_unread(path, runs))
         for folder in runs:
             run = read_run(folder)
             reading.traces.extend(run.traces)
@@ -159,21 +161,21 @@ def make_case(events: list[Event], reading: Reading, given: str | None) -> Case:
     """Events and configuration texts -> a case with settings, framework and versions."""
     versions = find_versions(events)
     prefer = given.partition("==")[0].lower() if given else None
-    framework: Framework | None = None
-    settings: list[Setting] = []
-    for _ in range(2):  # the second time with the framework known, whose table then wins
-        settings = []
-        for name, text in reading.texts.items():
-            found, gaps = read_configuration(name, text, prefer)
-            settings.extend(
-                replace(s, form="argv", span=None) for s in found
-            ) if name in reading.shown_only else settings.extend(found)
-            reading.gaps.extend(gap for gap in gaps if gap not in reading.gaps)
-        for event in events:
-            if event.kind.startswith("config."):
-                settings.extend(read_logged(event, prefer))
+    written = list(_written(events, reading))
+    settings = interpret(written, prefer)
+    framework = find_framework(events, settings, versions, given)
+    if framework is not None and framework.name != prefer:  # its table goes before the others
+        settings = interpret(written, framework.name)
         framework = find_framework(events, settings, versions, given)
-        if framework is None or framework.name == prefer:
-            break
-        prefer = framework.name
     return Case(events, settings, framework, versions, reading.traces)
+
+
+def _written(events: list[Event], reading: Reading) -> Iterator[Written]:
+    """The settings of all configuration, then those that logs show."""
+    for name, text in reading.texts.items():
+        found, gaps = parse_configuration(name, text)
+        reading.gaps.extend(gap for gap in gaps if gap not in reading.gaps)
+        yield from (replace(one, form="argv", span=None) for one in found) if name in reading.shown_only else found
+    for event in events:
+        if event.kind.scope == "config":
+            yield from parse_logged(event)

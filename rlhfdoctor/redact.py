@@ -10,46 +10,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-SECRET = "[secret]"
-_SECRETS = re.compile(
-    r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-    r"(?:(?:\\+n|\r?\n)[ \t]{0,40}(?:[\w+/=]{8,200}|(?:Proc-Type|DEK-Info|Version|Comment): [^\n]{0,80})?(?=\\|\r|\n|\"|$))*"
-    r"(?:(?:\\+n|\r?\n)[ \t]{0,40}-----END [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----)?"
-    r"|(?<![\w.-])(?:hf_[A-Za-z0-9]{16,}|sk[-_](?:live_|test_|ant-|proj-)?[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[abprs]-[\w-]{10,}"
-    r"|(?:AKIA|ASIA)[0-9A-Z]{16}|AKID[A-Za-z0-9]{13,}|LTAI[0-9A-Za-z]{12,}|AIza[\w-]{30,}|nvapi-[\w-]{20,}|pypi-A[\w-]{20,}|npm_[A-Za-z0-9]{20,}|dckr_pat_[\w-]{16,}|ya29\.[\w-]{16,}"
-    r"|(?:r8|gsk)_[A-Za-z0-9]{20,}|tskey-auth-[\w-]{10,}|eyJ[\w-]{8,4096}\.[\w-]{8,4096}\.[\w-]{0,4096})"
-)
-_NAMED = re.compile(
-    r"""(?ix)
-    (?<![a-z0-9])(?P<name>[a-z0-9_.-]{0,80}?
-      (?:api[_-]?key|access[_-]?key(?:[_-]?(?:id|secret))?|secret(?:[_-]?(?:id|key|access[_-]?key))?|client[_-]?secret|private[_-]?key(?:[_-]id)?|client[_-]key[_-]data|account[_-]?key
-        |(?:openai|s3|storage|encryption|wandb|swanlab|azure|oss|cos)[_.-]?key|pg?passw(?:or)?d|passw(?:or)?d|pwd|passphrase|credentials?|use_wandb|use_swanlab|token|密码|密钥|口令))
-    (?![a-z0-9])
-    (?P<joint>(?:\\*["']|["']?\])?[ \t]{0,8}(?:[=:：]|%3D|,(?=[ ]?\\*["'])|[ \t])[ \t]{0,8})
-    (?P<value>b?\\*(?P<quote>["'])(?P<quoted>[^"'\\\n]{4,500})|(?P<bare>[^\s"',;\\)}\]]{4,500}))
-    """
-)
-_NO_SECRET = re.compile(
-    r"(?i)(?:none|null|true|false|\$\{?\w+\}?|<.*|optional\[?.*|\[secret.*|online|offline|disabled)"
-)
-_FIGURE_TOKEN = re.compile(
-    r"(?i)(?:pad|eos|bos|unk|mask|sep|cls|max|min|num|total|prompt|response|new|avg|per|special|image|stop|next)[_.-]?token$"
-)
-_GIVEN = (
-    re.compile(r"\b(?:wandb|swanlab|huggingface-cli|hf|modelscope)\s+login\b[^\n]{0,200}?\s(?:-k\s+|--token[ =]|--key[ =])?([\w-]{10,})"),
-    re.compile(r"\b(?:wandb|swanlab)\.login\(\s*(?:key|api_key)?\s*=?\s*[\"']([\w-]{10,})"),
-    re.compile(r"\b(?:docker|helm)\s+[^\n]{0,200}?\blogin\b[^\n]{0,200}?(?:-p|--password)[ =](\S+)"),
-    re.compile(r"\bcurl\b[^\n]{0,300}?\s(?:-u|--user)[ =]?(\S+:\S+)"),
-    re.compile(r"\bmysql\b[^\n]{0,200}?\s-p(\S{4,})|\bredis-cli\b[^\n]{0,200}?\s-a\s+(\S+)"),
-    re.compile(r"(?i)[\"']?name[\"']?:\s{0,8}[\"']?\w{0,80}(?:KEY|TOKEN|SECRET|PASSWORD)\w{0,40}[\"']?,?\s{1,40}[\"']?value[\"']?:\s{0,8}[\"']?([^\s\"']+)"),
-    re.compile(r"(?i)\b(?:proxy-)?authorization\\*[\"']?\s{0,4}[:=]\s{0,4}\\*[\"']?(?:(?:bearer|basic|token|digest)(?:\s+|%20))?([^\s\"',}]{6,})"),
-    re.compile(r"(?i)\bbearer\s+(?=[\w.~+/=-]{0,200}\d)([\w.~+/=-]{8,})"),
-    re.compile(r"(?i)\b(?:set-)?cookie:([^\n]+)"),
-    re.compile(r"(?i)(?<=[?&])(?:sig|signature|key|token|x-amz-signature|x-amz-security-token|accesskeyid)=([^&\s\"']+)"),
-    re.compile(r"(?:hooks\.slack\.com/services|/bot/v2/hook)/(\S+)"),
-)  # fmt: skip
+from rlhfdoctor.secrets import SECRET, cut_secrets, cut_words, hides, is_secret
+
 _FLAG = re.compile(r"-{0,2}[A-Za-z][\w.-]{1,60}")
-_IN_URL = re.compile(r"(?<=://)[^\s/@\"'<>]{0,256}:?[^\s/@\"'<>]{1,512}(?=@)")
 _EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}\.[a-z]{2,24}\b", re.I)
 _IP4 = re.compile(
     r"(?<![=<>!~]=)(?<![\d.])(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)(?!\d|\.\d)"
@@ -175,11 +138,7 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """The text with tokens in place of names, and without secrets."""
-        for pattern in (_SECRETS, _IN_URL):
-            text = pattern.sub(self._secret, text)
-        for pattern in _GIVEN:
-            text = pattern.sub(self._given, text)
-        text = _NAMED.sub(self._named, text)
+        text = cut_secrets(text, self._secret)
         text = _EMAIL.sub(lambda m: self._count("email", f"{self._token('email', m[0])}@example.org"), text)
         text = _IP4.sub(self._address, text)
         text = _IP6.sub(self._address, text)
@@ -194,52 +153,21 @@ class Redactor:
         if isinstance(value, dict):
             return {self.text(str(key)): self._item(str(key), item) for key, item in value.items()}
         if isinstance(value, list):
+            if all(isinstance(item, str) for item in value):
+                cut = cut_words(value)
+                self.counts["secret"] += sum(one != two for one, two in zip(value, cut, strict=True))
+                value = cut
             return [self._item(str(before), item) for before, item in zip(["", *value], value, strict=False)]
         return value
 
     def _item(self, name: str, value: Any) -> Any:
-        if (
-            isinstance(value, str)
-            and len(value) > 5
-            and _FLAG.fullmatch(name)
-            and self.text(f"{name}={value}") != f"{name}={value}"
-            and SECRET in self.text(f"{name}={value}")
-        ):
-            return self._count("secret", SECRET)
+        if isinstance(value, str) and (hides(name, value) or (_FLAG.fullmatch(name) and is_secret(name, value))):
+            self._secret(value)
+            return SECRET
         return self.value(value)
 
-    def _secret(self, _match: re.Match[str]) -> str:
-        return self._count("secret", SECRET)
-
-    def _given(self, match: re.Match[str]) -> str:
-        """A secret by its place; what stands around it stays."""
-        number = next(place for place in range(1, len(match.groups()) + 1) if match[place])
-        if _NO_SECRET.fullmatch(match[number]):
-            return match[0]
-        begin, end = match.start(number) - match.start(), match.end(number) - match.start()
-        return match[0][:begin] + self._count("secret", SECRET) + match[0][end:]
-
-    def _named(self, match: re.Match[str]) -> str:
-        """A secret by the name before it."""
-        name, joint, value = match["name"], match["joint"], match["quoted"] or match["bare"]
-        marked = any(sign in joint for sign in "=:：,") or "%3D" in joint or match["quoted"] is not None
-        is_path = value.startswith("/") and value.count("/") > 1 and not re.search(r"[+=]", value)
-        if (
-            _NO_SECRET.fullmatch(value)
-            or _FIGURE_TOKEN.search(name)
-            or is_path
-            or (value.startswith("-") and joint[-1:] in " \t")
-        ):
-            return match[0]
-        if "token" in name.lower() and (re.fullmatch(r"[\d.,]+", value) or len(value) < 8):
-            return match[0]
-        if not marked and not (name.startswith("-") or re.search(r"\d", value)):
-            return match[0]
-        if name.lower().endswith(("use_wandb", "use_swanlab")) and len(value) < 10:
-            return match[0]
-        begin = match.start("quoted" if match["quoted"] else "bare") - match.start()
-        end = match.end("quoted" if match["quoted"] else "bare") - match.start()
-        return match[0][:begin] + self._count("secret", SECRET) + match[0][end:]
+    def _secret(self, _value: str) -> None:
+        self.counts["secret"] += 1
 
     def _address(self, match: re.Match[str]) -> str:
         found = match[0]

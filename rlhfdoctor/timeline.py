@@ -16,6 +16,7 @@ from rlhfdoctor.trace.events import Recorded
 from rlhfdoctor.trace.read import NodeTrace, find_nodes, read_node, time_of
 from rlhfdoctor.trace.run import find_runs
 from rlhfdoctor.trace.schema import NULL
+from rlhfdoctor.trace.tables import require_polars
 from rlhfdoctor.types import PHASES, Incident
 from rlhfdoctor.units import show_bytes, show_count, show_seconds
 
@@ -49,10 +50,14 @@ def make_charts(
     Args:
         incident: what `analyze` said of the same paths; its death is marked.
         progress: called with the trace's folder and its samples.
+
+    Raises:
+        UsageError: there is a trace, and polars is not installed.
     """
     traces = []
     with unpacked(paths, []) as names:
         for node in (node for path in names for run in find_runs(path) for node in find_nodes(run)):
+            require_polars("charts of a recorded run")
             try:
                 traces.append(Recorded(read_node(node)))
             except SourceError:
@@ -78,6 +83,7 @@ def make_charts(
 
 def trace_charts(nodes: Sequence[NodeTrace]) -> list[Chart]:
     """The charts of traces that were read already, without what an incident tells of them."""
+    require_polars("charts of a recorded run")
     charts = []
     for trace in map(Recorded, nodes):
         scene = _fullest(trace)

@@ -12,19 +12,13 @@ import yaml
 from rlhfdoctor import selftest
 from rlhfdoctor.engine.catalogue import load_rules
 from rlhfdoctor.engine.schema import Condition, Rule
-from rlhfdoctor.logs.events import PATTERNS
 from rlhfdoctor.settings.spell import FRAMEWORKS, TABLES, load_table
+from rlhfdoctor.vocabulary.index import FACTS, KINDS
 
 RULES = load_rules()
 ROOT = Path(__file__).resolve().parent.parent
 CASES = [(rule, sample) for rule in RULES for sample in selftest.samples(rule)]
-EVIDENCE = {
-    name
-    for path in (ROOT / "rlhfdoctor" / "evidence").glob("*.py")
-    for name in re.findall(r'(?:fact\(\s*|name=|yield \(?\s*)"([a-z_]+\.[a-z_0-9]+)"', path.read_text())
-}
-EVIDENCE |= {f"regression.{row['symptom']}" for row in yaml.safe_load((ROOT / "rlhfdoctor" / "evidence" / "regressions.yaml").read_text())}
-"""Names of evidence that the library can compute."""
+EVIDENCE = set(FACTS)
 
 
 def conditions(rule: Rule) -> Iterator[Condition]:
@@ -60,8 +54,7 @@ def test_every_cause_has_a_rule() -> None:
 
 def test_events_in_rules_exist() -> None:
     """A rule asks only for events that some pattern yields."""
-    kinds = {pattern.kind for pattern in PATTERNS}
-    assert {pair for pair in named("event") if pair[1] not in kinds} == set()
+    assert {pair for pair in named("event") if pair[1] not in KINDS} == set()
 
 
 def test_evidence_in_rules_exists() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from rlhfdoctor.engine.schema import Condition
 from rlhfdoctor.types import Event, Evidence, Quote, Setting, Value
+from rlhfdoctor.vocabulary.index import FIELDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ def ask(condition: Condition, facts: Facts, closed: bool = False) -> Answer:
 
 def _event(condition: Condition, facts: Facts) -> Answer:
     for event in facts.events.get(condition.name, ()):
-        checks = [compare(event.fields.get(name), tests) for name, tests in condition.fields]
+        checks = [compare(event.fields.get(FIELDS[name]), tests) for name, tests in condition.fields]
         if all(checks):
             wanted = not any(op == "exists" and operand is False for op, operand in condition.compare)
             return Answer(wanted, (quote_event(event, ""),) if wanted else ())

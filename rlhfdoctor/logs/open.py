@@ -1,20 +1,16 @@
 """Open whatever a user hands over: folders, archives, compressed files, standard input.
 
 Every file becomes a `Source`, a name and a stream of bytes in UTF-8. What cannot be read
-becomes a `Gap` with the reason. Archives are read as streams and never unpacked to disk;
+becomes a `Gap` with the reason. Archives are read as streams and not unpacked here;
 `../` in member names is harmless, and a zip bomb ends at `_MOST_BYTES`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import lzma
 import os
 import stat
 import sys
-import tarfile
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
@@ -22,6 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from rlhfdoctor.errors import SourceError
+from rlhfdoctor.logs.archive import READ_ERRORS, is_archive, read_members, reason
 from rlhfdoctor.logs.flight import rank_of_dump
 from rlhfdoctor.logs.streams import Binary, decoded, decompressed, pieces, sniffed
 from rlhfdoctor.types import Gap
@@ -29,8 +26,7 @@ from rlhfdoctor.types import Gap
 _MOST_BYTES = 64 * 1024**3
 _MOST_FILES = 200_000
 _SMALL_BYTES = 4096
-_ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".tzst", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
-_SKIPPED_FOLDERS = frozenset({".git", "__pycache__", ".venv", "node_modules", "runtime_resources"})
+SKIPPED_FOLDERS = frozenset({".git", "__pycache__", ".venv", "node_modules", "runtime_resources"})
 _SKIPPED_ENDINGS = [
     ".pyc",
     ".so",
@@ -58,12 +54,11 @@ _SKIPPED_ENDINGS = [
     ".db",
     ".sqlite",
     ".sock",
-    ".trace",
     ".pid",
     ".distcp",
 ]
-READ_ERRORS = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile)
-"""What reading a damaged or forbidden file may raise (zstd's error is a subclass of none: see `_zstd`)."""
+_TRACE = ".trace"
+"""Segments of recorded runs, which rlhfdoctor.trace reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +150,10 @@ def _walk(path: Path, gaps: list[Gap]) -> Iterator[Path]:
             folders.clear()  # a link that leads back
             continue
         visited.add((info.st_dev, info.st_ino))
-        folders[:] = sorted(name for name in folders if name not in _SKIPPED_FOLDERS and not name.startswith("."))
+        folders[:] = sorted(name for name in folders if name not in SKIPPED_FOLDERS and not name.startswith("."))
         for name in sorted(files):
             file = Path(folder, name)
-            if name.startswith(".") or name.endswith(tuple(_SKIPPED_ENDINGS)):
+            if name.startswith(".") or name.endswith((*_SKIPPED_ENDINGS, _TRACE)):
                 continue
             try:
                 regular = stat.S_ISREG(file.stat().st_mode)
@@ -179,10 +174,8 @@ def _open_file(path: Path, gaps: list[Gap]) -> Iterator[Source]:
         if info.st_size == 0 and not name.startswith(("/proc/", "/sys/")):
             return
         lower = name.lower()
-        if lower.endswith(".zip"):
-            yield from _zip_members(path, gaps)
-        elif lower.endswith(_ARCHIVES):
-            yield from _tar_members(path, gaps)
+        if is_archive(name):
+            yield from _members(path, gaps)
         else:
             with path.open("rb") as handle:
                 handle.read(1)
@@ -194,7 +187,7 @@ def _open_file(path: Path, gaps: list[Gap]) -> Iterator[Source]:
                 fingerprint=(lambda: _fingerprint(path, info.st_size)) if info.st_size >= _SMALL_BYTES else None,
             )
     except READ_ERRORS as error:
-        gaps.append(Gap(what=name, why=_reason(error)))
+        gaps.append(Gap(what=name, why=reason(error)))
 
 
 def _file_blocks(path: Path, lower: str | None) -> Iterator[bytes]:
@@ -220,64 +213,26 @@ def _guard(name: str, blocks: Callable[[], Iterator[bytes]], gaps: list[Gap]) ->
         gaps.append(Gap(what=name, why="binary file, not read"))
     except READ_ERRORS as error:
         gaps.append(
-            Gap(what=name, why=f"{_reason(error)}; the first {read} bytes were read")
+            Gap(what=name, why=f"{reason(error)}; the first {read} bytes were read")
             if read
-            else Gap(what=name, why=_reason(error))
+            else Gap(what=name, why=reason(error))
         )
 
 
-def _reason(error: BaseException) -> str:
-    if isinstance(error, EOFError | zlib.error):
-        return f"damaged or truncated archive ({error})"
-    if isinstance(error, tarfile.TarError | zipfile.BadZipFile):
-        return f"no readable archive ({error})"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error) or type(error).__name__
+def _members(path: Path, gaps: list[Gap]) -> Iterator[Source]:
+    """The files of an archive; a recorded run is read where the archive itself is named (trace/archive.py)."""
+    traces = 0
 
+    def wanted(name: str) -> bool:
+        nonlocal traces
+        traces += name.endswith(_TRACE)
+        return not name.endswith((*_SKIPPED_ENDINGS, _TRACE))
 
-def _tar_members(path: Path, gaps: list[Gap]) -> Iterator[Source]:
-    name = str(path)
-    read = 0
-    try:
-        with path.open("rb") as raw:
-            plain = decompressed(raw, name.lower())
-            with tarfile.open(fileobj=plain, mode="r|") as archive:
-                for member in archive:
-                    if not member.isfile() or member.size == 0:
-                        continue
-                    handle = archive.extractfile(member)
-                    if handle is None or member.name.endswith(tuple(_SKIPPED_ENDINGS)):
-                        continue
-                    read += member.size
-                    if read > _MOST_BYTES:
-                        gaps.append(Gap(what=name, why=f"unpacks to more than {_MOST_BYTES >> 30} GiB"))
-                        return
-                    yield _member(name, member.name, handle, member.size, member.mtime, gaps)
-    except READ_ERRORS as error:
-        gaps.append(Gap(what=name, why=_reason(error)))
-
-
-def _zip_members(path: Path, gaps: list[Gap]) -> Iterator[Source]:
-    name = str(path)
-    read = 0
-    try:
-        with zipfile.ZipFile(path) as archive:
-            for info in archive.infolist():
-                if info.is_dir() or info.filename.endswith(tuple(_SKIPPED_ENDINGS)):
-                    continue
-                read += info.file_size
-                if read > _MOST_BYTES:
-                    gaps.append(Gap(what=name, why=f"unpacks to more than {_MOST_BYTES >> 30} GiB"))
-                    return
-                try:
-                    handle = archive.open(info)
-                except (RuntimeError, NotImplementedError, zipfile.BadZipFile) as error:
-                    gaps.append(Gap(what=f"{name}!{info.filename}", why=str(error)))
-                    continue
-                yield _member(name, info.filename, handle, info.file_size, None, gaps)
-    except READ_ERRORS as error:
-        gaps.append(Gap(what=name, why=_reason(error)))
+    for member in read_members(path, gaps, wanted=wanted, most_bytes=_MOST_BYTES):
+        if member.size:
+            yield _member(str(path), member.name, member.handle, member.size, member.modified, gaps)
+    if traces:
+        gaps.append(Gap(what=str(path), why="the recorded run in it was not read: an archive is unpacked only where it is named itself"))  # fmt: skip
 
 
 def _member(archive: str, member: str, handle: IO[bytes], size: int, modified: float | None, gaps: list[Gap]) -> Source:

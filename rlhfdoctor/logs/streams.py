@@ -24,13 +24,13 @@ def decompressed(raw: IO[bytes], lower: str) -> Any:
     """A reader of the plain bytes, by the name's ending in lower case."""
     if lower.endswith((".gz", ".tgz")):
         return gzip.GzipFile(fileobj=raw)
-    if lower.endswith((".zst", ".zstd")):
+    if lower.endswith((".zst", ".zstd", ".tzst")):
         return _zstd(raw)
-    if lower.endswith(".bz2"):
+    if lower.endswith((".bz2", ".tbz2")):
         import bz2
 
         return bz2.BZ2File(raw)
-    if lower.endswith(".xz"):
+    if lower.endswith((".xz", ".txz")):
         return lzma.LZMAFile(raw)
     return raw
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from rlhfdoctor.engine.match import Facts
 from rlhfdoctor.engine.rank import fill
 from rlhfdoctor.engine.schema import Treatment
 from rlhfdoctor.patch.edit import Edit, add_setting, change_setting, remove_setting
+from rlhfdoctor.patch.spans import make_diff, splice
 from rlhfdoctor.settings.spell import FRAMEWORKS, Spelling, parse_version, spell, spellings
 from rlhfdoctor.types import Framework, Patch, Setting, Value
 
@@ -244,7 +244,9 @@ def _patch(
         cost=treatment.cost,
         side_effects=treatment.side_effects,
         note=_note(treatment, configuration),
-        diff=make_diff(before, edit.text, edit.file),
+        diff=make_diff(before, splice(before, edit.replacements), edit.file),
+        replacements=edit.replacements,
+        base=before,
     )
 
 
@@ -313,17 +315,3 @@ def _usable(table: str, configuration: Configuration) -> bool:
     if table == "vllm":
         return configuration.framework is None
     return True
-
-
-def split_lines(text: str) -> list[str]:
-    """Lines with their ends; only a newline ends a line, as `patch` sees it."""
-    return re.findall(r"[^\n]*\n|[^\n]+", text)
-
-
-def make_diff(before: str, after: str, name: str) -> str:
-    """A unified diff that `patch -p1` and `git apply` read, also where the last line has no newline."""
-    blank = "\t" if " " in name else ""  # patch(1) ends a name at a blank unless a tab follows
-    lines = difflib.unified_diff(
-        split_lines(before), split_lines(after), f"a/{name.lstrip('/')}{blank}", f"b/{name.lstrip('/')}{blank}"
-    )  # fmt: skip
-    return "".join(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in lines)

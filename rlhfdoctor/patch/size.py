@@ -10,6 +10,7 @@ from rlhfdoctor.engine.schema import Treatment
 from rlhfdoctor.patch.effect import Counterfactual
 from rlhfdoctor.patch.plan import Configuration
 from rlhfdoctor.types import Evidence
+from rlhfdoctor.vocabulary.names import Fact
 
 
 def size_treatments(
@@ -44,4 +45,4 @@ def _size(treatment: Treatment, configuration: Configuration, counterfactual: Co
     if found is None:
         return None
     value, why = found
-    return Evidence(name=f"sized.{treatment.setting}", value=value, says=f"{value:g} is {why}", origin=own.origin)
+    return Evidence(name=Fact(f"sized.{treatment.setting}"), value=value, says=f"{value:g} is {why}", origin=own.origin)

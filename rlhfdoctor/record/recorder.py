@@ -20,15 +20,15 @@ from typing import Any
 
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.record import self_care
-from rlhfdoctor.record.alarm import Alarms, serve, show_metrics
-from rlhfdoctor.record.limits import Limits, RayLimit, find_ray_limit
+from rlhfdoctor.record.alarm import Alarms
+from rlhfdoctor.record.limits import Limit, Limits, RayLimit, find_ray_limit
 from rlhfdoctor.record.machine import Machine
 from rlhfdoctor.record.notify import Notifier
 from rlhfdoctor.record.orders import Orders, read_orders, write_orders
-from rlhfdoctor.record.redact import redact_line, redact_words
 from rlhfdoctor.record.rows import limit_rows, process_tables
 from rlhfdoctor.record.signs import Signs
 from rlhfdoctor.record.target import FORKED, Process, Target
+from rlhfdoctor.secrets import cut_line, cut_words
 from rlhfdoctor.sources.procfs import has_host_pids, read_boot_id
 from rlhfdoctor.trace.store import Writer
 
@@ -149,11 +149,7 @@ class Recorder:
         self.machine.start(self.orders.metrics)
         self.notifier.watch_pressure("/proc/pressure/memory")
         if self.orders.port is not None:
-            try:
-                port = serve(self.orders.port, self._page)
-                self.tell("metrics.serving", port=port)
-            except OSError as error:
-                self.tell("gap", what=f"Prometheus port {self.orders.port}", why=error.strerror or str(error))
+            self._serve(self.orders.port)
         gc.collect()
         gc.freeze()
         gc.disable()  # what we allocate each tick has no cycles; one collection a minute below
@@ -166,7 +162,7 @@ class Recorder:
             self.stopped = True
             return
         self.target.add_root(self.job_pid)
-        shown = redact_words(self.orders.command)
+        shown = cut_words(self.orders.command)
         self.tell("job.started", pid=self.job_pid, argv=shown)
         with contextlib.suppress(OSError):  # it is running: the words that started it need not lie around
             write_orders(self.folder, replace(self.orders, command=tuple(shown)))
@@ -214,7 +210,7 @@ class Recorder:
     def _met(self, process: Process) -> None:
         self.tell(
             "process.seen", uid=process.uid, pid=process.pid, start_ticks=process.start_ticks, ppid=process.ppid,
-            command=redact_line(process.command), name=process.name, role=process.role, basis=process.basis,
+            command=cut_line(process.command), name=process.name, role=process.role, basis=process.basis,
         )  # fmt: skip
         process.met = self.tick
         self.young.append(process)
@@ -275,7 +271,7 @@ class Recorder:
             process.command = command
             self.machine.title(process)
         if self.target.name(process, ray_name or self.signs.names.get(process.pid)):
-            self.tell("process.named", uid=process.uid, pid=process.pid, name=process.name, role=process.role, basis=process.basis, command=redact_line(process.command))  # fmt: skip
+            self.tell("process.named", uid=process.uid, pid=process.pid, name=process.name, role=process.role, basis=process.basis, command=cut_line(process.command))  # fmt: skip
 
     def _ray_limit(self) -> RayLimit | None:
         """What Ray's memory monitor said of itself when it started; asked until it has said it."""
@@ -342,12 +338,22 @@ class Recorder:
         self.signs.finish()
         return "the command ended" if self.orders.command else "no followed process is left"
 
-    def _page(self) -> str:
+    def _serve(self, port: int) -> None:
+        try:
+            from rlhfdoctor.record.metrics import serve
+
+            self.tell("metrics.serving", port=serve(port, self._figures))
+        except ImportError as error:
+            self.tell("gap", what=f"Prometheus port {port}", why=f"{error}: pip install 'rlhfdoctor[metrics]'")
+        except OSError as error:
+            self.tell("gap", what=f"Prometheus port {port}", why=error.strerror or str(error))
+
+    def _figures(self) -> tuple[list[Limit], dict[str, int], int]:
         roles: dict[str, int] = {}
         for process in list(self.target.processes.values()):
             role = process.role or "other"
             roles[role] = roles.get(role, 0) + process.rss_bytes
-        return show_metrics(list(self.limits.all.values()), roles, list(self.alarms.standing.values()))
+        return list(self.limits.all.values()), roles, len(self.alarms.standing)
 
     def store_state(self) -> dict[str, Any]:
         """What the store could not keep."""

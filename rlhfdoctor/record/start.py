@@ -18,7 +18,7 @@ from typing import Any
 
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.record.orders import Orders, write_orders
-from rlhfdoctor.record.redact import redact_words
+from rlhfdoctor.secrets import cut_secrets, cut_words
 from rlhfdoctor.sources.cgroupfs import find_chain, find_hierarchy, find_path, read_level
 from rlhfdoctor.sources.procfs import parse_cmdline, parse_meminfo, read_boot_id, read_file
 from rlhfdoctor.sources.shm import read_shm
@@ -110,10 +110,10 @@ def describe_run(
     shm = read_shm()
     versions = find_packages(argv)
     run = {
-        "schema": RUN_SCHEMA, "name": orders.name, "node": orders.node, "doctor": VERSION, "argv": redact_words(argv), "cwd": os.getcwd(),
+        "schema": RUN_SCHEMA, "name": orders.name, "node": orders.node, "doctor": VERSION, "argv": cut_words(argv), "cwd": os.getcwd(),
         "started": time.time(), "host": os.uname().nodename, "kernel": os.uname().release, "boot_id": read_boot_id(),
         "clock_offset_s": clock_offset_s, "utc_offset_s": time.localtime().tm_gmtoff,
-        "environment": {k: v for k, v in os.environ.items() if _ENVIRONMENT.search(k) and not _SECRET.search(k)},
+        "environment": {k: cut_secrets(v) for k, v in os.environ.items() if _ENVIRONMENT.search(k) and not _SECRET.search(k)},
         "versions": versions,
         "limits": {
             "memory_total_bytes": memory.get("total_bytes"), "shm_size_bytes": shm.size_bytes if shm else None,
@@ -130,7 +130,7 @@ def describe_run(
     if versions:
         (folder / "versions.txt").write_text("".join(f"{k}=={v}\n" for k, v in sorted(versions.items())))
     if argv:
-        (folder / "command.sh").write_text(shell_line(redact_words(argv)) + "\n")
+        (folder / "command.sh").write_text(shell_line(cut_words(argv)) + "\n")
     return run
 
 

@@ -8,7 +8,6 @@ people can still ask for it.
 from __future__ import annotations
 
 import ast
-import math
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,8 +15,9 @@ from dataclasses import replace
 import yaml
 
 from rlhfdoctor.settings.shell import Token, read_tokens
-from rlhfdoctor.settings.spell import Spelling, load_table, lookup
+from rlhfdoctor.settings.written import Written, interpret, number, scalar
 from rlhfdoctor.types import Event, Gap, Origin, Setting, Value
+from rlhfdoctor.vocabulary import EVENT, FIELD
 
 _OVERRIDE = re.compile(
     r"^(?P<plus>[+~]{0,2})(?P<key>[A-Za-z_][\w/@-]*(?:\.[\w@-]+)+|model_engine)=(?P<value>.*)$", re.S
@@ -55,25 +55,30 @@ def _plain_name(name: str) -> str:
 
 
 def read_configuration(name: str, text: str, prefer: str | None = None) -> tuple[list[Setting], list[Gap]]:
-    """Settings of one configuration file.
+    """Settings of one configuration file, by the table of a framework that is known already."""
+    found, gaps = parse_configuration(name, text)
+    return interpret(found, prefer), gaps
+
+
+def parse_configuration(name: str, text: str) -> tuple[list[Written], list[Gap]]:
+    """Settings of one configuration file as they are written.
 
     Args:
         name: path, which decides how it is read.
         text: the whole file.
-        prefer: framework whose table wins where a spelling stands in several.
     """
     if text.startswith("\ufeff"):  # spans count the mark, parsers do not
-        found, gaps = read_configuration(name, text[1:], prefer)
+        found, gaps = parse_configuration(name, text[1:])
         return [replace(s, span=(s.span[0] + 1, s.span[1] + 1)) if s.span else s for s in found], gaps
     lower = _plain_name(name)
     try:
         if lower.endswith((".yaml", ".yml", ".json")):
-            return list(read_document(name, text, prefer)), []
+            return list(parse_document(name, text)), []
         if lower.endswith(".py"):
             return list(_read_python(name, text)), []
         if lower.endswith((".toml", ".cfg")):
             return [], []
-        return list(read_shell(name, text, prefer)), []
+        return list(parse_shell(name, text)), []
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""
@@ -85,11 +90,11 @@ def read_configuration(name: str, text: str, prefer: str | None = None) -> tuple
 # --- shell -------------------------------------------------------------------------------------
 
 
-def read_shell(name: str, text: str, prefer: str | None = None) -> Iterator[Setting]:
+def parse_shell(name: str, text: str) -> Iterator[Written]:
     """Settings of a launch script: flags, Hydra overrides, environment, docker and slurm limits."""
     for match in _SBATCH.finditer(text):
         line = text.count("\n", 0, match.start()) + 1
-        yield _setting(match["key"], match["value"], name, line, "sbatch", match.span("value"), prefer, "container")
+        yield _written(match["key"], match["value"], name, line, "sbatch", match.span("value"), "container")
     tokens = list(read_tokens(text))
     in_docker = told = False
     for index, token in enumerate(tokens):
@@ -102,24 +107,22 @@ def read_shell(name: str, text: str, prefer: str | None = None) -> Iterator[Sett
             following = None  # it stands in other quotes, or for any number of words
         told = token.text in ("echo", "printf") if token.first else told
         if token.group >= 0 and not told:
-            yield from _read_word(name, token, following, in_docker, prefer)
+            yield from _read_word(name, token, following, in_docker)
 
 
-def _read_word(
-    name: str, token: Token, following: Token | None, in_docker: bool, prefer: str | None
-) -> Iterator[Setting]:
+def _read_word(name: str, token: Token, following: Token | None, in_docker: bool) -> Iterator[Written]:
     override = _OVERRIDE.match(token.text)
     if override:
         value_at = _value_at(token)
-        yield _setting(
-            override["key"], override["value"], name, token.line, "hydra", (value_at, token.end), prefer,
+        yield _written(
+            override["key"], override["value"], name, token.line, "hydra", (value_at, token.end),
             plus=override["plus"],
         )  # fmt: skip
         return
     env = _ENV.match(token.text)
     if env:
         value_at = _value_at(token)
-        yield from _environment(env["key"], env["value"], name, token.line, (value_at, token.end), prefer)
+        yield from _environment(env["key"], env["value"], name, token.line, (value_at, token.end))
         return
     flag = _FLAG.match(token.text)
     if flag is None:
@@ -129,17 +132,15 @@ def _read_word(
         return
     if flag["value"] is not None:
         equals = token.raw.find("=")
-        yield _setting(
-            flag["key"], flag["value"], name, token.line, "flag", (token.start + equals + 1, token.end), prefer, owner
+        yield _written(
+            flag["key"], flag["value"], name, token.line, "flag", (token.start + equals + 1, token.end), owner
         )
     elif (following is not None and not following.raw.startswith("-") and not _OVERRIDE.match(following.text)) or (
         following is not None and re.match(r"^-\d", following.raw)
     ):
-        yield _setting(
-            flag["key"], following.text, name, token.line, "flag", (following.start, following.end), prefer, owner
-        )
+        yield _written(flag["key"], following.text, name, token.line, "flag", (following.start, following.end), owner)
     else:
-        yield _setting(flag["key"], True, name, token.line, "flag", (token.start, token.end), prefer, owner)
+        yield _written(flag["key"], True, name, token.line, "flag", (token.start, token.end), owner)
 
 
 def _value_at(token: Token) -> int:
@@ -148,32 +149,28 @@ def _value_at(token: Token) -> int:
     return token.end if equals < 0 else token.start + equals + 1
 
 
-def _environment(
-    key: str, value: str, name: str, line: int, span: tuple[int, int] | None, prefer: str | None
-) -> Iterator[Setting]:
-    yield _setting(key, value, name, line, "env", span, prefer)
+def _environment(key: str, value: str, name: str, line: int, span: tuple[int, int] | None) -> Iterator[Written]:
+    yield _written(key, value, name, line, "env", span)
     if key in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
         for part in value.split(","):
             inner, _, content = part.partition(":")
             if content:
-                yield _setting(f"{key}={inner}", content, name, line, "env", span, prefer)
+                yield _written(f"{key}={inner}", content, name, line, "env", span)
 
 
-def _read_python(name: str, text: str) -> Iterator[Setting]:
+def _read_python(name: str, text: str) -> Iterator[Written]:
     for match in _PYTHON_ARGUMENT.finditer(text):
         line = text.count("\n", 0, match.start()) + 1
         value = match["value"].strip()
         if match["key"] == "object_store_memory":
-            yield Setting(
-                name="ray.object_store_memory", spelled="object_store_memory", value=_number(value),
-                framework="ray", origin=Origin(file=name, line=line), form="python", span=match.span("value"),
-            )  # fmt: skip
+            origin = Origin(file=name, line=line)
+            yield Written(match["key"], number(value), origin, "python", match.span("value"), "ray", name="ray.object_store_memory")  # fmt: skip
 
 
 # --- documents ---------------------------------------------------------------------------------
 
 
-def read_document(name: str, text: str, prefer: str | None = None) -> Iterator[Setting]:
+def parse_document(name: str, text: str) -> Iterator[Written]:
     """Settings of a YAML or JSON file: every scalar under its dotted path.
 
     Raises:
@@ -189,7 +186,7 @@ def read_document(name: str, text: str, prefer: str | None = None) -> Iterator[S
     for root in yaml.compose_all(plain, Loader=loader):
         if not isinstance(root, yaml.MappingNode):
             continue
-        for setting in _walk(root, (), (name, form, prefer, plain), set(), []):
+        for setting in _walk(root, (), (name, form, plain), set(), []):
             count += 1
             if count > _MOST_SETTINGS:
                 raise RecursionError
@@ -209,12 +206,12 @@ def _nesting(text: str) -> int:
 def _walk(
     node: yaml.MappingNode,
     path: tuple[str, ...],
-    file: tuple[str, str, str | None, str],
+    file: tuple[str, str, str],
     seen: set[int],
     above: list[int],
-) -> Iterator[Setting]:
+) -> Iterator[Written]:
     """Scalars below a mapping. What an alias shows a second time has no place of its own to edit."""
-    name, form, prefer, text = file
+    name, form, text = file
     if id(node) in above or len(path) > 40:
         return
     for key, value in node.value:
@@ -229,8 +226,8 @@ def _walk(
             span = None if id(value) in seen else (mark.end() if mark else start, end)
             seen.add(id(value))
             quoted = value.style in ("'", '"')
-            yield _setting(
-                ".".join(inner), value.value, name, value.start_mark.line + 1, form, span, prefer, quoted=quoted
+            yield _written(
+                ".".join(inner), value.value, name, value.start_mark.line + 1, form, span, quoted=quoted
             )  # fmt: skip
         elif isinstance(value, yaml.SequenceNode):
             for item in value.value:
@@ -238,52 +235,17 @@ def _walk(
                     yield from _walk(item, inner, file, seen, [*above, id(node)])
 
 
-def _scalar(text: str) -> Value:
-    lowered = text.strip().lower()
-    if lowered in ("true", "yes", "on"):
-        return True
-    if lowered in ("false", "no", "off"):
-        return False
-    if lowered in ("null", "none", "~", ""):
-        return None
-    return _number(text)
-
-
-def _number(text: str) -> Value:
-    clean = text.strip().strip("'\"").replace("_", "")
-    if re.fullmatch(r"[+-]?\d{1,18}", clean):
-        return int(clean)
-    if re.fullmatch(_REAL, clean):
-        return _finite(float(clean), text)
-    whole = re.fullmatch(rf"int\(({_REAL})\)", clean)
-    if whole:
-        return _finite(float(whole[1]), text) if not math.isfinite(float(whole[1])) else int(float(whole[1]))
-    product = re.fullmatch(rf"(?:int\()?({_REAL}) ?\* ?(?:1024 ?\*\* ?([1-6])|({_REAL}))\)?", clean)
-    if product:
-        factor = 1024.0 ** int(product[2]) if product[2] else float(product[3])
-        value = _finite(float(product[1]) * factor, text)
-        return int(value) if isinstance(value, float) else value
-    return text.strip()
-
-
-_REAL = r"[+-]?(?:\d{1,40}\.\d{0,40}|\.\d{1,40}|\d{1,40})(?:[eE][+-]?\d{1,3})?"
-
-
-def _finite(value: float, text: str) -> Value:
-    return value if math.isfinite(value) else text.strip()
-
-
 # --- what logs show of the configuration --------------------------------------------------------
 
 
-def read_logged(event: Event, prefer: str | None = None) -> Iterator[Setting]:
+def parse_logged(event: Event) -> Iterator[Written]:
     """Settings that a log line shows: argv of DeepSpeed's launcher, Hydra overrides, config dumps."""
-    if event.kind in ("config.argv", "config.overrides"):
-        for word in _words(str(event.fields.get("list_text", ""))):
-            yield from _logged_word(event, word, prefer)
-        yield from _logged_pairs(event, prefer)
-    elif event.kind == "config.dump":
-        yield from read_dump((event.text, *event.after), event.origin, prefer)
+    if event.kind in (EVENT.config.argv, EVENT.config.overrides):
+        for word in _words(str(event.fields.get(FIELD.list_text, ""))):
+            yield from _logged_word(event, word)
+        yield from _logged_pairs(event)
+    elif event.kind == EVENT.config.dump:
+        yield from parse_dump((event.text, *event.after), event.origin)
 
 
 def _words(text: str) -> list[str]:
@@ -294,40 +256,39 @@ def _words(text: str) -> list[str]:
         return re.findall(r"'([^']*)'", text)
 
 
-def _logged_word(event: Event, word: str, prefer: str | None) -> Iterator[Setting]:
+def _logged_word(event: Event, word: str) -> Iterator[Written]:
     override = _OVERRIDE.match(word)
     flag = _FLAG.match(word)
     if override:
-        yield _setting(override["key"], override["value"], event.origin.file, event.origin.line, "argv", None, prefer)
+        yield _written(override["key"], override["value"], event.origin.file, event.origin.line, "argv", None)
     elif flag and flag["value"] is not None:
-        yield _setting(flag["key"], flag["value"], event.origin.file, event.origin.line, "argv", None, prefer)
+        yield _written(flag["key"], flag["value"], event.origin.file, event.origin.line, "argv", None)
 
 
-def _logged_pairs(event: Event, prefer: str | None) -> Iterator[Setting]:
-    words = _words(str(event.fields.get("list_text", "")))
+def _logged_pairs(event: Event) -> Iterator[Written]:
+    words = _words(str(event.fields.get(FIELD.list_text, "")))
     if not words:
         return
     for word, following in zip(words, [*words[1:], "--"], strict=True):
         if word.startswith("--") and "=" not in word:
             value: Value = True if following.startswith("--") else following
-            yield _setting(word, value, event.origin.file, event.origin.line, "argv", None, prefer)
+            yield _written(word, value, event.origin.file, event.origin.line, "argv", None)
 
 
 _DUMP_ENTRY = re.compile(r"'(?P<key>[A-Za-z_]\w*)': (?P<value>\{|\[|'[^']*'|[^,}{\[]+)")
 _DUMP_PREFIX = re.compile(r"^\([^)]*\) ")
 
 
-def read_dump(lines: tuple[str, ...], origin: Origin, prefer: str | None = None) -> Iterator[Setting]:
+def parse_dump(lines: tuple[str, ...], origin: Origin) -> Iterator[Written]:
     """Settings of a pretty-printed configuration dict, as verl and its forks print it at start.
 
     Paths are rebuilt from the columns; where a line was cut out, a key still counts when only
     one setting of the framework ends in it.
     """
-    tails = _unique_tails(prefer or "verl")
     stack: list[tuple[int, str]] = []
     cut = False
-    for number, line in enumerate(lines):
-        bare = _DUMP_PREFIX.sub("", line)
+    for place, text in enumerate(lines):
+        bare = _DUMP_PREFIX.sub("", text)
         if "[...]" in bare:
             cut = True
         for match in _DUMP_ENTRY.finditer(bare):
@@ -337,63 +298,13 @@ def read_dump(lines: tuple[str, ...], origin: Origin, prefer: str | None = None)
                 stack.append((match.start(), match["key"]))
                 continue
             path = ".".join([*(key for _, key in stack), match["key"]])
-            known = lookup(path, prefer) if not cut else None
-            spelled = path if known or not cut else tails.get(match["key"])
-            if spelled is None:
-                continue
-            yield _setting(
-                spelled, _scalar(match["value"].strip("' ")), origin.file,
-                None if origin.line is None else origin.line + number, "dump", None, prefer,
-            )  # fmt: skip
+            at = Origin(file=origin.file, line=None if origin.line is None else origin.line + place)
+            value = scalar(match["value"].strip("' "))
+            yield Written(path, value, at, "dump", tail=match["key"] if cut else "")
 
 
-def _unique_tails(framework: str) -> dict[str, str]:
-    found: dict[str, set[str]] = {}
-    for table in {framework, "verl"}:
-        for spelling in load_table(table):
-            if spelling.form in ("hydra", "yaml"):
-                found.setdefault(spelling.spelled.rsplit(".", 1)[-1], set()).add(spelling.spelled)
-    return {
-        tail: next(iter(paths))
-        for tail, paths in found.items()
-        if len(paths) == 1 and tail not in ("name", "n", "path", "mode")
-    }
-
-
-def _setting(
-    spelled: str,
-    value: Value,
-    file: str,
-    line: int | None,
-    form: str,
-    span: tuple[int, int] | None,
-    prefer: str | None,
-    owner: str | None = None,
-    plus: str = "",
-    quoted: bool = False,
-) -> Setting:
-    known: Spelling | None = lookup(spelled, owner or prefer)
-    if known is not None and known.framework == "container" and owner is None and form not in ("yaml", "sbatch"):
-        known = None
-    # each field of TRL's dataclasses is a flag, too (HfArgumentParser)
-    if known is None and prefer == "trl" and spelled.startswith("--"):
-        known = _field(spelled[2:])
-        if known is None and value is True and spelled.startswith("--no_") and (known := _field(spelled[5:])):
-            value, form, span = False, "argv", None  # shown, not edited
-    if known is None and form == "yaml" and spelled.endswith("resources.limits.memory"):
-        known = lookup("resources.limits.memory")
-    converted = _scalar(value) if isinstance(value, str) and not quoted else value
-    return Setting(
-        name=known.name if known else spelled.lstrip("-").replace("-", "_"),
-        spelled=plus + spelled,
-        value=converted,
-        framework=known.framework if known else "",
-        origin=Origin(file=file, line=line),
-        form=form,
-        span=span,
-    )
-
-
-def _field(name: str) -> Spelling | None:
-    found = lookup(name, "trl")
-    return found if found is not None and found.framework == "trl" else None
+def _written(
+    spelled: str, value: Value, file: str, line: int | None, form: str, span: tuple[int, int] | None,
+    owner: str | None = None, plus: str = "", quoted: bool = False,
+) -> Written:  # fmt: skip
+    return Written(spelled, value, Origin(file=file, line=line), form, span, owner, plus, quoted)

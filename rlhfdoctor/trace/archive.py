@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import lzma
 import os
 import shutil
-import tarfile
 import tempfile
-import zlib
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
+from rlhfdoctor.logs.archive import READ_ERRORS, Member, is_archive, read_members
 from rlhfdoctor.trace.store import SUFFIX
 from rlhfdoctor.types import Gap
 
 MANIFEST = "MANIFEST.json"
 """What a bundle says of itself; no source of the run."""
-_ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
-_DAMAGE = (OSError, EOFError, ValueError, OverflowError, tarfile.TarError, zlib.error, lzma.LZMAError)
 _MOST_BYTES = 4 << 30
 _MOST_FILES = 20_000
+_ANY_BYTES = 1 << 62
 
 
 @contextlib.contextmanager
@@ -32,60 +29,59 @@ def unpacked(paths: Sequence[str], gaps: list[Gap]) -> Iterator[dict[str, str]]:
     with contextlib.ExitStack() as stack:
         found: dict[str, str] = {}
         for path in map(os.fspath, paths):
-            if not path.lower().endswith(_ENDINGS) or not _holds_trace(path):
+            if not is_archive(path) or not _holds_trace(path):
                 found[path] = path
                 continue
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="rlhfdoctor-"))
             _unpack(path, folder, gaps)
-            parts = sorted(Path(folder).iterdir())
+            top = _top(Path(folder))
+            shown = path if top == Path(folder) else f"{path}!{top.relative_to(folder)}"
+            parts = sorted(top.iterdir())
             if any(part.suffix == SUFFIX or part.name == "run.json" for part in parts):
-                found[folder] = path  # the run's folder itself was packed
+                found[str(top)] = shown
                 continue
             for part in parts:
                 if part.name != MANIFEST:
-                    found[str(part)] = f"{path}!{part.name}"
+                    found[str(part)] = f"{path}!{part.relative_to(folder)}"
         yield found
 
 
+def _top(folder: Path) -> Path:
+    """The first folder that holds more than one other: `tar czf run.tgz home/me/runs/one` packs those above, too."""
+    while len(inside := list(folder.iterdir())) == 1 and inside[0].is_dir() and inside[0].name != "nodes":
+        folder = inside[0]
+    return folder
+
+
 def _holds_trace(path: str) -> bool:
-    try:
-        with tarfile.open(path) as archive:
-            return any(member.isfile() and member.name.endswith(SUFFIX) for member in archive)
-    except _DAMAGE:
-        return False  # whoever reads it as an archive of logs says what is wrong
+    """Whether a segment of a trace is in it; what is wrong with the archive is said by whoever reads it."""
+    named = read_members(path, [], wanted=lambda name: name.endswith(SUFFIX), most_bytes=_ANY_BYTES)
+    with contextlib.closing(named):
+        return next(named, None) is not None
 
 
 def _unpack(path: str, folder: str, gaps: list[Gap]) -> None:
-    count = size = 0
-    try:
-        with tarfile.open(path) as archive:
-            for member in archive:
-                count, size = count + 1, size + member.size
-                if count > _MOST_FILES or size > _MOST_BYTES:
-                    gaps.append(
-                        Gap(
-                            what=path,
-                            why=f"more than {_MOST_FILES} files or {_MOST_BYTES >> 30} GiB; the rest was not read",
-                        )
-                    )
-                    return
-                if member.isfile():
-                    _write(archive, member, Path(folder), path, gaps)
-    except _DAMAGE as error:
-        gaps.append(Gap(what=path, why=f"damaged or truncated archive ({error})"))
+    members = read_members(path, gaps, wanted=lambda _: True, most_bytes=_MOST_BYTES)
+    with contextlib.closing(members):
+        for count, member in enumerate(members):
+            if count >= _MOST_FILES:
+                gaps.append(Gap(what=path, why=f"more than {_MOST_FILES} files; the rest was not read"))
+                return
+            _write(member, Path(folder), path, gaps)
 
 
-def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, path: str, gaps: list[Gap]) -> None:
-    parts = Path(member.name).parts
-    target = folder.joinpath(*parts)
-    source = archive.extractfile(member)
-    if ".." in parts or Path(member.name).is_absolute() or source is None:
+def _write(member: Member, folder: Path, path: str, gaps: list[Gap]) -> None:
+    """One file below the folder, and never outside of it."""
+    name = PurePosixPath(member.name)
+    if ".." in name.parts or name.is_absolute():
         gaps.append(Gap(what=f"{path}!{member.name}", why="its name leads out of the archive; not read"))
         return
+    target = folder / name
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with source, target.open("wb") as out:
-            shutil.copyfileobj(source, out)
-        os.utime(target, (member.mtime, member.mtime))
-    except _DAMAGE as error:
+        with target.open("wb") as out:
+            shutil.copyfileobj(member.handle, out)
+        if member.modified is not None:
+            os.utime(target, (member.modified, member.modified))
+    except READ_ERRORS as error:
         gaps.append(Gap(what=f"{path}!{member.name}", why=getattr(error, "strerror", None) or "damaged; not unpacked"))

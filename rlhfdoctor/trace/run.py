@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta, timezone, tzinfo
 from pathlib import Path
 
 from rlhfdoctor.errors import SourceError
+from rlhfdoctor.logs.open import SKIPPED_FOLDERS
 from rlhfdoctor.trace.events import Recorded, make_events
 from rlhfdoctor.trace.read import find_nodes, is_run, read_node
+from rlhfdoctor.trace.store import SUFFIX
 from rlhfdoctor.types import Event, Gap
 
 _EVERY_S = 10.0
@@ -43,6 +47,18 @@ def find_runs(path: str) -> list[Path]:
     if is_run(folder):
         return [folder]
     return sorted({trace.parent for trace in folder.glob("*/*.trace")})
+
+
+def find_unread(path: str, runs: Sequence[Path]) -> Iterator[Gap]:
+    """Folders with a trace that lie deeper than `find_runs` looks."""
+    for name, folders, files in os.walk(path):
+        folder = Path(name)
+        if folder in runs:
+            folders.clear()
+            continue
+        folders[:] = [inner for inner in folders if inner not in SKIPPED_FOLDERS and not inner.startswith(".")]
+        if any(file.endswith(SUFFIX) for file in files):
+            yield Gap(what=name, why="a recorded run that was not read: it lies too deep; pass this folder itself")
 
 
 def read_run(path: Path) -> Run:

@@ -8,9 +8,10 @@ import yaml
 from rlhfdoctor.engine.match import Facts, ask, compare
 from rlhfdoctor.engine.schema import _Checker, _Lines
 from rlhfdoctor.types import Event, Evidence, Origin, Setting, Value
+from rlhfdoctor.vocabulary import EVENT, FIELD
 
 FACTS = Facts(
-    events={"kernel.killed": [Event(kind="kernel.killed", fields={"pid": 7, "comm": "python"}, origin=Origin(file="d", line=3), text="x")]},
+    events={"kernel.killed": [Event(kind=EVENT.kernel.killed, fields={FIELD.pid: 7, FIELD.comm: "python"}, origin=Origin(file="d", line=3), text="x")]},
     evidence={"host.limit_bytes": Evidence(name="host.limit_bytes", value=100, says="the limit is 100")},
     settings={"zero_stage": Setting(name="zero_stage", spelled="--zero_stage", value=3, framework="openrlhf", origin=Origin(file="l"), form="flag")},
 )  # fmt: skip

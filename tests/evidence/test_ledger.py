@@ -50,3 +50,23 @@ def test_dev_shm_is_split() -> None:
     sizes = {part.part: part.bytes for part in parts}
     assert sizes["files in /dev/shm"] > 100 << 20
     assert "other shared memory" in sizes and not any("(object store, /dev/shm)" in name for name in sizes)
+
+
+@pytest.mark.parametrize("nodes", [("node-1", "node-2"), ("node-2", "node-1"), ("here", "there")], ids=["a", "b", "c"])
+def test_hosts_are_kept_apart(tmp_path: Path, nodes: tuple[str, str]) -> None:
+    """Two nodes of a cluster were killed: the ledger adds up the one of the first death, whether or not the node has a known name."""
+    for node, minute, gib in (nodes[0], 0, 80), (nodes[1], 9, 92):
+        lines = (
+            f"memory: usage {gib << 20}kB, limit {100 << 20}kB, failcnt 9",
+            "Tasks state (memory values in pages):",
+            "[  pid  ]   uid  tgid total_vm      rss pgtables_bytes swapents oom_score_adj name",
+            f"[   4711]     0  4711 99999999 {gib << 18}  8888888        0             0 ray::ActorModelRayActor",
+            "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),oom_memcg=/docker/ab,task_memcg=/docker/ab,task=ray::ActorModel,pid=4711,uid=0",
+            f"Memory cgroup out of memory: Killed process 4711 (ray::ActorModel) total-vm:399999996kB, anon-rss:{gib << 20}kB, file-rss:0kB, shmem-rss:0kB, UID:0",
+        )
+        (tmp_path / node).mkdir()
+        (tmp_path / node / "dmesg.txt").write_text("".join(f"Jan 31 12:0{minute}:00 x kernel: {line}\n" for line in lines))
+    incident = analyze([str(tmp_path)])
+    assert incident.death is not None and incident.death.victim.bytes == 80 << 30
+    assert sum(part.bytes for part in incident.ledger) == 80 << 30
+    assert len([part for part in incident.ledger if part.bytes]) == 1

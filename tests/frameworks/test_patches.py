@@ -24,8 +24,9 @@ from rlhfdoctor.diagnose import analyze
 from rlhfdoctor.engine.catalogue import load_rules
 from rlhfdoctor.engine.match import Facts
 from rlhfdoctor.patch.apply import revert_files, write_file
-from rlhfdoctor.patch.merge import apply_all, apply_diff
+from rlhfdoctor.patch.merge import apply_all
 from rlhfdoctor.patch.plan import Configuration, plan_patches
+from rlhfdoctor.patch.spans import splice
 from rlhfdoctor.selftest import samples
 from rlhfdoctor.settings.read import read_configuration
 from rlhfdoctor.settings.spell import load_table, normal, spell
@@ -283,7 +284,7 @@ def refused(rules: Sequence[str], kind: str, version: str, folder: Path, stand_i
         for patch in patches_of(rule, kind, version, folder / rule):
             file = Path(str(patch.file))
             before = file.read_text()
-            text = apply_diff(before, patch.diff, str(file))
+            text = splice(before, patch.replacements)
             write_file(file, text)
             assert (file.read_text(), revert_files([file.parent]), file.read_text()) == (text, [file], before)
             after.setdefault(text, (rule, patch))
@@ -359,7 +360,7 @@ def again(patch: Patch, incident: Incident, rule: str) -> list[str]:
     """Settings that the rule would change after one of its patches was written."""
     path = Path(str(patch.file))
     before = path.read_text()
-    path.write_text(apply_diff(before, patch.diff, str(path)))
+    path.write_text(splice(before, patch.replacements))
     try:
         second = analyze(list(incident.sources))
     finally:
@@ -546,7 +547,7 @@ def test_patched_seed_is_parsed_by_its_openrlhf(sample: str, version: str, tmp_p
     incident, _ = first_finding(sample, tmp_path)
     errors = {}
     for patch in (p for f in incident.findings for p in f.patches if p.diff):
-        after = apply_diff(Path(str(patch.file)).read_text(), patch.diff, str(patch.file))
+        after = splice(Path(str(patch.file)).read_text(), patch.replacements)
         error = judge("openrlhf", version, training_words(after, tmp_path, stand_ins))
         if error is not None:
             errors[patch.spelled] = error

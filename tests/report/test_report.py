@@ -13,12 +13,13 @@ from rlhfdoctor.report import html, markdown, story, terminal
 from rlhfdoctor.report.clean import clean
 from rlhfdoctor.report.json import to_dict
 from rlhfdoctor.types import KILLERS, Death, Event, Finding, Gap, Incident, Origin, Patch, Process, Quote
+from rlhfdoctor.vocabulary import EVENT
 
 EVIL = "<script>alert(1)</script> `x` *b* [bold]m[/bold] \x1b[31mred\x1b[0m \u202e"
 
 
 def incident(text: str = EVIL, killer: str = "exception") -> Incident:
-    event = Event(kind="python.error", fields={}, origin=Origin(file="a.log", line=3), text=text)
+    event = Event(kind=EVENT.python.error, fields={}, origin=Origin(file="a.log", line=3), text=text)
     patch = Patch(setting="a", spelled="--a", file="l.sh", line=1, before="1", after="2", safety="safe", diff="--- a/l.sh\n+++ b/l.sh\n@@ -1 +1 @@\n-1 ```\n+2\n")
     finding = Finding(
         cause="other-software-error", title="A bug", confidence=0.8, summary=text, patches=(patch,),

@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from rlhfdoctor.diagnose import analyze
 from rlhfdoctor.settings.read import (
     is_configuration,
+    parse_document,
+    parse_dump,
+    parse_logged,
+    parse_shell,
     read_configuration,
-    read_document,
-    read_dump,
-    read_logged,
-    read_shell,
 )
-from rlhfdoctor.types import Gap, Origin, Setting, Value
+from rlhfdoctor.settings.written import interpret
+from rlhfdoctor.types import Event, Gap, Origin, Setting, Value
 from tests.build import make_event, read_kind
+
+
+def read_shell(name: str, text: str, prefer: str | None = None) -> list[Setting]:
+    """The settings of a script by one framework's table."""
+    return interpret(parse_shell(name, text), prefer)
+
+
+def read_document(name: str, text: str, prefer: str | None = None) -> list[Setting]:
+    """The same for YAML and JSON."""
+    return interpret(parse_document(name, text), prefer)
+
+
+def read_logged(event: Event, prefer: str | None = None) -> list[Setting]:
+    """The same for what a log line shows."""
+    return interpret(parse_logged(event), prefer)
+
+
+def read_dump(lines: tuple[str, ...], origin: Origin, prefer: str | None = None) -> list[Setting]:
+    """The same for a printed configuration."""
+    return interpret(parse_dump(lines, origin), prefer)
 
 
 def shell(script: str, prefer: str | None = None) -> dict[str, Value]:
@@ -91,7 +115,7 @@ def test_hydra(word: str, spelled: str, value: Value) -> None:
 
 def test_plus_has_the_same_name() -> None:
     """A plus in front of an override does not change what is set."""
-    plain, plus = (next(read_shell("r.sh", f"run {p}actor_rollout_ref.rollout.swap_space=4")) for p in ("", "+"))
+    plain, plus = (read_shell("r.sh", f"run {p}actor_rollout_ref.rollout.swap_space=4")[0] for p in ("", "+"))
     assert ("rollout.swap_space", plain.name, plain.framework) == (plus.name, plus.name, plus.framework)
 
 
@@ -545,3 +569,22 @@ def test_gap_type() -> None:
     """A configuration without faults leaves no gap."""
     gaps: list[Gap] = read_configuration("run.sh", SCRIPT)[1]
     assert gaps == []
+
+
+def test_a_framework_is_found_in_one_reading(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each file is parsed once, though the framework that they show decides what their settings mean."""
+    import rlhfdoctor.reading as session
+
+    calls: list[str] = []
+    parse = session.parse_configuration
+
+    def counted(name: str, text: str) -> object:
+        calls.append(name)
+        return parse(name, text)
+
+    monkeypatch.setattr(session, "parse_configuration", counted)
+    (tmp_path / "a.yaml").write_text("actor_rollout_ref:\n  rollout:\n    gpu_memory_utilization: 0.5\n")
+    (tmp_path / "b.sh").write_text("python3 -m verl.trainer.main_ppo actor_rollout_ref.actor.use_kl_loss=True data.max_prompt_length=512\n")
+    incident = analyze([str(tmp_path)])
+    assert incident.framework is not None and incident.framework.name == "verl"
+    assert sorted(calls) == [str(tmp_path / "a.yaml"), str(tmp_path / "b.sh")]

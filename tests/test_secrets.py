@@ -1,0 +1,64 @@
+"""The recorder stores no secret that `doctor bundle` cuts, wherever on a command line it stands."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rlhfdoctor.redact import Redactor
+from rlhfdoctor.secrets import cut_line, cut_words
+from tests.test_bundle import LEAKS
+
+KEY, TOKEN = "AKIA" + "Q7ABCDEFGHIJKLMN", "hf_" + "Zq7abcdefghijklmno"
+COMMANDS = (
+    ["python", "t.py", "--s3_key", KEY],
+    ["pip", "install", "--index-url", "https://user:Zqpw7@host/simple"],
+    ["python", "t.py", TOKEN],
+    ["python", "t.py", "--pwd", "Zq"],
+    ["python", "t.py", "--use_wandb", "Zqk1"],
+    ["python", "t.py", "--my_secret_file", "Zqabc"],
+    ["redis-cli", "-h", "h", "-a", "Zq7pw1"],
+    ["curl", "-H", "Authorization: Basic Zq7abcdefg==", "http://h"],
+    ["sh", "-c", "export WANDB_API_KEY=Zq7abcdefghi; python t.py"],
+    ["python", "t.py", "+trainer.hf_token=Zq7abcdefghi"],
+)
+
+
+@pytest.mark.parametrize("argv", COMMANDS, ids=range(len(COMMANDS)))
+def test_argument_lists(argv: list[str]) -> None:
+    """As a list, as a line, and in what a trace of an older recorder holds."""
+    for text in (str(cut_words(argv)), cut_line(" ".join(argv)), str(Redactor().value({"argv": argv}))):
+        assert "Zq" not in text and KEY not in text, text
+    assert len(cut_words(argv)) == len(argv)
+
+
+@pytest.mark.parametrize("text", LEAKS, ids=range(len(LEAKS)))
+def test_the_recorder_cuts_what_the_bundle_cuts(text: str) -> None:
+    """One line may hold all that a log may."""
+    assert "Zq" not in cut_line(text)
+
+
+def test_settings_stay() -> None:
+    """What only sounds like a secret is what a diagnosis needs."""
+    argv = [
+        "python", "-m", "openrlhf.cli.train_ppo_ray", "--input_key", "text", "--use_wandb", "true", "--pad_token", "<pad>", "data.max_token_len=9", "--tokenizer", "/data/tok/x",
+        "--max_new_token", "512", "--token_level_loss", "--password-file", "/run/secrets/x/y", "env.PWD=/root/a/b", "--hf_token", "$HF_TOKEN", "ip=10.0.0.1:6379", "--num_tokens=1,024", "actor.optim.lr=1e-6",
+    ]  # fmt: skip
+    assert (cut_words(argv), cut_line(" ".join(argv))) == (argv, " ".join(argv))
+
+
+def test_a_recorded_run_holds_no_secret(tmp_path: Path) -> None:
+    """A real recording: run.json, the orders, the command and the trace."""
+    words = ["--s3_key", KEY, "--index-url", "https://user:Zqpw7@host/simple", TOKEN, "--pwd", "Zq"]
+    watch = [sys.executable, "-m", "rlhfdoctor", "watch", "--no-view", "--out", str(tmp_path / "run"), "--"]
+    job = [sys.executable, "-c", "import time; time.sleep(2)", *words]
+    done = subprocess.run([*watch, *job], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    files = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
+    assert {"run.json", "command.sh", "000001.trace"} <= {path.name for path in files}
+    for path in files:
+        data = path.read_bytes()
+        assert b"Zq" not in data and KEY.encode() not in data, path
