@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rlhfdoctor.engine.explain import write_skeleton
+from rlhfdoctor.engine.draft import write_skeleton
 from rlhfdoctor.engine.schema import read_rule
 from rlhfdoctor.errors import RuleError
 
