@@ -44,7 +44,7 @@ def load_words(name: str) -> Words:
 
 def read_table(text: str) -> Mapping[str, str]:
     """English -> the other language, from a list of pairs."""
-    return {row["en"]: row["zh"] for row in yaml.load(text, Loader=_LOADER) or ()}
+    return {row["en"]: row["zh"] for row in yaml.load(text, Loader=_LOADER) or () if row["zh"]}
 
 
 def translate(incident: Incident, words: Words) -> Incident:

@@ -118,6 +118,16 @@ def show_ratio(value: float) -> str:
     return f"{value * 100:.3g} %"
 
 
+def show_confidence(share: float) -> str:
+    """A confidence for people, in steps of 0.05, never rounded up: the calibration tells no smaller ones apart.
+
+    >>> show_confidence(0.87), show_confidence(0.49), show_confidence(0.99), show_confidence(0.02)
+    ('0.85', '0.45', '0.95+', '<0.05')
+    """
+    step = int(round(share * 100, 4) // 5)
+    return "0.95+" if step >= 19 else f"{step / 20:.2f}" if step else "<0.05"
+
+
 def show_count(value: int, one: str, many: str = "") -> str:
     """A number with its noun.
 

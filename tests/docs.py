@@ -34,9 +34,6 @@ def rules_page() -> str:
             counts = [sum(1 for p in (rule.path.parent / name).iterdir() if p.is_dir()) for name in ("fires", "silent")]
             lines.append(f"| [{rule.id}]({rule.id}/rule.yaml) | {rule.title} | {counts[0]} | {counts[1]} | {len(rule.remediation)} |")
         lines.append("")
-    known = {rule.id for rule in rules}
-    missing = [c["id"] for c in yaml.safe_load((ROOT / "rules" / "causes.yaml").read_text()) if c["id"] not in known]
-    lines += [f"Causes of the vocabulary (causes.yaml) that have no rule yet: {', '.join(missing)}.", ""] if missing else []
     return "\n".join(lines)
 
 

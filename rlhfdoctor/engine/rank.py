@@ -19,7 +19,7 @@ from rlhfdoctor.vocabulary.index import FACTS
 from rlhfdoctor.vocabulary.names import Unit
 
 SHOWN_SCORE = -2.2
-"""Findings below (log-odds) are not shown."""
+"""Findings are shown above this (log-odds)."""
 BARE_SCORE = -0.85
 """A finding that nothing speaks for is shown from here on."""
 CLOSE_SCORE = 0.2
@@ -40,7 +40,7 @@ def diagnose(rules: Sequence[Rule], facts: Facts) -> tuple[list[Finding], list[R
             excluded.append(RuledOut(cause=rule.id, because=fill(reason, facts)))
             continue
         finding = judge(rule, facts, knots)
-        if finding.score >= SHOWN_SCORE:
+        if round(finding.score, 6) > SHOWN_SCORE:
             findings.append(finding)
         elif rule.speaks_against and finding.against:
             excluded.append(RuledOut(cause=rule.id, because=finding.against[0].says))
@@ -93,15 +93,6 @@ def judge(rule: Rule, facts: Facts, knots: Knots = ()) -> Finding:
         against=tuple(against),
         missing=tuple(missing),
     )
-
-
-def holding(rule: Rule, facts: Facts) -> tuple[float, ...] | None:
-    """Signs of the rule's conditions that hold, those for it before those against: 1, -1, or 0; None where it does not apply."""
-    if ask(rule.requires, facts).value is not True or any(ask(r.when, facts).value for r in rule.rules_out):
-        return None
-    speaking = (float(bool(ask(part.when, facts).value)) for part in rule.speaks_for)
-    against = (-float(bool(ask(part.when, facts).value)) for part in rule.speaks_against)
-    return (*speaking, *against)
 
 
 def treatments(rule: Rule, facts: Facts) -> list[Treatment]:
@@ -158,7 +149,9 @@ def _tell_apart(findings: list[Finding], rules: Sequence[Rule]) -> list[Finding]
     tells, behind = read_tells(page), load_knots(which="behind")
     first = findings[0]
     shares = [
-        f.confidence if first.score - f.score < CLOSE_SCORE else min(confidence(f.score, behind), first.confidence)
+        f.confidence
+        if round(first.score - f.score, 6) < CLOSE_SCORE
+        else min(confidence(f.score, behind), first.confidence)
         for f in findings[1:]
     ]  # as likely as the first one is no second
     return [first, *(replace(f, differs=tells.get(f.cause, ""), confidence=c) for f, c in zip(findings[1:], shares))]

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from rlhfdoctor.engine.catalogue import load_rules, rules_folder
-from rlhfdoctor.engine.explain import write_skeleton
+from rlhfdoctor.engine.draft import write_skeleton
 from rlhfdoctor.engine.resolve import read_rule
 from rlhfdoctor.engine.rulefile import json_schema
 from rlhfdoctor.errors import RuleError
