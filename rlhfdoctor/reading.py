@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, tzinfo
+from datetime import timezone, tzinfo
 from pathlib import Path
 
 from rlhfdoctor.errors import SourceError
@@ -100,7 +100,7 @@ def _read_sources(
             continue
         if not is_configuration(source.name):
             reading.newest_s = max(reading.newest_s, source.modified or 0.0)
-        host, zone = reading.places.get(source.name, (None, UTC))
+        host, zone = reading.places.get(source.name, (None, timezone.utc))
         counted = replace(source, stream=_counting(source, reading, progress), host=host, zone=zone)
         found = read_events(counted, scanner, reading.gaps)
         if is_source(source.name):  # a program that can raise an error has not raised it

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 
 KIB = 1024
 _MOST_BYTES = 2.0**100
@@ -105,7 +105,7 @@ def show_time(seconds: float) -> str:
     >>> show_time(1743606120.117)
     '2025-04-02T15:02:00.117Z'
     """
-    stamp = datetime.fromtimestamp(seconds, UTC)
+    stamp = datetime.fromtimestamp(seconds, timezone.utc)
     return stamp.strftime("%Y-%m-%dT%H:%M:%S.") + f"{stamp.microsecond // 1000:03d}Z"
 
 

@@ -205,10 +205,11 @@ def _build(loader: Any, node: Any, place: Place, lines: dict[Place, int], faults
     found: dict[str, Any] = {}
     for key_node, value_node in node.value:
         key = str(key_node.value)
-        lines[(*place, key)] = key_node.start_mark.line + 1
+        inner = (*place, key)
+        lines[inner] = key_node.start_mark.line + 1
         if key in found:
-            faults.add((*place, key), f"duplicate key '{key}'")
-        found[key] = _build(loader, value_node, (*place, key), lines, faults)
+            faults.add(inner, f"duplicate key '{key}'")
+        found[key] = _build(loader, value_node, inner, lines, faults)
     return found
 
 

@@ -11,7 +11,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, tzinfo
+from datetime import datetime, timezone, tzinfo
 
 from rlhfdoctor.logs import config, data, deepspeed, job, kernel, nccl, phases, python, ray, reward, torch, vllm
 from rlhfdoctor.logs.clock import read_time
@@ -56,7 +56,7 @@ def read_events(source: Source, scanner: Scanner, gaps: list[Gap]) -> Iterator[E
             earlier = read_time(event.text, year - 1, source.zone) if year is not None else None
             event = replace(event, time=earlier) if earlier is not None and earlier < event.time else event
         if event.time is not None:
-            year = datetime.fromtimestamp(event.time, UTC).year
+            year = datetime.fromtimestamp(event.time, timezone.utc).year
         kind = event.kind
         first[kind] = first.get(kind, 0) + 1
         if first[kind] <= _KEEP_COUNT:
@@ -75,7 +75,9 @@ def read_events(source: Source, scanner: Scanner, gaps: list[Gap]) -> Iterator[E
             gaps.append(Gap(what=f"{source.name}: {kind}", why=f"{count} more lines of this kind left out"))
 
 
-def make_event(hit: Hit, file: str, year: int | None = None, zone: tzinfo = UTC, host: str | None = None) -> Event:
+def make_event(
+    hit: Hit, file: str, year: int | None = None, zone: tzinfo = timezone.utc, host: str | None = None
+) -> Event:
     """The event of a hit: fields, origin, time and count; `host` is the node where the line itself names none."""
     fields = hit.pattern.fields(hit.match)
     text = hit.text.strip()
@@ -139,6 +141,6 @@ def _around(text: str, match: re.Match[str]) -> str:
 
 def _year(modified: float | None) -> int | None:
     try:
-        return datetime.fromtimestamp(modified, UTC).year if modified else None
+        return datetime.fromtimestamp(modified, timezone.utc).year if modified else None
     except (ValueError, OverflowError, OSError):
         return None  # a damaged archive can hold any number

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from rlhfdoctor.trace.store import Writer
 from rlhfdoctor.trace.tables import Trace, read_trace
 from tests.trace.build import SECOND_NS, make_writer, say, segments, wall
 
-START = datetime.fromtimestamp(wall(0) / SECOND_NS, UTC)
+START = datetime.fromtimestamp(wall(0) / SECOND_NS, timezone.utc)
 
 
 def process_rows(uids: list[int], rss_bytes: list[int]) -> tuple[list[int], list[list[int]]]:
