@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rlhfdoctor.reading import make_case, read_all
+from rlhfdoctor.session import Session
 from rlhfdoctor.types import Value
 
 Facts = Callable[[Mapping[str, str]], dict[str, Value]]
@@ -136,6 +136,6 @@ def test_settings_in_force_are_those_of_the_single_question(tmp_path: Path) -> N
     """All settings at once and one by one give the same: files before dumps, later before earlier."""
     (tmp_path / "launch.sh").write_text("python3 -m openrlhf.cli.train_ppo_ray --zero_stage 2 --bf16 --zero_stage 3\n")
     (tmp_path / "driver.log").write_text("Error executing job with overrides: ['data.train_batch_size=16', 'data.train_batch_size=32']\n")
-    reading = read_all([str(tmp_path)])
-    case = make_case(reading.events, reading, None)
+    with Session([str(tmp_path)]) as session:
+        case = session.case
     assert case.in_force() == {name: case.setting(name) for name in {s.name for s in case.settings}}

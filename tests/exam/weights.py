@@ -22,10 +22,8 @@ from rlhfdoctor.engine.catalogue import FITTED, load_rules, rules_folder
 from rlhfdoctor.engine.rank import holding
 from rlhfdoctor.engine.schema import Rule, read_rule
 from rlhfdoctor.errors import DoctorError
-from rlhfdoctor.logs.events import order_events
-from rlhfdoctor.reading import make_case, read_all
 from rlhfdoctor.selftest import check_rules
-from rlhfdoctor.trace.events import drop_foreign
+from rlhfdoctor.session import Session
 from tests.exam.cases import Case, all_cases
 from tests.exam.changes import copy_without
 
@@ -50,9 +48,8 @@ def collect() -> list[Choice]:
     for case in all_cases():
         if case.kind not in ("decidable", "undecidable"):
             continue
-        reading = read_all([str(path) for path in case.files])
-        events, _ = drop_foreign(order_events(reading.events), reading.traces)
-        _, _, facts = gather(make_case(events, reading, None), reading)
+        with Session([str(path) for path in case.files]) as session:
+            _, _, facts = gather(session)
         features = {rule.id: signs for rule in _rules() if (signs := holding(rule, facts)) is not None}
         right = frozenset(case.accept) & set(features) if case.kind == "decidable" else frozenset()
         if case.kind == "undecidable" or right:
