@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from rlhfdoctor.budget.told import Machine
 from rlhfdoctor.engine.catalogue import load_rules
 from rlhfdoctor.engine.match import Facts
 from rlhfdoctor.engine.rank import diagnose, is_decided, treatments
@@ -15,7 +14,7 @@ from rlhfdoctor.evidence.collect import find_evidence
 from rlhfdoctor.evidence.death import find_death
 from rlhfdoctor.evidence.killer import classify
 from rlhfdoctor.evidence.ledger import make_ledger
-from rlhfdoctor.evidence.setup import make_told
+from rlhfdoctor.evidence.setup import machine_of, make_told
 from rlhfdoctor.patch.effect import Counterfactual, make_counterfactual
 from rlhfdoctor.patch.plan import Configuration, plan_patches
 from rlhfdoctor.patch.size import size_treatments
@@ -128,7 +127,7 @@ def _foresee(case: Case, death: Death | None, facts: Facts, ledger: Sequence[Par
         return None
     limits = [facts.evidence[name].value for name in ("host.limit_bytes", "host.total_bytes") if name in facts.evidence]
     return make_counterfactual(
-        make_told(case, _machine(case)),
+        make_told(case, machine_of(case)),
         death.phase,
         of_host=not death.killer.startswith(("cuda", "collective")),
         measured_bytes=sum(part.bytes for part in ledger) or None,
@@ -157,14 +156,6 @@ def gather(session: Session) -> tuple[Death | None, Case, Facts]:
     if death is not None and death.node is not None and len(hosts) > 1:
         own = replace(case, events=[e for e in case.events if e.origin.host in (None, death.node)])
     return death, own, make_facts(own, find_evidence(own, death, session.gaps))
-
-
-def _machine(case: Case) -> Machine:
-    """A recorded run of the bundled trainer on a node without GPUs computes in host memory."""
-    no_gpu = bool(case.traces) and not any("gpu" in trace.node.tables for trace in case.traces)
-    return Machine(
-        gpus_per_node=0 if no_gpu and case.framework is not None and case.framework.name == "rlhfdoctor" else None
-    )
 
 
 def make_facts(case: Case, evidence: Mapping[str, Evidence]) -> Facts:

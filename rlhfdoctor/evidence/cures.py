@@ -14,7 +14,7 @@ from rlhfdoctor.budget.shapes import find_shape
 from rlhfdoctor.evidence.case import Case, number, whole
 from rlhfdoctor.evidence.comm import find_busy, read_elapsed
 from rlhfdoctor.evidence.host import find_total
-from rlhfdoctor.evidence.offload import find_model_size, find_nodes
+from rlhfdoctor.evidence.offload import find_freed_gradients
 from rlhfdoctor.evidence.roles import find_role
 from rlhfdoctor.logs.torch import read_cuda_oom
 from rlhfdoctor.types import Evidence
@@ -37,7 +37,7 @@ def find_cures(case: Case) -> Iterator[Evidence]:
     yield from _timeout(case)
     yield from _store(case)
     yield from _swap(case)
-    yield from _gradients(case)
+    yield from find_freed_gradients(case)
 
 
 def _cure(name: str, value: str | int | float | None, says: str) -> Evidence:
@@ -156,10 +156,3 @@ def _swap(case: Case) -> Iterator[Evidence]:
     yield Evidence(name="swap.space_bytes", value=round(swap.value * GIB), says=f"swap_space is {swap.value:g} GiB per GPU, in page-locked host blocks of the engine (as in vLLM V0)", origin=swap.origin)  # fmt: skip
     if swap.value > 4:
         yield _cure("frees.swap_space_bytes", round((swap.value - 4) * GIB), f"{swap.value - 4:g} GiB less for each GPU of the node, before rounding to powers of two")  # fmt: skip
-
-
-def _gradients(case: Case) -> Iterator[Evidence]:
-    """What bf16 in place of fp32 gradients frees on a node: two bytes a parameter of the trained model."""
-    found = find_model_size(case)
-    if found is not None and case.value("zero_stage") == 3:
-        yield _cure("frees.gradients_bytes", round(found[0] * 2e9 / find_nodes(case)), f"2 bytes less for each of {found[0]:g}B parameters")  # fmt: skip
