@@ -41,3 +41,19 @@ def gpu_bytes_of(told: Told, roles: Collection[str]) -> int:
         for plan in make_plans(told)
     ]
     return max(sums, default=0)
+
+
+def sequence_bytes(told: Told, setting: str, phase: str, role: str) -> int:
+    """What one more sequence of full length takes of a GPU in a pass of a role: activations and logits.
+
+    Args:
+        setting: that counts the sequences of the pass.
+
+    Raises:
+        UsageError: the framework or the model's size is unknown.
+    """
+    one, two = (
+        max(estimate(plan).of("gpu", phase, role) for plan in make_plans(change(told, setting, count)))
+        for count in (1, 2)
+    )
+    return two - one
