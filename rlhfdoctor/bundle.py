@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import hashlib
 import io
@@ -15,14 +14,15 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from rlhfdoctor.diagnose import analyze
-from rlhfdoctor.errors import SourceError, UsageError
+from rlhfdoctor.diagnose import analyze, make_incident
+from rlhfdoctor.errors import UsageError
 from rlhfdoctor.logs.flight import MOST_BYTES, plain_dump, rank_of_dump
 from rlhfdoctor.logs.open import Source, find_sources
 from rlhfdoctor.redact import Redactor
+from rlhfdoctor.session import Session
 from rlhfdoctor.trace.archive import MANIFEST
 from rlhfdoctor.trace.frames import EVENT, HEADER, Frame, json_payload, pack, unpack
-from rlhfdoctor.trace.read import find_nodes, read_node
+from rlhfdoctor.trace.read import find_nodes
 from rlhfdoctor.trace.run import find_runs
 from rlhfdoctor.trace.store import SUFFIX
 from rlhfdoctor.types import Gap, Incident
@@ -79,13 +79,27 @@ def make_bundle(
         raise UsageError("-: a bundle is made of files; write standard input to one first")
     if target.exists():
         raise UsageError(f"{target}: File exists; an archive is not written over")
-    before = analyze(paths, framework=framework)
-    bundle = Bundle(path=target, before=before)
-    redactor = Redactor(hide)
-    for host in _hosts(paths):
-        redactor.learn_host(host, surely=True)
-    for text in _texts(paths, progress):
+    bundle, redactor = Bundle(path=target), Redactor(hide)
+    with Session(paths, framework=framework) as session:
+        bundle.before = make_incident(session)
+        _learn(session, redactor, progress)
+        _write(session, bundle, redactor)
+    bundle.after = analyze([str(target)], framework=framework)
+    return bundle
+
+
+def _learn(session: Session, redactor: Redactor, progress: Callable[[str, int], None] | None) -> None:
+    """Names of machines as recorders noted them, then what all texts name."""
+    for trace in session.traces:
+        for facts in (trace.node.run, trace.node.header):
+            for key in ("host", "node"):
+                redactor.learn_host(str(facts.get(key) or ""), surely=True)
+    for text in _texts(session, progress):
         redactor.learn(text)
+
+
+def _write(session: Session, bundle: Bundle, redactor: Redactor) -> None:
+    target = bundle.path
     try:
         with (
             target.open("xb") as raw,
@@ -93,8 +107,8 @@ def make_bundle(
             tarfile.open(fileobj=packed, mode="w") as archive,
         ):
             writer = _Writer(archive, bundle, redactor)
-            for number, path in enumerate(paths):
-                writer.add(path, f"{number}-{'run' if find_runs(path) else 'input'}")
+            for number, path in enumerate(session.names):
+                writer.add(path, session.shown(path), f"{number}-{'run' if find_runs(path) else 'input'}")
             bundle.tokens, bundle.changes = redactor.kinds, dict(redactor.counts)
             writer.add_bytes(MANIFEST, json.dumps(_manifest(bundle), indent=1).encode(), time.time())
     except OSError as error:
@@ -103,8 +117,6 @@ def make_bundle(
     except BaseException:
         target.unlink(missing_ok=True)  # nothing half redacted stays behind
         raise
-    bundle.after = analyze([str(target)], framework=framework)
-    return bundle
 
 
 def _gist(incident: Incident) -> tuple[object, ...]:
@@ -118,36 +130,24 @@ def _manifest(bundle: Bundle) -> dict[str, Any]:
     return {"schema": "rlhfdoctor.bundle/1", "doctor": VERSION, "taken": bundle.files, "cut": bundle.cut, "tokens": bundle.tokens, "changes": bundle.changes}  # fmt: skip
 
 
-def _texts(paths: Sequence[str], progress: Callable[[str, int], None] | None) -> Iterator[str]:
+def _texts(session: Session, progress: Callable[[str, int], None] | None) -> Iterator[str]:
     """All text once, in pieces of whole lines, to learn names from; and what the traces tell."""
     done = 0
-    for source in find_sources(paths, []):
+    for source in find_sources(list(session.names), []):
         if rank_of_dump(source.name) is not None:
             continue
-        yield source.name
+        yield session.shown(source.name)
         for lines in _pieces(source, Counter()):
             done += len(lines)
             if progress is not None:
-                progress(source.name, done)
+                progress(session.shown(source.name), done)
             yield lines
-    for path in paths:
+    for path in session.names:
         for run in find_runs(path):
             for segment in (file for node in find_nodes(run) for file in sorted(node.glob(f"*{SUFFIX}"))):
                 for frame in unpack(segment.read_bytes()):
                     if isinstance(frame, Frame) and frame.kind in (EVENT, HEADER):
                         yield frame.payload.decode("utf-8", "replace")
-
-
-def _hosts(paths: Sequence[str]) -> Iterator[str]:
-    """Names of machines as recorders noted them."""
-    for path in paths:
-        for run in find_runs(path):
-            for node in find_nodes(run):
-                with contextlib.suppress(SourceError):
-                    trace = read_node(node, every_s=1e9, whole_s=0)
-                    yield from (
-                        str(facts.get(key) or "") for facts in (trace.run, trace.header) for key in ("host", "node")
-                    )
 
 
 def _pieces(source: Source, cut: Counter[str]) -> Iterator[str]:
@@ -184,8 +184,8 @@ class _Writer:
     def __init__(self, archive: tarfile.TarFile, bundle: Bundle, redactor: Redactor) -> None:
         self._archive, self._bundle, self._redactor = archive, bundle, redactor
 
-    def add(self, path: str, name: str) -> None:
-        """A path as the user gave it, as one folder of the archive."""
+    def add(self, path: str, shown: str, name: str) -> None:
+        """A path, as one folder of the archive; `shown` is its name as the user knows it."""
         gaps: list[Gap] = []
         folder = Path(path).is_dir()
         for source in find_sources([path], gaps):
@@ -202,7 +202,7 @@ class _Writer:
             for segment in (file for node in find_nodes(run) for file in sorted(node.glob(f"*{SUFFIX}"))):
                 inside = str(PurePosixPath(segment.relative_to(path)))
                 self.add_bytes(f"{name}/{inside}", self._segment(segment.read_bytes()), segment.stat().st_mtime)
-        self._bundle.cut += [self._redactor.text(f"{gap.what}: {gap.why}") for gap in gaps]
+        self._bundle.cut += [self._redactor.text(f"{gap.what}: {gap.why}".replace(path, shown)) for gap in gaps]
 
     def _add_source(self, source: Source, name: str) -> None:
         if rank_of_dump(source.name) is not None:

@@ -24,6 +24,7 @@ from rlhfdoctor.errors import DoctorError, UsageError
 from rlhfdoctor.screen import Progress, language_option, make_page, text_of, write
 
 if TYPE_CHECKING:
+    from rlhfdoctor.session import Session
     from rlhfdoctor.types import Incident, Patch
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -127,9 +128,9 @@ def analyze(
       doctor analyze incident.tar.gz --format json --out report.json
       dmesg -T | doctor analyze - --framework openrlhf==0.5.3
     """
-    incident = _analyze(paths, min_confidence=min_confidence, **reading)
+    incident, session = _analyze(paths, min_confidence=min_confidence, everything=form == "html", **reading)
     text = (
-        render_page(incident, paths, lang)
+        render_page(incident, session.whole, lang)
         if form == "html"
         else _render(incident, form, out is not None, all_findings, lang)
     )
@@ -164,7 +165,7 @@ def patch(paths: tuple[str, ...], write: bool, consent: tuple[str, ...], revert:
         if not restored:
             raise UsageError("nothing to take back: no patched file below " + ", ".join(paths))
         return
-    incident = _analyze(paths, **reading)
+    incident, _ = _analyze(paths, **reading)
     known = {finding.cause for finding in incident.findings}
     for rule in consent:
         if rule not in known:
@@ -207,10 +208,11 @@ def _write_patches(
 
 def _analyze(
     paths: tuple[str, ...], configs: tuple[str, ...], framework: str | None, since: str | None, until: str | None,
-    min_confidence: float = 0.0,
-) -> Incident:  # fmt: skip
-    from rlhfdoctor.diagnose import analyze as run
+    min_confidence: float = 0.0, everything: bool = False,
+) -> tuple[Incident, Session]:  # fmt: skip
+    from rlhfdoctor.diagnose import make_incident
     from rlhfdoctor.logs.clock import read_time
+    from rlhfdoctor.session import Session
 
     if min_confidence != min_confidence:
         raise UsageError("--min-confidence takes a number from 0 to 1")
@@ -223,11 +225,10 @@ def _analyze(
         if full is not None and value is None:
             raise UsageError(f"{name} {text}: write a time such as '2026-01-31 12:00'")
         bounds.append(value)
-    with Progress() as progress:
-        return run(
-            paths, configs=configs, framework=framework, since=bounds[0], until=bounds[1],
-            min_confidence=min_confidence, progress=progress,
-        )  # fmt: skip
+    with Progress() as progress, Session(
+        paths, configs=configs, framework=framework, since=bounds[0], until=bounds[1], everything=everything, progress=progress,
+    ) as session:  # fmt: skip
+        return make_incident(session, min_confidence=min_confidence), session
 
 
 def _render(incident: Incident, form: str, to_file: bool, all_findings: bool, lang: str) -> str:
@@ -321,7 +322,7 @@ def watch(
 
 def _verdict(folder: Path, command: bool) -> int:
     """Analyzes a recorded run and prints what ended it; to standard error where standard output is the command's."""
-    incident = _analyze((str(folder),), (), None, None, None)
+    incident, _ = _analyze((str(folder),), (), None, None, None)
     from rlhfdoctor.language import preferred
 
     text = _render(incident, "text", False, False, preferred())

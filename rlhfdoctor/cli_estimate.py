@@ -70,10 +70,9 @@ def estimate(
         nodes=nodes, gpus_per_node=gpus_per_node, host_bytes=_size("--host-memory", host_memory), container_bytes=_size("--container-memory", container_memory),
         shm_bytes=_size("--shm", shm), gpu_bytes=_size("--gpu-memory", gpu_memory) or _gpu(gpu), model=model,
     )  # fmt: skip
-    found = preflight.estimate(paths, configs=configs, framework=framework, machine=machine)
-    after, patches = (
-        preflight.suggest(paths, configs=configs, framework=framework, machine=machine) if suggest else (None, [])
-    )
+    with preflight.opened(paths, configs=configs, framework=framework) as session:
+        found = preflight.estimate_session(session, machine)
+        after, patches = preflight.suggest_session(session, machine) if suggest else (None, [])
     if form == "json":
         text = budget.render_json(found, after, patches)
     elif brief:

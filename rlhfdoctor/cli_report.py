@@ -14,6 +14,7 @@ from rlhfdoctor.screen import Progress, language_option, write, write_bytes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rlhfdoctor.trace.events import Recorded
     from rlhfdoctor.types import Incident
 
 FORMS = ("html", "md", "png", "svg")
@@ -50,13 +51,17 @@ def report(paths: tuple[str, ...], out: str | None, form: str | None, framework:
     chosen = form or {"htm": "html", "markdown": "md"}.get(ending, ending)
     if chosen not in FORMS:
         raise UsageError(f"--out {target}: end it in .html, .md, .png or .svg, or say --format")
-    from rlhfdoctor.diagnose import analyze
+    from rlhfdoctor.diagnose import make_incident
     from rlhfdoctor.language import load_words, translate
+    from rlhfdoctor.session import Session
 
-    with Progress() as progress:
-        incident = analyze(paths, framework=framework, progress=progress)
+    with (
+        Progress() as progress,
+        Session(paths, framework=framework, everything=chosen != "md", progress=progress) as session,
+    ):
+        incident = make_incident(session)
     if chosen == "html":
-        write(render_page(incident, paths, lang), str(target))
+        write(render_page(incident, session.whole, lang), str(target))
     elif chosen == "md":
         from rlhfdoctor.report import markdown
 
@@ -64,22 +69,22 @@ def report(paths: tuple[str, ...], out: str | None, form: str | None, framework:
         write(markdown.render(translate(incident, words), words), str(target))
     else:
         from rlhfdoctor.report import picture, story
-        from rlhfdoctor.timeline import make_charts
+        from rlhfdoctor.timeline import draw_charts
 
-        charts = make_charts(paths, incident)
+        charts = draw_charts(session.whole, incident)
         write_bytes(picture.render(charts, story.headline(incident), chosen), target)  # type: ignore[arg-type]
     sys.exit(1 if incident.verdict != "healthy" else 0)
 
 
-def render_page(incident: Incident, paths: Sequence[str], lang: str) -> str:
-    """The HTML report with the charts of the runs that the paths hold."""
+def render_page(incident: Incident, traces: Sequence[Recorded], lang: str) -> str:
+    """The HTML report with the charts of the traces."""
     import time
 
     from rlhfdoctor import __version__
     from rlhfdoctor.language import load_words, translate, translate_chart
     from rlhfdoctor.report import html
-    from rlhfdoctor.timeline import make_charts
+    from rlhfdoctor.timeline import draw_charts
 
     words = load_words(lang)
-    charts = [translate_chart(chart, words) for chart in make_charts(paths, incident)]
+    charts = [translate_chart(chart, words) for chart in draw_charts(traces, incident)]
     return html.render(translate(incident, words), charts, made_s=time.time(), version=__version__, words=words)

@@ -1,11 +1,10 @@
-"""The pipeline in one readable function: paths -> Incident."""
+"""What a session read -> Incident, in one readable function."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from rlhfdoctor.budget.told import Machine
 from rlhfdoctor.engine.catalogue import load_rules
 from rlhfdoctor.engine.match import Facts
 from rlhfdoctor.engine.rank import diagnose, is_decided, treatments
@@ -15,16 +14,13 @@ from rlhfdoctor.evidence.collect import find_evidence
 from rlhfdoctor.evidence.death import find_death
 from rlhfdoctor.evidence.killer import classify
 from rlhfdoctor.evidence.ledger import make_ledger
-from rlhfdoctor.evidence.setup import make_told
-from rlhfdoctor.logs.events import order_events
+from rlhfdoctor.evidence.setup import machine_of, make_told
 from rlhfdoctor.patch.effect import Counterfactual, make_counterfactual
 from rlhfdoctor.patch.plan import Configuration, plan_patches
 from rlhfdoctor.patch.size import size_treatments
-from rlhfdoctor.reading import Reading, make_case, read_all
+from rlhfdoctor.session import Session
 from rlhfdoctor.settings.read import read_configuration
-from rlhfdoctor.trace.events import drop_foreign
-from rlhfdoctor.types import Death, Event, Evidence, Finding, Gap, Incident, Part, Patch, RuledOut, Setting
-from rlhfdoctor.units import show_count
+from rlhfdoctor.types import Death, Event, Evidence, Finding, Incident, Part, Patch, RuledOut, Setting
 from rlhfdoctor.vocabulary import FACT
 from rlhfdoctor.vocabulary.names import Fact, Kind
 
@@ -61,47 +57,53 @@ def analyze(
         RuleError: the catalogue has faults.
     """
     catalogue = tuple(rules) if rules is not None else load_rules()
-    reading = read_all([*paths, *configs], engine=engine, progress=progress)
-    events = [e for e in order_events(reading.events) if _within(e, since, until)]
-    events, foreign = drop_foreign(events, reading.traces)
-    if foreign:
-        reading.gaps.append(
-            Gap(what="kernel log", why=f"{show_count(foreign, 'kill')} of other jobs on this node left out")
-        )
-    case = make_case(events, reading, framework)
-    death, findings, excluded, ledger = conclude(case, catalogue, reading)
+    with Session(
+        paths, configs=configs, framework=framework, since=since, until=until, engine=engine, progress=progress
+    ) as session:
+        return make_incident(session, catalogue, min_confidence)
+
+
+def make_incident(session: Session, rules: Sequence[Rule] | None = None, min_confidence: float = 0.0) -> Incident:
+    """The same for a session that was opened already.
+
+    Raises:
+        RuleError: the catalogue has faults.
+    """
+    case = session.case
+    death, findings, excluded, ledger = conclude(session, rules if rules is not None else load_rules())
     decided = is_decided(findings)
     findings = [f for f in findings if f.confidence >= min_confidence]
     kept = {f.cause for f in findings}
     findings = [f for f in findings if f.explained_by is None or f.explained_by in kept]
     verdict = "healthy" if death is None else "cause" if decided else "undecided"
     return Incident(
-        sources=tuple(str(path) for path in paths),
+        sources=session.paths,
         verdict=verdict,  # type: ignore[arg-type]
         death=death,
         framework=case.framework,
         findings=tuple(findings),
         ruled_out=tuple(excluded),
         ledger=ledger,
-        gaps=tuple(reading.gaps),
+        gaps=tuple(session.gaps),
         timeline=tuple(_timeline(case, death)),
         settings=tuple(s for s in case.settings if s.framework),
     )
 
 
 def conclude(
-    case: Case, rules: Sequence[Rule], reading: Reading
+    session: Session, rules: Sequence[Rule]
 ) -> tuple[Death | None, list[Finding], list[RuledOut], tuple[Part, ...]]:
     """The first death over all hosts, what the rules say to the facts of its host, and that host's ledger.
 
     All conditions of one rule meet on one host: lines of other hosts are left out, lines without
     a host belong to every host.
     """
-    death, own, facts = gather(case, reading)
+    case = session.case
+    death, own, facts = gather(session)
     findings, excluded = diagnose(rules, facts)
     by_id = {rule.id: rule for rule in rules}
     configuration = Configuration(
-        reading.texts, case.settings, case.framework, case.versions, _before_the_run(case, death, reading)
+        session.texts, case.settings, case.framework, case.versions, _before_the_run(session, death)
     )
     ledger = tuple(make_ledger(own, death))
     counterfactual = _foresee(case, death, facts, ledger)
@@ -129,7 +131,7 @@ def _foresee(case: Case, death: Death | None, facts: Facts, ledger: Sequence[Par
         facts.evidence[name].value for name in (FACT.host.limit_bytes, FACT.host.total_bytes) if name in facts.evidence
     ]
     return make_counterfactual(
-        make_told(case, _machine(case)),
+        make_told(case, machine_of(case)),
         death.phase,
         of_host=not death.killer.startswith(("cuda", "collective")),
         measured_bytes=sum(part.bytes for part in ledger) or None,
@@ -137,33 +139,27 @@ def _foresee(case: Case, death: Death | None, facts: Facts, ledger: Sequence[Par
     )
 
 
-def _before_the_run(case: Case, death: Death | None, reading: Reading) -> list[Setting]:
+def _before_the_run(session: Session, death: Death | None) -> list[Setting]:
     """Settings as the run had them, of files that the doctor has patched since it."""
-    ran_s = death.time if death is not None and death.time is not None else reading.newest_s
-    prefer = case.framework.name if case.framework is not None else None
+    ran_s = death.time if death is not None and death.time is not None else session.newest_s
+    framework = session.case.framework
+    prefer = framework.name if framework is not None else None
     found: list[Setting] = []
-    for name, (text, patched_s) in reading.originals.items():
+    for name, (text, patched_s) in session.originals.items():
         if ran_s < patched_s:
             found.extend(read_configuration(name, text, prefer)[0])
     return found
 
 
-def gather(case: Case, reading: Reading) -> tuple[Death | None, Case, Facts]:
+def gather(session: Session) -> tuple[Death | None, Case, Facts]:
     """The first death, what belongs to its host, and the facts that rules ask."""
+    case = session.case
     death = find_death(case)
     hosts = sorted({e.origin.host for e in case.events if e.origin.host and classify(e) is not None})
     own = case
     if death is not None and death.node is not None and len(hosts) > 1:
         own = replace(case, events=[e for e in case.events if e.origin.host in (None, death.node)])
-    return death, own, make_facts(own, find_evidence(own, death, reading.gaps))
-
-
-def _machine(case: Case) -> Machine:
-    """A recorded run of the bundled trainer on a node without GPUs computes in host memory."""
-    no_gpu = bool(case.traces) and not any("gpu" in trace.node.tables for trace in case.traces)
-    return Machine(
-        gpus_per_node=0 if no_gpu and case.framework is not None and case.framework.name == "rlhfdoctor" else None
-    )
+    return death, own, make_facts(own, find_evidence(own, death, session.gaps))
 
 
 def make_facts(case: Case, evidence: Mapping[Fact, Evidence]) -> Facts:
@@ -172,12 +168,6 @@ def make_facts(case: Case, evidence: Mapping[Fact, Evidence]) -> Facts:
     for event in case.events:
         events.setdefault(event.kind, []).append(event)
     return Facts(events=events, evidence=evidence, settings=case.in_force())
-
-
-def _within(event: Event, since: float | None, until: float | None) -> bool:
-    if event.time is None:
-        return True
-    return (since is None or event.time >= since) and (until is None or event.time <= until)
 
 
 def _timeline(case: Case, death: Death | None) -> list[Event]:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from rlhfdoctor.budget.estimate import fullest
-from rlhfdoctor.budget.told import Machine, Told
+from rlhfdoctor.budget.told import Machine
 from rlhfdoctor.estimates import Estimate
 from rlhfdoctor.evidence.setup import make_told
-from rlhfdoctor.logs.events import order_events
-from rlhfdoctor.reading import CONFIG_LIMIT_BYTES, Reading, make_case, read_all
+from rlhfdoctor.session import CONFIG_LIMIT_BYTES, Session
 from rlhfdoctor.types import Patch, Setting
 
 __all__ = ["Machine", "estimate", "suggest"]
@@ -35,8 +35,8 @@ def estimate(
         SourceError: nothing could be read.
         UsageError: neither files nor flags tell the framework or the model's size.
     """
-    told, reading = read_told(paths, configs=configs, framework=framework, machine=machine)
-    return replace(fullest(told), gaps=tuple(reading.gaps))
+    with opened(paths, configs=configs, framework=framework) as session:
+        return estimate_session(session, machine)
 
 
 def suggest(
@@ -47,29 +47,36 @@ def suggest(
     Raises:
         SourceError, UsageError: as `estimate`.
     """
+    with opened(paths, configs=configs, framework=framework) as session:
+        return suggest_session(session, machine)
+
+
+def estimate_session(session: Session, machine: Machine | None = None) -> Estimate:
+    """As `estimate`, of a session that is open."""
+    return replace(fullest(make_told(session.case, machine or Machine())), gaps=tuple(session.gaps))
+
+
+def suggest_session(session: Session, machine: Machine | None = None) -> tuple[Estimate, list[Patch]]:
+    """As `suggest`, of a session that is open."""
     from rlhfdoctor.patch.plan import Configuration
     from rlhfdoctor.patch.suggest import suggest as find_change
 
-    told, reading = read_told(paths, configs=configs, framework=framework, machine=machine)
-    configuration = Configuration(reading.texts, list(told.settings.values()), told.framework, told.versions)
+    told = make_told(session.case, machine or Machine())
+    configuration = Configuration(session.texts, list(told.settings.values()), told.framework, told.versions)
     found, patches = find_change(told, configuration)
-    return replace(found, gaps=tuple(reading.gaps)), patches
+    return replace(found, gaps=tuple(session.gaps)), patches
 
 
-def read_told(
-    paths: Sequence[str], *, configs: Sequence[str] = (), framework: str | None = None, machine: Machine | None = None
-) -> tuple[Told, Reading]:
-    """What the files and the user tell, before anything is computed from it."""
-    machine = machine or Machine()
+@contextlib.contextmanager
+def opened(paths: Sequence[str], *, configs: Sequence[str] = (), framework: str | None = None) -> Iterator[Session]:
+    """A session with the DeepSpeed files, too, that the given ones name."""
     with tempfile.TemporaryDirectory(prefix="doctor-") as folder:
         files = [_from_stdin(Path(folder)) if path == "-" else path for path in (*paths, *configs)]
-        reading = read_all(files)
-        case = make_case(order_events(reading.events), reading, framework)
-        named = [path for path in _named(case.settings) if str(path) not in reading.texts]
-        if named:
-            reading = read_all([*files, *map(str, named)])
-            case = make_case(order_events(reading.events), reading, framework)
-    return make_told(case, machine), reading
+        with Session(files, framework=framework) as session:
+            named = [str(path) for path in _named(session.case.settings) if str(path) not in session.texts]
+            if named:
+                session.add(named)
+            yield session
 
 
 def _from_stdin(folder: Path) -> str:

@@ -52,7 +52,8 @@ def samples(rule: Rule) -> list[Path]:
 
 def check_sample(rule: Rule, sample: Path, rules: tuple[Rule, ...]) -> str | None:
     """What is wrong with a sample, or None. `expected.diff` in a sample is what its patches must be."""
-    first = _analyze(sample, rules).best
+    incident = _analyze(sample, rules)
+    first = incident.best
     said = f"{first.cause} {first.confidence}" if first else "nothing"
     if sample.parent.name == "silent":
         claimed = first is not None and first.cause == rule.id and first.confidence >= 0.5
@@ -62,13 +63,17 @@ def check_sample(rule: Rule, sample: Path, rules: tuple[Rule, ...]) -> str | Non
     if first.confidence < 0.5:
         return f"{sample}: {rule.id} comes first, but at {first.confidence} it is no verdict"
     expected = (sample / EXPECTED).read_text() if (sample / EXPECTED).exists() else ""
-    shown = sample_diff(sample, rules)
+    shown = _diff(incident, sample)
     return None if shown == expected else f"{sample}: its patches differ from {EXPECTED}; they are now:\n{shown}"
 
 
 def sample_diff(sample: Path, rules: tuple[Rule, ...]) -> str:
     """The diffs of the first finding's patches, with paths below the sample's folder."""
-    first = _analyze(sample, rules).best
+    return _diff(_analyze(sample, rules), sample)
+
+
+def _diff(incident: Incident, sample: Path) -> str:
+    first = incident.best
     shown = "".join(patch.diff for patch in first.patches) if first else ""
     return shown.replace(f"{str(sample).lstrip('/')}/", "")
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from pathlib import Path
 
-from rlhfdoctor.diagnose import analyze
+from rlhfdoctor.diagnose import make_incident
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.recorded import Scene, find_holders, find_scene, find_steps
+from rlhfdoctor.session import Session
 from rlhfdoctor.trace.growth import theil_sen
-from rlhfdoctor.trace.run import find_runs, read_run
 from rlhfdoctor.trace.schema import NULL
 from rlhfdoctor.types import Comparison, Figure, Incident
 
@@ -26,20 +25,19 @@ def compare(before: Sequence[str], after: Sequence[str]) -> Comparison:
     """What differs between two runs.
 
     Args:
-        before, after: each the paths of one run, as `analyze` takes them; figures need the folder that `doctor watch` wrote.
+        before, after: each the paths of one run, as `analyze` takes them; figures need what `doctor watch` wrote, as its folder or in an archive.
 
     Raises:
         SourceError: nothing could be read of one of them.
     """
-    one, two = analyze(before), analyze(after)
-    scenes = [_scene(paths, incident) for paths, incident in ((before, one), (after, two))]
+    with Session(before) as first, Session(after) as second:
+        one, two = make_incident(first), make_incident(second)
+        scenes = [_scene(session, incident) for session, incident in ((first, one), (second, two))]
     return Comparison(before=one, after=two, figures=tuple(_figures(*scenes)), settings=tuple(_changed(one, two)))
 
 
-def _scene(paths: Sequence[str], incident: Incident) -> Scene | None:
-    runs = [run for path in paths for run in find_runs(path)]
-    traces = [trace for run in runs for trace in read_run(Path(run)).traces]
-    return find_scene(Case(incident.timeline, traces=traces), incident.death) if traces else None
+def _scene(session: Session, incident: Incident) -> Scene | None:
+    return find_scene(Case(incident.timeline, traces=session.traces), incident.death) if session.traces else None
 
 
 def _figures(before: Scene | None, after: Scene | None) -> Iterator[Figure]:

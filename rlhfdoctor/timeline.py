@@ -11,7 +11,7 @@ from rlhfdoctor.charts import Bound, Chart, Level, Mark, Panel, Span
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.recorded import Scene, find_scene, find_steps
-from rlhfdoctor.trace.archive import unpacked
+from rlhfdoctor.trace.archive import shown, unpacked
 from rlhfdoctor.trace.events import Recorded
 from rlhfdoctor.trace.read import NodeTrace, find_nodes, read_node, time_of
 from rlhfdoctor.trace.run import find_runs
@@ -59,15 +59,23 @@ def make_charts(
         for node in (node for path in names for run in find_runs(path) for node in find_nodes(run)):
             require_polars("charts of a recorded run")
             try:
-                traces.append(Recorded(read_node(node)))
+                trace = read_node(node)
             except SourceError:
                 continue  # the incident's gaps tell of it
+            trace.folder = shown(trace.folder, names)
+            traces.append(Recorded(trace))
             if progress is not None:
-                progress(str(node), len(traces[-1].node.times_ns))
+                progress(str(node), len(trace.times_ns))
+    return draw_charts(traces, incident)
+
+
+def draw_charts(traces: Sequence[Recorded], incident: Incident) -> list[Chart]:
+    """As `make_charts`, of traces that a session has read with every sample."""
     if not traces:
         return []
+    require_polars("charts of a recorded run")
     first = find_scene(Case(incident.timeline, traces=traces), incident.death)
-    traces.sort(key=lambda trace: first is None or trace is not first.trace)
+    traces = sorted(traces, key=lambda trace: first is None or trace is not first.trace)
     charts = []
     for number, trace in enumerate(traces[:_MOST_NODES]):
         death = incident.death if number == 0 else None

@@ -5,11 +5,15 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
+from rlhfdoctor.budget.told import Machine, Told
+from rlhfdoctor.evidence.setup import make_told
 from rlhfdoctor.logs.events import PATTERNS, read_events
 from rlhfdoctor.logs.open import Source, find_sources
 from rlhfdoctor.logs.scan import Scanner
+from rlhfdoctor.preflight import opened
 from rlhfdoctor.types import Event, Gap, Origin, Setting, Value
 from rlhfdoctor.vocabulary.index import FIELDS, KINDS
 
@@ -69,3 +73,9 @@ def read_folder(paths: Sequence[Any]) -> tuple[dict[str, bytes], list[Gap]]:
     gaps: list[Gap] = []
     found = {source.name: b"".join(source.stream()) for source in find_sources([str(path) for path in paths], gaps)}
     return found, gaps
+
+
+def told_of(path: Path, framework: str | None = None, machine: Machine | None = None) -> Told:
+    """What the budget is computed from."""
+    with opened([str(path)], framework=framework) as session:
+        return make_told(session.case, machine or Machine())

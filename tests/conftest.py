@@ -25,6 +25,7 @@ LONG = ("tests/test_hostile.py", "tests/test_bundle.py", "tests/test_docs.py", "
 BUDGET_S = float(os.environ.get("RLHFDOCTOR_TEST_BUDGET_S", 1650))
 """So long may the session have run when another incident of the lab is begun; `make lab` runs all of them."""
 BEGAN = time.monotonic()
+os.environ.setdefault("RLHFDOCTOR_DEBUG", "1")  # a bug of our own is an error, not a gap in a report
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

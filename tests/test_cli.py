@@ -150,13 +150,13 @@ def test_rules_test_names_what_is_wrong(doctor: Doctor, tmp_path: Path) -> None:
     """Causes that no rule has, translations with other figures or of sentences that are gone; a catalogue of one's own needs no translation."""
     doctor("rules", "new", "gpu-my-cause", "--folder", tmp_path)
     rule, chinese = (tmp_path / "gpu-my-cause" / name for name in ("rule.yaml", "zh.yaml"))
-    rule.write_text(rule.read_text() + "explains: [host-leek]\ngoes_with: [gpu-my-cause, host-leak]\n")
+    rule.write_text(rule.read_text() + "suppresses: [host-leek]\ncompatible_with: [gpu-my-cause, host-leak]\n")
     chinese.write_text(
         "- {en: 'One sentence for the user, with figures such as {cuda.request_bytes}.', zh: 一句话}\n- {en: gone, zh: 没了}\n"
     )
     lines = doctor("rules", "test", rule.parent).stderr.splitlines()
-    assert f"{rule}: 'explains' names host-leek, and no rule has that id" in lines
-    assert [line for line in lines if "goes_with" in line] == []
+    assert f"{rule}: 'suppresses' names host-leek, and no rule has that id" in lines
+    assert [line for line in lines if "compatible_with" in line] == []
     assert [line.removeprefix(f"{chinese}: ") for line in lines if "braces" in line or "any more" in line] == [
         "other places in braces than 'One sentence for the user, with figures such as {cuda.request_bytes}.' has",
         "no sentence of the rule is 'gone' any more",

@@ -11,10 +11,12 @@ import re
 from collections.abc import Iterator
 
 from rlhfdoctor.budget.shapes import find_shape
+from rlhfdoctor.budget.states import sequence_bytes
+from rlhfdoctor.errors import UsageError
 from rlhfdoctor.evidence.case import Case, number, whole
 from rlhfdoctor.evidence.comm import find_busy, read_elapsed
 from rlhfdoctor.evidence.host import find_total
-from rlhfdoctor.evidence.offload import find_model_size, find_nodes
+from rlhfdoctor.evidence.offload import case_told, find_freed_gradients
 from rlhfdoctor.evidence.roles import find_role
 from rlhfdoctor.logs.torch import read_cuda_oom
 from rlhfdoctor.types import Evidence
@@ -39,7 +41,7 @@ def find_cures(case: Case) -> Iterator[Evidence]:
     yield from _timeout(case)
     yield from _store(case)
     yield from _swap(case)
-    yield from _gradients(case)
+    yield from find_freed_gradients(case)
 
 
 def _cure(name: Fact, value: str | int | float | None, says: str) -> Evidence:
@@ -71,11 +73,7 @@ def _sizes(case: Case) -> tuple[int, int, int, int] | None:
 
 
 def _batch(case: Case) -> Iterator[Evidence]:
-    """How many sequences of a pass fit, by the bytes that one takes: an estimate for sequences of full length.
-
-    Activations 34 x hidden bytes a token and layer, 2 with recomputation (and 34 for the layer that is recomputed); logits 12 bytes a
-    token and word of the vocabulary in training, 6 without gradients (settings_notes section 3).
-    """
+    """How many sequences of a pass fit, by the bytes that one takes: the budget's estimate for sequences of full length."""
     sizes = _sizes(case)
     lengths = [case.value(name) for name in ("max_prompt_length", "max_response_length")]
     shape = next(
@@ -92,9 +90,13 @@ def _batch(case: Case) -> Iterator[Evidence]:
         return
     if setting.framework == "verl" and not setting.spelled.endswith("per_gpu"):
         return  # the old name counts the sequences of all GPUs
-    layers = 0 if scoring else (2 if case.value("gradient_checkpointing") is True else 34) * shape.layers
     tokens = sum(length for length in lengths if isinstance(length, int))
-    one = tokens * (shape.hidden * (34 + layers) + shape.vocabulary * (6 if scoring else 12))
+    try:
+        one = sequence_bytes(case_told(case)[0], name, "score" if scoring else "update", "actor")
+    except UsageError:
+        return
+    if one <= 0:
+        return
     fixed = held + request - batch * one
     fits = int((most * 0.95 - fixed) // one)
     if fixed > 0 and 1 <= fits < batch:
@@ -153,10 +155,3 @@ def _swap(case: Case) -> Iterator[Evidence]:
     yield Evidence(name=FACT.swap.space_bytes, value=round(swap.value * GIB), says=f"swap_space is {swap.value:g} GiB per GPU, in page-locked host blocks of the engine (as in vLLM V0)", origin=swap.origin)  # fmt: skip
     if swap.value > 4:
         yield _cure(FACT.frees.swap_space_bytes, round((swap.value - 4) * GIB), f"{swap.value - 4:g} GiB less for each GPU of the node, before rounding to powers of two")  # fmt: skip
-
-
-def _gradients(case: Case) -> Iterator[Evidence]:
-    """What bf16 in place of fp32 gradients frees on a node: two bytes a parameter of the trained model."""
-    found = find_model_size(case)
-    if found is not None and case.value("zero_stage") == 3:
-        yield _cure(FACT.frees.gradients_bytes, round(found[0] * 2e9 / find_nodes(case)), f"2 bytes less for each of {found[0]:g}B parameters")  # fmt: skip

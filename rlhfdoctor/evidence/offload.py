@@ -1,29 +1,26 @@
-"""What offload and sleep settings imply in bytes on one node, and the sizes that cures need.
-
-Formulas: settings_notes section 3 (DeepSpeed runtime/zero/stage_1_and_2.py, stage3.py; verl and
-EasyR1 fsdp_workers.py). N parameters, d shard degree; per node the factors below times N when one
-node holds all shards.
-"""
+"""Whether offload was in force, and what it takes by the budget: this module has no formulas of its own."""
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from rlhfdoctor.budget.shapes import find_shape
+from rlhfdoctor.budget.states import gpu_bytes_of, host_bytes_of
+from rlhfdoctor.budget.told import Told
+from rlhfdoctor.errors import UsageError
 from rlhfdoctor.evidence.case import Case, fact, whole
 from rlhfdoctor.evidence.host import find_total
-from rlhfdoctor.logs.torch import read_cuda_oom
+from rlhfdoctor.evidence.setup import machine_of, make_told
 from rlhfdoctor.settings.spell import parse_version
 from rlhfdoctor.types import Evidence, Setting
-from rlhfdoctor.units import show_bytes, show_count
+from rlhfdoctor.units import show_bytes
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 
 _SIZE = re.compile(r"(?<![\w.])(\d{1,3}(?:\.\d+)?)[bB](?![a-zA-Z0-9])")
 _MODEL_SETTINGS = ("pretrain", "model_name_or_path", "actor_rollout_ref.model.path", "worker.actor.model.model_path", "actor.model_name_or_path")  # fmt: skip
-_GPUS_OF_A_NODE = 8
-_HOST_BYTES_PER_PARAMETER = {"deepspeed-2": 16, "deepspeed-3": 18, "fsdp": 12}
-"""Optimizer offload, all shards of one trained model: fp32 master, gradient, two moments, staging."""
 
 
 def find_offload(case: Case) -> Iterator[Evidence]:
@@ -50,22 +47,19 @@ def find_offload(case: Case) -> Iterator[Evidence]:
 
 
 def _need(case: Case) -> Iterator[Evidence]:
-    billions = find_model_size(case)
-    if billions is None:
+    told, where = case_told(case)
+    with contextlib.suppress(UsageError):  # the framework or the model is unknown, and so are its bytes
+        need = host_bytes_of(told, {"offload_optimizer": False, "offload_param": False})
+        frees = host_bytes_of(told, {"offload_optimizer": False})
+        yield from _of_node(case, need, frees, where)
+
+
+def _of_node(case: Case, need: int, frees: int, where: Setting | None) -> Iterator[Evidence]:
+    if need <= 0:
         return
-    size, where = billions
-    stage = case.value("zero_stage")
-    deepspeed = case.framework is None or case.framework.name in ("openrlhf", "trl")
-    factor = _HOST_BYTES_PER_PARAMETER["fsdp" if not deepspeed else "deepspeed-2" if stage in (1, 2) else "deepspeed-3"]
-    models = 1 if _without_critic(case) else 2
-    nodes = find_nodes(case)
-    need = round(size * 1e9 * factor * models / nodes)
-    what = "actor and critic" if models == 2 else "the actor"
-    says = f"{factor} bytes x {size:g}B parameters x {models} ({what}) / {show_count(nodes, 'node')} = {show_bytes(need)} of host memory per node, before rounding of pinned buffers"
-    frees = (
-        need if deepspeed else round(size * 8e9 / nodes)
-    )  # FSDP: the actor's two moments; the critic has a flag of its own
-    yield Evidence(name=FACT.frees.optimizer_bytes, value=frees, says=f"{'all of that' if deepspeed else 'two moments, 8 bytes a parameter of the actor,'} leaves the host")  # fmt: skip
+    part = "all of that" if frees == need else f"{show_bytes(frees)} of that"
+    yield Evidence(name=FACT.frees.optimizer_bytes, value=frees, says=f"{part} leaves the host")
+    says = f"what is offloaded takes {show_bytes(need)} of host memory per node, by the budget"
     yield Evidence(name=FACT.offload.need_bytes, value=need, says=says, origin=where.origin if where else None)
     total = find_total(case)
     limit = case.setting("container.memory")
@@ -76,31 +70,36 @@ def _need(case: Case) -> Iterator[Evidence]:
 
 
 def find_states(case: Case) -> Iterator[Evidence]:
-    """Weights, gradients and Adam's states on one GPU against its size, where the failing allocation tells that.
+    """Weights, gradients and Adam's states on one GPU against its size, where the failing allocation tells that."""
+    told, where = case_told(case)
+    total = told.machine.gpu_bytes
+    if not total or case.first(EVENT.torch.cuda_oom) is None:
+        return
+    shared = case.value("colocate_all") or case.framework is None or case.framework.name != "openrlhf"
+    with contextlib.suppress(UsageError):  # as above
+        need = gpu_bytes_of(told, ("actor", "critic") if shared else ("actor",))
+        says = f"weights, gradients and optimizer states take {show_bytes(need)} of the GPU's {show_bytes(total)}, by the budget"
+        yield Evidence(
+            name=FACT.gpu.states_ratio, value=need / total, says=says, origin=where.origin if where else None
+        )
 
-    DeepSpeed keeps 2 bytes of weights (sharded at stage 3), 2 of gradients (from stage 2) and 12 of fp32 states a parameter, FSDP
-    16 / d; see settings_notes section 3.
-    """
-    event, found = case.first(EVENT.torch.cuda_oom), find_model_size(case)
-    total = read_cuda_oom(" ".join((event.text, *event.after))).get("total_bytes") if event is not None else None
-    if found is None or not isinstance(total, int) or not total:
-        return
-    billions, where = found
-    told = [case.value(name) for name in ("actor_num_gpus_per_node", "trainer.n_gpus_per_node", "n_gpus_per_node")]
-    gpus = next((value for value in told if isinstance(value, int) and value > 0), None)
-    shards = (gpus or _GPUS_OF_A_NODE) * find_nodes(case)
-    stage = case.value("zero_stage")
-    kept = case.value("offload_optimizer") not in (True, "cpu", "nvme")
-    if case.framework is not None and case.framework.name in ("verl", "easyr1", "simplerl"):
-        factor = (8 + 8 * kept) / shards
-    elif isinstance(stage, int):
-        factor = 2 / (shards if stage == 3 else 1) + 2 / (shards if stage >= 2 else 1) + (12 / shards if kept else 0)
-    else:
-        return
-    models = 2 if not _without_critic(case) and (case.value("colocate_all") or case.framework is None or case.framework.name != "openrlhf") else 1  # fmt: skip
-    need = billions * 1e9 * factor * models
-    says = f"weights, gradients and optimizer states of {billions:g}B parameters take {show_bytes(need)} of the GPU's {show_bytes(total)} over {show_count(shards, 'GPU')}{'' if gpus else ' (assumed)'}"
-    yield Evidence(name=FACT.gpu.states_ratio, value=need / total, says=says, origin=where.origin if where else None)
+
+def find_freed_gradients(case: Case) -> Iterator[Evidence]:
+    """What bf16 in place of fp32 gradients frees on a node."""
+    with contextlib.suppress(UsageError):
+        frees = host_bytes_of(case_told(case)[0], {"grad_accum_dtype": "bf16"})
+        if frees > 0:
+            yield Evidence(
+                name=FACT.frees.gradients_bytes, value=frees, says=f"{show_bytes(frees)} less, by the budget"
+            )
+
+
+def case_told(case: Case) -> tuple[Told, Setting | None]:
+    """What the budget is asked with, and the setting that names the model."""
+    told, found = make_told(case, machine_of(case)), find_model_size(case)
+    if found is not None and found[1] is None:  # only a log tells the size
+        told.machine = replace(told.machine, model=f"{found[0]:g}B")
+    return told, found[1] if found is not None else None
 
 
 def find_model_size(case: Case) -> tuple[float, Setting | None] | None:
@@ -114,21 +113,6 @@ def find_model_size(case: Case) -> tuple[float, Setting | None] | None:
         if match := _SIZE.search(event.text):
             return float(match[1]), None
     return None
-
-
-def _without_critic(case: Case) -> bool:
-    """Group and REINFORCE estimators train no critic (OpenRLHF, verl)."""
-    estimator = str(case.value("advantage_estimator") or case.value("algorithm.adv_estimator") or "gae").lower()
-    return estimator not in ("gae",) or (case.framework is not None and case.framework.name == "trl")
-
-
-def find_nodes(case: Case) -> int:
-    """Nodes that the actor is spread over; 1 where nothing tells."""
-    for name in ("actor_num_nodes", "trainer.nnodes", "actor.num_nodes"):
-        value = case.value(name)
-        if isinstance(value, int) and value > 0:
-            return value
-    return 1
 
 
 def _accumulation(case: Case) -> Iterator[Evidence]:

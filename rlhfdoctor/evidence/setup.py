@@ -62,6 +62,14 @@ def make_told(case: Case, machine: Machine) -> Told:
     return Told(settings, case.framework, case.versions, machine)
 
 
+def machine_of(case: Case) -> Machine:
+    """A recorded run of the bundled trainer on a node without GPUs computes in host memory."""
+    no_gpu = bool(case.traces) and not any("gpu" in trace.node.tables for trace in case.traces)
+    return Machine(
+        gpus_per_node=0 if no_gpu and case.framework is not None and case.framework.name == "rlhfdoctor" else None
+    )
+
+
 def find_setup(case: Case) -> Iterator[Evidence]:
     """Facts about settings, model and releases."""
     yield from _recompute(case)

@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from rlhfdoctor.logs.archive import READ_ERRORS, Member, is_archive, read_members
@@ -44,6 +44,14 @@ def unpacked(paths: Sequence[str], gaps: list[Gap]) -> Iterator[dict[str, str]]:
                 if part.name != MANIFEST:
                     found[str(part)] = f"{path}!{part.relative_to(folder)}"
         yield found
+
+
+def shown(name: str, names: Mapping[str, str]) -> str:
+    """A file's name as the user knows it: by the archive, where it was unpacked."""
+    for real, to_show in names.items():
+        if real != to_show and name.startswith(real):
+            return name.replace(real, to_show, 1)
+    return name
 
 
 def _top(folder: Path) -> Path:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rlhfdoctor.trace.read import Columns, NodeTrace, time_of
+from rlhfdoctor.trace.read import Columns, NodeTrace, at_of, time_of
 from rlhfdoctor.trace.schema import NULL
 from rlhfdoctor.trace.tables import identities
 from rlhfdoctor.types import Event, Origin, Value
@@ -237,12 +237,10 @@ def _of_another_job(recorded: Recorded, at_ns: int) -> bool:
 
 
 def _event(recorded: Recorded, event: dict[str, Any], kind: Kind, fields: Mapping[Field, Value], text: str) -> Event:
-    told = event.get("at_ns")
-    at_ns = told if isinstance(told, int) else time_of(event)
     return Event(
         kind=kind,
         fields={key: value for key, value in fields.items() if value is not None},
         origin=Origin(file=recorded.file, host=recorded.node.run.get("node") or None, pid=event.get("pid")),
         text=text,
-        time=recorded.seconds(int(at_ns)),
+        time=recorded.seconds(at_of(event)),
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass, field, replace
+from itertools import compress, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,8 @@ class NodeTrace:
     gaps: list[Gap]
     times_ns: array[int] = field(default_factory=lambda: array("q"))
     """Wall clock of every sample."""
+    kept_ns: set[int] | None = None
+    """Of those, the samples that `thinned` keeps."""
 
 
 class SegmentReader:
@@ -94,10 +96,13 @@ class SegmentReader:
             if self._decoder is None:
                 gaps.append(Gap(what=self.path, why="its header is lost; read with the tables of this version"))
                 self._decoder = Decoder(TABLES)
-            if wanted is not None and frame.kind == SAMPLE and not wanted.take(frame):
+            kept = wanted is None or wanted.take(frame)
+            if wanted is not None and not kept and not wanted.everything:
                 return
             sample = self._decoder.decode(frame)
             if sample is None:
+                if not kept:
+                    return
                 gaps.append(Gap(what=self.path, why=f"a sample at {frame.offset} cannot be read without its damaged key frame"))  # fmt: skip
             else:
                 yield sample
@@ -125,13 +130,21 @@ class SegmentReader:
 class Wanted:
     """Which samples to read: all of the last minutes, and one now and then before."""
 
-    def __init__(self, every_s: float, after_ns: int) -> None:
-        """`after_ns`: from this wall-clock time on everything is wanted."""
+    def __init__(self, every_s: float, after_ns: int, everything: bool = False) -> None:
+        """`after_ns`: from this wall-clock time on everything is wanted; `everything`: the others are decoded, too."""
         self._every_ns, self._after_ns, self._last_ns = int(every_s * 1e9), after_ns, -(2**62)
+        self.everything = everything
+        self.kept_ns: set[int] = set()
 
     def take(self, frame: Frame) -> bool:
-        """Whether to decode a frame, by its wall clock alone."""
+        """Whether a frame is wanted, by its wall clock alone; key frames are."""
         wall_ns = wall_ns_of(frame)
+        kept = frame.kind != SAMPLE or self._is_due(wall_ns)
+        if kept and self.everything:
+            self.kept_ns.add(wall_ns)
+        return kept
+
+    def _is_due(self, wall_ns: int) -> bool:
         if wall_ns < self._after_ns and 0 <= wall_ns - self._last_ns < self._every_ns:
             return False  # a clock that was set back starts the count anew
         self._last_ns = wall_ns
@@ -149,6 +162,12 @@ def time_of(event: Mapping[str, Any]) -> int:
     """Wall clock of an event in nanoseconds; 0 where it bears none."""
     wall_ns = event.get("wall_ns")
     return wall_ns if isinstance(wall_ns, int) else 0
+
+
+def at_of(event: Mapping[str, Any]) -> int:
+    """When what an event tells of happened, in nanoseconds: its own time, or that of the recorder for none or a damaged one."""
+    at_ns = event.get("at_ns")
+    return at_ns if isinstance(at_ns, int) and at_ns else time_of(event)
 
 
 def _json(payload: bytes) -> dict[str, Any] | None:
@@ -182,11 +201,12 @@ def find_nodes(path: str | Path) -> list[Path]:
     return own + sorted(p for p in folder.glob("nodes/*") if p.is_dir())
 
 
-def read_node(path: str | Path, *, every_s: float = 0.0, whole_s: float = 600.0) -> NodeTrace:
+def read_node(path: str | Path, *, every_s: float = 0.0, whole_s: float = 600.0, everything: bool = False) -> NodeTrace:
     """What one recorder wrote, sorted by time.
 
     Args:
         every_s: thin out to one sample in this time, but for the last `whole_s` seconds.
+        everything: hold all samples, and note in `kept_ns` which of them `thinned` keeps.
 
     Raises:
         SourceError: there is no segment, or none can be opened.
@@ -197,7 +217,7 @@ def read_node(path: str | Path, *, every_s: float = 0.0, whole_s: float = 600.0)
         raise SourceError(f"{path}: no trace in it (a trace is a folder with files such as 000001{SUFFIX})")
     run = _run_file(folder)
     gaps: list[Gap] = []
-    wanted = Wanted(every_s, _last_ns(names) - int(whole_s * 1e9)) if every_s else None
+    wanted = Wanted(every_s, _last_ns(names) - int(whole_s * 1e9), everything) if every_s else None
     trace = NodeTrace(str(folder), folder.name, run, {}, {}, [], gaps)
     opened = 0
     for name in names:
@@ -218,7 +238,25 @@ def read_node(path: str | Path, *, every_s: float = 0.0, whole_s: float = 600.0)
     _sort(trace)
     trace.events = _once(sorted(trace.events, key=time_of))
     trace.node = str(run.get("node") or trace.header.get("node") or trace.header.get("host") or folder.name)
+    trace.kept_ns = wanted.kept_ns if wanted is not None and everything else None
     return trace
+
+
+def thinned(trace: NodeTrace) -> NodeTrace:
+    """The trace as it is read without `everything`."""
+    kept = trace.kept_ns
+    if kept is None:
+        return trace
+    tables = {name: _rows(table, [at in kept for at in table.times_ns]) for name, table in trace.tables.items()}
+    return replace(trace, tables=tables, times_ns=array("q", [at for at in trace.times_ns if at in kept]), kept_ns=None)
+
+
+def _rows(table: Columns, wanted: Sequence[bool]) -> Columns:
+    def cut(column: array[int]) -> array[int]:
+        return array("q", compress(column, wanted))
+
+    values = {name: cut(column) for name, column in table.values.items()}
+    return Columns(table.names, cut(table.times_ns), cut(table.mono_ns), cut(table.keys), values)
 
 
 def _sort(trace: NodeTrace) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.logs.open import SKIPPED_FOLDERS
 from rlhfdoctor.trace.events import Recorded, make_events
-from rlhfdoctor.trace.read import find_nodes, is_run, read_node
+from rlhfdoctor.trace.read import find_nodes, is_run, read_node, thinned
 from rlhfdoctor.trace.store import SUFFIX
 from rlhfdoctor.types import Event, Gap
 
@@ -26,6 +26,9 @@ class Run:
     """What a run's folder offers."""
 
     traces: list[Recorded] = field(default_factory=list)
+    """Of every node, as much as a verdict needs."""
+    whole: list[Recorded] = field(default_factory=list)
+    """The same nodes with every sample, where that was asked for."""
     events: list[Event] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     """Logs and configuration to be read like any others; the user's own files where they are still the same."""
@@ -61,15 +64,22 @@ def find_unread(path: str, runs: Sequence[Path]) -> Iterator[Gap]:
             yield Gap(what=name, why="a recorded run that was not read: it lies too deep; pass this folder itself")
 
 
-def read_run(path: Path) -> Run:
-    """Everything of one run's folder but the text of its logs."""
+def read_run(path: Path, *, everything: bool = False) -> Run:
+    """All of one run's folder but the text of its logs; each trace is decoded once.
+
+    Args:
+        everything: keep every sample in `whole`.
+    """
     run = Run()
     for node in find_nodes(path):
         try:
-            recorded = Recorded(read_node(node, every_s=_EVERY_S))
+            trace = read_node(node, every_s=_EVERY_S, everything=everything)
         except SourceError as error:
             run.gaps.append(Gap(what=str(node), why=str(error)))
             continue
+        recorded = Recorded(thinned(trace))
+        if everything:
+            run.whole.append(Recorded(trace))
         run.gaps.extend(recorded.node.gaps)
         run.traces.append(recorded)
         run.events.extend(make_events(recorded))

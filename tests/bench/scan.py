@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from rlhfdoctor.logs.events import PATTERNS
-from rlhfdoctor.reading import read_all
+from rlhfdoctor.session import Session
 
 LINE = "(ActorModelRayActor pid={pid}, ip=10.0.0.{ip}) [2025-04-21 18:02:32,{ms:03d}] [INFO] [logging.py:128:log_dist] [Rank {rank}] step={step} lr=1e-6 loss=0.{ms}\n"
 
@@ -37,6 +37,12 @@ def clock(action: object) -> float:
     return min(times)
 
 
+def read_all(path: Path, engine: str = "auto") -> None:
+    """One pass over a log."""
+    with Session([str(path)], engine=engine):
+        pass
+
+
 def main() -> None:
     """Prints MB/s of both engines and of the anchor, their ratio, and the peak memory."""
     megabytes = int(sys.argv[1]) if len(sys.argv) > 1 else 200
@@ -44,13 +50,13 @@ def main() -> None:
         path = Path(folder, "driver.log")
         write_log(path, megabytes)
         anchor = clock(lambda: subprocess.run(["grep", "-c", "", str(path)], check=True, capture_output=True))
-        mine = clock(lambda: read_all([str(path)]))
+        mine = clock(lambda: read_all(path))
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(f"grep -c ''      {megabytes / anchor:8.0f} MB/s")
         print(f"read, hyperscan {megabytes / mine:8.0f} MB/s   {mine / anchor:6.1f} x the anchor's time   peak {peak:.0f} MiB")
         write_log(path, megabytes // 10)
         small = clock(lambda: subprocess.run(["grep", "-c", "", str(path)], check=True, capture_output=True))
-        slow = clock(lambda: read_all([str(path)], engine="re"))
+        slow = clock(lambda: read_all(path, "re"))
         print(f"read, re        {megabytes / 10 / slow:8.0f} MB/s   {slow / small:6.1f} x the anchor's time")
 
 

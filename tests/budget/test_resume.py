@@ -13,9 +13,10 @@ from rich.console import Console
 
 from rlhfdoctor import analyze
 from rlhfdoctor.estimates import Estimate
-from rlhfdoctor.preflight import Machine, estimate, read_told, suggest
+from rlhfdoctor.preflight import Machine, estimate, suggest
 from rlhfdoctor.report.budget import by_phase, render_suggestion, sentence, verdict
 from rlhfdoctor.types import Patch
+from tests.build import told_of
 
 GIB = 1 << 30
 QWEN_7B = 7_615_616_512
@@ -233,15 +234,15 @@ def test_what_analyze_proposes_for_a_resume(machines: int, proposed: bool, tmp_p
 def test_trls_fields_are_read_as_flags(tmp_path: Path) -> None:
     """Each field of its dataclasses is one (HfArgumentParser), where the framework is known to be TRL; elsewhere it is not."""
     (tmp_path / "launch.sh").write_text("accelerate launch my_grpo.py --model_name_or_path Qwen/Qwen2.5-7B --max_completion_length 4096 --per_device_train_batch_size=2 --top_k 3\n")
-    found, _ = read_told([str(tmp_path)], framework="trl==0.16.1", machine=Machine())
+    found = told_of(tmp_path, "trl==0.16.1")
     assert (found.value("max_response_length"), found.value("train.micro_batch_size")) == (4096, 2)
     assert found.settings["max_response_length"].spelled == "--max_completion_length"
-    other, _ = read_told([str(tmp_path)], framework="openrlhf==0.8.0", machine=Machine())
+    other = told_of(tmp_path, "openrlhf==0.8.0")
     assert "max_response_length" not in other.settings
 
 
 def test_a_field_that_is_switched_off(tmp_path: Path) -> None:
     """HfArgumentParser has a --no_ flag for each field that is on by default; it is read, and not edited."""
     (tmp_path / "launch.sh").write_text("accelerate launch my_grpo.py --model_name_or_path Qwen/Qwen2.5-7B --no_gradient_checkpointing\n")
-    found, _ = read_told([str(tmp_path)], framework="trl==0.28.0", machine=Machine())
+    found = told_of(tmp_path, "trl==0.28.0")
     assert found.value("gradient_checkpointing") is False and found.settings["gradient_checkpointing"].span is None

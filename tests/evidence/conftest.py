@@ -9,7 +9,7 @@ import pytest
 
 from rlhfdoctor.evidence.collect import find_evidence
 from rlhfdoctor.evidence.death import find_death
-from rlhfdoctor.reading import make_case, read_all
+from rlhfdoctor.session import Session
 from rlhfdoctor.types import Value
 
 Facts = Callable[[Mapping[str, str]], dict[str, Value]]
@@ -22,10 +22,10 @@ def facts(tmp_path: Path) -> Facts:
     def run(files: Mapping[str, str]) -> dict[str, Value]:
         for name, text in files.items():
             (tmp_path / name).write_text(text)
-        reading = read_all([str(tmp_path)])
-        case = make_case(reading.events, reading, None)
-        found = find_evidence(case, find_death(case), reading.gaps)
-        assert reading.gaps == []
+        with Session([str(tmp_path)]) as session:
+            case = session.case
+        found = find_evidence(case, find_death(case), session.gaps)
+        assert session.gaps == []
         return {name: evidence.value for name, evidence in found.items()}
 
     return run

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import pytest
 
+from rlhfdoctor.preflight import estimate
 from rlhfdoctor.types import Incident, Value
 
 Facts = Callable[[Mapping[str, str]], dict[str, Value]]
+GIB = 1 << 30
 
 
 def oom(request: str, free: str, unallocated: str, frames: str = "") -> str:
@@ -26,19 +29,24 @@ VERL = (
 BACKWARD = '  File "/opt/verl/workers/actor/dp_actor.py", line 301, in update_policy\n    loss.backward()\n'
 
 
-def test_micro_batch_by_the_bytes_of_a_sequence(facts: Facts) -> None:
-    """4096 tokens x (36 x 3584 x ... + 12 x 152064) bytes are 8.2 GB: of the eight that were asked for, some fit."""
-    files = {"driver.log": oom("6.00 GiB", "3.00 GiB", "0 bytes", BACKWARD).replace("60.00", "74.00"), "run.sh": VERL.format(batch=8, more="")}
-    one = 4096 * (3584 * (34 + 2 * 28) + 152064 * 12)
-    fixed = (74 + 6) * 1024**3 - 8 * one
-    assert facts(files)["cure.train_micro_batch"] == min(int((77 * 1024**3 * 0.95 - fixed) // one), 4)
+def sequence(folder: Path, script: str) -> int:
+    """What one more sequence takes of a GPU in the update, as `doctor estimate` says it."""
+    sizes = []
+    for batch in (1, 2):
+        (folder / "run.sh").write_text(script.replace("micro_batch_size_per_gpu=12", f"micro_batch_size_per_gpu={batch}"))
+        sizes.append(estimate([str(folder)]).of("gpu", "update", "actor"))
+    return sizes[1] - sizes[0]
 
 
-def test_micro_batch_divides(facts: Facts) -> None:
-    """Of twelve sequences of 1024 tokens (2.05 GiB each) five fit: four, since a divisor keeps what the batch divided."""
+@pytest.mark.parametrize(("request_gib", "fits", "divisor"), [("7.20", 6, 6), ("8.20", 5, 4), ("10.00", 3, 3)])
+def test_micro_batch_by_the_bytes_of_a_sequence(request_gib: str, fits: int, divisor: int, facts: Facts, tmp_path: Path) -> None:
+    """Of twelve sequences of 1024 tokens some fit beside what stays: a divisor, since it keeps what the batch divided."""
     script = VERL.format(batch=12, more="").replace("=1024", "=512").replace("=3072", "=512")
-    log = oom("16.50 GiB", "7.00 GiB", "0 bytes", BACKWARD).replace("60.00", "70.00")
-    assert facts({"driver.log": log, "run.sh": script})["cure.train_micro_batch"] == 4
+    log = oom(f"{request_gib} GiB", "7.00 GiB", "0 bytes", BACKWARD).replace("60.00", "70.00")
+    found = facts({"driver.log": log, "run.sh": script})
+    one = sequence(tmp_path, script)
+    assert int((77 * GIB * 0.95 - (70 + float(request_gib)) * GIB + 12 * one) // one) == fits
+    assert found["cure.train_micro_batch"] == divisor
 
 
 @pytest.mark.parametrize(("batch", "more"), [(1, ""), (8, "actor_rollout_ref.actor.use_dynamic_bsz=True"), (64, "")])

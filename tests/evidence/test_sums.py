@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rlhfdoctor.reading import make_case, read_all
+from rlhfdoctor.preflight import estimate
+from rlhfdoctor.session import Session
 from rlhfdoctor.types import Value
 
 Facts = Callable[[Mapping[str, str]], dict[str, Value]]
@@ -112,10 +113,27 @@ def test_pinned_by_the_framework(facts: Facts, version: str, pinned: bool) -> No
     assert facts({"pip-freeze.txt": f"openrlhf=={version}\n", "launch.sh": launch})["offload.pinned"] is pinned
 
 
-def test_offload_need_per_node(facts: Facts) -> None:
-    """ZeRO-3 offload of actor and critic: 18 bytes a parameter each, over the nodes."""
-    launch = "python3 -m openrlhf.cli.train_ppo_ray --pretrain Qwen/Qwen2.5-72B --zero_stage 3 --adam_offload --actor_num_nodes 4\n"
-    assert facts({"launch.sh": launch, "pip-freeze.txt": "openrlhf==0.5.4\n"})["offload.need_bytes"] == round(72.71e9 * 18 * 2 / 4)
+OFFLOAD = "python3 -m openrlhf.cli.train_ppo_ray --pretrain Qwen/Qwen2.5-{size} --zero_stage {stage} --adam_offload --actor_num_nodes {nodes} --actor_num_gpus_per_node 8 --critic_num_nodes {nodes} --critic_num_gpus_per_node 8 {more}\n"
+
+
+@pytest.mark.parametrize(("size", "stage", "nodes", "more"), [("72B", 3, 4, ""), ("7B", 2, 1, ""), ("7B", 3, 1, "--grad_accum_dtype fp32")])
+def test_offload_takes_what_the_budget_says(facts: Facts, tmp_path: Path, size: str, stage: int, nodes: int, more: str) -> None:
+    """The bytes of offload are those of `doctor estimate`, with the release's rounding of pinned buffers and its type of gradients."""
+    launch = OFFLOAD.format(size=size, stage=stage, nodes=nodes, more=more)
+    found = facts({"launch.sh": launch, "pip-freeze.txt": "openrlhf==0.5.4\n"})
+    with_it = estimate([str(tmp_path)])
+    (tmp_path / "launch.sh").write_text(launch.replace("--adam_offload ", ""))
+    without = estimate([str(tmp_path)])
+    assert found["offload.need_bytes"] == with_it.of("host", "update") - without.of("host", "update") > 0
+    assert ("frees.gradients_bytes" in found) == bool(more)
+
+
+def test_states_on_a_gpu_are_the_budgets(facts: Facts, tmp_path: Path) -> None:
+    """What the actor holds on one GPU against its size, as the failing allocation tells it."""
+    log = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.00 GiB of which 1.00 GiB is free. Of the allocated memory 60.00 GiB is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.\n"
+    found = facts({"launch.sh": OFFLOAD.format(size="7B", stage=3, nodes=1, more="").replace("--adam_offload ", ""), "driver.log": log, "pip-freeze.txt": "openrlhf==0.5.4\n"})
+    needs = [need for need in estimate([str(tmp_path)]).needs if need.place == "gpu" and need.role == "actor" and not need.moment and not need.at_longest]
+    assert found["gpu.states_ratio"] == sum(need.bytes for need in needs) / (79 << 30)
 
 
 def test_slope_per_step(facts: Facts) -> None:
@@ -129,6 +147,6 @@ def test_settings_in_force_are_those_of_the_single_question(tmp_path: Path) -> N
     """All settings at once and one by one give the same: files before dumps, later before earlier."""
     (tmp_path / "launch.sh").write_text("python3 -m openrlhf.cli.train_ppo_ray --zero_stage 2 --bf16 --zero_stage 3\n")
     (tmp_path / "driver.log").write_text("Error executing job with overrides: ['data.train_batch_size=16', 'data.train_batch_size=32']\n")
-    reading = read_all([str(tmp_path)])
-    case = make_case(reading.events, reading, None)
+    with Session([str(tmp_path)]) as session:
+        case = session.case
     assert case.in_force() == {name: case.setting(name) for name in {s.name for s in case.settings}}

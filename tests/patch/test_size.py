@@ -11,7 +11,8 @@ from rlhfdoctor import analyze
 from rlhfdoctor.budget.estimate import fullest
 from rlhfdoctor.budget.told import change
 from rlhfdoctor.patch.effect import Counterfactual, make_counterfactual
-from rlhfdoctor.preflight import Machine, read_told
+from rlhfdoctor.preflight import Machine
+from tests.build import told_of
 
 ROOT = Path(__file__).resolve().parents[2]
 GIB = 1 << 30
@@ -19,7 +20,7 @@ GIB = 1 << 30
 
 def swapping(room_bytes: int | None) -> Counterfactual:
     """simpleRL-reason's swap blocks, 2 GiB of them a layer and GPU, against a limit of the node."""
-    told, _ = read_told([str(ROOT / "samples/simplerl-third-generation/run")])
+    told = told_of(ROOT / "samples/simplerl-third-generation/run")
     use = fullest(told)
     measured = max(use.of("host", phase) for phase in use.phases)
     found = make_counterfactual(told, None, of_host=True, measured_bytes=measured, limit_bytes=room_bytes and measured + room_bytes)
@@ -55,7 +56,7 @@ def test_a_budget_far_from_the_measured_use_is_not_trusted() -> None:
 
 def test_batches_are_divided() -> None:
     """A micro batch of 16 becomes a divisor of it, as a batch size is made of micro batches."""
-    told, _ = read_told([str(ROOT / "samples/easyr1-long-prompts/run")], machine=Machine(gpu_bytes=80 * GIB))
+    told = told_of(ROOT / "samples/easyr1-long-prompts/run", machine=Machine(gpu_bytes=80 * GIB))
     run = make_counterfactual(told, "score", of_host=False, measured_bytes=None, limit_bytes=None)
     assert run is not None
     found = run.size("logprob.micro_batch_size", 16, 1)

@@ -573,7 +573,7 @@ def test_gap_type() -> None:
 
 def test_a_framework_is_found_in_one_reading(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Each file is parsed once, though the framework that they show decides what their settings mean."""
-    import rlhfdoctor.reading as session
+    import rlhfdoctor.session as session
 
     calls: list[str] = []
     parse = session.parse_configuration

@@ -1,0 +1,59 @@
+"""What evidence asks of the budget: bytes that settings take on the host, and the states of trained models on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from rlhfdoctor.budget.estimate import estimate
+from rlhfdoctor.budget.layout import make_plans
+from rlhfdoctor.budget.told import Told, change
+from rlhfdoctor.types import Value
+
+_PHASE = "update"
+"""When all that training takes is there."""
+
+
+def host_bytes_of(told: Told, changes: Mapping[str, Value]) -> int:
+    """Host memory of one node in the update, beyond that after these changes; of the node where it is most.
+
+    Raises:
+        UsageError: the framework or the model's size is unknown.
+    """
+    other = told
+    for name, value in changes.items():
+        other = change(other, name, value)
+    nodes = zip(make_plans(told), make_plans(other), strict=True)
+    return max((estimate(one).of("host", _PHASE) - estimate(two).of("host", _PHASE) for one, two in nodes), default=0)
+
+
+def gpu_bytes_of(told: Told, roles: Collection[str]) -> int:
+    """Weights, gradients and optimizer states of roles that share a GPU.
+
+    Raises:
+        UsageError: the framework or the model's size is unknown.
+    """
+    sums = [
+        sum(
+            need.bytes
+            for need in estimate(plan).needs
+            if need.place == "gpu" and need.role in roles and not need.moment and not need.at_longest
+        )
+        for plan in make_plans(told)
+    ]
+    return max(sums, default=0)
+
+
+def sequence_bytes(told: Told, setting: str, phase: str, role: str) -> int:
+    """What one more sequence of full length takes of a GPU in a pass of a role: activations and logits.
+
+    Args:
+        setting: that counts the sequences of the pass.
+
+    Raises:
+        UsageError: the framework or the model's size is unknown.
+    """
+    one, two = (
+        max(estimate(plan).of("gpu", phase, role) for plan in make_plans(change(told, setting, count)))
+        for count in (1, 2)
+    )
+    return two - one

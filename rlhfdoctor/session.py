@@ -1,0 +1,260 @@
+"""What was read of one run: sources, traces, settings and the window of time. Every command works on it; nothing is read twice."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import timezone, tzinfo
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+
+from rlhfdoctor.errors import SourceError
+from rlhfdoctor.evidence.case import Case
+from rlhfdoctor.logs.events import PATTERNS, order_events, read_events
+from rlhfdoctor.logs.flight import MOST_BYTES, rank_of_dump, read_dump
+from rlhfdoctor.logs.open import Source, find_sources
+from rlhfdoctor.logs.scan import Scanner
+from rlhfdoctor.patch.apply import find_original
+from rlhfdoctor.settings.framework import find_framework, find_versions
+from rlhfdoctor.settings.read import is_configuration, is_source, parse_configuration, parse_logged
+from rlhfdoctor.settings.written import Written, interpret
+from rlhfdoctor.trace.archive import shown, unpacked
+from rlhfdoctor.trace.events import Recorded, drop_foreign
+from rlhfdoctor.trace.run import find_runs, find_unread, read_run
+from rlhfdoctor.types import Event, Gap
+from rlhfdoctor.units import show_count
+from rlhfdoctor.vocabulary import EVENT
+
+CONFIG_LIMIT_BYTES = 2 * 1024**2
+_SAID_BY_SOURCES = ("config", "framework", "version")
+"""Whose events count in a source file, beside notes on the machine: a program that can raise an error has not raised it."""
+_NOTES = (EVENT.host.note_limit, EVENT.host.note_total, EVENT.host.note_used)
+Progress = Callable[[str, int], None]
+
+
+class Session:
+    """One run as a command reads it. Archives with a recorded run stay unpacked while it is open.
+
+    Example:
+        >>> with Session(["samples/ray-cgroup-kill/run"]) as session:
+        ...     session.case.first(EVENT.kernel.killed).fields["pid"]
+        11922
+    """
+
+    def __init__(
+        self, paths: Sequence[str], *, configs: Sequence[str] = (), framework: str | None = None, since: float | None = None, until: float | None = None,
+        engine: str = "auto", everything: bool = False, progress: Progress | None = None,
+    ) -> None:  # fmt: skip
+        """Reads nothing yet.
+
+        Args:
+            paths: folders, files, archives, or `-`.
+            configs: configuration files beside the paths.
+            framework: `NAME` or `NAME==VERSION`, where the user knows better.
+            since, until: Unix seconds; events outside are ignored.
+            engine: of the scanner, `auto`, `hyperscan` or `re`.
+            everything: every sample of the traces is kept, as charts need them.
+            progress: called with the source's name and the bytes read so far.
+        """
+        self.paths = tuple(str(path) for path in paths)
+        self.names: dict[str, str] = {}
+        """Each path that is read -> its name as the user knows it."""
+        self.events: list[Event] = []
+        """Of all sources, in the order of reading; `case` has them in order of time."""
+        self.texts: dict[str, str] = {}
+        """Configuration files whole, by name."""
+        self.originals: dict[str, tuple[str, float]] = {}
+        """Text before the doctor patched a file, and when it did."""
+        self.newest_s = 0.0
+        """When a log was last written to."""
+        self.gaps: list[Gap] = []
+        self.traces: list[Recorded] = []
+        """What recorders wrote, as much as a verdict needs."""
+        self.whole: list[Recorded] = []
+        """The same with every sample, where `everything` was asked for."""
+        self._configs, self._framework, self._window = tuple(map(str, configs)), framework, (since, until)
+        self._everything, self._progress = everything, progress
+        self._scanner = Scanner(PATTERNS, engine)
+        self._stack = contextlib.ExitStack()
+        self._shown_only: set[str] = set()
+        """Configuration that tells settings and is not the user's to edit."""
+        self._places: dict[str, tuple[str | None, tzinfo]] = {}
+        """Log of a recorded run -> its node and time zone."""
+        self._written: dict[str, list[Written]] = {}
+        self._seen: set[bytes] = set()
+        self._byte_count = 0
+
+    def __enter__(self) -> Session:
+        """Reads the paths.
+
+        Raises:
+            SourceError: there was nothing to read.
+        """
+        try:
+            self.add([*self.paths, *self._configs])
+            if not self._byte_count:
+                raise self._nothing()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def add(self, paths: Sequence[str]) -> None:
+        """Reads further paths, and nothing again of what was read before."""
+        fresh = self._stack.enter_context(unpacked(paths, self.gaps))
+        self.names |= fresh
+        self._read_sources(self._open_runs(list(fresh)))
+        if any(real != to_show for real, to_show in fresh.items()):
+            self._show_names()
+        self.__dict__.pop("case", None)
+
+    def shown(self, name: str) -> str:
+        """The name of a file as the user knows it."""
+        return shown(name, self.names)
+
+    @cached_property
+    def case(self) -> Case:
+        """Events of the window in order of time, with settings, framework and versions."""
+        events = [event for event in order_events(self.events) if self._is_inside(event)]
+        events, foreign = drop_foreign(events, self.traces)
+        if foreign:
+            self._note(Gap(what="kernel log", why=f"{show_count(foreign, 'kill')} of other jobs on this node left out"))
+        versions = find_versions(events)
+        prefer = self._framework.partition("==")[0].lower() if self._framework else None
+        written = [*self._configured(), *_logged(events)]
+        settings = interpret(written, prefer)
+        framework = find_framework(events, settings, versions, self._framework)
+        if framework is not None and framework.name != prefer:  # its table goes before the others
+            settings = interpret(written, framework.name)
+            framework = find_framework(events, settings, versions, self._framework)
+        return Case(events, settings, framework, versions, self.traces)
+
+    def _is_inside(self, event: Event) -> bool:
+        since, until = self._window
+        if event.time is None:
+            return True
+        return (since is None or event.time >= since) and (until is None or event.time <= until)
+
+    def _configured(self) -> Iterator[Written]:
+        for name, text in self.texts.items():
+            if name not in self._written:
+                self._written[name], gaps = parse_configuration(name, text)
+                for gap in gaps:
+                    self._note(gap)
+            found = self._written[name]
+            yield from (replace(one, form="argv", span=None) for one in found) if name in self._shown_only else found
+
+    def _note(self, gap: Gap) -> None:
+        if gap not in self.gaps:
+            self.gaps.append(gap)
+
+    def _nothing(self) -> SourceError:
+        why = "; ".join(f"{gap.what}: {gap.why}" for gap in self.gaps[:3]) or "no files, or all of them empty"
+        return SourceError(
+            f"nothing to read in {', '.join([*self.paths, *self._configs])} ({why}).\n"
+            "Give the folder of a Ray session (for example /tmp/ray/session_latest/logs), the job's log, dmesg, "
+            "and the launch script."
+        )
+
+    def _open_runs(self, paths: Sequence[str]) -> list[str]:
+        """The folders that `doctor watch` wrote are taken apart; what is left is read as text."""
+        rest: list[str] = []
+        for path in paths:
+            runs = find_runs(path)
+            alone = bool(runs) and runs[0] == Path(path)
+            if not alone:
+                rest.append(path)
+                self.gaps.extend(find_unread(path, runs))
+            for folder in runs:
+                run = read_run(folder, everything=self._everything)
+                self.traces.extend(run.traces)
+                self.whole.extend(run.whole)
+                self.events.extend(run.events)
+                self.gaps.extend(run.gaps)
+                self._shown_only |= run.shown_only
+                self._places |= run.places
+                self._byte_count += sum(len(trace.node.times_ns) for trace in run.traces)
+                if alone:
+                    rest.extend(run.files)
+        return list(dict.fromkeys(rest))
+
+    def _read_sources(self, paths: Sequence[str]) -> None:
+        for source in find_sources(paths, self.gaps):
+            if self._is_copy(source):
+                self.gaps.append(Gap(what=source.name, why="a copy of a file that was read already"))
+            elif is_configuration(source.name):
+                self._read_configuration(source)
+            elif rank_of_dump(source.name) is not None:
+                data = replace(source, stream=self._counting(source)).read(MOST_BYTES)
+                self.events.extend(read_dump(data, source.name, self.gaps))
+            else:
+                self.newest_s = max(self.newest_s, source.modified or 0.0)
+                self.events.extend(self._events_of(source))
+
+    def _is_copy(self, source: Source) -> bool:
+        """Whether the same bytes were read before; ranks may have written the same dump."""
+        mark = source.fingerprint() if source.fingerprint is not None and rank_of_dump(source.name) is None else b""
+        if mark in self._seen:
+            return True
+        self._seen.update({mark} - {b""})
+        return False
+
+    def _read_configuration(self, source: Source) -> None:
+        data = source.read(CONFIG_LIMIT_BYTES)
+        if len(data) == CONFIG_LIMIT_BYTES:
+            why = f"configuration of more than {CONFIG_LIMIT_BYTES >> 20} MiB; cut there"
+            self.gaps.append(Gap(what=source.name, why=why))
+        self.texts[source.name] = data.decode("utf-8", "surrogateescape")
+        original = find_original(Path(source.name))
+        if original is not None:
+            self.originals[source.name] = original
+        source = replace(source, stream=lambda: iter((data,)))
+        if rank_of_dump(source.name) is not None:
+            data = replace(source, stream=self._counting(source)).read(MOST_BYTES)
+            self.events.extend(read_dump(data, source.name, self.gaps))
+            return
+        found = self._events_of(source)
+        if is_source(source.name):  # a program that can raise an error has not raised it
+            found = (event for event in found if event.kind.scope in _SAID_BY_SOURCES or event.kind in _NOTES)
+        self.events.extend(found)
+
+    def _events_of(self, source: Source) -> Iterator[Event]:
+        host, zone = self._places.get(source.name, (None, timezone.utc))
+        counted = replace(source, stream=self._counting(source), host=host, zone=zone)
+        return read_events(counted, self._scanner, self.gaps)
+
+    def _counting(self, source: Source) -> Callable[[], Iterator[bytes]]:
+        def stream() -> Iterator[bytes]:
+            for block in source.stream():
+                self._byte_count += len(block)
+                if self._progress is not None:
+                    self._progress(source.name, self._byte_count)
+                yield block
+
+        return stream
+
+    def _show_names(self) -> None:
+        """Names of what was unpacked, as the user knows them: by the archive."""
+        self.events = [replace(e, origin=replace(e.origin, file=self.shown(e.origin.file))) for e in self.events]
+        self.texts = {self.shown(name): text for name, text in self.texts.items()}
+        self._places = {self.shown(name): place for name, place in self._places.items()}
+        self._shown_only = {self.shown(name) for name in self._shown_only}
+        for real, to_show in self.names.items():
+            if real != to_show:
+                self.gaps = [Gap(what=self.shown(gap.what), why=gap.why.replace(real, to_show)) for gap in self.gaps]
+        for trace in (*self.traces, *self.whole):
+            trace.node.folder, trace.file = self.shown(trace.node.folder), self.shown(trace.file)
+
+
+def _logged(events: Sequence[Event]) -> Iterator[Written]:
+    """The settings that logs show."""
+    for event in events:
+        if event.kind.scope == "config":
+            yield from parse_logged(event)

@@ -1,0 +1,146 @@
+"""One reading: whatever a command shows, no source, trace or configuration is read twice."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import tarfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from rlhfdoctor import analyze, compare, make_charts
+from rlhfdoctor.bundle import make_bundle
+from rlhfdoctor.cli import main
+from rlhfdoctor.diagnose import make_incident
+from rlhfdoctor.session import Session
+from rlhfdoctor.timeline import draw_charts
+from rlhfdoctor.trace.frames import Decoder
+from rlhfdoctor.trace.read import NodeTrace, read_node, thinned
+from rlhfdoctor.trace.run import find_runs
+from tests.record.build import write_run
+from tests.trace.test_archive import RUN, pack
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def doctor(*args: object) -> Result:
+    """The command with standard output and error together."""
+    return CliRunner().invoke(main, [str(arg) for arg in args])
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
+    """How often the frame of each sample was decoded, by its sequence and clock."""
+    counts: Counter[int] = Counter()
+    decode = Decoder.decode
+
+    def counted(self: Decoder, frame: object) -> object:
+        sample = decode(self, frame)  # type: ignore[arg-type]
+        if sample is not None:
+            counts[sample.wall_ns] += 1
+        return sample
+
+    monkeypatch.setattr(Decoder, "decode", counted)
+    return counts
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each file below a test's folder or the samples was opened to be read whole."""
+    counts: Counter[str] = Counter()
+    real: Callable[..., io.IOBase] = io.open
+
+    def counted(file: object, mode: str = "r", *args: object, **kwargs: object) -> io.IOBase:
+        if isinstance(file, str | Path) and "w" not in mode:
+            counts[str(file)] += 1
+        return real(file, mode, *args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(io, "open", counted)
+    monkeypatch.setattr(builtins, "open", counted)
+    return counts
+
+
+@pytest.mark.parametrize("form", ["html", "svg"])
+def test_a_report_decodes_a_trace_once(decoded: Counter[int], tmp_path: Path, form: str) -> None:
+    """The page's charts show every sample, the verdict needs one now and then: both come of one reading."""
+    assert doctor("report", RUN, "--out", tmp_path / f"x.{form}").exit_code == 1
+    assert set(decoded.values()) == {1} and len(decoded) > 50
+
+
+def test_an_html_analysis_decodes_a_trace_once(decoded: Counter[int], tmp_path: Path) -> None:
+    """The same for `analyze --format html`."""
+    assert doctor("analyze", RUN, "--format", "html", "--out", tmp_path / "x.html").exit_code == 1
+    assert set(decoded.values()) == {1}
+
+
+def test_a_comparison_decodes_a_trace_once(decoded: Counter[int]) -> None:
+    """Each of the two runs."""
+    compare([str(RUN)], [str(ROOT / "samples/recorded-sawtooth-healthy/run")])
+    assert set(decoded.values()) == {1}
+
+
+def test_a_suggestion_reads_once(opened: Counter[str], tmp_path: Path) -> None:
+    """The estimate and the change that fits are computed from the same settings; a file that a script names is one more."""
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}}')
+    script = tmp_path / "launch.sh"
+    script.write_text("accelerate launch my_grpo.py --model_name_or_path Qwen/Qwen2.5-72B --deepspeed ds.json\n")
+    found = doctor("estimate", script, "--framework", "trl==0.16.1", "--host-memory", "512G", "--gpu", "a100-80g", "--nodes", 1, "--suggest")
+    assert "smallest change that fits" in found.output
+    # opened to see whether it can be, then read
+    assert {str(path): opened[str(path)] for path in (script, tmp_path / "ds.json")} == {str(script): 2, str(tmp_path / "ds.json"): 2}
+
+
+def test_compare_of_two_bundles(tmp_path: Path) -> None:
+    """Two bundles are compared as their folders are."""
+    healthy = ROOT / "samples/recorded-sawtooth-healthy/run"
+    paths = [make_bundle([str(run)], tmp_path / f"{n}.tar.gz").path for n, run in enumerate((RUN, healthy))]
+    folders, bundles = compare([str(RUN)], [str(healthy)]), compare([str(paths[0])], [str(paths[1])])
+    assert len(folders.figures) > 4 and bundles.figures == folders.figures
+    assert "neither run was recorded" not in doctor("compare", *paths).output
+
+
+@pytest.mark.parametrize("ending", [".zip", ".tar.zst"])
+def test_a_bundle_of_an_archive(tmp_path: Path, ending: str) -> None:
+    """The trace in an archive goes into the bundle."""
+    packed = pack(tmp_path / f"run{ending}")
+    made = make_bundle([str(packed)], tmp_path / "b.tar.gz")
+    with tarfile.open(made.path) as archive:
+        assert any(name.endswith(".trace") for name in archive.getnames())
+    assert made.same and made.after is not None and made.after.verdict == "cause"
+    assert not [cut for cut in made.cut if "recorded run" in cut]
+
+
+def test_charts_of_an_archive(tmp_path: Path) -> None:
+    """`make_charts` and a session draw the same, of a folder and of an archive."""
+    packed = str(pack(tmp_path / "run.zip"))
+    with Session([packed], everything=True) as session:
+        drawn = draw_charts(session.whole, make_incident(session))
+    assert drawn and drawn == make_charts([packed], analyze([packed])) == make_charts([str(RUN)], analyze([str(RUN)]))
+
+
+def rows(trace: NodeTrace) -> dict[str, object]:
+    """All that a trace holds, to compare."""
+    return {name: (t.times_ns, t.mono_ns, t.keys, t.values) for name, t in trace.tables.items()}
+
+
+@pytest.mark.parametrize("every_s", [2.0, 10.0, 1e9])
+def test_thinned_afterwards(tmp_path: Path, every_s: float) -> None:
+    """Thinned in memory or while it is read: the same samples."""
+    runs = [write_run(tmp_path / "run", 300, use=lambda t: 90.0 + t, anon={"actor": lambda t: 100.0}), RUN, ROOT / "samples/lab-pinned-start/run"]
+    for run in runs:
+        whole, thin = read_node(run, every_s=every_s, whole_s=30, everything=True), read_node(run, every_s=every_s, whole_s=30)
+        again = thinned(whole)
+        assert (rows(again), again.times_ns, again.events, again.gaps) == (rows(thin), thin.times_ns, thin.events, thin.gaps)
+        assert len(whole.times_ns) >= len(thin.times_ns) and whole.times_ns == read_node(run).times_ns
+
+
+def test_an_archive_is_unpacked_no_longer_than_a_session(tmp_path: Path) -> None:
+    """The folder goes when the session does, also where nothing could be read."""
+    with Session([str(pack(tmp_path / "run.zip"))]) as session:
+        (real,) = session.names
+        assert find_runs(real)
+    assert not Path(real).exists()
