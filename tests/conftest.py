@@ -20,6 +20,8 @@ from rlhfdoctor.types import Incident
 ROOT = Path(__file__).resolve().parent.parent
 LIVE = "tests/live/"
 LAB = "tests/live/test_lab.py"
+TRAININGS = ("tests/live/test_train.py", "tests/live/test_zero_turns.py", "tests/live/test_budget.py")
+"""Without limits and kills: one worker runs them while another one has the lab's incidents."""
 LONG = ("tests/test_hostile.py", "tests/test_bundle.py", "tests/test_docs.py", "tests/exam/", "tests/frameworks/", "tests/test_notebooks.py")
 """Begun before the others, so that no core idles at the end while one file goes on."""
 BUDGET_S = float(os.environ.get("RLHFDOCTOR_TEST_BUDGET_S", 1650))
@@ -29,8 +31,16 @@ os.environ.setdefault("RLHFDOCTOR_DEBUG", "1")  # a bug of our own is an error, 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Real runs come first, since they take longest; of them the lab's incidents last. Then the long files."""
-    items.sort(key=lambda item: (not item.nodeid.startswith(LIVE), item.nodeid.startswith(LAB), not item.nodeid.startswith(LONG)))
+    """The tests that share the kernel's log come first, of them the lab's incidents last; then the long files; trainings at the end."""
+    items.sort(key=lambda item: _turn(item.nodeid))
+
+
+def _turn(name: str) -> int:
+    if name.startswith(LAB):
+        return 1
+    if name.startswith(TRAININGS):
+        return 4
+    return 0 if name.startswith(LIVE) else 2 if name.startswith(LONG) else 3
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -41,12 +51,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(optionalhook=True)  # there without xdist, too
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """All real runs go to one worker, one after the other, since each fills two cores; of the rest a file stays together."""
+    """Who reads one kernel log goes to one worker, one after the other; of the rest a file stays together, trainings too."""
     from xdist.scheduler.loadscope import LoadScopeScheduling
 
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return LIVE if nodeid.startswith(LIVE) else nodeid.partition("::")[0]
+            alone = nodeid.startswith(LIVE) and not nodeid.startswith(TRAININGS)
+            return LIVE if alone else nodeid.partition("::")[0]
 
     return ByFile(config, log)
 

@@ -59,6 +59,7 @@ def test_close_roots_are_undecided() -> None:
 
 def test_fit_follows_the_labels() -> None:
     """Where findings were right the curve rises above the logistic, where they were wrong it falls below; 0 stays."""
+    pytest.importorskip("sklearn", reason="needs scikit-learn (make test installs it)")
     right = [(1.0, True, "")] * 20 + [(-1.0, False, "")] * 20
     wrong = [(1.0, False, "")] * 20 + [(-1.0, False, "")] * 20
     for points, compare in ((right, 0.9), (wrong, 0.6)):
@@ -69,6 +70,7 @@ def test_fit_follows_the_labels() -> None:
 
 def test_fit_of_nothing_is_the_logistic() -> None:
     """Without incidents the rules' own odds stand."""
+    pytest.importorskip("sklearn", reason="needs scikit-learn (make test installs it)")
     assert dict(fit([]))[1.0] == pytest.approx(0.73, abs=0.01)
 
 

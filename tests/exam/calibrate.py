@@ -9,7 +9,6 @@ how sure the doctor says it is, never what it says. The reliability is told for 
 from __future__ import annotations
 
 import math
-import random
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -61,15 +60,11 @@ def fit(points: Sequence[Point], even: bool = True) -> list[tuple[float, float]]
     return [(x, round(y, 3)) for x, y in zip(PLACES, [*below, 0.5, *above])]
 
 
-def _rising(heights: list[float], least: float, most: float) -> list[float]:
-    """The nearest rising row (pool adjacent violators), within bounds."""
-    pools: list[tuple[float, int]] = []
-    for height in heights:
-        pools.append((height, 1))
-        while len(pools) > 1 and pools[-2][0] > pools[-1][0]:
-            (one, m), (two, n) = pools[-2:]
-            pools[-2:] = [((one * m + two * n) / (m + n), m + n)]
-    return [min(max(height, least), most) for height, count in pools for _ in range(count)]
+def _rising(heights: Sequence[float], least: float, most: float) -> list[float]:
+    """The nearest rising row, within bounds."""
+    from sklearn.isotonic import IsotonicRegression
+
+    return [float(y) for y in IsotonicRegression(y_min=least, y_max=most).fit_transform(range(len(heights)), heights)]
 
 
 def reliability(told: Sequence[tuple[float, bool]]) -> tuple[float, list[str]]:
@@ -87,12 +82,11 @@ def reliability(told: Sequence[tuple[float, bool]]) -> tuple[float, list[str]]:
 
 def held_out(points: Sequence[Point]) -> list[tuple[float, bool, str]]:
     """What curves say of points that they were not fitted to."""
-    order = list(range(len(points)))
-    random.Random(7).shuffle(order)
+    from sklearn.model_selection import KFold
+
     told = []
-    for fold in range(FOLDS):
-        unseen = set(order[fold::FOLDS])
-        knots = fit([point for index, point in enumerate(points) if index not in unseen])
+    for seen, unseen in KFold(FOLDS, shuffle=True, random_state=7).split(points):
+        knots = fit([points[i] for i in seen])
         told += [(confidence(points[i][0], knots), points[i][1], points[i][2]) for i in unseen]
     return told
 

@@ -7,6 +7,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,11 @@ def train(folder: Path, *words: str) -> list[dict[str, Any]]:
     """The driver's metrics of a run, a dictionary a step."""
     place.unlock()
     command = [sys.executable, "-m", "trainer.train", f"out={folder}", *words]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0", "TORCH_EXTENSIONS_DIR": str(place.extensions()), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    done = subprocess.run(command, env=environment, cwd=folder.parent, capture_output=True, text=True, timeout=550, check=False)
+    paths = {"PYTHONPATH": str(ROOT), "TORCH_EXTENSIONS_DIR": str(place.extensions()), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    with tempfile.TemporaryDirectory(prefix="r", dir="/tmp", ignore_cleanup_errors=True) as home:  # beside other sessions of Ray
+        compiled = {} if "vllm" in words else place.NOT_COMPILED
+        environment = {**os.environ, **compiled, **paths, "RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": home}
+        done = subprocess.run(command, env=environment, cwd=folder.parent, capture_output=True, text=True, timeout=550, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     lines = [json.loads(line) for line in (folder / "metrics" / "driver-rank0.jsonl").read_text().splitlines()]
     return [line for line in lines if "score" in line]

@@ -101,7 +101,7 @@ def run(folder: Path, *words: str, launched: bool = True) -> list[dict[str, Any]
         subprocess.Popen(
             [sys.executable, "-c", RANK, str(folder), str(rank), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env={
-                **os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank if launched else 0), "WORLD_SIZE": str(RANKS), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+                **os.environ, **place.NOT_COMPILED, "RANK": str(rank), "LOCAL_RANK": str(rank if launched else 0), "WORLD_SIZE": str(RANKS), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
                 "DS_ACCELERATOR": "cpu", "TORCH_EXTENSIONS_DIR": str(place.extensions()), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             },
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 pytest.importorskip("deepspeed")
 
 from trainer.lab import place
+from trainer.lab.scenario import LabError
 
 
 def test_stale_locks_are_taken_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,6 +23,22 @@ def test_stale_locks_are_taken_away(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (operator / name).write_text("")
     place.unlock()
     assert [path.name for path in operator.iterdir()] == ["cpu_adam.so"]
+
+
+def test_operators_are_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is started for releases whose operators are there; for others the compiler is, and its failure is a message."""
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    monkeypatch.setattr(place.sys, "executable", "/bin/false")
+    for name in ("cpu_adam", "deepspeed_shm_comm"):
+        (place.extensions() / name).mkdir(parents=True)
+        (place.extensions() / name / f"{name}.so").write_text("")
+    note = place.extensions() / "compiled.txt"
+    note.write_text(f"torch=={version('torch')} deepspeed=={version('deepspeed')}")
+    place.warm()
+    note.write_text("torch==1.0 deepspeed==0.1")
+    with pytest.raises(LabError, match="do not compile"):
+        place.warm()
+    assert note.read_text() == "torch==1.0 deepspeed==0.1"
 
 
 def test_nothing_compiled_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ agent does. Slurm's part is played here: the limit is read from the `#SBATCH --m
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import importlib.util
 import os
@@ -20,14 +21,20 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 from trainer.lab.scenario import LabError, Scenario, size_of
 
 CGROUPS = Path("/sys/fs/cgroup/memory")
 ROOT = Path(__file__).resolve().parents[2]
+NOT_COMPILED = {"TORCHDYNAMO_DISABLE": "1"}
+"""DeepSpeed decorates a function of its Muon with torch.compile as it is imported; that loads torch's inductor and starts its pool of
+compilers in every rank, which is most of the time that a short run takes. For runs without limits and without vLLM: the lab's limits
+were chosen with what it holds."""
 _LONGEST_S = 400
 _COMPILE_S = 900
+_OPERATORS = ("CPUAdamBuilder", "ShareMemCommBuilder")
 
 
 def why_not() -> str | None:
@@ -76,11 +83,26 @@ def unlock() -> None:
 
 
 def warm() -> None:
-    """Compiles DeepSpeed's CPU Adam and its collectives where no limit holds; at first use that takes minutes and 2 GiB."""
+    """Compiles DeepSpeed's CPU Adam and its collectives where no limit holds, once for these releases; that takes minutes and 2 GiB.
+
+    Who comes meanwhile waits.
+    """
     extensions().mkdir(parents=True, exist_ok=True)
-    unlock()
-    names = "CPUAdamBuilder, ShareMemCommBuilder"
-    code = f"from deepspeed.ops.op_builder.cpu import {names}\nfor each in {names}: each().load(verbose=False)"
+    releases = " ".join(f"{name}=={version(name)}" for name in ("torch", "deepspeed"))
+    with (extensions() / "compiled.txt").open("a+") as note:
+        fcntl.flock(note, fcntl.LOCK_EX)
+        note.seek(0)
+        if note.read() == releases and len(list(extensions().glob("*/*.so"))) >= len(_OPERATORS):
+            return
+        unlock()
+        _compile()
+        note.truncate(0)
+        note.write(releases)
+
+
+def _compile() -> None:
+    names = ", ".join(_OPERATORS)
+    code = f"from deepspeed.ops.op_builder.cpu import {names}\nfor each in ({names}): each().load(verbose=False)"
     done = subprocess.run(
         [sys.executable, "-c", code], env=_environment("/tmp"), capture_output=True, text=True, check=False, timeout=_COMPILE_S
     )
