@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rlhfdoctor.trace.read import Columns, NodeTrace, time_of
+from rlhfdoctor.trace.read import Columns, NodeTrace, mark_time_of, time_of
 from rlhfdoctor.trace.schema import NULL
 from rlhfdoctor.trace.tables import identities
 from rlhfdoctor.types import Event, Origin, Value
@@ -233,8 +233,7 @@ def _of_another_job(recorded: Recorded, at_ns: int) -> bool:
 
 
 def _event(recorded: Recorded, event: dict[str, Any], kind: str, fields: dict[str, Any], text: str) -> Event:
-    told = event.get("at_ns")
-    at_ns = told if isinstance(told, int) else time_of(event)
+    at_ns = mark_time_of(event)
     return Event(
         kind=kind,
         fields={key: value for key, value in fields.items() if value is not None},
