@@ -1,4 +1,4 @@
-# The two commands that matter: make demo, make test.
+# The commands that matter: make demo; make check at every step; make test before it is handed on.
 PYTHON ?= python3
 BIN := .venv/bin
 SAMPLE := samples/openrlhf-save-kill/run
@@ -12,7 +12,11 @@ $(BIN)/doctor: pyproject.toml .ci/base.lock
 	$(BIN)/pip install -qq --disable-pip-version-check --no-deps -e .
 	@touch $@
 
-.venv/.dev: $(BIN)/doctor .ci/dev.lock
+.venv/.check: $(BIN)/doctor .ci/check.lock
+	$(BIN)/pip install -qq --disable-pip-version-check -r .ci/check.lock
+	@touch $@
+
+.venv/.dev: .venv/.check .ci/dev.lock
 	$(BIN)/pip install -qq --disable-pip-version-check torch==2.13.0
 	$(BIN)/pip install -qq --disable-pip-version-check -r .ci/dev.lock
 	@touch $@
@@ -30,11 +34,15 @@ demo: $(BIN)/doctor ## diagnose a recorded incident (exit code 1 = an incident w
 lab: .venv/.dev ## every incident: run, diagnose, patch, run again (root, cgroup v1; some 25 minutes)
 	$(BIN)/python -m trainer.lab run --all
 
+check: lint ## at every step, on a small environment: lint, rules on their samples, the tests that need no more
+	$(BIN)/doctor rules test
+	$(BIN)/python -m pytest -n 2 --no-loadscope-reorder -m "not (live or lab or network or browser)"
+
 test: .venv/.dev .venv/.vllm lint ## everything: checks, rules on their samples, the whole test suite
 	$(BIN)/doctor rules test
 	$(BIN)/python -m pytest -n 2 --no-loadscope-reorder
 
-lint: .venv/.dev ## ruff, mypy --strict, import contracts, spelling
+lint: .venv/.check ## ruff, mypy --strict, import contracts, spelling
 	$(BIN)/ruff check . && $(BIN)/ruff format --check rlhfdoctor
 	$(BIN)/mypy && PATH=$(BIN):$$PATH $(BIN)/lint-imports --no-cache > .venv/imports.txt || { cat .venv/imports.txt; exit 1; }
 	$(BIN)/codespell rlhfdoctor rules/*/rule.yaml tests *.md
@@ -63,5 +71,6 @@ docs: $(BIN)/doctor ## write the generated pages anew
 lock: ## resolve the development environment anew (needs the network)
 	rm -rf .venv && $(PYTHON) -m venv .venv && $(BIN)/pip install -q . && $(BIN)/pip freeze --exclude rlhfdoctor > .ci/base.lock
 	$(BIN)/pip install -q torch==2.13.0 && $(BIN)/pip install -q -r .ci/dev.in && $(BIN)/pip freeze --exclude rlhfdoctor | grep -v '^torch==' > .ci/dev.lock
+	rm -rf .venv && $(PYTHON) -m venv .venv && $(BIN)/pip install -q -c .ci/dev.lock -r .ci/base.lock -r .ci/check.in && $(BIN)/pip freeze > .ci/check.lock
 
-.PHONY: help install demo lab test lint calibrate exam schemas upstream bench docs lock
+.PHONY: help install demo lab check test lint calibrate exam schemas upstream bench docs lock

@@ -274,7 +274,10 @@ def _render(incident: Incident, form: str, to_file: bool, all_findings: bool, la
 @click.option("--alert-at", default="10m", metavar="TIME", show_default=True, help="Alarm when a limit is this near.")
 @click.option("--alert-command", metavar="SHELL", help="Run at an alarm; RLHFDOCTOR_ALARM holds the text.")
 @click.option(
-    "--metrics-port", type=click.IntRange(0, 65535), metavar="PORT", help="Serve Prometheus metrics on 127.0.0.1."
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Serve Prometheus metrics on 127.0.0.1; needs rlhfdoctor[metrics].",
 )
 @click.option(
     "--engine", "engines", multiple=True, metavar="HOST:PORT", help="vLLM server whose /metrics to read; repeatable."

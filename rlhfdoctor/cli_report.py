@@ -36,7 +36,7 @@ def report(paths: tuple[str, ...], out: str | None, form: str | None, framework:
 
     PATHS is what `doctor analyze` takes; pictures need the folder that `doctor watch` wrote. The page is one file that
     needs no network: verdict, evidence, memory by role over time, patches, ledger. PNG and SVG are drawn by matplotlib
-    (pip install 'rlhfdoctor[notebooks]'), in English.
+    (pip install 'rlhfdoctor[pictures]'), in English.
 
     \b
     Examples:

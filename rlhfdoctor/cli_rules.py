@@ -63,25 +63,29 @@ def rules_explain(rule_id: str, lang: str) -> None:
 @rules.command("test")
 @click.argument("folder", required=False, type=click.Path(path_type=Path, exists=True, file_okay=False))
 def rules_test(folder: Path | None) -> None:
-    """Check every rule against its own samples under fires/ and silent/.
+    """Check every rule against its own samples under fires/ and silent/, and name what a rule lacks.
 
     FOLDER is a catalogue or a single rule; by default the bundled catalogue.
     """
-    from rlhfdoctor.selftest import check_rules
+    from rlhfdoctor.selftest import check_parts, check_rules
 
+    missing = check_parts(folder)
     failures, count = check_rules(folder)
-    for failure in failures:
-        click.echo(failure, err=True)
-    click.echo(f"{count - len(failures)} of {count} samples pass")
-    sys.exit(1 if failures else 0)
+    for line in (*failures, *missing):
+        click.echo(line, err=True)
+    click.echo(
+        f"{count - len(failures)} of {count} samples pass" + (f", {len(missing)} parts are missing" if missing else "")
+    )
+    sys.exit(1 if failures or missing else 0)
 
 
 @rules.command("new")
 @click.argument("rule_id", metavar="ID")
 @click.option("--folder", type=click.Path(path_type=Path), help="The catalogue to add it to.")
 def rules_new(rule_id: str, folder: Path | None) -> None:
-    """Make the folder of a new rule with an example to fill in."""
+    """Make the folder of a new rule with an example to fill in; `doctor rules test` names what is left to do."""
     from rlhfdoctor.engine.catalogue import rules_folder
-    from rlhfdoctor.engine.explain import write_skeleton
+    from rlhfdoctor.engine.draft import write_skeleton
 
-    click.echo(f"wrote {write_skeleton((folder or rules_folder()) / rule_id)}")
+    path = write_skeleton((folder or rules_folder()) / rule_id)
+    click.echo(f"wrote {path}; fill it in until 'doctor rules test {path.parent}' names nothing more")

@@ -21,6 +21,8 @@ from rlhfdoctor.patch.size import size_treatments
 from rlhfdoctor.session import Session
 from rlhfdoctor.settings.read import read_configuration
 from rlhfdoctor.types import Death, Event, Evidence, Finding, Incident, Part, Patch, RuledOut, Setting
+from rlhfdoctor.vocabulary import FACT
+from rlhfdoctor.vocabulary.names import Fact, Kind
 
 _TIMELINE_COUNT = 40
 _TREATED_SCORE = -1.1
@@ -125,7 +127,9 @@ def _foresee(case: Case, death: Death | None, facts: Facts, ledger: Sequence[Par
     """The budget of the run that died, beside what was measured of it."""
     if death is None:
         return None
-    limits = [facts.evidence[name].value for name in ("host.limit_bytes", "host.total_bytes") if name in facts.evidence]
+    limits = [
+        facts.evidence[name].value for name in (FACT.host.limit_bytes, FACT.host.total_bytes) if name in facts.evidence
+    ]
     return make_counterfactual(
         make_told(case, machine_of(case)),
         death.phase,
@@ -158,9 +162,9 @@ def gather(session: Session) -> tuple[Death | None, Case, Facts]:
     return death, own, make_facts(own, find_evidence(own, death, session.gaps))
 
 
-def make_facts(case: Case, evidence: Mapping[str, Evidence]) -> Facts:
+def make_facts(case: Case, evidence: Mapping[Fact, Evidence]) -> Facts:
     """Events by kind, evidence by name, the settings in force by canonical name."""
-    events: dict[str, list[Event]] = {}
+    events: dict[Kind, list[Event]] = {}
     for event in case.events:
         events.setdefault(event.kind, []).append(event)
     return Facts(events=events, evidence=evidence, settings=case.in_force())

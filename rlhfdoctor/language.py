@@ -44,7 +44,7 @@ def load_words(name: str) -> Words:
 
 def read_table(text: str) -> Mapping[str, str]:
     """English -> the other language, from a list of pairs."""
-    return {row["en"]: row["zh"] for row in yaml.load(text, Loader=_LOADER) or ()}
+    return {row["en"]: row["zh"] for row in yaml.load(text, Loader=_LOADER) or () if row["zh"]}
 
 
 def translate(incident: Incident, words: Words) -> Incident:
@@ -95,7 +95,7 @@ def _tells(cause: str, words: Words) -> Mapping[str, str]:
     path = rules_folder() / cause / "rule.yaml"
     if not cause or not path.is_file():
         return {}
-    page = words.of(str(yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)["docs"]["look_alikes"]))
+    page = words.of(str(yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)["docs"]["false_positives"]))
     return {name: match[2] for match in _TELL.finditer(page) for name in re.findall(r"[a-z]+(?:-[a-z0-9]+)+", match[1])}
 
 

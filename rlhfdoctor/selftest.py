@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from rlhfdoctor.diagnose import analyze
-from rlhfdoctor.engine.catalogue import load_rules, rules_folder
-from rlhfdoctor.engine.schema import Rule, read_rule
+from rlhfdoctor.engine.catalogue import load_conditions, load_rules, rules_folder
+from rlhfdoctor.engine.draft import missing_parts
+from rlhfdoctor.engine.resolve import read_rule
+from rlhfdoctor.engine.schema import Rule
 from rlhfdoctor.types import Incident
 
 EXPECTED = "expected.diff"
@@ -15,13 +17,7 @@ EXPECTED = "expected.diff"
 
 def check_rules(folder: Path | None) -> tuple[list[str], int]:
     """(failures as sentences, number of samples) of a catalogue or of one rule's folder."""
-    everything = load_rules()
-    if folder is None or folder.resolve() == rules_folder().resolve():
-        chosen = everything
-    elif (folder / "rule.yaml").exists():
-        chosen = (read_rule(folder),)
-    else:
-        chosen = load_rules(folder)
+    everything, chosen = load_rules(), _chosen(folder)
     others = tuple(rule for rule in everything if rule.id not in {c.id for c in chosen})
     failures, count = [], 0
     for rule in chosen:
@@ -31,6 +27,21 @@ def check_rules(folder: Path | None) -> tuple[list[str], int]:
             if failure:
                 failures.append(failure)
     return failures, count
+
+
+def check_parts(folder: Path | None) -> list[str]:
+    """What the rules of a catalogue, or the one of a folder, lack beside samples: texts, translations, causes."""
+    chosen = _chosen(folder)
+    causes = {rule.id for rule in (*load_rules(), *chosen)}
+    return [part for rule in chosen for part in missing_parts(rule, causes)]
+
+
+def _chosen(folder: Path | None) -> tuple[Rule, ...]:
+    if folder is None or folder.resolve() == rules_folder().resolve():
+        return load_rules()
+    return (
+        (read_rule(folder, load_conditions(folder.parent)),) if (folder / "rule.yaml").exists() else load_rules(folder)
+    )
 
 
 def samples(rule: Rule) -> list[Path]:

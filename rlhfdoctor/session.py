@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, tzinfo
+from datetime import timezone, tzinfo
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -223,7 +223,7 @@ class Session:
         self.events.extend(found)
 
     def _events_of(self, source: Source) -> Iterator[Event]:
-        host, zone = self._places.get(source.name, (None, UTC))
+        host, zone = self._places.get(source.name, (None, timezone.utc))
         counted = replace(source, stream=self._counting(source), host=host, zone=zone)
         return read_events(counted, self._scanner, self.gaps)
 
@@ -253,5 +253,5 @@ class Session:
 def _logged(events: Sequence[Event]) -> Iterator[Written]:
     """The settings that logs show."""
     for event in events:
-        if event.kind.startswith("config."):
+        if event.kind.scope == "config":
             yield from parse_logged(event)

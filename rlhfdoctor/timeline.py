@@ -14,6 +14,7 @@ from rlhfdoctor.trace.events import Recorded
 from rlhfdoctor.trace.read import NodeTrace, time_of
 from rlhfdoctor.trace.run import read_traces
 from rlhfdoctor.trace.schema import NULL
+from rlhfdoctor.trace.tables import require_polars
 from rlhfdoctor.types import PHASES, Incident
 from rlhfdoctor.units import show_bytes, show_count, show_seconds
 
@@ -47,6 +48,9 @@ def make_charts(
     Args:
         incident: what `analyze` said of the same paths; its death is marked.
         progress: called with the trace's folder and its samples.
+
+    Raises:
+        UsageError: there is a trace, and polars is not installed.
     """
     return draw_charts(read_traces(paths, progress), incident)
 
@@ -55,6 +59,7 @@ def draw_charts(traces: Sequence[Recorded], incident: Incident) -> list[Chart]:
     """As `make_charts`, of traces that a session has read with every sample."""
     if not traces:
         return []
+    require_polars("charts of a recorded run")
     first = find_scene(Case(incident.timeline, traces=traces), incident.death)
     traces = sorted(traces, key=lambda trace: first is None or trace is not first.trace)
     charts = []
@@ -72,6 +77,7 @@ def draw_charts(traces: Sequence[Recorded], incident: Incident) -> list[Chart]:
 
 def trace_charts(nodes: Sequence[NodeTrace]) -> list[Chart]:
     """The charts of traces that were read already, without what an incident tells of them."""
+    require_polars("charts of a recorded run")
     charts = []
     for trace in map(Recorded, nodes):
         scene = _fullest(trace)

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
+from rlhfdoctor.vocabulary.names import Fact, Field, Kind
+
 Value: TypeAlias = str | int | float | bool | None
 """What an event field, an evidence or a setting may hold."""
 
@@ -57,9 +59,8 @@ class Origin:
 class Event:
     """A line that some program wrote, recognised by a pattern of its speaker."""
 
-    kind: str
-    """`speaker.what_happened`, such as `kernel.oom_kill`."""
-    fields: Mapping[str, Value]
+    kind: Kind
+    fields: Mapping[Field, Value]
     origin: Origin
     text: str
     """The line as written, without colour codes, at most 2,000 characters."""
@@ -128,8 +129,7 @@ class Quote:
 class Evidence:
     """A computed fact under a name that rules can ask for."""
 
-    name: str
-    """`scope.what_unit`, such as `cuda.request_bytes`."""
+    name: Fact
     value: Value
     says: str
     """One sentence with the numbers."""
@@ -178,6 +178,15 @@ class Missing:
     settle: str
 
 
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """Characters of a text that give way to others; where it ends as it starts, they are inserted."""
+
+    start: int
+    end: int
+    text: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patch:
     """One change of the user's configuration."""
@@ -189,6 +198,8 @@ class Patch:
     before: str | None
     after: str | None
     safety: Literal["safe", "consent", "show"]
+    published: bool = False
+    """Whether it is an advice in circulation that does not hold here."""
     effect: str = ""
     """What it is expected to do, and on what basis."""
     host_bytes: tuple[int, int] | None = None
@@ -201,6 +212,10 @@ class Patch:
     """For whom it holds: the spelling per version range where the version is unknown."""
     diff: str = ""
     """Unified diff of the user's file, or empty."""
+    replacements: tuple[Replacement, ...] = ()
+    """The same change by offsets into `base`, in ascending order."""
+    base: str = field(default="", repr=False, compare=False)
+    """Text of the file as it was analysed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

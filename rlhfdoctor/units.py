@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 
 KIB = 1024
 _MOST_BYTES = 2.0**100
@@ -105,7 +105,7 @@ def show_time(seconds: float) -> str:
     >>> show_time(1743606120.117)
     '2025-04-02T15:02:00.117Z'
     """
-    stamp = datetime.fromtimestamp(seconds, UTC)
+    stamp = datetime.fromtimestamp(seconds, timezone.utc)
     return stamp.strftime("%Y-%m-%dT%H:%M:%S.") + f"{stamp.microsecond // 1000:03d}Z"
 
 
@@ -116,6 +116,16 @@ def show_ratio(value: float) -> str:
     '95.5 %'
     """
     return f"{value * 100:.3g} %"
+
+
+def show_confidence(share: float) -> str:
+    """A confidence for people, in steps of 0.05, never rounded up: the calibration tells no smaller ones apart.
+
+    >>> show_confidence(0.87), show_confidence(0.49), show_confidence(0.99), show_confidence(0.02)
+    ('0.85', '0.45', '0.95+', '<0.05')
+    """
+    step = int(round(share * 100, 4) // 5)
+    return "0.95+" if step >= 19 else f"{step / 20:.2f}" if step else "<0.05"
 
 
 def show_count(value: int, one: str, many: str = "") -> str:

@@ -15,6 +15,7 @@ from rlhfdoctor.logs.open import Source, find_sources
 from rlhfdoctor.logs.scan import Scanner
 from rlhfdoctor.preflight import opened
 from rlhfdoctor.types import Event, Gap, Origin, Setting, Value
+from rlhfdoctor.vocabulary.index import FIELDS, KINDS
 
 
 def make_event(kind: str = "python.traceback", *, file: str = "run.log", line: int | None = 1, **given: Any) -> Event:
@@ -22,7 +23,7 @@ def make_event(kind: str = "python.traceback", *, file: str = "run.log", line: i
     whence = {name: given.pop(name) for name in ("host", "pid", "rank", "actor") if name in given}
     known = {name: given.pop(name) for name in ("text", "time", "repeats_count", "after") if name in given}
     known.setdefault("text", "")
-    return Event(kind=kind, fields=given, origin=Origin(file=file, line=line, **whence), **known)
+    return Event(kind=KINDS[kind], fields={FIELDS[name]: value for name, value in given.items()}, origin=Origin(file=file, line=line, **whence), **known)
 
 
 def make_setting(spelled: str, value: Value = True, **given: Any) -> Setting:

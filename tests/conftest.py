@@ -20,6 +20,8 @@ from rlhfdoctor.types import Incident
 ROOT = Path(__file__).resolve().parent.parent
 LIVE = "tests/live/"
 LAB = "tests/live/test_lab.py"
+LONG = ("tests/test_hostile.py", "tests/test_bundle.py", "tests/test_docs.py", "tests/exam/", "tests/frameworks/", "tests/test_notebooks.py")
+"""Begun before the others, so that no core idles at the end while one file goes on."""
 BUDGET_S = float(os.environ.get("RLHFDOCTOR_TEST_BUDGET_S", 1650))
 """So long may the session have run when another incident of the lab is begun; `make lab` runs all of them."""
 BEGAN = time.monotonic()
@@ -27,8 +29,8 @@ os.environ.setdefault("RLHFDOCTOR_DEBUG", "1")  # a bug of our own is an error, 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Real runs come first, since they take longest; of them the lab's incidents last."""
-    items.sort(key=lambda item: (not item.nodeid.startswith(LIVE), item.nodeid.startswith(LAB)))
+    """Real runs come first, since they take longest; of them the lab's incidents last. Then the long files."""
+    items.sort(key=lambda item: (not item.nodeid.startswith(LIVE), item.nodeid.startswith(LAB), not item.nodeid.startswith(LONG)))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -37,6 +39,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(f"{BUDGET_S:.0f} s are over (RLHFDOCTOR_TEST_BUDGET_S): left to 'make lab'")
 
 
+@pytest.hookimpl(optionalhook=True)  # there without xdist, too
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """All real runs go to one worker, one after the other, since each fills two cores; of the rest a file stays together."""
     from xdist.scheduler.loadscope import LoadScopeScheduling

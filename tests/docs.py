@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -13,7 +14,11 @@ import yaml
 from rlhfdoctor import selftest
 from rlhfdoctor.engine.catalogue import load_rules
 from rlhfdoctor.engine.explain import explain
+from rlhfdoctor.engine.rulefile import json_schema
 from rlhfdoctor.language import load_words
+from rlhfdoctor.vocabulary import EVENT, FACT
+from rlhfdoctor.vocabulary.index import FIELDS, scopes
+from rlhfdoctor.vocabulary.names import Fact, Kind, names_of
 
 ROOT = Path(__file__).resolve().parent.parent
 _KINDS = {"host": "Host memory", "shm": "Shared memory and object store", "gpu": "GPU memory", "comm": "Communication", "other": "Other"}
@@ -27,11 +32,8 @@ def rules_page() -> str:
         lines += [f"## {title}", "", "| cause | title | fires | silent | treatments |", "|---|---|---:|---:|---:|"]
         for rule in (r for r in rules if r.kind == kind):
             counts = [sum(1 for p in (rule.path.parent / name).iterdir() if p.is_dir()) for name in ("fires", "silent")]
-            lines.append(f"| [{rule.id}]({rule.id}/rule.yaml) | {rule.title} | {counts[0]} | {counts[1]} | {len(rule.treat)} |")
+            lines.append(f"| [{rule.id}]({rule.id}/rule.yaml) | {rule.title} | {counts[0]} | {counts[1]} | {len(rule.remediation)} |")
         lines.append("")
-    known = {rule.id for rule in rules}
-    missing = [c["id"] for c in yaml.safe_load((ROOT / "rules" / "causes.yaml").read_text()) if c["id"] not in known]
-    lines += [f"Causes of the vocabulary (causes.yaml) that have no rule yet: {', '.join(missing)}.", ""] if missing else []
     return "\n".join(lines)
 
 
@@ -89,7 +91,30 @@ def catalogue_page(language: str) -> str:
     return "\n".join(lines)
 
 
+def vocabulary_page() -> str:
+    """rules/VOCABULARY.md: every fact, event and field that a rule may ask for."""
+    lines = ["# The vocabulary of rules", "", "Made by `make docs` from `rlhfdoctor/vocabulary/`. A rule that names anything else does not load.", ""]
+    lines += ["## Facts: `{evidence: NAME, ...}`", "", "A threshold is written with the unit: `16 GiB` (bytes), `35 %` (share), `2 x` (factor), `10 min` (s).", ""]
+    for scope in scopes(FACT):
+        lines += [f"**{scope.__name__}** {scope.__doc__}", "", "| fact | unit | meaning |", "|---|---|---|"]
+        lines += [f"| {name} | {name.unit} | {name.meaning} |" for name in names_of(scope, Fact)] + [""]
+    lines += ["## Events: `{event: NAME, with: {FIELD: ...}}`", ""]
+    for scope in scopes(EVENT):
+        lines += [f"**{scope.__name__}** {scope.__doc__}", "", "| event | meaning | fields |", "|---|---|---|"]
+        lines += [f"| {name} | {name.meaning} | {', '.join(name.fields)} |" for name in names_of(scope, Kind)] + [""]
+    lines += ["## Fields of events", "", "| field | unit | meaning |", "|---|---|---|"]
+    lines += [f"| {name} | {name.unit} | {name.meaning} |" for name in FIELDS.values()]
+    return "\n".join([*lines, ""])
+
+
+def schema_page() -> str:
+    """rules/schema.json: the form of rule.yaml, for editors."""
+    return json.dumps(json_schema(), indent=1) + "\n"
+
+
 PAGES = {
+    "rules/VOCABULARY.md": vocabulary_page,
+    "rules/schema.json": schema_page,
     "README.md": readme_page,
     "rules/README.md": rules_page,
     "rules/CATALOGUE.md": lambda: catalogue_page("en"),

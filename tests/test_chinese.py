@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from rlhfdoctor import analyze
 from rlhfdoctor.engine.catalogue import load_rules
@@ -20,33 +19,8 @@ from rlhfdoctor.types import Incident
 from rlhfdoctor.words import Words
 
 ROOT = Path(__file__).resolve().parents[1]
-RULES = sorted((ROOT / "rules").glob("*/rule.yaml"))
 CASES = sorted([*(ROOT / "samples").glob("*/run"), *(ROOT / "rules").glob("*/fires/*"), *(ROOT / "rules").glob("*/silent/*")])
-_SAID = ("title", "summary", "says", "meaning", "impact", "check", "look_alikes", "effect", "cost", "note", "instead", "side_effects", "what", "because", "settle")
 _PLACE = re.compile(r"\{[^{}]*\}")
-
-
-def said(node: Any, wanted: bool = False) -> Iterator[str]:
-    """Every sentence of a rule that a reader sees."""
-    if isinstance(node, dict):
-        for key, value in node.items():
-            yield from said(value, key in _SAID)
-    elif isinstance(node, list):
-        for value in node:
-            yield from said(value, wanted)
-    elif isinstance(node, str) and wanted and node.strip():
-        yield " ".join(node.split())
-
-
-@pytest.mark.parametrize("path", RULES, ids=lambda path: path.parent.name)
-def test_every_sentence_of_a_rule(path: Path) -> None:
-    """Has its Chinese in the rule's own folder, with the same places."""
-    table = read_table((path.parent / "zh.yaml").read_text(encoding="utf-8"))
-    english = list(dict.fromkeys(said(yaml.safe_load(path.read_text()))))
-    assert [text for text in english if text not in table] == []
-    assert [text for text in table if text not in english] == [], "left over from a sentence that is gone"
-    for text in english:
-        assert sorted(_PLACE.findall(text)) == sorted(_PLACE.findall(table[text])), text
 
 
 @pytest.mark.parametrize("name", ["evidence", "patches", "reading", "report"])

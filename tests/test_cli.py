@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import Result
 
 Doctor = Callable[..., Result]
@@ -127,9 +128,43 @@ def test_rules_explain_unknown(doctor: Doctor) -> None:
 
 
 def test_rules_new_and_test(doctor: Doctor, tmp_path: Path) -> None:
-    """A new rule's skeleton loads and can be tested at once."""
+    """A new rule's skeleton loads and passes its samples at once; what is left to be filled in is named, until nothing is."""
     made = doctor("rules", "new", "gpu-my-cause", "--folder", tmp_path)
-    assert (made.exit_code, doctor("rules", "test", tmp_path / "gpu-my-cause").exit_code) == (0, 0)
+    rule, chinese = (tmp_path / "gpu-my-cause" / name for name in ("rule.yaml", "zh.yaml"))
+    assert (made.exit_code, "doctor rules test" in made.stdout) == (0, True)
+    raw = doctor("rules", "test", rule.parent)
+    lines = raw.stderr.splitlines()
+    assert (raw.exit_code, "2 of 2 samples pass, " in raw.stdout, len(lines)) == (1, True, 18)
+    assert f"{rule}: still the skeleton's: 'State the fault, not the cure'" in lines
+    assert f"{chinese}: no 'zh' for 'What it means.'" in lines
+    texts = yaml.safe_load(chinese.read_text())
+    for number, row in enumerate(texts):
+        rule.write_text(rule.read_text().replace(row["en"], f"sentence {number}"))
+    rows = [{"en": f"sentence {number}", "zh": f"第 {number} 句"} for number in range(len(texts))]
+    chinese.write_text(yaml.safe_dump(rows, allow_unicode=True))
+    done = doctor("rules", "test", rule.parent)
+    assert (done.exit_code, done.stderr, done.stdout) == (0, "", "2 of 2 samples pass\n")
+
+
+def test_rules_test_names_what_is_wrong(doctor: Doctor, tmp_path: Path) -> None:
+    """Causes that no rule has, translations with other figures or of sentences that are gone; a catalogue of one's own needs no translation."""
+    doctor("rules", "new", "gpu-my-cause", "--folder", tmp_path)
+    rule, chinese = (tmp_path / "gpu-my-cause" / name for name in ("rule.yaml", "zh.yaml"))
+    rule.write_text(rule.read_text() + "explains: [host-leek]\ngoes_with: [gpu-my-cause, host-leak]\n")
+    chinese.write_text(
+        "- {en: 'One sentence for the user, with figures such as {cuda.request_bytes}.', zh: 一句话}\n- {en: gone, zh: 没了}\n"
+    )
+    lines = doctor("rules", "test", rule.parent).stderr.splitlines()
+    assert f"{rule}: 'explains' names host-leek, and no rule has that id" in lines
+    assert [line for line in lines if "goes_with" in line] == []
+    assert [line.removeprefix(f"{chinese}: ") for line in lines if "braces" in line or "any more" in line] == [
+        "other places in braces than 'One sentence for the user, with figures such as {cuda.request_bytes}.' has",
+        "no sentence of the rule is 'gone' any more",
+    ]
+    chinese.write_text("- 3\n")
+    assert f"{chinese}: is no list of rows of 'en' and 'zh'" in doctor("rules", "test", rule.parent).stderr.splitlines()
+    chinese.unlink()
+    assert [line for line in doctor("rules", "test", rule.parent).stderr.splitlines() if "zh" in line] == []
 
 
 def test_rules_new_bad_name(doctor: Doctor, tmp_path: Path) -> None:

@@ -45,6 +45,14 @@ def test_no_utils_and_no_todo() -> None:
     assert [p.name for p, text in texts.items() if p.stem in ("utils", "helpers", "common", "misc") or "TODO" in text] == []
 
 
+def test_make_check_uses_the_versions_of_make_test() -> None:
+    """The small environment is a part of the large one, without what makes that large, and has all of the package's own."""
+    folder = Path(__file__).parent.parent / ".ci"
+    base, check, dev = (set((folder / f"{name}.lock").read_text().split()) for name in ("base", "check", "dev"))
+    assert (sorted(base - check), sorted(check - dev)) == ([], [])
+    assert {line.partition("==")[0] for line in check} & {"torch", "ray", "deepspeed", "vllm", "transformers", "matplotlib", "pandas"} == set()
+
+
 def test_nothing_heavy_at_import() -> None:
     """torch, ray, deepspeed, vllm, pandas and polars are imported by no module at its top."""
     heavy = {"torch", "ray", "deepspeed", "vllm", "pandas", "polars"}

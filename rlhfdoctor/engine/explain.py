@@ -1,14 +1,12 @@
-"""A rule for people: its page, and the skeleton of a new one."""
+"""A rule for people: its page."""
 
 from __future__ import annotations
 
 import re
 import textwrap
 import unicodedata
-from pathlib import Path
 
 from rlhfdoctor.engine.schema import Rule, Treatment
-from rlhfdoctor.errors import UsageError
 from rlhfdoctor.settings.spell import FRAMEWORKS, spell
 from rlhfdoctor.words import ENGLISH, Words
 
@@ -16,7 +14,7 @@ _HEADINGS = {
     "meaning": "What it means",
     "impact": "What it does to a run",
     "check": "How to check by hand",
-    "look_alikes": "What looks alike",
+    "false_positives": "What looks alike",
 }
 
 
@@ -25,9 +23,9 @@ def explain(rule: Rule, t: Words = ENGLISH) -> str:
     parts = [f"{rule.id}: {t.of(rule.title)}", ""]
     for key, heading in _HEADINGS.items():
         parts += [t(heading), *_wrap(t.of(rule.docs[key])), ""]
-    if rule.treat:
+    if rule.remediation:
         parts.append(t("Treatment"))
-        for item in rule.treat:
+        for item in rule.remediation:
             where = f" ({', '.join(item.frameworks)})" if item.frameworks else ""
             version = t(" at {0}", item.versions) if item.versions else ""
             effect = _show(t.of(item.effect), t)
@@ -71,45 +69,3 @@ def _wrap(text: str) -> list[str]:
         subsequent_indent=indent,
         break_on_hyphens=False,
     )
-
-
-def write_skeleton(folder: Path) -> Path:
-    """Writes rule.yaml, fires/ and silent/ of a new rule, all of it to be filled in.
-
-    Raises:
-        UsageError: the name is no id, or the folder exists.
-    """
-    if not re.fullmatch(r"[a-z]+(-[a-z0-9]+)+", folder.name):
-        raise UsageError(f"'{folder.name}' is no rule id; write it like host-my-cause")
-    if folder.exists():
-        raise UsageError(f"{folder} exists already")
-    sample = "RuntimeError: CUDA error: out of memory\n"
-    for kind, text in (("fires/example", sample), ("silent/look-alike", "Job finished\n")):
-        (folder / kind).mkdir(parents=True)
-        (folder / kind / "driver.log").write_text(text)
-    (folder / "rule.yaml").write_text(_SKELETON.format(id=folder.name, kind=folder.name.split("-")[0]))
-    return folder / "rule.yaml"
-
-
-_SKELETON = """\
-id: {id}
-kind: {kind}
-title: State the fault, not the cure
-summary: >
-  One sentence for the user, with figures such as {{cuda.request_bytes}}.
-detect:
-  requires: {{event: torch.cuda_error}}
-  prior: -1.0
-  for:
-  - {{when: {{event: torch.cuda_error, with: {{error_text: out of memory}}}}, weight: 2.0, says: why this speaks for it}}
-  against: []
-  missing:
-  - {{what: what is not known, settle: the command that would settle it}}
-docs:
-  meaning: What it means.
-  impact: What it does to a run.
-  check: How to check it by hand.
-  look_alikes: What looks alike, and how to tell.
-treat: []
-references: []
-"""

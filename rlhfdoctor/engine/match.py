@@ -9,14 +9,15 @@ from typing import Any
 
 from rlhfdoctor.engine.schema import Condition
 from rlhfdoctor.types import Event, Evidence, Quote, Setting, Value
+from rlhfdoctor.vocabulary.names import Fact, Kind
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What the rules may ask for, of one host."""
 
-    events: Mapping[str, Sequence[Event]]
-    evidence: Mapping[str, Evidence]
+    events: Mapping[Kind, Sequence[Event]]
+    evidence: Mapping[Fact, Evidence]
     settings: Mapping[str, Setting]
 
 
@@ -30,8 +31,8 @@ class Answer:
 
 def ask(condition: Condition, facts: Facts, closed: bool = False) -> Answer:
     """Whether a condition holds. In a closed world, what is unknown does not hold."""
-    if condition.op == "test":
-        answer = _TESTS[condition.noun](condition, facts)
+    if condition.op in _TESTS:
+        answer = _TESTS[condition.op](condition, facts)
         return Answer(False) if closed and answer.value is None else answer
     answers = [ask(part, facts, closed) for part in condition.parts]
     quotes = tuple(q for a in answers if a.value for q in a.quotes)
@@ -44,7 +45,7 @@ def ask(condition: Condition, facts: Facts, closed: bool = False) -> Answer:
 
 
 def _event(condition: Condition, facts: Facts) -> Answer:
-    for event in facts.events.get(condition.name, ()):
+    for event in facts.events.get(condition.kind, ()):
         checks = [compare(event.fields.get(name), tests) for name, tests in condition.fields]
         if all(checks):
             wanted = not any(op == "exists" and operand is False for op, operand in condition.compare)
@@ -53,7 +54,7 @@ def _event(condition: Condition, facts: Facts) -> Answer:
 
 
 def _evidence(condition: Condition, facts: Facts) -> Answer:
-    evidence = facts.evidence.get(condition.name)
+    evidence = facts.evidence.get(condition.fact)
     exists = dict(condition.compare).get("exists")
     if exists is not None:
         return Answer((evidence is not None) == exists, () if evidence is None else (quote_evidence(evidence),))
@@ -74,7 +75,7 @@ def _setting(condition: Condition, facts: Facts) -> Answer:
     return Answer(holds, (quote_setting(setting),) if holds else ())
 
 
-_TESTS = {"event": _event, "evidence": _evidence, "setting": _setting}
+_TESTS: Mapping[str, Callable[[Condition, Facts], Answer]] = {"event": _event, "fact": _evidence, "setting": _setting}
 
 
 def compare(value: Value, tests: Sequence[tuple[str, Any]]) -> bool:

@@ -7,23 +7,24 @@ of such findings that were right (calibrate.py). What is unknown moves nothing a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from rlhfdoctor.engine.calibrate import Knots, confidence, load_knots
 from rlhfdoctor.engine.match import Answer, Facts, ask
-from rlhfdoctor.engine.schema import Rule, Treatment
+from rlhfdoctor.engine.schema import PLACE, Rule, Treatment
 from rlhfdoctor.types import Finding, Missing, Quote, RuledOut
 from rlhfdoctor.units import show_bytes, show_ratio, show_seconds
+from rlhfdoctor.vocabulary.index import FACTS
+from rlhfdoctor.vocabulary.names import Unit
 
 SHOWN_SCORE = -2.2
-"""Findings below (log-odds) are not shown."""
+"""Findings are shown above this (log-odds)."""
 BARE_SCORE = -0.85
 """A finding that nothing speaks for is shown from here on."""
 CLOSE_SCORE = 0.2
 """Two roots that are nearer to each other than this (log-odds) leave it undecided."""
 _TELL = re.compile(r"((?:[a-z]+(?:-[a-z0-9]+)+(?:, | and )?)+) \(([^)]*)\)")
-_PLACE = re.compile(r"\{([a-z_]+\.[a-z_0-9]+)\}")
 
 
 def diagnose(rules: Sequence[Rule], facts: Facts) -> tuple[list[Finding], list[RuledOut]]:
@@ -39,7 +40,7 @@ def diagnose(rules: Sequence[Rule], facts: Facts) -> tuple[list[Finding], list[R
             excluded.append(RuledOut(cause=rule.id, because=fill(reason, facts)))
             continue
         finding = judge(rule, facts, knots)
-        if finding.score >= SHOWN_SCORE:
+        if round(finding.score, 6) > SHOWN_SCORE:
             findings.append(finding)
         elif rule.speaks_against and finding.against:
             excluded.append(RuledOut(cause=rule.id, because=finding.against[0].says))
@@ -75,7 +76,7 @@ def judge(rule: Rule, facts: Facts, knots: Knots = ()) -> Finding:
             score -= part.weight
             against.append(_quote(answer, fill(part.says, facts)))
     missing = [
-        Missing(what=w.what, settle=w.settle)
+        Missing(what=w.what, settle=w.how_to_check)
         for w in rule.missing
         if w.unless is None or ask(w.unless, facts).value is not True
     ]
@@ -86,7 +87,7 @@ def judge(rule: Rule, facts: Facts, knots: Knots = ()) -> Finding:
         title=rule.title,
         confidence=confidence(score, knots),
         score=score,
-        goes_with=rule.goes_with,
+        goes_with=rule.compatible_with,
         summary=fill(rule.summary, facts),
         evidence=_once(speaking),
         against=tuple(against),
@@ -94,18 +95,9 @@ def judge(rule: Rule, facts: Facts, knots: Knots = ()) -> Finding:
     )
 
 
-def holding(rule: Rule, facts: Facts) -> tuple[float, ...] | None:
-    """Signs of the rule's conditions that hold, those for it before those against: 1, -1, or 0; None where it does not apply."""
-    if ask(rule.requires, facts).value is not True or any(ask(r.when, facts).value for r in rule.rules_out):
-        return None
-    speaking = (float(bool(ask(part.when, facts).value)) for part in rule.speaks_for)
-    against = (-float(bool(ask(part.when, facts).value)) for part in rule.speaks_against)
-    return (*speaking, *against)
-
-
 def treatments(rule: Rule, facts: Facts) -> list[Treatment]:
     """The rule's treatments whose own condition holds; a setting that is not set is not so."""
-    return [t for t in rule.treat if t.when is None or ask(t.when, facts, closed=True).value]
+    return [t for t in rule.remediation if t.when is None or ask(t.when, facts, closed=True).value]
 
 
 def _quote(answer: Answer, says: str) -> Quote:
@@ -128,14 +120,14 @@ def _kind(finding: Finding) -> str:
 
 def _fold(findings: list[Finding], rules: Sequence[Rule]) -> list[Finding]:
     """Echoes go behind the best finding that explains them."""
-    explains = {rule.id: rule.explains for rule in rules}
+    suppresses = {rule.id: rule.suppresses for rule in rules}
     done: list[Finding] = []
     echoes: list[Finding] = []
     for finding in findings:
         root = next(
             (
                 f for f in findings
-                if f is not finding and finding.cause in explains.get(f.cause, ())
+                if f is not finding and finding.cause in suppresses.get(f.cause, ())
                 and f.score >= (finding.score if _kind(f) == _kind(finding) else min(0.0, finding.score))
                 and finding.cause not in [e.cause for e in echoes if e.explained_by == f.cause]
                 and f.cause not in {e.cause for e in echoes}
@@ -153,11 +145,13 @@ def _tell_apart(findings: list[Finding], rules: Sequence[Rule]) -> list[Finding]
     """Every other finding with the words by which the first one's page tells it apart, and as sure as the second are."""
     if not findings:
         return findings
-    page = next(rule.docs["look_alikes"] for rule in rules if rule.id == findings[0].cause)
+    page = next(rule.docs["false_positives"] for rule in rules if rule.id == findings[0].cause)
     tells, behind = read_tells(page), load_knots(which="behind")
     first = findings[0]
     shares = [
-        f.confidence if first.score - f.score < CLOSE_SCORE else min(confidence(f.score, behind), first.confidence)
+        f.confidence
+        if round(first.score - f.score, 6) < CLOSE_SCORE
+        else min(confidence(f.score, behind), first.confidence)
         for f in findings[1:]
     ]  # as likely as the first one is no second
     return [first, *(replace(f, differs=tells.get(f.cause, ""), confidence=c) for f, c in zip(findings[1:], shares))]
@@ -180,17 +174,16 @@ def fill(text: str, facts: Facts) -> str:
     """Places such as `{ray.used_bytes}` in a sentence, by value and unit; unknown ones become 'unknown'."""
 
     def show(match: re.Match[str]) -> str:
-        evidence = facts.evidence.get(match[1])
+        fact = FACTS[match[1]]
+        evidence = facts.evidence.get(fact)
         value = evidence.value if evidence else None
         if value is None:
-            return "an unknown amount" if match[1].endswith("_bytes") else "unknown"
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            if "_bytes" in match[1]:
-                return show_bytes(value)
-            if match[1].endswith("_ratio"):
-                return show_ratio(value)
-            if match[1].endswith("_s"):
-                return show_seconds(value)
+            return "an unknown amount" if fact.unit == "bytes" else "unknown"
+        if isinstance(value, int | float) and not isinstance(value, bool) and fact.unit in _SHOWN:
+            return _SHOWN[fact.unit](value)
         return str(value)
 
-    return _PLACE.sub(show, text)
+    return PLACE.sub(show, text)
+
+
+_SHOWN: Mapping[Unit, Callable[[float], str]] = {"bytes": show_bytes, "share": show_ratio, "s": show_seconds}

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from rlhfdoctor.trace.events import Recorded
 from rlhfdoctor.types import Event, Evidence, Framework, Setting, Value
+from rlhfdoctor.vocabulary import FIELD
+from rlhfdoctor.vocabulary.names import Fact, Field, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,15 +23,15 @@ class Case:
     traces: Sequence[Recorded] = ()
     """What recorders wrote, one a node."""
 
-    def of(self, *kinds: str) -> list[Event]:
+    def of(self, *kinds: Kind) -> list[Event]:
         """Events of these kinds, in order."""
         return [event for event in self.events if event.kind in kinds]
 
-    def first(self, *kinds: str) -> Event | None:
+    def first(self, *kinds: Kind) -> Event | None:
         """The first event of these kinds, or None."""
         return next((event for event in self.events if event.kind in kinds), None)
 
-    def last(self, *kinds: str) -> Event | None:
+    def last(self, *kinds: Kind) -> Event | None:
         """The last event of these kinds, or None."""
         return next((event for event in reversed(self.events) if event.kind in kinds), None)
 
@@ -74,13 +76,13 @@ class Case:
         return None
 
 
-def number(event: Event | None, name: str) -> int | float | None:
+def number(event: Event | None, name: Field) -> int | float | None:
     """A numeric field of an event, or None."""
     value = event.fields.get(name) if event is not None else None
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def whole(event: Event | None, name: str) -> int | None:
+def whole(event: Event | None, name: Field) -> int | None:
     """A whole-number field of an event, or None."""
     value = number(event, name)
     return None if value is None else int(value)
@@ -89,14 +91,14 @@ def whole(event: Event | None, name: str) -> int | None:
 def page_size(rows: Sequence[Event], killed: Event | None) -> int:
     """4 kB, unless the victim's total_vm in pages and in kB say otherwise (16 kB and 64 kB exist)."""
     if killed is not None:
-        victim = next((r for r in rows if r.fields.get("pid") == killed.fields.get("pid")), None)
-        pages, size = whole(victim, "total_vm_pages"), whole(killed, "total_vm_bytes")
+        victim = next((r for r in rows if r.fields.get(FIELD.pid) == killed.fields.get(FIELD.pid)), None)
+        pages, size = whole(victim, FIELD.total_vm_pages), whole(killed, FIELD.total_vm_bytes)
         if pages and size and size % pages == 0 and size // pages in (4096, 16384, 65536):
             return size // pages
     return 4096
 
 
-def fact(name: str, value: Value, says: str, event: Event | None = None) -> Evidence:
+def fact(name: Fact, value: Value, says: str, event: Event | None = None) -> Evidence:
     """An evidence that rests on an event (or on several; then on the telling one)."""
     return Evidence(
         name=name, value=value, says=says, origin=event.origin if event else None, text=event.text if event else None

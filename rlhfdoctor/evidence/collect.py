@@ -9,9 +9,9 @@ from functools import partial
 
 from rlhfdoctor.evidence import comm, cures, flight, gpu, host, offload, process, program, recorded, setup, shm, workers
 from rlhfdoctor.evidence.case import Case
-from rlhfdoctor.evidence.killer import classify
 from rlhfdoctor.types import Death, Event, Evidence, Gap
-from rlhfdoctor.units import show_bytes
+from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
+from rlhfdoctor.vocabulary.names import Fact
 
 Finder = Callable[[Case], Iterator[Evidence]]
 
@@ -53,9 +53,9 @@ FINDERS_OF_DEATH: tuple[Callable[[Case, Death | None], Iterator[Evidence]], ...]
 HOST_KILLERS = ("kernel-oom-cgroup", "kernel-oom-node", "ray-memory-monitor")
 
 
-def find_evidence(case: Case, death: Death | None, gaps: list[Gap]) -> dict[str, Evidence]:
+def find_evidence(case: Case, death: Death | None, gaps: list[Gap]) -> dict[Fact, Evidence]:
     """Name -> evidence; the first of a name wins."""
-    found: dict[str, Evidence] = {}
+    found: dict[Fact, Evidence] = {}
     for evidence in _of_death(case, death):
         found.setdefault(evidence.name, evidence)
     finders: tuple[tuple[str, Callable[[], Iterator[Evidence]]], ...] = (
@@ -75,38 +75,34 @@ def find_evidence(case: Case, death: Death | None, gaps: list[Gap]) -> dict[str,
 
 def _step_mark(case: Case) -> Event | None:
     """A mark of the trainer that a step behind the first has begun."""
-    return next((e for e in case.of("trace.mark") if isinstance(e.fields.get("step"), int) and e.fields["step"] not in (-1, 0)), None)  # fmt: skip
+    return next((e for e in case.of(EVENT.trace.mark) if isinstance(e.fields.get(FIELD.step), int) and e.fields[FIELD.step] not in (-1, 0)), None)  # fmt: skip
 
 
 def _of_death(case: Case, death: Death | None) -> Iterator[Evidence]:
-    yield Evidence(name="death.any", value=death is not None, says="something died" if death else "nothing died")
+    yield Evidence(name=FACT.death.any, value=death is not None, says="something died" if death else "nothing died")
     if death is None:
         return
     event = death.event
     origin, text = (event.origin, event.text) if event else (None, None)
 
-    def fact(name: str, value: str | int | bool, says: str) -> Evidence:
+    def fact(name: Fact, value: str | int | bool, says: str) -> Evidence:
         return Evidence(name=name, value=value, says=says, origin=origin, text=text)
 
-    yield fact("death.killer", death.killer, "")
-    yield fact("death.host_memory", death.killer in HOST_KILLERS, "")
-    yield fact("death.certain", death.certain, "the killer names itself" if death.certain else "the process only vanished")  # fmt: skip
-    if event is not None:
-        yield fact("death.event", event.kind, f"shown by {event.kind}")
+    yield fact(FACT.death.killer, death.killer, "")
+    yield fact(FACT.death.host_memory, death.killer in HOST_KILLERS, "")
+    yield fact(FACT.death.certain, death.certain, "the killer names itself" if death.certain else "the process only vanished")  # fmt: skip
     if death.phase:
-        yield fact("death.phase", death.phase, "")
+        yield fact(FACT.death.phase, death.phase, "")
     if death.step is not None:
-        yield fact("death.step", death.step, f"it happened in step {death.step}")
-    if death.victim.bytes:
-        yield fact("death.victim_bytes", death.victim.bytes, f"the victim held {show_bytes(death.victim.bytes)}")
-    finished = case.first("phase.step", "phase.episode", "phase.update", "phase.finished") or _step_mark(case)
-    yield fact("death.before_first_step", finished is None, "")  # fmt: skip
+        yield fact(FACT.death.step, death.step, f"it happened in step {death.step}")
+    finished = case.first(
+        EVENT.phase.step, EVENT.phase.episode, EVENT.phase.update, EVENT.phase.finished
+    ) or _step_mark(case)
+    yield fact(FACT.death.before_first_step, finished is None, "")  # fmt: skip
     before = [e for e in case.events if event is None or _precedes(e, event)]
-    marks = [e for e in before if e.kind in ("deepspeed.optimizer_init", "deepspeed.zero_stage", "deepspeed.checkpoint_load", "deepspeed.checkpoint_save", "phase.update", "phase.rollout", "phase.step", "phase.checkpoint", "phase.checkpoint_load", "phase.load", "deepspeed.cpu_adam", "phase.finished")]  # fmt: skip
+    marks = [e for e in before if e.kind in (EVENT.deepspeed.optimizer_init, EVENT.deepspeed.zero_stage, EVENT.deepspeed.checkpoint_load, EVENT.deepspeed.checkpoint_save, EVENT.phase.update, EVENT.phase.rollout, EVENT.phase.step, EVENT.phase.checkpoint, EVENT.phase.checkpoint_load, EVENT.phase.load, EVENT.deepspeed.cpu_adam, EVENT.phase.finished)]  # fmt: skip
     if marks:
-        yield Evidence(name="death.last_mark", value=marks[-1].kind, says="", origin=marks[-1].origin, text=marks[-1].text)  # fmt: skip
-    first_steps = case.first("phase.first_steps")
+        yield Evidence(name=FACT.death.last_mark, value=marks[-1].kind, says="", origin=marks[-1].origin, text=marks[-1].text)  # fmt: skip
+    first_steps = case.first(EVENT.phase.first_steps)
     if first_steps is not None:
-        yield Evidence(name="death.first_optimizer_step", value=True, says="", origin=first_steps.origin, text=first_steps.text)  # fmt: skip
-    others = {found[0] for e in case.events if (found := classify(e)) and found[0] != death.killer}
-    yield fact("death.other_killers", ", ".join(sorted(others)), f"other deaths in the logs: {', '.join(sorted(others)) or 'none'}")  # fmt: skip
+        yield Evidence(name=FACT.death.first_optimizer_step, value=True, says="", origin=first_steps.origin, text=first_steps.text)  # fmt: skip

@@ -11,13 +11,8 @@ from rlhfdoctor.evidence.killer import classify
 from rlhfdoctor.evidence.roles import MARKS
 from rlhfdoctor.types import Event, Evidence
 from rlhfdoctor.units import show_count, show_seconds
+from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 
-_OWNERS = (
-    (600, "torch's default for NCCL since 2.2, or DeepSpeed's from 0.19.6"),
-    (1800, "DeepSpeed's default up to 0.19.5, OpenRLHF up to 0.5.4, transformers' ddp_timeout, gloo, or torch's up to 2.1"),
-    (3600, "OpenRLHF from 0.5.5"),
-    (36000, "verl's SFT helper initialize_global_process_group"),
-)  # fmt: skip
 _GENERATING = re.compile(r"generate\b|generate_sequences|_sample\b|\bsample\b|greedy_search|beam_search")
 _SMALL_NUMEL = 4096
 _GATHERING = re.compile(r"deepspeed/runtime/zero/(?:partitioned_param_coordinator|partition_parameters)\.py")
@@ -32,10 +27,10 @@ _CHECKPOINT = re.compile(
     r"^(?:_?save_(?:checkpoint|model|pretrained|ckpt|state_dict|zero_checkpoint)|_?load_(?:checkpoint|ckpt|state_dict)|async_save|torch_save|save_to_hf)$"
 )
 _CHECKPOINT_MARKS = (
-    "phase.checkpoint",
-    "phase.checkpoint_load",
-    "deepspeed.checkpoint_save",
-    "deepspeed.checkpoint_load",
+    EVENT.phase.checkpoint,
+    EVENT.phase.checkpoint_load,
+    EVENT.deepspeed.checkpoint_save,
+    EVENT.deepspeed.checkpoint_load,
 )
 _EXPERT_CODE = re.compile(r"_moe\b|_moe[./]|mixtral|Moe|experts?\b|deepseek_v[23]")
 _NEAR_LINES = 200
@@ -47,33 +42,33 @@ _STACK_LINES = 40
 
 def find_collectives(case: Case) -> Iterator[Evidence]:
     """Facts of the first timeout, and how the ranks differ in it."""
-    waits = case.of("nccl.timeout")
-    uneven = case.first("gloo.size_mismatch")
+    waits = case.of(EVENT.nccl.timeout)
+    uneven = case.first(EVENT.gloo.size_mismatch)
     if uneven is not None:
-        sent, expected = uneven.fields.get("sent_bytes"), uneven.fields.get("expected_bytes")
+        sent, expected = uneven.fields.get(FIELD.sent_bytes), uneven.fields.get(FIELD.expected_bytes)
         yield fact(
-            "comm.numel_differs", True, f"gloo: one rank sent {sent} bytes where another waited for {expected}", uneven
+            FACT.comm.numel_differs,
+            True,
+            f"gloo: one rank sent {sent} bytes where another waited for {expected}",
+            uneven,
         )
     if not waits:
-        gloo = case.first("gloo.timeout")
+        gloo = case.first(EVENT.gloo.timeout)
         if gloo is not None:
-            limit = float(number(gloo, "limit_s") or 0)
-            yield fact("comm.timeout_s", limit, f"gloo waited {show_seconds(limit)}", gloo)
-            yield fact("comm.op", f"a {gloo.fields.get('what_text')} of gloo", "", gloo)
-            gathers = [e for e in case.of("python.frame") if _GATHERING.search(str(e.fields.get("path_text"))) and _is_near(e, gloo, limit) and not _is_over(case, e, gloo)]  # fmt: skip
+            limit = float(number(gloo, FIELD.limit_s) or 0)
+            yield fact(FACT.comm.timeout_s, limit, f"gloo waited {show_seconds(limit)}", gloo)
+            yield fact(FACT.comm.op, f"a {gloo.fields.get(FIELD.what_text)} of gloo", "", gloo)
+            gathers = [e for e in case.of(EVENT.python.frame) if _GATHERING.search(str(e.fields.get(FIELD.path_text))) and _is_near(e, gloo, limit) and not _is_over(case, e, gloo)]  # fmt: skip
             if gathers:
-                yield fact("comm.parameter_gather", True, "a rank stood in DeepSpeed's gather of ZeRO-3 parameters", gathers[-1])  # fmt: skip
+                yield fact(FACT.comm.parameter_gather, True, "a rank stood in DeepSpeed's gather of ZeRO-3 parameters", gathers[-1])  # fmt: skip
             yield from _meanwhile(case, gloo, limit)
             yield from _reward(case, gloo, limit)
             yield from _checkpoint(case, gloo, limit)
-        yield from _heartbeat(case)
         return
     first = waits[0]
-    limit = number(first, "timeout_s") or 0
-    owner = next((who for seconds, who in _OWNERS if seconds == limit), "a value that the user or a script set")
-    yield fact("comm.timeout_s", limit, f"a rank waited {show_seconds(float(limit))} in {first.fields.get('op')}", first)  # fmt: skip
-    yield fact("comm.timeout_owner", owner, f"{show_seconds(float(limit))} is {owner}", first)
-    yield fact("comm.op", str(first.fields.get("op")), f"the collective was {first.fields.get('op')}", first)
+    limit = number(first, FIELD.timeout_s) or 0
+    yield fact(FACT.comm.timeout_s, limit, f"a rank waited {show_seconds(float(limit))} in {first.fields.get(FIELD.op)}", first)  # fmt: skip
+    yield fact(FACT.comm.op, str(first.fields.get(FIELD.op)), f"the collective was {first.fields.get(FIELD.op)}", first)
     yield from _ranks(waits)
     yield from _status(case)
     yield from _sizes(first)
@@ -86,68 +81,69 @@ def _ranks(waits: list[Event]) -> Iterator[Evidence]:
     """Same sequence number with another operation or size is a mismatch; other numbers are a lag."""
     by_rank: dict[int, Event] = {}
     for event in waits:
-        rank = whole(event, "rank") if "rank" in event.fields else event.origin.rank
+        rank = whole(event, FIELD.rank) if FIELD.rank in event.fields else event.origin.rank
         by_rank.setdefault(rank if rank is not None else -len(by_rank) - 1, event)
     events = list(by_rank.values())
-    yield fact("comm.rank_count", len(by_rank), f"{show_count(len(by_rank), 'rank')} reported the timeout", events[-1])
     for one in events:
         for two in events:
-            same = one.fields.get("seq") is not None and one.fields.get("seq") == two.fields.get("seq")
+            same = one.fields.get(FIELD.seq) is not None and one.fields.get(FIELD.seq) == two.fields.get(FIELD.seq)
             if not same or one is two:
                 continue
-            if one.fields.get("op") != two.fields.get("op"):
-                yield fact("comm.op_differs", True, f"at SeqNum={one.fields['seq']} one rank runs {one.fields['op']}, another {two.fields['op']}", two)  # fmt: skip
+            if one.fields.get(FIELD.op) != two.fields.get(FIELD.op):
+                yield fact(FACT.comm.op_differs, True, f"at SeqNum={one.fields[FIELD.seq]} one rank runs {one.fields[FIELD.op]}, another {two.fields[FIELD.op]}", two)  # fmt: skip
                 return
-            if one.fields.get("numel_in") != two.fields.get("numel_in"):
-                yield fact("comm.numel_differs", True, f"at SeqNum={one.fields['seq']} one rank sends {one.fields.get('numel_in')} elements, another {two.fields.get('numel_in')}", two)  # fmt: skip
+            if one.fields.get(FIELD.numel_in) != two.fields.get(FIELD.numel_in):
+                yield fact(FACT.comm.numel_differs, True, f"at SeqNum={one.fields[FIELD.seq]} one rank sends {one.fields.get(FIELD.numel_in)} elements, another {two.fields.get(FIELD.numel_in)}", two)  # fmt: skip
                 return
-    numbers = [seq for e in events if (seq := whole(e, "seq")) is not None]
+    numbers = [seq for e in events if (seq := whole(e, FIELD.seq)) is not None]
     if len(numbers) > 1:
         spread = max(numbers) - min(numbers)
-        yield fact("comm.seq_spread", spread, f"the ranks' sequence numbers differ by {spread}", events[-1])
+        yield fact(FACT.comm.seq_spread, spread, f"the ranks' sequence numbers differ by {spread}", events[-1])
 
 
 def _status(case: Case) -> Iterator[Evidence]:
-    enqueued = [value for e in case.of("nccl.work_status") if (value := whole(e, "enqueued")) is not None]
+    enqueued = [value for e in case.of(EVENT.nccl.work_status) if (value := whole(e, FIELD.enqueued)) is not None]
     if len(enqueued) > 1:
         spread = max(enqueued) - min(enqueued)
-        yield fact("comm.enqueued_spread", spread, f"ranks have enqueued up to {spread} collectives more than others", case.first("nccl.work_status"))  # fmt: skip
+        yield fact(FACT.comm.enqueued_spread, spread, f"ranks have enqueued up to {spread} collectives more than others", case.first(EVENT.nccl.work_status))  # fmt: skip
 
 
 def _sizes(first: Event) -> Iterator[Evidence]:
-    numel = whole(first, "numel_in")
+    numel = whole(first, FIELD.numel_in)
     if numel is None:
         return
-    gather = "ALLGATHER" in str(first.fields.get("op"))
-    yield fact("comm.numel_in", numel, f"each rank sends {numel} elements", first)
-    yield fact("comm.small", numel <= _SMALL_NUMEL, f"{numel} elements: {'a barrier or a small message, so the others were busy elsewhere' if numel <= _SMALL_NUMEL else 'a bulk transfer'}", first)  # fmt: skip
-    yield fact("comm.parameter_gather", gather and numel >= 200_000, f"{first.fields.get('op')} of {numel} elements per rank{' is the size of sharded parameters' if gather and numel >= 200_000 else ''}", first)  # fmt: skip
+    gather = "ALLGATHER" in str(first.fields.get(FIELD.op))
+    yield fact(FACT.comm.barrier_sized, numel <= _SMALL_NUMEL, f"{numel} elements: {'a barrier or a small message, so the others were busy elsewhere' if numel <= _SMALL_NUMEL else 'a bulk transfer'}", first)  # fmt: skip
+    yield fact(FACT.comm.parameter_gather, gather and numel >= 200_000, f"{first.fields.get(FIELD.op)} of {numel} elements per rank{' is the size of sharded parameters' if gather and numel >= 200_000 else ''}", first)  # fmt: skip
 
 
 def _meanwhile(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
     """What other ranks were doing while one waited: generation in progress, frames inside generate."""
     longest = 0.0
     shown: Event | None = None
-    for event in case.of("phase.rollout"):
-        elapsed = read_elapsed(str(event.fields.get("elapsed_text", "")))
+    for event in case.of(EVENT.phase.rollout):
+        elapsed = read_elapsed(str(event.fields.get(FIELD.elapsed_text, "")))
         if elapsed > longest:
             longest, shown = elapsed, event
     if shown is not None:
-        yield fact("comm.rollout_s", longest, f"a generation had been running for {show_seconds(longest)}", shown)
-        yield fact("comm.rollout_to_timeout", longest / max(limit_s, 1), f"that is {longest / max(limit_s, 1):.2f} of the limit of {show_seconds(limit_s)}", shown)  # fmt: skip
+        yield fact(FACT.comm.rollout_s, longest, f"a generation had been running for {show_seconds(longest)}", shown)
+        yield fact(FACT.comm.rollout_to_timeout, longest / max(limit_s, 1), f"that is {longest / max(limit_s, 1):.2f} of the limit of {show_seconds(limit_s)}", shown)  # fmt: skip
     bar = find_busy(case, first, limit_s)
     if bar is not None:
-        busy = read_elapsed(str(bar.fields["elapsed_text"]))
-        yield fact("comm.busy_to_timeout", busy / max(limit_s, 1), f"a progress bar had been running for {show_seconds(busy)}, {busy / max(limit_s, 1):.2f} of the limit", bar)  # fmt: skip
-    frames = [e for e in case.of("python.frame") if _GENERATING.search(str(e.fields.get("function_text"))) or "generation/utils.py" in e.text]  # fmt: skip
+        busy = read_elapsed(str(bar.fields[FIELD.elapsed_text]))
+        yield fact(FACT.comm.busy_to_timeout, busy / max(limit_s, 1), f"a progress bar had been running for {show_seconds(busy)}, {busy / max(limit_s, 1):.2f} of the limit", bar)  # fmt: skip
+    frames = [e for e in case.of(EVENT.python.frame) if _GENERATING.search(str(e.fields.get(FIELD.function_text))) or "generation/utils.py" in e.text]  # fmt: skip
     if frames:
         ranks = {e.origin.rank if e.origin.rank is not None else e.origin.pid for e in frames}
         yield fact(
-            "comm.in_generate", True, f"{show_count(len(ranks), 'process', 'processes')} inside generate()", frames[-1]
+            FACT.comm.in_generate,
+            True,
+            f"{show_count(len(ranks), 'process', 'processes')} inside generate()",
+            frames[-1],
         )
-    elsewhere = [e for e in case.of("python.frame") if re.search(r"log_probs?\b|compute_values|score", str(e.fields.get("function_text"))) ]  # fmt: skip
+    elsewhere = [e for e in case.of(EVENT.python.frame) if re.search(r"log_probs?\b|compute_values|score", str(e.fields.get(FIELD.function_text))) ]  # fmt: skip
     if frames and elsewhere:
-        yield fact("comm.apart", True, "while one rank generates, another already computes log-probabilities", elsewhere[-1])  # fmt: skip
+        yield fact(FACT.comm.ranks_in_different_phases, True, "while one rank generates, another already computes log-probabilities", elsewhere[-1])  # fmt: skip
 
 
 def find_busy(case: Case, first: Event, limit_s: float) -> Event | None:
@@ -155,8 +151,8 @@ def find_busy(case: Case, first: Event, limit_s: float) -> Event | None:
 
     The bar of the whole training is none: it has hours left, or steps end beside it.
     """
-    for bar in reversed(case.of("progress.long")):
-        elapsed, left = (read_elapsed(str(bar.fields.get(key) or "")) for key in ("elapsed_text", "left_text"))
+    for bar in reversed(case.of(EVENT.progress.long)):
+        elapsed, left = (read_elapsed(str(bar.fields.get(key) or "")) for key in (FIELD.elapsed_text, FIELD.left_text))
         lines = (first.origin.line or 0) - (bar.origin.line or 0)
         near = bar.origin.file != first.origin.file or abs(lines) <= _BAR_LINES
         fits = 0.9 <= elapsed / max(limit_s, 1) <= 1.5 and elapsed + left <= _MOST_WAITS * max(limit_s, 1)
@@ -167,58 +163,67 @@ def find_busy(case: Case, first: Event, limit_s: float) -> Event | None:
 
 def _stepped(case: Case, bar: Event, lines: int) -> bool:
     """Whether steps of the training ended shortly before a bar, on its own line, or within so many lines behind it."""
-    steps = [e for e in case.of("phase.step", "phase.episode", "phase.update") if e.origin.file == bar.origin.file]
+    steps = [
+        e
+        for e in case.of(EVENT.phase.step, EVENT.phase.episode, EVENT.phase.update)
+        if e.origin.file == bar.origin.file
+    ]
     return any(-_BAR_LINES <= (e.origin.line or 0) - (bar.origin.line or 0) < lines for e in steps)
 
 
 def _reward(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
     """Whether a rank stood in a reward function, judge or sandbox, and for how long one had been running."""
-    near = [e for e in case.of("python.frame") if _is_near(e, first, limit_s) and not _is_over(case, e, first)]
-    waits = [e for e in near if _WAITING.search(str(e.fields.get("path_text")))]
+    near = [e for e in case.of(EVENT.python.frame) if _is_near(e, first, limit_s) and not _is_over(case, e, first)]
+    waits = [e for e in near if _WAITING.search(str(e.fields.get(FIELD.path_text)))]
     scoring = [e for e in near if _is_rewarding(e)]
     frames = [e for e in scoring if not any(_in_one_stack(e, wait) for wait in waits)]
     if scoring and not frames:
-        yield fact("comm.behind_reward", True, "a rank had scored its responses and waited in the collective behind that", scoring[-1])  # fmt: skip
+        yield fact(FACT.comm.behind_reward, True, "a rank had scored its responses and waited in the collective behind that", scoring[-1])  # fmt: skip
     elif waits and not frames:
-        yield fact("comm.in_reward", False, "the stack of a rank that waited shows no reward function", near[-1])
+        yield fact(FACT.comm.in_reward, False, "the stack of a rank that waited shows no reward function", near[-1])
     if frames:
         ranks = {e.origin.rank if e.origin.rank is not None else e.origin.pid for e in frames}
-        where = f"{frames[-1].fields.get('function_text')}() of {str(frames[-1].fields.get('path_text')).rsplit('/', 1)[-1]}"  # fmt: skip
-        yield fact("comm.in_reward", True, f"{show_count(len(ranks), 'process', 'processes')} inside {where}", frames[-1])  # fmt: skip
+        where = f"{frames[-1].fields.get(FIELD.function_text)}() of {str(frames[-1].fields.get(FIELD.path_text)).rsplit('/', 1)[-1]}"  # fmt: skip
+        yield fact(FACT.comm.in_reward, True, f"{show_count(len(ranks), 'process', 'processes')} inside {where}", frames[-1])  # fmt: skip
     bars = [
-        (read_elapsed(str(e.fields.get("elapsed_text", ""))), e) for e in case.of("reward.progress")
-        if _is_near(e, first, limit_s) and (whole(e, "done_count") or 0) < (whole(e, "total_count") or 1)
+        (read_elapsed(str(e.fields.get(FIELD.elapsed_text, ""))), e) for e in case.of(EVENT.reward.progress)
+        if _is_near(e, first, limit_s) and (whole(e, FIELD.done_count) or 0) < (whole(e, FIELD.total_count) or 1)
     ]  # fmt: skip
     if bars:
         longest, shown = max(bars, key=lambda bar: bar[0])
         ratio = longest / max(limit_s, 1)
-        yield fact("comm.reward_s", longest, f"scoring had been running for {show_seconds(longest)}", shown)
-        yield fact("comm.reward_to_timeout", ratio, f"scoring had been running for {show_seconds(longest)}, {ratio:.2f} of the limit of {show_seconds(limit_s)}", shown)  # fmt: skip
-    failed = [e for e in case.of("reward.call_failed") if _is_near(e, first, limit_s)]
+        yield fact(FACT.comm.reward_to_timeout, ratio, f"scoring had been running for {show_seconds(longest)}, {ratio:.2f} of the limit of {show_seconds(limit_s)}", shown)  # fmt: skip
+    failed = [e for e in case.of(EVENT.reward.call_failed) if _is_near(e, first, limit_s)]
     if failed:
-        yield fact("comm.reward_calls_failed_count", len(failed), f"{show_count(len(failed), 'reward call')} failed or timed out before it", failed[-1])  # fmt: skip
+        yield fact(FACT.comm.reward_calls_failed_count, len(failed), f"{show_count(len(failed), 'reward call')} failed or timed out before it", failed[-1])  # fmt: skip
     before = itertools.takewhile(lambda e: e is not first, case.events)
-    marks = [e for e in before if e.kind in MARKS or (e.kind == "trace.mark" and "phase" in e.fields)]
-    if marks and marks[-1].kind in ("phase.score", "trace.mark") and _SCORING.search(marks[-1].text):
-        yield fact("comm.reward_phase", True, "the last thing that was begun is the scoring of responses", marks[-1])
+    marks = [e for e in before if e.kind in MARKS or (e.kind == EVENT.trace.mark and FIELD.phase in e.fields)]
+    if marks and marks[-1].kind in (EVENT.phase.score, EVENT.trace.mark) and _SCORING.search(marks[-1].text):
+        yield fact(FACT.comm.reward_phase, True, "the last thing that was begun is the scoring of responses", marks[-1])
 
 
 def _checkpoint(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
     """Whether a checkpoint was being written or read when the ranks waited, or an expert's weights were gathered."""
-    near = [e for e in case.of("python.frame") if _is_near(e, first, limit_s) and not _is_over(case, e, first)]
-    saving = [e for e in near if _CHECKPOINT.search(str(e.fields.get("function_text")))]
+    near = [e for e in case.of(EVENT.python.frame) if _is_near(e, first, limit_s) and not _is_over(case, e, first)]
+    saving = [e for e in near if _CHECKPOINT.search(str(e.fields.get(FIELD.function_text)))]
     if saving:
-        yield fact("comm.in_checkpoint", True, f"a rank stood in {saving[-1].fields.get('function_text')}()", saving[-1])  # fmt: skip
-    experts = [e for e in near if _EXPERT_CODE.search(f"{e.fields.get('path_text')} {e.fields.get('function_text')}")]
+        yield fact(FACT.comm.in_checkpoint, True, f"a rank stood in {saving[-1].fields.get(FIELD.function_text)}()", saving[-1])  # fmt: skip
+    experts = [
+        e for e in near if _EXPERT_CODE.search(f"{e.fields.get(FIELD.path_text)} {e.fields.get(FIELD.function_text)}")
+    ]
     if experts:
-        yield fact("comm.in_experts", True, "a rank stood in the code of a mixture of experts", experts[-1])
+        yield fact(FACT.comm.in_experts, True, "a rank stood in the code of a mixture of experts", experts[-1])
     before = list(itertools.takewhile(lambda e: e is not first, case.events))
     before = [e for e in before if e.repeats_count == 1 and "100%" not in e.text]  # Ray flushes those seconds later
-    steps = [e for e in before if e.kind in ("phase.step", "phase.episode")]
-    fresh = [e for place, e in enumerate(steps) if not any(whole(e, "step") == whole(o, "step") for o in steps[:place])]
-    marks = [e for e in before if e.kind in MARKS or e in fresh or e.kind.startswith("deepspeed.checkpoint_") or (e.kind == "trace.mark" and "phase" in e.fields)]  # fmt: skip
-    if marks and (marks[-1].kind in _CHECKPOINT_MARKS or marks[-1].fields.get("phase") == "checkpoint"):
-        yield fact("comm.checkpoint_phase", True, "the last thing that was begun is a checkpoint", marks[-1])
+    steps = [e for e in before if e.kind in (EVENT.phase.step, EVENT.phase.episode)]
+    fresh = [
+        e
+        for place, e in enumerate(steps)
+        if not any(whole(e, FIELD.step) == whole(o, FIELD.step) for o in steps[:place])
+    ]
+    marks = [e for e in before if e.kind in MARKS or e in fresh or e.kind.startswith("deepspeed.checkpoint_") or (e.kind == EVENT.trace.mark and FIELD.phase in e.fields)]  # fmt: skip
+    if marks and (marks[-1].kind in _CHECKPOINT_MARKS or marks[-1].fields.get(FIELD.phase) == "checkpoint"):
+        yield fact(FACT.comm.checkpoint_phase, True, "the last thing that was begun is a checkpoint", marks[-1])
 
 
 def _in_one_stack(one: Event, two: Event) -> bool:
@@ -232,14 +237,14 @@ def _in_one_stack(one: Event, two: Event) -> bool:
 
 
 def _is_rewarding(frame: Event) -> bool:
-    name, path = str(frame.fields.get("function_text")), str(frame.fields.get("path_text"))
+    name, path = str(frame.fields.get(FIELD.function_text)), str(frame.fields.get(FIELD.path_text))
     return bool(_REWARDING.match(name) or _REWARD_FILES.search(path))
 
 
 def _is_over(case: Case, frame: Event, timeout: Event) -> bool:
     """Whether the traceback of a frame ended in an error of its own before the timeout."""
     start, end = frame.origin.line or 0, timeout.origin.line or 0
-    ends = [e for e in case.of("python.error", "python.bare_error") if e.origin.file == frame.origin.file]
+    ends = [e for e in case.of(EVENT.python.error, EVENT.python.bare_error) if e.origin.file == frame.origin.file]
     return frame.origin.file == timeout.origin.file and any(start < (e.origin.line or 0) < end for e in ends)
 
 
@@ -253,19 +258,19 @@ def _is_near(one: Event, timeout: Event, limit_s: float) -> bool:
 
 def find_peer(case: Case) -> Iterator[Evidence]:
     """Whether a process was killed before others lost their connection or waited in vain."""
-    echoes = case.of("net.refused", "nccl.remote_error", "nccl.closed_by_peer", "ray.actor_lost", "gloo.closed", "nccl.store_timeout", "nccl.timeout", "vllm.engine_dead", "torch.leaked_objects", "ray.gcs_lost")  # fmt: skip
+    echoes = case.of(EVENT.net.refused, EVENT.nccl.remote_error, EVENT.nccl.closed_by_peer, EVENT.ray.actor_lost, EVENT.gloo.closed, EVENT.nccl.store_timeout, EVENT.nccl.timeout, EVENT.vllm.engine_dead, EVENT.torch.leaked_objects, EVENT.ray.gcs_lost)  # fmt: skip
     if not echoes:
         return
-    followers = ("python.abort", "python.fatal", "vllm.engine_dead", "torch.closing_signal")
+    followers = (EVENT.python.abort, EVENT.python.fatal, EVENT.vllm.engine_dead, EVENT.torch.closing_signal)
     deaths = [
         e for e in case.events
         if (found := classify(e)) and found[1] in (0, 3) and e not in echoes and e.kind not in followers and _before(e, echoes[0])
     ]  # fmt: skip
     if deaths:
-        yield fact("comm.death_first", True, f"a process was already gone ({deaths[0].kind})", deaths[0])
-    lost = [e for e in echoes if e.kind != "torch.leaked_objects"]
+        yield fact(FACT.comm.death_first, True, f"a process was already gone ({deaths[0].kind})", deaths[0])
+    lost = [e for e in echoes if e.kind != EVENT.torch.leaked_objects]
     if lost:
-        yield fact("comm.lost_peer", True, "a process lost its connection to another", lost[0])
+        yield fact(FACT.comm.lost_peer, True, "a process lost its connection to another", lost[0])
 
 
 def _before(one: Event, two: Event) -> bool:
@@ -275,12 +280,6 @@ def _before(one: Event, two: Event) -> bool:
     if one.origin.file == two.origin.file:
         return (one.origin.line or 0) <= (two.origin.line or 0)
     return True
-
-
-def _heartbeat(case: Case) -> Iterator[Evidence]:
-    event = case.first("nccl.heartbeat")
-    if event is not None:
-        yield fact("comm.heartbeat", True, "the watchdog thread itself made no progress", event)
 
 
 def read_elapsed(text: str) -> float:

@@ -21,6 +21,8 @@ from rlhfdoctor.evidence.roles import find_role
 from rlhfdoctor.logs.torch import read_cuda_oom
 from rlhfdoctor.types import Evidence
 from rlhfdoctor.units import GIB, MIB, show_bytes, show_seconds
+from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
+from rlhfdoctor.vocabulary.names import Fact
 
 _SCORING = re.compile(r"log_probs?$|compute_log_prob|get_per_token_logps|compute_ref|compute_values")
 _BESIDE_BYTES = 2 * GIB
@@ -42,29 +44,24 @@ def find_cures(case: Case) -> Iterator[Evidence]:
     yield from find_freed_gradients(case)
 
 
-def _cure(name: str, value: str | int | float | None, says: str) -> Evidence:
+def _cure(name: Fact, value: str | int | float | None, says: str) -> Evidence:
     return Evidence(name=name, value=value, says=says)
 
 
 def _container(case: Case) -> Iterator[Evidence]:
-    size = whole(case.first("kernel.memcg_usage"), "limit_bytes")
+    size = whole(case.first(EVENT.kernel.memcg_usage), FIELD.limit_bytes)
     total = find_total(case)
     if size is not None:
         unit, letter = (GIB, "g") if size >= 16 * GIB else (MIB, "m")
         wish = math.ceil(size * _ROOM / unit)
         room = int(total.value * 0.9 / unit) if total is not None and isinstance(total.value, int) else wish
-        yield _cure("cure.container_memory", f"{min(wish, room)}{letter}" if min(wish, room) * unit > size else None, f"a quarter more than the {show_bytes(size)} that were full, within 90 % of the node")  # fmt: skip
-    shm = case.setting("container.shm_size")
-    if shm is not None:
-        yield Evidence(
-            name="shm.configured", value=str(shm.value), says=f"--shm-size is {shm.value}", origin=shm.origin
-        )
+        yield _cure(FACT.cure.container_memory, f"{min(wish, room)}{letter}" if min(wish, room) * unit > size else None, f"a quarter more than the {show_bytes(size)} that were full, within 90 % of the node")  # fmt: skip
 
 
 def _sizes(case: Case) -> tuple[int, int, int, int] | None:
     """(request, allocated by torch, what torch may use at most, the GPU's size) of the failing allocation."""
-    event = case.first("torch.cuda_oom")
-    request = whole(event, "request_bytes")
+    event = case.first(EVENT.torch.cuda_oom)
+    request = whole(event, FIELD.request_bytes)
     if event is None or not request:
         return None
     sizes = read_cuda_oom(" ".join((event.text, *event.after)))
@@ -86,7 +83,7 @@ def _batch(case: Case) -> Iterator[Evidence]:
     if sizes is None or shape is None or not all(isinstance(length, int) for length in lengths):
         return
     request, held, most, _ = sizes
-    scoring = any(_SCORING.search(str(e.fields.get("function_text"))) for e in case.of("python.frame"))
+    scoring = any(_SCORING.search(str(e.fields.get(FIELD.function_text))) for e in case.of(EVENT.python.frame))
     name = "logprob.micro_batch_size" if scoring else "train.micro_batch_size"
     setting, batch = case.setting(name), case.value(name)
     if setting is None or not isinstance(batch, int) or batch < 2 or case.value("train.dynamic_batch") is True:
@@ -104,7 +101,7 @@ def _batch(case: Case) -> Iterator[Evidence]:
     fits = int((most * 0.95 - fixed) // one)
     if fixed > 0 and 1 <= fits < batch:
         value = next(n for n in range(min(fits, batch // 2), 0, -1) if batch % n == 0)  # a divisor still divides
-        yield _cure("cure.logprob_micro_batch" if scoring else "cure.train_micro_batch", value, f"a sequence of {tokens} tokens takes about {show_bytes(one)} there (activations and logits, estimated); beside {show_bytes(fixed)} that stay {fits} fit, and {value} divides {batch}")  # fmt: skip
+        yield _cure(FACT.cure.logprob_micro_batch if scoring else FACT.cure.train_micro_batch, value, f"a sequence of {tokens} tokens takes about {show_bytes(one)} there (activations and logits, estimated); beside {show_bytes(fixed)} that stay {fits} fit, and {value} divides {batch}")  # fmt: skip
 
 
 def _share_of_gpu(case: Case) -> Iterator[Evidence]:
@@ -116,45 +113,45 @@ def _share_of_gpu(case: Case) -> Iterator[Evidence]:
     left = 1 - ((held + request) * _ROOM + _BESIDE_BYTES) / total
     value = math.floor(round(min(left, setting.value - 0.05), 6) * 100) / 100
     if value >= _LEAST_SHARE:
-        yield _cure("cure.gpu_memory_utilization", value, f"the trainer held {show_bytes(held)} and asked for {show_bytes(request)}; with a quarter to spare and {show_bytes(_BESIDE_BYTES)} for CUDA and NCCL, {max(left, value):.2f} of the GPU's {show_bytes(total)} are left")  # fmt: skip
+        yield _cure(FACT.cure.gpu_memory_utilization, value, f"the trainer held {show_bytes(held)} and asked for {show_bytes(request)}; with a quarter to spare and {show_bytes(_BESIDE_BYTES)} for CUDA and NCCL, {max(left, value):.2f} of the GPU's {show_bytes(total)} are left")  # fmt: skip
 
 
 def _is_engine(case: Case) -> bool:
     """Whether the process that failed is the rollout engine, or that sleeps while the trainer works: its share was not what was short."""
-    event = case.first("torch.cuda_oom")
+    event = case.first(EVENT.torch.cuda_oom)
     if event is None:
         return False
-    frames = " ".join(e.text for e in case.around(event, 30) if e.kind == "python.frame")
+    frames = " ".join(e.text for e in case.around(event, 30) if e.kind == EVENT.python.frame)
     own = find_role(event.origin.actor) == "rollout engine" or "/vllm/" in frames or "EngineCore" in event.text
-    return own or case.first("vllm.asleep") is not None
+    return own or case.first(EVENT.vllm.asleep) is not None
 
 
 def _timeout(case: Case) -> Iterator[Evidence]:
     """Half as much again as the work took for which the others waited."""
-    waited = case.first("nccl.timeout", "gloo.timeout")
-    limit = number(waited, "timeout_s") or number(waited, "limit_s")
+    waited = case.first(EVENT.nccl.timeout, EVENT.gloo.timeout)
+    limit = number(waited, FIELD.timeout_s) or number(waited, FIELD.limit_s)
     bar = find_busy(case, waited, float(limit)) if waited is not None and limit else None
     if bar is None:
         return
-    needs = sum(read_elapsed(str(bar.fields[key])) for key in ("elapsed_text", "left_text"))
+    needs = sum(read_elapsed(str(bar.fields[key])) for key in (FIELD.elapsed_text, FIELD.left_text))
     if _LEAST_TIMEOUT_S < needs * 1.5 <= _MOST_TIMEOUT_S:
         value = math.ceil(needs * 1.5 / 600) * 600
-        yield _cure("cure.collective_timeout", value, f"what the others waited for would have taken {show_seconds(needs)}; this is half as much again")  # fmt: skip
+        yield _cure(FACT.cure.collective_timeout, value, f"what the others waited for would have taken {show_seconds(needs)}; this is half as much again")  # fmt: skip
 
 
 def _store(case: Case) -> Iterator[Evidence]:
     """The object store with room for the object that did not fit."""
-    capacity = whole(case.first("ray.object_store_capacity", "ray.object_store_usage"), "capacity_bytes")
-    wanted = [size for e in case.of("ray.object_store_full", "ray.object_store_retry") if (size := whole(e, "object_bytes"))]  # fmt: skip
+    capacity = whole(case.first(EVENT.ray.object_store_capacity, EVENT.ray.object_store_usage), FIELD.capacity_bytes)
+    wanted = [size for e in case.of(EVENT.ray.object_store_full, EVENT.ray.object_store_retry) if (size := whole(e, FIELD.object_bytes))]  # fmt: skip
     if capacity and wanted:
         value = math.ceil((capacity + max(wanted)) * _ROOM / GIB) * GIB
-        yield _cure("cure.object_store_memory", value, f"a store of {show_bytes(capacity)} and the object of {show_bytes(max(wanted))} beside what is in it, and a quarter")  # fmt: skip
+        yield _cure(FACT.cure.object_store_memory, value, f"a store of {show_bytes(capacity)} and the object of {show_bytes(max(wanted))} beside what is in it, and a quarter")  # fmt: skip
 
 
 def _swap(case: Case) -> Iterator[Evidence]:
     swap = case.setting("rollout.swap_space")
     if swap is None or not isinstance(swap.value, int | float) or isinstance(swap.value, bool):
         return
-    yield Evidence(name="swap.space_bytes", value=round(swap.value * GIB), says=f"swap_space is {swap.value:g} GiB per GPU, in page-locked host blocks of the engine (as in vLLM V0)", origin=swap.origin)  # fmt: skip
+    yield Evidence(name=FACT.swap.space_bytes, value=round(swap.value * GIB), says=f"swap_space is {swap.value:g} GiB per GPU, in page-locked host blocks of the engine (as in vLLM V0)", origin=swap.origin)  # fmt: skip
     if swap.value > 4:
-        yield _cure("frees.swap_space_bytes", round((swap.value - 4) * GIB), f"{swap.value - 4:g} GiB less for each GPU of the node, before rounding to powers of two")  # fmt: skip
+        yield _cure(FACT.frees.swap_space_bytes, round((swap.value - 4) * GIB), f"{swap.value - 4:g} GiB less for each GPU of the node, before rounding to powers of two")  # fmt: skip

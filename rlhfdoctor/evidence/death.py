@@ -18,6 +18,7 @@ from rlhfdoctor.evidence.roles import MARKS, find_phase, find_role
 from rlhfdoctor.evidence.setup import find_refused
 from rlhfdoctor.logs.kernel import read_oom_kill
 from rlhfdoctor.types import PHASES, Death, Event, Phase, Process
+from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 
 _NEAR_LINES = 12
 _RAY_ITSELF = re.compile(r"(?:site|dist)-packages/ray/|/ray/_private/")
@@ -60,17 +61,19 @@ def _with_trace(case: Case, death: Death) -> Death:
         return death
     victim = death.victim
     if victim.pid is None and death.time is not None:
-        gone = [e for e in case.of("trace.gone") if e.time is not None and abs(e.time - (death.time or 0)) < 5]
+        gone = [e for e in case.of(EVENT.trace.gone) if e.time is not None and abs(e.time - (death.time or 0)) < 5]
         if gone:
-            top = max(gone, key=lambda e: number(e, "rss_anon_bytes") or 0)
-            held = (whole(top, "rss_anon_bytes") or 0) + (whole(top, "rss_shmem_bytes") or 0)
-            victim = replace(victim, name=str(top.fields.get("name") or ""), pid=whole(top, "pid"), bytes=held)
+            top = max(gone, key=lambda e: number(e, FIELD.rss_anon_bytes) or 0)
+            held = (whole(top, FIELD.rss_anon_bytes) or 0) + (whole(top, FIELD.rss_shmem_bytes) or 0)
+            victim = replace(victim, name=str(top.fields.get(FIELD.name) or ""), pid=whole(top, FIELD.pid), bytes=held)
     role, name = next(
         (found for trace in case.traces if (found := trace.role_of(victim.pid)) != (None, None)), (None, None)
     )
     victim = replace(victim, role=role or victim.role, name=name or victim.name)
     known = (
-        death.event is not None and death.event.kind == "trace.job_exit" and all(map(kernel_was_silent, case.traces))
+        death.event is not None
+        and death.event.kind == EVENT.trace.job_exit
+        and all(map(kernel_was_silent, case.traces))
     )
     death = replace(death, victim=victim, certain=death.certain or known)
     return replace(death, culprit=find_culprit(case, death) or death.culprit)
@@ -78,7 +81,7 @@ def _with_trace(case: Case, death: Death) -> Death:
 
 def _in_cgroup(case: Case, event: Event) -> bool:
     """Whether the verdict lines behind the first line of an OOM report name a cgroup's limit."""
-    for other in case.of("kernel.oom_kill", "kernel.killed", "kernel.memcg_usage"):
+    for other in case.of(EVENT.kernel.oom_kill, EVENT.kernel.killed, EVENT.kernel.memcg_usage):
         behind = (other.origin.line or 0) >= (event.origin.line or 0)
         if other.origin.file == event.origin.file and behind:
             shown = classify(other)
@@ -89,32 +92,38 @@ def _in_cgroup(case: Case, event: Event) -> bool:
 def _telling(case: Case, event: Event, killer: str) -> Event:
     """The line of the same death that says most: numbers rather than a class name or a notice."""
     better = {
-        "ray-memory-monitor": ("ray.memory_kill", "ray.memory_kill_numbers", "ray.memory_kill_old", "ray.memory_summary"),
-        "cuda-oom": ("torch.cuda_oom", "vllm.wake_oom"),
-        "kernel-oom-cgroup": ("kernel.killed", "kernel.oom_kill"),
-        "kernel-oom-node": ("kernel.killed", "kernel.oom_kill"),
-        "sigkill-unknown": ("ray.worker_vanished", "deepspeed.exit", "torch.process_failed"),
+        "ray-memory-monitor": (EVENT.ray.memory_kill, EVENT.ray.memory_kill_numbers, EVENT.ray.memory_kill_old, EVENT.ray.memory_summary),
+        "cuda-oom": (EVENT.torch.cuda_oom, EVENT.vllm.wake_oom),
+        "kernel-oom-cgroup": (EVENT.kernel.killed, EVENT.kernel.oom_kill),
+        "kernel-oom-node": (EVENT.kernel.killed, EVENT.kernel.oom_kill),
+        "sigkill-unknown": (EVENT.ray.worker_vanished, EVENT.deepspeed.exit, EVENT.torch.process_failed),
     }.get(killer, ())  # fmt: skip
     for kind in better:
         found = case.first(kind)
-        if found is not None and (kind != "deepspeed.exit" or number(found, "exit_code") == -9):
+        if found is not None and (kind != EVENT.deepspeed.exit or number(found, FIELD.exit_code) == -9):
             return found
     return event
 
 
 def _cut_traceback(case: Case) -> Death | None:
     """A traceback whose end is missing: something raised, but what is not known."""
-    traced = [e for e in case.of("python.traceback", "python.frame") if not RAY_SERVICE.search(e.origin.file)]
-    event = next((e for e in reversed(traced) if e.kind == "python.traceback"), traced[-1] if len(traced) > 2 else None)
+    traced = [e for e in case.of(EVENT.python.traceback, EVENT.python.frame) if not RAY_SERVICE.search(e.origin.file)]
+    event = next(
+        (e for e in reversed(traced) if e.kind == EVENT.python.traceback), traced[-1] if len(traced) > 2 else None
+    )
     event = event or case.last(
-        "ray.actor_died", "ray.unhandled_task_error", "ray.task_error", "torch.child_failed", "config.overrides"
+        EVENT.ray.actor_died,
+        EVENT.ray.unhandled_task_error,
+        EVENT.ray.task_error,
+        EVENT.torch.child_failed,
+        EVENT.config.overrides,
     )
     if event is None:
         return None
-    frames = [str(e.fields.get("function_text")) for e in case.of("python.frame")]
+    frames = [str(e.fields.get(FIELD.function_text)) for e in case.of(EVENT.python.frame)]
     waking = any("wake_up" in name or "cumem" in name for name in frames)
     return Death(
-        killer="cuda-oom" if waking and case.first("ray.unhandled_task_error", "vllm.awake") else "exception",
+        killer="cuda-oom" if waking and case.first(EVENT.ray.unhandled_task_error, EVENT.vllm.awake) else "exception",
         time=event.time, phase=_phase(case, event), step=_step(case), event=event, certain=False,
     )  # fmt: skip
 
@@ -122,64 +131,65 @@ def _cut_traceback(case: Case) -> Death | None:
 def _stuck(case: Case) -> Death | None:
     """Ranks that part for good by their flight recorders; or a run that never got what it asked for."""
     parted = next(
-        (e for e in find_flight(case) if e.name in ("comm.op_differs", "comm.numel_differs", "comm.all_wait")), None
+        (e for e in find_flight(case) if e.name in (FACT.comm.op_differs, FACT.comm.numel_differs, FACT.comm.all_wait)),
+        None,
     )
     if parted is not None:
         shown = next(
-            (e for e in case.of("flight.collective") if (e.origin, e.text) == (parted.origin, parted.text)), None
+            (e for e in case.of(EVENT.flight.collective) if (e.origin, e.text) == (parted.origin, parted.text)), None
         )
-        return Death(killer="collective-timeout", event=shown or case.first("flight.dump"), certain=False)
+        return Death(killer="collective-timeout", event=shown or case.first(EVENT.flight.dump), certain=False)
     _, asked = find_refused(case)
     return None if asked is None else Death(killer="", time=asked.time, event=asked, certain=False)
 
 
 def _time_near(case: Case, event: Event) -> float | None:
     """The last stamp a few lines before an unstamped line of the same file."""
-    times = [e.time for e in case.events if e.origin.file == event.origin.file and e.time is not None and e.kind != "ray.monitor_start"
+    times = [e.time for e in case.events if e.origin.file == event.origin.file and e.time is not None and e.kind != EVENT.ray.monitor_start
              and 0 <= (event.origin.line or 0) - (e.origin.line or 0) <= _NEAR_LINES]  # fmt: skip
     return times[-1] if times else None
 
 
 _SEEN_BY_DRIVER = (
-    "ray.worker_vanished", "ray.worker_died", "ray.actor_died", "deepspeed.exit", "deepspeed.killing", "torch.process_failed", "shell.killed",
+    EVENT.ray.worker_vanished, EVENT.ray.worker_died, EVENT.ray.actor_died, EVENT.deepspeed.exit, EVENT.deepspeed.killing, EVENT.torch.process_failed, EVENT.shell.killed,
 )  # fmt: skip
 """How a kill that the kernel logged looks from the driver, where the phase is known."""
 
 
 def _phase(case: Case, event: Event) -> Phase | None:
-    if event.kind in ("nccl.timeout", "gloo.timeout", "nccl.heartbeat"):
-        stacks = {str(e.fields.get("function_text")) for e in case.of("python.frame")}
+    if event.kind in (EVENT.nccl.timeout, EVENT.gloo.timeout, EVENT.nccl.heartbeat):
+        stacks = {str(e.fields.get(FIELD.function_text)) for e in case.of(EVENT.python.frame)}
         if stacks & {"generate", "sample", "_sample", "generate_sequences"}:
             return "rollout"
-    rows = [str(row.fields.get("name")) for row in case.of("ray.memory_row")]
+    rows = [str(row.fields.get(FIELD.name)) for row in case.of(EVENT.ray.memory_row)]
     named = [phase for name in rows if (phase := find_phase(name))]
     if named:
         return max(set(named), key=named.count)
-    victim = case.first("ray.memory_kill_victim", "ray.task_error", "ray.unhandled_task_error")
-    told = find_phase(str(victim.fields.get("name"))) if victim is not None else None
+    victim = case.first(EVENT.ray.memory_kill_victim, EVENT.ray.task_error, EVENT.ray.unhandled_task_error)
+    told = find_phase(str(victim.fields.get(FIELD.name))) if victim is not None else None
     if told:
         return told
     seen_in_log = (
-        event if event.time is not None or not event.kind.startswith(("kernel.", "slurm.", "k8s.", "docker.")) else None
+        event if event.time is not None or event.kind.scope not in ("kernel", "slurm", "k8s", "docker") else None
     )
     place = seen_in_log or case.first(*_SEEN_BY_DRIVER) or event
     frames = [
         e
         for e in case.around(place, 80)
-        if e.kind == "python.frame" and not _RAY_ITSELF.search(str(e.fields.get("path_text")))
+        if e.kind == EVENT.python.frame and not _RAY_ITSELF.search(str(e.fields.get(FIELD.path_text)))
     ]
     for frame in reversed(frames):
         code = frame.after[0] if frame.after and 'File "' not in frame.after[0] else ""
-        if told := find_phase(code) or find_phase(str(frame.fields.get("function_text"))):
+        if told := find_phase(code) or find_phase(str(frame.fields.get(FIELD.function_text))):
             return told
     event = place
     position = list(case.events).index(event) if event in case.events else len(case.events)
     stepped = False
     for before in reversed(list(case.events)[:position]):
         late = before.repeats_count > 1 or "100%" in before.text  # flushed seconds later
-        stepped = stepped or (before.kind in ("phase.step", "phase.episode") and not late)
-        if before.kind == "trace.mark" and before.fields.get("phase") in PHASES:
-            return before.fields["phase"]  # type: ignore[return-value]
+        stepped = stepped or (before.kind in (EVENT.phase.step, EVENT.phase.episode) and not late)
+        if before.kind == EVENT.trace.mark and before.fields.get(FIELD.phase) in PHASES:
+            return before.fields[FIELD.phase]  # type: ignore[return-value]
         if before.kind in MARKS:
             over = stepped and MARKS[before.kind] in ("checkpoint", "load")  # steps were made behind it
             return None if over else MARKS[before.kind]
@@ -188,49 +198,53 @@ def _phase(case: Case, event: Event) -> Phase | None:
 
 
 def _step(case: Case) -> int | None:
-    mark = case.last("phase.step", "phase.episode")
-    marked = [step for e in case.of("trace.mark") if (step := whole(e, "step")) is not None and step >= 0]
-    return whole(mark, "step") if mark is not None or not marked else marked[-1]
+    mark = case.last(EVENT.phase.step, EVENT.phase.episode)
+    marked = [step for e in case.of(EVENT.trace.mark) if (step := whole(e, FIELD.step)) is not None and step >= 0]
+    return whole(mark, FIELD.step) if mark is not None or not marked else marked[-1]
 
 
 def _victim(case: Case, event: Event, killer: str) -> Process:
     if killer.startswith("kernel-oom"):
-        killed = case.first("kernel.killed")
+        killed = case.first(EVENT.kernel.killed)
         if killed is not None:
-            sizes = [number(killed, key) or 0 for key in ("anon_bytes", "file_bytes", "shmem_bytes")]
-            comm = str(killed.fields.get("comm"))
-            return Process(role=find_role(comm), name=comm, pid=whole(killed, "pid"), bytes=int(sum(sizes)))
-        choice = case.first("kernel.oom_kill")
+            sizes = [number(killed, key) or 0 for key in (FIELD.anon_bytes, FIELD.file_bytes, FIELD.shmem_bytes)]
+            comm = str(killed.fields.get(FIELD.comm))
+            return Process(role=find_role(comm), name=comm, pid=whole(killed, FIELD.pid), bytes=int(sum(sizes)))
+        choice = case.first(EVENT.kernel.oom_kill)
         if choice is not None:
-            keys = read_oom_kill(str(choice.fields.get("rest_text", "")))
+            keys = read_oom_kill(str(choice.fields.get(FIELD.rest_text, "")))
             pid = keys.get("pid")
             return Process(name=str(keys.get("task") or "") or None, pid=pid if isinstance(pid, int) else None,
                            role=find_role(str(keys.get("task"))))  # fmt: skip
     if killer == "ray-memory-monitor":
-        told = case.first("ray.memory_kill_victim")
+        told = case.first(EVENT.ray.memory_kill_victim)
         if told is not None:
-            task = str(told.fields.get("name") or "") or None
-            return Process(role=find_role(task), name=task, pid=whole(told, "pid"), bytes=whole(told, "victim_bytes"))
-    actor = case.first("ray.actor_class")
-    name = event.origin.actor or (str(actor.fields.get("name")) if actor is not None else None)
+            task = str(told.fields.get(FIELD.name) or "") or None
+            return Process(
+                role=find_role(task), name=task, pid=whole(told, FIELD.pid), bytes=whole(told, FIELD.victim_bytes)
+            )
+    actor = case.first(EVENT.ray.actor_class)
+    name = event.origin.actor or (str(actor.fields.get(FIELD.name)) if actor is not None else None)
     if name == "raylet":
-        name = str(actor.fields.get("name")) if actor is not None else None
-    pid = whole(event, "pid") or (event.origin.pid if event.origin.actor != "raylet" else None)
+        name = str(actor.fields.get(FIELD.name)) if actor is not None else None
+    pid = whole(event, FIELD.pid) or (event.origin.pid if event.origin.actor != "raylet" else None)
     return Process(role=find_role(name), name=name, pid=pid, rank=event.origin.rank)
 
 
 def _culprit(case: Case, killer: str) -> Process | None:
     """Who held most when it happened, by the kernel's task table or Ray's."""
-    table = case.of("kernel.task")
+    table = case.of(EVENT.kernel.task)
     if killer.startswith("kernel-oom") and table:
-        top = max(table, key=lambda row: number(row, "rss_pages") or 0)
-        comm = str(top.fields.get("comm"))
-        size = (whole(top, "rss_pages") or 0) * page_size(table, case.first("kernel.killed"))
-        return Process(role=find_role(comm), name=comm, pid=whole(top, "pid"), bytes=size)
+        top = max(table, key=lambda row: number(row, FIELD.rss_pages) or 0)
+        comm = str(top.fields.get(FIELD.comm))
+        size = (whole(top, FIELD.rss_pages) or 0) * page_size(table, case.first(EVENT.kernel.killed))
+        return Process(role=find_role(comm), name=comm, pid=whole(top, FIELD.pid), bytes=size)
     if killer == "ray-memory-monitor":
-        rows = case.of("ray.memory_row")
+        rows = case.of(EVENT.ray.memory_row)
         if rows:
-            top = max(rows, key=lambda row: number(row, "rss_bytes") or 0)
-            name = f"ray::{top.fields.get('name')}"
-            return Process(role=find_role(name), name=name, pid=whole(top, "pid"), bytes=whole(top, "rss_bytes"))
+            top = max(rows, key=lambda row: number(row, FIELD.rss_bytes) or 0)
+            name = f"ray::{top.fields.get(FIELD.name)}"
+            return Process(
+                role=find_role(name), name=name, pid=whole(top, FIELD.pid), bytes=whole(top, FIELD.rss_bytes)
+            )
     return None

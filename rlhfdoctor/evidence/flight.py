@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from rlhfdoctor.evidence.case import Case, fact, whole
 from rlhfdoctor.types import Event, Evidence
+from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 
 Calls = Mapping[int, Event]
 """Sequence number -> what one rank did there."""
@@ -15,9 +16,9 @@ def find_flight(case: Case) -> Iterator[Evidence]:
     """The first process group whose ranks differ; same names as the watchdog's own lines give, and who did not come."""
     jobs = _jobs(case)
     groups: dict[tuple[int, str, str], dict[int, dict[int, Event]]] = {}
-    for event in case.of("flight.collective"):
-        rank, sequence = whole(event, "rank"), whole(event, "seq")
-        name, members = str(event.fields["group_text"]), str(event.fields["members_text"])
+    for event in case.of(EVENT.flight.collective):
+        rank, sequence = whole(event, FIELD.rank), whole(event, FIELD.seq)
+        name, members = str(event.fields[FIELD.group_text]), str(event.fields[FIELD.members_text])
         if rank is None or sequence is None or not (members or name.split(" ")[-1] in ("default_pg", "0")):
             continue  # groups of equal names with other members cannot be told apart
         groups.setdefault((jobs[_folder(event)], name, members), {}).setdefault(rank, {})[sequence] = event
@@ -35,8 +36,8 @@ def find_flight(case: Case) -> Iterator[Evidence]:
 def _jobs(case: Case) -> dict[str, int]:
     """Folder -> number of the job; folders of several hosts whose ranks are different belong to one, the largest first."""
     ranks: dict[str, set[int | None]] = {}
-    for event in case.of("flight.dump"):
-        ranks.setdefault(_folder(event), set()).add(whole(event, "rank"))
+    for event in case.of(EVENT.flight.dump):
+        ranks.setdefault(_folder(event), set()).add(whole(event, FIELD.rank))
     members: list[set[int | None]] = []
     jobs: dict[str, int] = {}
     for folder in sorted(ranks, key=lambda name: (-len(ranks[name]), name)):
@@ -56,23 +57,23 @@ def _parted(ranks: Mapping[int, Calls]) -> list[Evidence] | None:
     """The first sequence number at which two ranks differ in operation or size."""
     common = set.intersection(*(set(calls) for calls in ranks.values())) if ranks else set()
     for sequence in sorted(common):
-        for key, name in (("op", "comm.op_differs"), ("size_text", "comm.numel_differs")):
+        for key, name in ((FIELD.op, FACT.comm.op_differs), (FIELD.size_text, FACT.comm.numel_differs)):
             kinds: dict[str, list[int]] = {}
             for rank, calls in ranks.items():
                 kinds.setdefault(str(calls[sequence].fields[key]), []).append(rank)
-            if len(kinds) < 2 or (key == "size_text" and _may_differ(ranks, sequence)):
+            if len(kinds) < 2 or (key == FIELD.size_text and _may_differ(ranks, sequence)):
                 continue
             few, many = sorted(kinds.items(), key=lambda item: len(item[1]))[:: len(kinds) - 1][:2]
             event = ranks[few[1][0]][sequence]
-            where = f", from {event.fields['where_text']}" if event.fields["where_text"] else ""
+            where = f", from {event.fields[FIELD.where_text]}" if event.fields[FIELD.where_text] else ""
             says = f"at collective {sequence} {_name(few[1])} {'runs' if len(few[1]) == 1 else 'run'} {_short(few[0])}{where}, {_name(many[1])} {_short(many[0])} (flight recorder)"
-            return [fact(name, True, says, event), fact("comm.diverged_rank", few[1][0], says, event)]
+            return [fact(name, True, says, event), fact(FACT.comm.diverged_rank, few[1][0], says, event)]
     return None
 
 
 def _may_differ(ranks: Mapping[int, Calls], sequence: int) -> bool:
     """Whether the operation takes different sizes from its ranks by design."""
-    return any(str(calls[sequence].fields["op"]).lower().startswith(("all_to_all", "alltoall", "send", "recv", "gather", "scatter", "all_gather_v", "broadcast_object", "allgather_object")) for calls in ranks.values())  # fmt: skip
+    return any(str(calls[sequence].fields[FIELD.op]).lower().startswith(("all_to_all", "alltoall", "send", "recv", "gather", "scatter", "all_gather_v", "broadcast_object", "allgather_object")) for calls in ranks.values())  # fmt: skip
 
 
 def _absent(ranks: Mapping[int, Calls]) -> list[Evidence]:
@@ -85,12 +86,12 @@ def _absent(ranks: Mapping[int, Calls]) -> list[Evidence]:
         return []
     event = ranks[behind[0]][least]
     waited = next((calls[least + 1] for calls in ranks.values() if least + 1 in calls), ahead[0])
-    where = f"; it was last seen in {event.fields['where_text']}" if event.fields["where_text"] else ""
-    says = f"{_name(behind)} never entered collective {least + 1} ({waited.fields['op']}){where} (flight recorder)"
-    found = [fact("comm.absent_rank", behind[0], says, event)]
-    first_open = [min((n for n, e in calls.items() if e.fields["unfinished"]), default=0) for rank, calls in ranks.items() if rank not in behind]  # fmt: skip
+    where = f"; it was last seen in {event.fields[FIELD.where_text]}" if event.fields[FIELD.where_text] else ""
+    says = f"{_name(behind)} never entered collective {least + 1} ({waited.fields[FIELD.op]}){where} (flight recorder)"
+    found = [fact(FACT.comm.absent_rank, behind[0], says, event)]
+    first_open = [min((n for n, e in calls.items() if e.fields[FIELD.unfinished]), default=0) for rank, calls in ranks.items() if rank not in behind]  # fmt: skip
     if len(ahead) > len(behind) and all(number == least + 1 for number in first_open):
-        found.append(fact("comm.all_wait", True, "all others wait in the next collective", event))
+        found.append(fact(FACT.comm.all_wait, True, "all others wait in the next collective", event))
     return found
 
 

@@ -13,6 +13,7 @@ from rlhfdoctor.evidence.recorded import find_steps
 from rlhfdoctor.logs.torch import read_cuda_oom
 from rlhfdoctor.types import Event, Evidence
 from rlhfdoctor.units import show_bytes, show_count, show_ratio
+from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 
 _SITES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("pin", re.compile(r"\bin _?pin_memory\b|\.pin_memory\(|^\s*pin_memory \(|cudaHostAlloc|cudaHostRegister")),
@@ -34,68 +35,68 @@ _LARGEST_GPU_BYTES = 2 * 1024**4
 
 
 _ERRORS = (
-    "vllm.wake_oom", "torch.pin_failed", "torch.cuda_error", "torch.cuda_oom_class", "nccl.cuda_oom", "ray.task_error", "ray.unhandled_task_error",
+    EVENT.vllm.wake_oom, EVENT.torch.pin_failed, EVENT.torch.cuda_error, EVENT.torch.cuda_oom_class, EVENT.nccl.cuda_oom, EVENT.ray.task_error, EVENT.ray.unhandled_task_error,
 )  # fmt: skip
 """Lines at the inner end of a traceback."""
 
 
 def find_cuda(case: Case) -> Iterator[Evidence]:
     """Sizes of the first CUDA OOM error, and what they mean."""
-    event = case.first("torch.cuda_oom")
+    event = case.first(EVENT.torch.cuda_oom)
     if event is not None:
         yield from _sizes(event)
         yield from _logits(case, event)
-    place = event or case.first(*_ERRORS) or case.first("python.traceback")
+    place = event or case.first(*_ERRORS) or case.first(EVENT.python.traceback)
     if place is not None:
         site = _site(case, place)
         if site is not None:
-            yield fact("cuda.site", site[0], f"the allocation was asked for in {site[1]}", place)
+            yield fact(FACT.cuda.site, site[0], f"the allocation was asked for in {site[1]}", place)
 
 
 def _sizes(event: Event) -> Iterator[Evidence]:
-    request = whole(event, "request_bytes")
+    request = whole(event, FIELD.request_bytes)
     sizes = read_cuda_oom(" ".join((event.text, *event.after)))
     if request is None:
         return
-    yield fact("cuda.impossible", request > _LARGEST_GPU_BYTES, f"{show_bytes(request)} were asked for", event)
-    yield fact("cuda.request_bytes", request, f"the failing allocation was {show_bytes(request)}", event)
+    yield fact(FACT.cuda.impossible, request > _LARGEST_GPU_BYTES, f"{show_bytes(request)} were asked for", event)
+    yield fact(FACT.cuda.request_bytes, request, f"the failing allocation was {show_bytes(request)}", event)
     total = sizes.get("total_bytes")
     free = sizes.get("free_bytes")
     unallocated = sizes.get("unallocated_bytes")
     allocated = sizes.get("allocated_bytes")
     if isinstance(total, int) and total:
-        yield fact("cuda.total_bytes", total, f"the GPU has {show_bytes(total)}", event)
-        yield fact("cuda.request_ratio", request / total, f"the request is {show_ratio(request / total)} of the GPU", event)  # fmt: skip
+        yield fact(FACT.cuda.total_bytes, total, f"the GPU has {show_bytes(total)}", event)
+        yield fact(FACT.cuda.request_ratio, request / total, f"the request is {show_ratio(request / total)} of the GPU", event)  # fmt: skip
         if isinstance(allocated, int):
-            yield fact("cuda.allocated_ratio", allocated / total, f"PyTorch had {show_bytes(allocated)} of {show_bytes(total)} allocated", event)  # fmt: skip
+            yield fact(FACT.cuda.allocated_ratio, allocated / total, f"PyTorch had {show_bytes(allocated)} of {show_bytes(total)} allocated", event)  # fmt: skip
         own = sizes.get("own_bytes")
         if isinstance(own, int) and isinstance(free, int) and own:
             foreign = max(total - free - own, 0)
-            yield fact("cuda.foreign_ratio", foreign / total, f"{show_bytes(foreign)} of the GPU belong to other processes", event)  # fmt: skip
+            yield fact(FACT.cuda.foreign_ratio, foreign / total, f"{show_bytes(foreign)} of the GPU belong to other processes", event)  # fmt: skip
         elif isinstance(allocated, int) and isinstance(free, int) and isinstance(unallocated, int):
             foreign = max(total - free - allocated - unallocated, 0)
-            yield fact("cuda.outside_ratio", foreign / total, f"{show_bytes(foreign)} of the GPU are not PyTorch's: other processes, the rollout engine, NCCL and CUDA", event)  # fmt: skip
+            yield fact(FACT.cuda.outside_ratio, foreign / total, f"{show_bytes(foreign)} of the GPU are not PyTorch's: other processes, the rollout engine, NCCL and CUDA", event)  # fmt: skip
     if isinstance(unallocated, int):
-        yield fact("cuda.unallocated_covers", unallocated >= request, f"{show_bytes(unallocated)} unallocated against a request of {show_bytes(request)}", event)  # fmt: skip
+        yield fact(FACT.cuda.unallocated_covers, unallocated >= request, f"{show_bytes(unallocated)} unallocated against a request of {show_bytes(request)}", event)  # fmt: skip
         if isinstance(total, int) and total:
-            yield fact("cuda.unallocated_ratio", unallocated / total, f"{show_ratio(unallocated / total)} of the GPU was reserved but unallocated", event)  # fmt: skip
+            yield fact(FACT.cuda.unallocated_ratio, unallocated / total, f"{show_ratio(unallocated / total)} of the GPU was reserved but unallocated", event)  # fmt: skip
         spare = unallocated + (free if isinstance(free, int) else 0)
-        yield fact("cuda.unallocated_bytes", unallocated, f"{show_bytes(unallocated)} were reserved by PyTorch but unallocated", event)  # fmt: skip
-        yield fact("cuda.fragmented", spare >= request, f"free and reserved-but-unallocated memory ({show_bytes(spare)}) {'would have held' if spare >= request else 'would not have held'} the request of {show_bytes(request)}", event)  # fmt: skip
+        yield fact(FACT.cuda.unallocated_bytes, unallocated, f"{show_bytes(unallocated)} were reserved by PyTorch but unallocated", event)  # fmt: skip
+        yield fact(FACT.cuda.fragmented, spare >= request, f"free and reserved-but-unallocated memory ({show_bytes(spare)}) {'would have held' if spare >= request else 'would not have held'} the request of {show_bytes(request)}", event)  # fmt: skip
     if sizes.get("others_zero"):
-        yield fact("cuda.others_zero", True, "the driver shows other processes on the GPU without telling their use", event)  # fmt: skip
+        yield fact(FACT.cuda.others_unknown, True, "the driver shows other processes on the GPU without telling their use", event)  # fmt: skip
     elif "others_count" in sizes:
         others = sizes["others_bytes"]
-        yield fact("cuda.others_bytes", others, f"other processes on the GPU hold {show_bytes(float(others or 0))}", event)  # fmt: skip
+        yield fact(FACT.cuda.others_bytes, others, f"other processes on the GPU hold {show_bytes(float(others or 0))}", event)  # fmt: skip
 
 
 def _site(case: Case, event: Event) -> tuple[str, str] | None:
     """The kind of code nearest to the error: the innermost frame that one of the kinds knows."""
     near = sorted(
-        (e for e in case.around(event, 70) if e.kind in ("python.frame", "python.logits_code", "phase.weight_sync", "ray.task_error", "ray.unhandled_task_error", "vllm.wake_oom", "torch.cuda_oom", "torch.pin_failed")),
+        (e for e in case.around(event, 70) if e.kind in (EVENT.python.frame, EVENT.python.logits_code, EVENT.phase.weight_sync, EVENT.ray.task_error, EVENT.ray.unhandled_task_error, EVENT.vllm.wake_oom, EVENT.torch.cuda_oom, EVENT.torch.pin_failed)),
         key=lambda e: abs((e.origin.line or 0) - (event.origin.line or 0)),
     )  # fmt: skip
-    texts = [(" ".join((e.text, *e.after)) if e.kind == "python.frame" else e.text) for e in near]
+    texts = [(" ".join((e.text, *e.after)) if e.kind == EVENT.python.frame else e.text) for e in near]
     for kind, regex in _SITES:
         limit = len(texts) if kind in ("wake", "weight_sync", "logits") else 3 if kind == "pin" else 12
         for text in texts[:limit]:
@@ -108,12 +109,12 @@ def _site(case: Case, event: Event) -> tuple[str, str] | None:
 
 def _logits(case: Case, event: Event) -> Iterator[Evidence]:
     """Whether the request is sequences x tokens x vocabulary x 2 or 4 bytes for the user's lengths."""
-    request = whole(event, "request_bytes")
+    request = whole(event, FIELD.request_bytes)
     prompt, response = (_int(case.value(name)) for name in ("max_prompt_length", "max_response_length"))
     vocabulary = find_vocabulary(case)
     if prompt is not None and response is not None:
         yield Evidence(
-            name="config.sequence_length", value=prompt + response,
+            name=FACT.config.sequence_length, value=prompt + response,
             says=f"prompt and response may be {prompt} + {response} = {prompt + response} tokens long",
             origin=setting.origin if (setting := case.setting("max_prompt_length")) else None,
         )  # fmt: skip
@@ -121,14 +122,14 @@ def _logits(case: Case, event: Event) -> Iterator[Evidence]:
         return
     size, model = vocabulary
     widths = ((4, "fp32"), (2, "bf16"))
-    if any("lm_head(" in " ".join(e.after) for e in case.around(event, 12) if e.kind == "python.frame"):
+    if any("lm_head(" in " ".join(e.after) for e in case.around(event, 12) if e.kind == EVENT.python.frame):
         widths = widths[::-1]  # the head itself: in what it computes in, which mostly is bf16
     for width, dtype in widths:
         tokens = request / (size * width)
         whole_tokens = abs(tokens - round(tokens)) * size * width < 0.006 * request
         longest = (prompt or 0) + (response or 0)
         if whole_tokens and longest and tokens / longest >= 0.3 and tokens / longest <= 512:
-            yield fact("cuda.logits_tokens", round(tokens), f"{show_bytes(request)} is {round(tokens)} tokens x {size} (the vocabulary of {model}) x {width} bytes ({dtype}): the logits", event)  # fmt: skip
+            yield fact(FACT.cuda.logits_tokens, round(tokens), f"{show_bytes(request)} is {round(tokens)} tokens x {size} (the vocabulary of {model}) x {width} bytes ({dtype}): the logits", event)  # fmt: skip
             return
 
 
@@ -146,37 +147,42 @@ def find_vocabulary(case: Case) -> tuple[int, str] | None:
 
 def find_engine(case: Case) -> Iterator[Evidence]:
     """The rollout engine: cache blocks, sleep, backup of weights on the host, GPU already taken."""
-    backups = case.of("vllm.sleep_backup")
+    backups = case.of(EVENT.vllm.sleep_backup)
     if backups:
-        largest = max(whole(e, "backup_bytes") or 0 for e in backups)
+        largest = max(whole(e, FIELD.backup_bytes) or 0 for e in backups)
         pids = {e.origin.pid for e in backups if e.origin.pid} or set()
         count = max(len(pids), 1, sum(e.repeats_count for e in backups[:1]))
-        yield fact("engine.backup_bytes", largest * count, f"{show_count(count, 'sleeping engine')} keep {show_bytes(largest)} each in host memory: {show_bytes(largest * count)}", backups[0])  # fmt: skip
-        kill = case.first("ray.memory_kill")
-        total = whole(kill, "total_bytes")
+        yield fact(FACT.engine.backup_bytes, largest * count, f"{show_count(count, 'sleeping engine')} keep {show_bytes(largest)} each in host memory: {show_bytes(largest * count)}", backups[0])  # fmt: skip
+        kill = case.first(EVENT.ray.memory_kill)
+        total = whole(kill, FIELD.total_bytes)
         if total:
-            yield fact("engine.backup_ratio", largest * count / total, f"that is {show_ratio(largest * count / total)} of the node", backups[0])  # fmt: skip
+            yield fact(FACT.engine.backup_ratio, largest * count / total, f"that is {show_ratio(largest * count / total)} of the node", backups[0])  # fmt: skip
     if case.framework is not None and case.framework.name in ("verl", "easyr1", "simplerl"):
-        yield Evidence(name="engine.colocated", value=True, says=f"{case.framework.name} runs engine and trainer on the same GPUs")  # fmt: skip
-    sleeps = case.of("vllm.sleep")
+        yield Evidence(name=FACT.engine.colocated, value=True, says=f"{case.framework.name} runs engine and trainer on the same GPUs")  # fmt: skip
+    sleeps = case.of(EVENT.vllm.sleep)
     if sleeps:
-        least = min(whole(e, "freed_bytes") or 0 for e in sleeps)
-        yield fact("engine.sleep_freed_bytes", least, f"a falling-asleep engine freed {show_bytes(least)}", sleeps[0])
-    blocks = case.first("vllm.blocks")
-    if blocks is not None:
-        yield fact("engine.gpu_block_count", whole(blocks, "gpu_count"), f"{whole(blocks, 'gpu_count')} GPU cache blocks", blocks)  # fmt: skip
-        cpu = whole(blocks, "cpu_count")
-        yield fact("engine.cpu_block_count", cpu, f"{cpu} CPU swap blocks", blocks)
-    frees = case.of("vllm.cache_freed")
-    if frees:
-        builds = sum(1 for e in frees if "before" in str(e.fields.get("when_text")) and "init cache" in e.text)
+        least = min(whole(e, FIELD.freed_bytes) or 0 for e in sleeps)
         yield fact(
-            "engine.cache_build_count", builds, f"the engine rebuilt its cache {show_count(builds, 'time')}", frees[-1]
+            FACT.engine.sleep_freed_bytes, least, f"a falling-asleep engine freed {show_bytes(least)}", sleeps[0]
         )
-    profiled = case.first("sglang.profiled")
-    value = number(profiled, "profiled")
+    blocks = case.first(EVENT.vllm.blocks)
+    if blocks is not None:
+        yield fact(FACT.engine.gpu_block_count, whole(blocks, FIELD.gpu_count), f"{whole(blocks, FIELD.gpu_count)} GPU cache blocks", blocks)  # fmt: skip
+        cpu = whole(blocks, FIELD.cpu_count)
+        yield fact(FACT.engine.cpu_block_count, cpu, f"{cpu} CPU swap blocks", blocks)
+    frees = case.of(EVENT.vllm.cache_freed)
+    if frees:
+        builds = sum(1 for e in frees if "before" in str(e.fields.get(FIELD.when_text)) and "init cache" in e.text)
+        yield fact(
+            FACT.engine.cache_build_count,
+            builds,
+            f"the engine rebuilt its cache {show_count(builds, 'time')}",
+            frees[-1],
+        )
+    profiled = case.first(EVENT.sglang.profiled)
+    value = number(profiled, FIELD.profiled)
     if profiled is not None and value is not None:
-        yield fact("engine.profiled_tokens", value, f"the KV cache would hold {value} tokens", profiled)
+        yield fact(FACT.engine.profiled_tokens, value, f"the KV cache would hold {value} tokens", profiled)
 
 
 def find_growth(case: Case) -> Iterator[Evidence]:
@@ -185,8 +191,8 @@ def find_growth(case: Case) -> Iterator[Evidence]:
     verl logs torch.cuda.max_memory_allocated() since the start (a peak that never falls), so only a rise in nearly every step counts.
     """
     lengths: list[float] = []
-    marks = [e for e in case.of("gpu.used") if e.fields.get("what_text") == "allocated"]
-    used = [size for e in marks if (size := whole(e, "used_bytes")) is not None]
+    marks = [e for e in case.of(EVENT.gpu.used) if e.fields.get(FIELD.what_text) == "allocated"]
+    used = [size for e in marks if (size := whole(e, FIELD.used_bytes)) is not None]
     if used:
         lengths = [float(m[1]) for e in marks if (m := _LONGEST.search(e.text) or _LENGTH.search(e.text))]
     elif case.traces:
@@ -198,12 +204,12 @@ def find_growth(case: Case) -> Iterator[Evidence]:
     up = sum(1 for rise in rises if rise > 0.001 * warm[0]) / len(rises)
     slope = (warm[-1] - warm[0]) // len(rises)
     where = marks[-1] if marks else None
-    yield fact("gpu.slope_bytes_per_step", slope, f"GPU memory rose by {show_bytes(slope)} a step over {show_count(len(warm), 'step')}: {show_bytes(warm[0])} to {show_bytes(warm[-1])}", where)  # fmt: skip
-    yield fact("gpu.climbs_ratio", up, f"it rose in {show_ratio(up)} of the steps", where)
+    yield fact(FACT.gpu.slope_bytes_per_step, slope, f"GPU memory rose by {show_bytes(slope)} a step over {show_count(len(warm), 'step')}: {show_bytes(warm[0])} to {show_bytes(warm[-1])}", where)  # fmt: skip
+    yield fact(FACT.gpu.rising_steps_ratio, up, f"it rose in {show_ratio(up)} of the steps", where)
     if len(lengths) == len(used):
         third = max(len(warm) // 3, 1)
         ratio = sum(lengths[-third:]) / max(sum(lengths[2 : 2 + third]), 1e-9)
-        yield fact("gpu.lengths_ratio", ratio, f"the responses of the last steps were {ratio:.2f} times as long as those of the first", where)  # fmt: skip
+        yield fact(FACT.gpu.lengths_ratio, ratio, f"the responses of the last steps were {ratio:.2f} times as long as those of the first", where)  # fmt: skip
 
 
 def _peaks(case: Case) -> list[int]:

@@ -8,10 +8,12 @@ from collections.abc import Iterator
 
 from rlhfdoctor.evidence.case import Case, fact, number, page_size, whole
 from rlhfdoctor.evidence.roles import find_role
-from rlhfdoctor.logs.kernel import read_oom_kill, read_task
+from rlhfdoctor.logs.kernel import read_oom_kill
 from rlhfdoctor.logs.ray import read_top
 from rlhfdoctor.types import Event, Evidence, Origin
 from rlhfdoctor.units import GIB, parse_bytes, show_bytes, show_count, show_ratio
+from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
+from rlhfdoctor.vocabulary.names import Field
 
 _OURS = re.compile(
     r"^(?:ray::|python|pt_main|VLLM|vllm|torchrun|deepspeed|accelerate|EngineCor|raylet|sglang|train|Worker_TP)"
@@ -22,45 +24,33 @@ _NO_LIMIT_BYTES = 2**60
 
 def find_kernel(case: Case) -> Iterator[Evidence]:
     """The victim's three kinds of RSS, the binding limit, and who else was in the task table."""
-    killed = case.first("kernel.killed")
-    anon = whole(killed, "anon_bytes")
+    killed = case.first(EVENT.kernel.killed)
+    anon = whole(killed, FIELD.anon_bytes)
     if killed is not None and anon is not None:
-        shmem = whole(killed, "shmem_bytes")
-        total = anon + (whole(killed, "file_bytes") or 0) + (shmem or 0)
-        comm = str(killed.fields.get("comm"))
-        yield fact("kernel.victim_bytes", total, f"the kernel's victim {comm} held {show_bytes(total)}", killed)
-        yield fact("kernel.victim_of_run", bool(_OURS.match(comm)), f"the victim is {comm}", killed)
+        shmem = whole(killed, FIELD.shmem_bytes)
+        comm = str(killed.fields.get(FIELD.comm))
+        yield fact(FACT.kernel.victim_of_run, bool(_OURS.match(comm)), f"the victim is {comm}", killed)
         if shmem is not None and anon + shmem > 0 and comm != "raylet":  # a raylet maps the object store
             share = shmem / (anon + shmem)
             yield fact(
-                "kernel.victim_shmem_ratio", share,
+                FACT.kernel.victim_shmem_ratio, share,
                 f"{show_bytes(shmem)} of the victim were shmem (pinned or shared) against {show_bytes(anon)} anon",
                 killed,
             )  # fmt: skip
-            yield fact("kernel.victim_shmem_bytes", shmem, f"shmem-rss {show_bytes(shmem)}", killed)
-        yield fact("kernel.victim_anon_bytes", anon, f"anon-rss {show_bytes(anon)}", killed)
-    kills = case.of("kernel.killed")
-    if kills:
-        yield fact("kernel.kill_count", len(kills), f"the kernel killed {show_count(len(kills), 'time')}", kills[-1])
-    verdict = case.first("kernel.oom_kill")
+            yield fact(FACT.kernel.victim_shmem_bytes, shmem, f"shmem-rss {show_bytes(shmem)}", killed)
+    verdict = case.first(EVENT.kernel.oom_kill)
     if verdict is not None:
-        constraint = str(verdict.fields.get("constraint"))
-        keys = read_oom_kill(str(verdict.fields.get("rest_text", "")))
-        yield fact("kernel.constraint", constraint, f"the kernel names {constraint}", verdict)
+        constraint = str(verdict.fields.get(FIELD.constraint))
+        keys = read_oom_kill(str(verdict.fields.get(FIELD.rest_text, "")))
+        yield fact(FACT.kernel.constraint, constraint, f"the kernel names {constraint}", verdict)
         if keys.get("oom_memcg"):
-            yield fact("kernel.limit_level", keys["oom_memcg"], f"the limit stands on {keys['oom_memcg']}", verdict)
-    usage = case.first("kernel.memcg_usage")
-    limit = whole(usage, "limit_bytes")
+            yield fact(FACT.kernel.limit_level, keys["oom_memcg"], f"the limit stands on {keys['oom_memcg']}", verdict)
+    usage = case.first(EVENT.kernel.memcg_usage)
+    limit = whole(usage, FIELD.limit_bytes)
     own = _own_limit(case)
     if own is not None and limit is not None and own[0] > 1.02 * limit:
-        yield fact("kernel.outer_limit", True, f"the limit that was full ({show_bytes(limit)}) is not the job's own ({show_bytes(own[0])}, {own[1]}): it stands on a cgroup around it", usage)  # fmt: skip
-    if usage is not None and limit is not None and limit < _NO_LIMIT_BYTES:
-        yield fact("kernel.limit_bytes", limit, f"memory.max of the cgroup is {show_bytes(limit)}", usage)
-    ram = case.first("kernel.ram")
-    if ram is not None:
-        size = (whole(ram, "ram_pages") or 0) * 4096
-        yield fact("kernel.ram_bytes", size, f"the node has {show_bytes(size)} of RAM (4 kB pages)", ram)
-    yield from _table(case, killed, limit)
+        yield fact(FACT.kernel.outer_limit, True, f"the limit that was full ({show_bytes(limit)}) is not the job's own ({show_bytes(own[0])}, {own[1]}): it stands on a cgroup around it", usage)  # fmt: skip
+    yield from _table(case, killed)
 
 
 def _own_limit(case: Case) -> tuple[int, str] | None:
@@ -74,84 +64,76 @@ def _own_limit(case: Case) -> tuple[int, str] | None:
     return (size, setting.spelled) if size else None
 
 
-def _table(case: Case, killed: Event | None, limit: int | None) -> Iterator[Evidence]:
+def _table(case: Case, killed: Event | None) -> Iterator[Evidence]:
     """Sums over the task table; the page size is told by the victim's total_vm."""
-    rows = case.of("kernel.task")
+    rows = case.of(EVENT.kernel.task)
     if not rows:
         return
-    header = case.first("kernel.task_header")
-    columns = str(header.fields.get("columns_text")) if header else None
+    header = case.first(EVENT.kernel.task_header)
     page = page_size(rows, killed)
     unique: dict[int, tuple[int, Event]] = {}
-    shared = 0
     for row in rows:
-        pid = whole(row, "pid") or 0
-        unique[pid] = ((whole(row, "rss_pages") or 0) * page, row)
-        parts = read_task(dict(row.fields), columns)
-        found = parts.get("rss_shmem")
-        shared += found * page if isinstance(found, int) else 0
+        pid = whole(row, FIELD.pid) or 0
+        unique[pid] = ((whole(row, FIELD.rss_pages) or 0) * page, row)
     ordered = sorted(unique.values(), key=lambda item: -item[0])
     total = sum(size for size, _ in ordered)
-    yield fact("kernel.table_bytes", total, f"the task table adds up to {show_bytes(total)} of RSS in {len(ordered)} processes", header or rows[0])  # fmt: skip
+    yield fact(FACT.kernel.table_bytes, total, f"the task table adds up to {show_bytes(total)} of RSS in {len(ordered)} processes", header or rows[0])  # fmt: skip
     size, largest = ordered[0]
-    yield fact("kernel.largest_bytes", size, f"the largest process is {largest.fields['comm']} with {show_bytes(size)}", largest)  # fmt: skip
     if total:
-        yield fact("kernel.largest_ratio", size / total, f"the largest process holds {show_ratio(size / total)} of the table's RSS", largest)  # fmt: skip
-    ours = [(s, r) for s, r in ordered if _OURS.match(str(r.fields["comm"]))]
+        yield fact(FACT.kernel.largest_ratio, size / total, f"the largest process holds {show_ratio(size / total)} of the table's RSS", largest)  # fmt: skip
+    ours = [(s, r) for s, r in ordered if _OURS.match(str(r.fields[FIELD.comm]))]
     big = [s for s, _ in ours if s > 0.02 * max(total, 1)]
-    yield fact("kernel.large_count", len(big), f"{len(big)} processes of the run hold more than 2 % each", largest)
-    workers = [(s, r) for s, r in ours if re.match(r"ray::(?!IDLE)", str(r.fields["comm"]))]
-    beside = [(s, r) for s, r in ours if str(r.fields["comm"]).startswith(("python", "pt_main")) and s > 0.05 * total]
+    yield fact(FACT.kernel.large_count, len(big), f"{len(big)} processes of the run hold more than 2 % each", largest)
+    workers = [(s, r) for s, r in ours if re.match(r"ray::(?!IDLE)", str(r.fields[FIELD.comm]))]
+    beside = [
+        (s, r) for s, r in ours if str(r.fields[FIELD.comm]).startswith(("python", "pt_main")) and s > 0.05 * total
+    ]
     driver = (
         beside[0] if len(beside) == 1 and len(workers) > 1 else None
     )  # several are ranks or engines of something else
     if driver is not None:
         ratio = driver[0] / max(workers[0][0], 1)
-        yield fact("kernel.driver_to_worker", ratio, f"the largest python process beside Ray's workers holds {show_bytes(driver[0])}, {ratio:.1f} times as much as the largest worker", driver[1])  # fmt: skip
+        yield fact(FACT.kernel.driver_to_worker_ratio, ratio, f"the largest python process beside Ray's workers holds {show_bytes(driver[0])}, {ratio:.1f} times as much as the largest worker", driver[1])  # fmt: skip
     ranks = workers or ours
-    peers = [(s, r) for s, r in ranks if r.fields["comm"] == ranks[0][1].fields["comm"]]
+    peers = [(s, r) for s, r in ranks if r.fields[FIELD.comm] == ranks[0][1].fields[FIELD.comm]]
     if len(peers) >= 2 and peers[1][0] > 0:
         ratio = peers[0][0] / peers[1][0]
-        yield fact("kernel.peer_count", len(peers), f"{len(peers)} processes of its kind", largest)
-        yield fact("kernel.first_to_second", ratio, f"the largest process of the run holds {ratio:.1f} times as much as the next of its kind", largest)  # fmt: skip
-    if limit:
-        yield fact("kernel.table_to_limit", total / limit, f"the table's RSS is {show_ratio(total / limit)} of the limit", largest)  # fmt: skip
-    roles = {role for _, r in ours if (role := find_role(str(r.fields["comm"]))) and role not in ("driver", "raylet")}
-    yield fact("kernel.role_count", len(roles), "roles in the table: " + (", ".join(sorted(roles)) or "none known"), largest)  # fmt: skip
+        yield fact(FACT.kernel.peer_count, len(peers), f"{len(peers)} processes of its kind", largest)
+        yield fact(FACT.kernel.top_to_second_ratio, ratio, f"the largest process of the run holds {ratio:.1f} times as much as the next of its kind", largest)  # fmt: skip
+    roles = {
+        role for _, r in ours if (role := find_role(str(r.fields[FIELD.comm]))) and role not in ("driver", "raylet")
+    }
+    yield fact(FACT.kernel.role_count, len(roles), "roles in the table: " + (", ".join(sorted(roles)) or "none known"), largest)  # fmt: skip
 
 
 def find_ray(case: Case) -> Iterator[Evidence]:
     """What Ray's memory monitor saw: use, threshold, victim, and the ten largest processes."""
-    kill = case.first("ray.memory_kill", "ray.memory_kill_numbers", "ray.memory_kill_old", "ray.memory_error_old")
-    reason = case.first("ray.memory_reason")
-    used, total = whole(kill, "used_bytes"), whole(kill, "total_bytes")
+    kill = case.first(
+        EVENT.ray.memory_kill, EVENT.ray.memory_kill_numbers, EVENT.ray.memory_kill_old, EVENT.ray.memory_error_old
+    )
+    reason = case.first(EVENT.ray.memory_reason)
+    used, total = whole(kill, FIELD.used_bytes), whole(kill, FIELD.total_bytes)
     if kill is not None and total:
-        ratio = (used or 0) / total
-        yield fact("ray.used_bytes", used, f"Ray saw {show_bytes(used or 0)} in use", kill)
-        yield fact("ray.total_bytes", total, f"Ray took the node's memory as {show_bytes(total)}", kill)
-        yield fact("ray.used_ratio", ratio, f"Ray saw {show_ratio(ratio)} of {show_bytes(total)} in use", kill)
-    told = case.first("ray.memory_threshold", "ray.memory_kill_old", "ray.memory_error_old", "ray.memory_reason")
-    threshold = number(told, "threshold_ratio")
+        yield fact(FACT.ray.total_bytes, total, f"Ray took the node's memory as {show_bytes(total)}", kill)
+    told = case.first(
+        EVENT.ray.memory_threshold, EVENT.ray.memory_kill_old, EVENT.ray.memory_error_old, EVENT.ray.memory_reason
+    )
+    threshold = number(told, FIELD.threshold_ratio)
     if told is not None and threshold is not None:
-        yield fact("ray.threshold_ratio", threshold, f"Ray's threshold was {show_ratio(threshold)}", reason or told)
-    victim = case.first("ray.memory_kill_victim")
-    victim_bytes = whole(victim, "victim_bytes")
-    if victim is not None and victim_bytes is not None:
-        yield fact("ray.victim_bytes", victim_bytes, f"Ray's victim {victim.fields.get('name') or ''} held {show_bytes(victim_bytes)}", victim)  # fmt: skip
-        if used:
-            share = victim_bytes / used
-            yield fact("ray.victim_ratio", share, f"the victim held {show_ratio(share)} of what was in use", victim)
+        yield fact(FACT.ray.threshold_ratio, threshold, f"Ray's threshold was {show_ratio(threshold)}", reason or told)
     yield from _top(case, used)
 
 
 def read_rows(case: Case) -> tuple[list[tuple[int, int, str]], Event | None]:
     """(pid, bytes, command) of Ray's table of the largest processes, and the line that it stands on."""
-    header = case.first("ray.memory_top", "ray.memory_error_old")
+    header = case.first(EVENT.ray.memory_top, EVENT.ray.memory_error_old)
     rows = read_top(header.after, header.text) if header is not None else []
     if rows:
         return rows, header
-    found = case.of("ray.memory_row")
-    rows = [(whole(r, "pid") or 0, whole(r, "rss_bytes") or 0, f"ray::{r.fields['name']}") for r in found[:10]]
+    found = case.of(EVENT.ray.memory_row)
+    rows = [
+        (whole(r, FIELD.pid) or 0, whole(r, FIELD.rss_bytes) or 0, f"ray::{r.fields[FIELD.name]}") for r in found[:10]
+    ]
     return rows, found[0] if found else None
 
 
@@ -168,35 +150,33 @@ def _top(case: Case, used: int | None) -> Iterator[Evidence]:
         for _, _, name in rows
         if name.startswith("ray::") and (role := find_role(name)) and role not in ("driver", "raylet")
     }
-    yield fact("ray.role_count", len(roles), "roles in the table: " + (", ".join(sorted(roles)) or "none known"), where)
-    yield fact("ray.top_bytes", total, f"Ray's ten largest processes held {show_bytes(total)} together", where)
-    yield fact("ray.largest_bytes", largest[1], f"the largest was {largest[2] or largest[0]} with {show_bytes(largest[1])}", where)  # fmt: skip
-    yield fact("ray.worker_count", len(workers), f"{len(workers)} of the ten largest were Ray workers", where)
+    yield fact(
+        FACT.ray.role_count, len(roles), "roles in the table: " + (", ".join(sorted(roles)) or "none known"), where
+    )
+    yield fact(FACT.ray.top_bytes, total, f"Ray's ten largest processes held {show_bytes(total)} together", where)
+    yield fact(FACT.ray.worker_count, len(workers), f"{len(workers)} of the ten largest were Ray workers", where)
     if used:
-        yield fact("ray.top_ratio", total / used, f"Ray's ten largest explain {show_ratio(total / used)} of what was in use", where)  # fmt: skip
-        yield fact("ray.largest_ratio", largest[1] / used, f"the largest process held {show_ratio(largest[1] / used)} of what was in use", where)  # fmt: skip
-        if total < 0.5 * used:
-            rest = used - total
-            yield fact("ray.unexplained_bytes", rest, f"{show_bytes(rest)} in use belong to none of the ten largest", where)  # fmt: skip
+        yield fact(FACT.ray.top_ratio, total / used, f"Ray's ten largest explain {show_ratio(total / used)} of what was in use", where)  # fmt: skip
+        yield fact(FACT.ray.largest_ratio, largest[1] / used, f"the largest process held {show_ratio(largest[1] / used)} of what was in use", where)  # fmt: skip
     infra = sum(size for _, size, name in rows if re.search(r"gcs_server|dashboard|autoscaler|ray start|util\.client|raylet|-ServeHead", name))  # fmt: skip
     if total:
-        yield fact("ray.infra_ratio", infra / total, f"Ray's own services are {show_ratio(infra / total)} of the table", where)  # fmt: skip
+        yield fact(FACT.ray.infra_ratio, infra / total, f"Ray's own services are {show_ratio(infra / total)} of the table", where)  # fmt: skip
 
 
 def find_limits(case: Case) -> Iterator[Evidence]:
     """The limit that binds and what the node has, from cgroup files, notes, `free`, and settings."""
     limits: list[tuple[int, str, Event | None, Origin | None]] = []
-    for event in case.of("host.note_limit", "host.cgroup_limit"):
-        size = whole(event, "limit_bytes")
+    for event in case.of(EVENT.host.note_limit, EVENT.host.cgroup_limit):
+        size = whole(event, FIELD.limit_bytes)
         if size is not None:
             limits.append((size, "noted", event, event.origin))
-    for event in case.of("host.cgroup_file"):
-        name = str(event.fields.get("file_text"))
+    for event in case.of(EVENT.host.cgroup_file):
+        name = str(event.fields.get(FIELD.file_text))
         text = event.after[0].strip() if event.after else ""
         if name in ("memory.limit_in_bytes", "memory.max") and (text.isdigit() or text == "max"):
             limits.append((int(text) if text.isdigit() else _NO_LIMIT_BYTES, name, event, event.origin))
-    usage = case.first("kernel.memcg_usage")
-    kernel_limit = whole(usage, "limit_bytes")
+    usage = case.first(EVENT.kernel.memcg_usage)
+    kernel_limit = whole(usage, FIELD.limit_bytes)
     if kernel_limit is not None:
         limits.append((kernel_limit, "kernel", usage, usage.origin if usage else None))
     own = _own_limit(case)
@@ -207,58 +187,61 @@ def find_limits(case: Case) -> Iterator[Evidence]:
         yield total
     finite = [item for item in limits if item[0] < _NO_LIMIT_BYTES]
     if limits and not finite:
-        yield fact("host.unlimited", True, "the cgroup has no memory limit", limits[0][2])
+        yield fact(FACT.host.unlimited, True, "the cgroup has no memory limit", limits[0][2])
     if not finite:
         return
     size, source, shown, origin = min(finite, key=lambda item: item[0])
     yield Evidence(
-        name="host.limit_bytes", value=size, says=f"the job's memory limit is {show_bytes(size)} ({source})",
+        name=FACT.host.limit_bytes, value=size, says=f"the job's memory limit is {show_bytes(size)} ({source})",
         origin=origin, text=shown.text if shown else None,
     )  # fmt: skip
     if total is not None and isinstance(total.value, int) and total.value > 0:
         share = size / total.value
-        yield fact("host.limit_ratio", share, f"the limit is {show_ratio(share)} of the node's {show_bytes(total.value)}", shown)  # fmt: skip
-    noted = case.first("host.note_used")
-    used = whole(noted, "used_bytes")
+        yield fact(FACT.host.limit_ratio, share, f"the limit is {show_ratio(share)} of the node's {show_bytes(total.value)}", shown)  # fmt: skip
+    noted = case.first(EVENT.host.note_used)
+    used = whole(noted, FIELD.used_bytes)
     if noted is not None and used is not None:
-        yield fact("host.used_to_limit", used / size, f"{show_bytes(used)} were in use against a limit of {show_bytes(size)}", noted)  # fmt: skip
+        yield fact(FACT.host.used_to_limit, used / size, f"{show_bytes(used)} were in use against a limit of {show_bytes(size)}", noted)  # fmt: skip
 
 
 def find_total(case: Case) -> Evidence | None:
     """The node's memory, from `free`, /proc/meminfo, a note or the kernel's report."""
-    for event in case.of("host.free"):
-        size = read_free(event, "total_text")
+    for event in case.of(EVENT.host.free):
+        size = read_free(event, FIELD.total_text)
         if size:
-            return fact("host.total_bytes", size, f"the node has {show_bytes(size)}", event)
-    for event in case.of("host.meminfo"):
-        if event.fields.get("name") == "MemTotal":
-            return fact("host.total_bytes", whole(event, "size_bytes"), f"the node has {show_bytes(whole(event, 'size_bytes') or 0)}", event)  # fmt: skip
-    noted = case.first("host.note_total")
+            return fact(FACT.host.total_bytes, size, f"the node has {show_bytes(size)}", event)
+    for event in case.of(EVENT.host.meminfo):
+        if event.fields.get(FIELD.name) == "MemTotal":
+            return fact(FACT.host.total_bytes, whole(event, FIELD.size_bytes), f"the node has {show_bytes(whole(event, FIELD.size_bytes) or 0)}", event)  # fmt: skip
+    noted = case.first(EVENT.host.note_total)
     if noted is not None:
-        return fact("host.total_bytes", whole(noted, "total_bytes"), f"the node has {show_bytes(whole(noted, 'total_bytes') or 0)}", noted)  # fmt: skip
-    ram = case.first("kernel.ram")
+        return fact(FACT.host.total_bytes, whole(noted, FIELD.total_bytes), f"the node has {show_bytes(whole(noted, FIELD.total_bytes) or 0)}", noted)  # fmt: skip
+    ram = case.first(EVENT.kernel.ram)
     if ram is not None:
-        return fact("host.total_bytes", (whole(ram, "ram_pages") or 0) * 4096, f"the node has {show_bytes((whole(ram, 'ram_pages') or 0) * 4096)}", ram)  # fmt: skip
+        return fact(FACT.host.total_bytes, (whole(ram, FIELD.ram_pages) or 0) * 4096, f"the node has {show_bytes((whole(ram, FIELD.ram_pages) or 0) * 4096)}", ram)  # fmt: skip
     return None
 
 
 def find_available(case: Case) -> Iterator[Evidence]:
     """How much of the node could still be had (MemAvailable), and /dev/shm as `df` shows it."""
-    table = {str(e.fields["name"]): e for e in case.of("host.meminfo")}
-    total, available = whole(table.get("MemTotal"), "size_bytes"), whole(table.get("MemAvailable"), "size_bytes")
+    table = {str(e.fields[FIELD.name]): e for e in case.of(EVENT.host.meminfo)}
+    total, available = (
+        whole(table.get("MemTotal"), FIELD.size_bytes),
+        whole(table.get("MemAvailable"), FIELD.size_bytes),
+    )
     if total and available is not None:
-        yield fact("host.available_ratio", available / total, f"MemAvailable is {show_ratio(available / total)} of the node's memory", table["MemAvailable"])  # fmt: skip
-    for event in case.of("host.free"):
-        size, left = read_free(event, "total_text"), read_free(event, "available_text")
+        yield fact(FACT.host.available_ratio, available / total, f"MemAvailable is {show_ratio(available / total)} of the node's memory", table["MemAvailable"])  # fmt: skip
+    for event in case.of(EVENT.host.free):
+        size, left = read_free(event, FIELD.total_text), read_free(event, FIELD.available_text)
         if size and left is not None:
-            yield fact("host.available_ratio", left / size, f"{show_bytes(left)} of {show_bytes(size)} were available", event)  # fmt: skip
-    for event in case.of("host.df"):
-        if event.fields.get("mount_text") == "/dev/shm":
-            used, size = (parse_bytes(str(event.fields[key]) + "B") for key in ("used_text", "size_text"))
+            yield fact(FACT.host.available_ratio, left / size, f"{show_bytes(left)} of {show_bytes(size)} were available", event)  # fmt: skip
+    for event in case.of(EVENT.host.df):
+        if event.fields.get(FIELD.mount_text) == "/dev/shm":
+            used, size = (parse_bytes(str(event.fields[key]) + "B") for key in (FIELD.used_text, FIELD.size_text))
             if used is not None:
-                yield fact("shm.used_bytes", used, f"files in /dev/shm held {show_bytes(used)}", event)
+                yield fact(FACT.shm.used_bytes, used, f"files in /dev/shm held {show_bytes(used)}", event)
             if size:
-                yield fact("shm.size_bytes", size, f"/dev/shm is {show_bytes(size)} large", event)
+                yield fact(FACT.shm.size_bytes, size, f"/dev/shm is {show_bytes(size)} large", event)
 
 
 def _free_bytes(text: str) -> int | None:
@@ -277,9 +260,9 @@ def _free_unit(total: str) -> int:
     return GIB if number_of < 10_000 else 1024**2 if number_of < 4_000_000 else 1024
 
 
-def read_free(event: Event, name: str) -> int | None:
+def read_free(event: Event, name: Field) -> int | None:
     """A column of a `free` line in bytes."""
-    text, total = str(event.fields.get(name)), str(event.fields.get("total_text"))
+    text, total = str(event.fields.get(name)), str(event.fields.get(FIELD.total_text))
     return int(text) * _free_unit(total) if text.isdigit() and total.isdigit() else _free_bytes(text)
 
 
@@ -289,17 +272,17 @@ def find_growth(case: Case) -> Iterator[Evidence]:
     A plain difference quotient over the steps behind the first two (which load and warm up);
     rising in nearly every step is a climb, rising and falling is none.
     """
-    marks = case.of("host.used")
-    used = [size for e in marks if (size := whole(e, "used_bytes")) is not None]
+    marks = case.of(EVENT.host.used)
+    used = [size for e in marks if (size := whole(e, FIELD.used_bytes)) is not None]
     if len(used) < 2:
-        marks = case.of("host.free")
-        sums = [[read_free(e, key) for key in ("used_text", "shared_text")] for e in marks]
+        marks = case.of(EVENT.host.free)
+        sums = [[read_free(e, key) for key in (FIELD.used_text, FIELD.shared_text)] for e in marks]
         used = [sum(size or 0 for size in row) for row in sums if row[0]]
     if len(used) < 2:
         return
     rises = [b - a for a, b in itertools.pairwise(used)]
     up = sum(1 for rise in rises if rise > 0.001 * used[0])
     slope = (used[-1] - used[0]) // len(rises)
-    yield fact("host.slope_bytes_per_step", slope, f"host memory rose by {show_bytes(slope)} a step over {show_count(len(rises), 'step')}: {show_bytes(used[0])} to {show_bytes(used[-1])}", marks[-1])  # fmt: skip
-    yield fact("host.climbs_ratio", up / len(rises), f"it rose in {up} of {len(rises)} steps", marks[-1])
-    yield fact("host.growth_ratio", (used[-1] - used[0]) / max(used[0], GIB), f"it grew by {show_ratio((used[-1] - used[0]) / max(used[0], GIB))}", marks[-1])  # fmt: skip
+    yield fact(FACT.host.slope_bytes_per_step, slope, f"host memory rose by {show_bytes(slope)} a step over {show_count(len(rises), 'step')}: {show_bytes(used[0])} to {show_bytes(used[-1])}", marks[-1])  # fmt: skip
+    yield fact(FACT.host.rising_steps_ratio, up / len(rises), f"it rose in {up} of {len(rises)} steps", marks[-1])
+    yield fact(FACT.host.growth_ratio, (used[-1] - used[0]) / max(used[0], GIB), f"it grew by {show_ratio((used[-1] - used[0]) / max(used[0], GIB))}", marks[-1])  # fmt: skip

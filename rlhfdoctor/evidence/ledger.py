@@ -10,6 +10,7 @@ from rlhfdoctor.evidence.roles import find_role
 from rlhfdoctor.logs.ray import read_top
 from rlhfdoctor.types import Death, Part
 from rlhfdoctor.units import MIB, show_time
+from rlhfdoctor.vocabulary import EVENT, FIELD
 
 
 def make_ledger(case: Case, death: Death | None = None) -> Iterator[Part]:
@@ -18,24 +19,24 @@ def make_ledger(case: Case, death: Death | None = None) -> Iterator[Part]:
     if scene is not None and scene.use:
         yield from _recorded(scene)
         return
-    rows = case.of("kernel.task")
+    rows = case.of(EVENT.kernel.task)
     if rows:
         files = {row.origin.file for row in rows}
         where = death.event.origin.file if death is not None and death.event is not None else ""
         file = where if where in files else rows[0].origin.file  # each kernel log is another machine's
         rows = [row for row in rows if row.origin.file == file]
-        usage = next((e for e in case.of("kernel.memcg_usage") if e.origin.file == file), None)
-        page = page_size(rows, case.first("kernel.killed"))
+        usage = next((e for e in case.of(EVENT.kernel.memcg_usage) if e.origin.file == file), None)
+        page = page_size(rows, case.first(EVENT.kernel.killed))
         table: dict[int, tuple[str, int]] = {}
         for row in rows:
-            table[whole(row, "pid") or 0] = (str(row.fields["comm"]), (whole(row, "rss_pages") or 0) * page)
-        yield from _parts(list(table.values()), whole(usage, "usage_bytes"), "rss of the kernel's task table")
+            table[whole(row, FIELD.pid) or 0] = (str(row.fields[FIELD.comm]), (whole(row, FIELD.rss_pages) or 0) * page)
+        yield from _parts(list(table.values()), whole(usage, FIELD.usage_bytes), "rss of the kernel's task table")
         return
-    kill = case.first("ray.memory_kill", "ray.memory_kill_numbers")
-    header = case.first("ray.memory_top")
+    kill = case.first(EVENT.ray.memory_kill, EVENT.ray.memory_kill_numbers)
+    header = case.first(EVENT.ray.memory_top)
     top = read_top(header.after, header.text) if header is not None else []
     if top:
-        yield from _parts([(name, size) for _, size, name in top], whole(kill, "used_bytes"), "Ray's ten largest")
+        yield from _parts([(name, size) for _, size, name in top], whole(kill, FIELD.used_bytes), "Ray's ten largest")
 
 
 def _recorded(scene: Scene) -> Iterator[Part]:

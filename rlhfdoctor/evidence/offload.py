@@ -17,6 +17,7 @@ from rlhfdoctor.evidence.setup import machine_of, make_told
 from rlhfdoctor.settings.spell import parse_version
 from rlhfdoctor.types import Evidence, Setting
 from rlhfdoctor.units import show_bytes
+from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 
 _SIZE = re.compile(r"(?<![\w.])(\d{1,3}(?:\.\d+)?)[bB](?![a-zA-Z0-9])")
 _MODEL_SETTINGS = ("pretrain", "model_name_or_path", "actor_rollout_ref.model.path", "worker.actor.model.model_path", "actor.model_name_or_path")  # fmt: skip
@@ -24,21 +25,21 @@ _MODEL_SETTINGS = ("pretrain", "model_name_or_path", "actor_rollout_ref.model.pa
 
 def find_offload(case: Case) -> Iterator[Evidence]:
     """Whether offload was in force (by log, else by setting), and what it needs on one node."""
-    footprint = case.first("deepspeed.cpu_adam")
+    footprint = case.first(EVENT.deepspeed.cpu_adam)
     setting = case.setting("offload_optimizer")
     wanted = setting is not None and setting.value not in (False, None, "none", "None")
     if footprint is not None:
-        yield fact("offload.running", True, "the log shows DeepSpeed's CPU Adam: optimizer states live in host memory", footprint)  # fmt: skip
+        yield fact(FACT.offload.running, True, "the log shows DeepSpeed's CPU Adam: optimizer states live in host memory", footprint)  # fmt: skip
     elif setting is not None:
-        yield Evidence(name="offload.running", value=wanted, says=f"optimizer offload is {'on' if wanted else 'off'} ({setting.spelled})", origin=setting.origin)  # fmt: skip
+        yield Evidence(name=FACT.offload.running, value=wanted, says=f"optimizer offload is {'on' if wanted else 'off'} ({setting.spelled})", origin=setting.origin)  # fmt: skip
     if footprint is not None or wanted:
         yield from _need(case)
     stage = case.setting("zero_stage")
-    event = case.first("deepspeed.zero_stage")
-    value = stage.value if stage is not None else whole(event, "stage")
+    event = case.first(EVENT.deepspeed.zero_stage)
+    value = stage.value if stage is not None else whole(event, FIELD.stage)
     if isinstance(value, int) and not isinstance(value, bool):
         yield Evidence(
-            name="zero.stage", value=value, says=f"ZeRO stage {value}",
+            name=FACT.zero.stage, value=value, says=f"ZeRO stage {value}",
             origin=stage.origin if stage else event.origin if event else None,
         )  # fmt: skip
     yield from _accumulation(case)
@@ -57,28 +58,30 @@ def _of_node(case: Case, need: int, frees: int, where: Setting | None) -> Iterat
     if need <= 0:
         return
     part = "all of that" if frees == need else f"{show_bytes(frees)} of that"
-    yield Evidence(name="frees.optimizer_bytes", value=frees, says=f"{part} leaves the host")
+    yield Evidence(name=FACT.frees.optimizer_bytes, value=frees, says=f"{part} leaves the host")
     says = f"what is offloaded takes {show_bytes(need)} of host memory per node, by the budget"
-    yield Evidence(name="offload.need_bytes", value=need, says=says, origin=where.origin if where else None)
+    yield Evidence(name=FACT.offload.need_bytes, value=need, says=says, origin=where.origin if where else None)
     total = find_total(case)
     limit = case.setting("container.memory")
-    ray = case.first("ray.memory_kill")
-    has = total.value if total is not None else whole(ray, "total_bytes")
+    ray = case.first(EVENT.ray.memory_kill)
+    has = total.value if total is not None else whole(ray, FIELD.total_bytes)
     if limit is None and isinstance(has, int) and has:
-        yield Evidence(name="offload.need_ratio", value=need / has, says=f"the offloaded states alone need {need / has:.0%} of the node's {show_bytes(has)}", origin=total.origin if total else None)  # fmt: skip
+        yield Evidence(name=FACT.offload.need_ratio, value=need / has, says=f"the offloaded states alone need {need / has:.0%} of the node's {show_bytes(has)}", origin=total.origin if total else None)  # fmt: skip
 
 
 def find_states(case: Case) -> Iterator[Evidence]:
     """Weights, gradients and Adam's states on one GPU against its size, where the failing allocation tells that."""
     told, where = case_told(case)
     total = told.machine.gpu_bytes
-    if not total or case.first("torch.cuda_oom") is None:
+    if not total or case.first(EVENT.torch.cuda_oom) is None:
         return
     shared = case.value("colocate_all") or case.framework is None or case.framework.name != "openrlhf"
     with contextlib.suppress(UsageError):  # as above
         need = gpu_bytes_of(told, ("actor", "critic") if shared else ("actor",))
         says = f"weights, gradients and optimizer states take {show_bytes(need)} of the GPU's {show_bytes(total)}, by the budget"
-        yield Evidence(name="gpu.states_ratio", value=need / total, says=says, origin=where.origin if where else None)
+        yield Evidence(
+            name=FACT.gpu.states_ratio, value=need / total, says=says, origin=where.origin if where else None
+        )
 
 
 def find_freed_gradients(case: Case) -> Iterator[Evidence]:
@@ -86,7 +89,9 @@ def find_freed_gradients(case: Case) -> Iterator[Evidence]:
     with contextlib.suppress(UsageError):
         frees = host_bytes_of(case_told(case)[0], {"grad_accum_dtype": "bf16"})
         if frees > 0:
-            yield Evidence(name="frees.gradients_bytes", value=frees, says=f"{show_bytes(frees)} less, by the budget")
+            yield Evidence(
+                name=FACT.frees.gradients_bytes, value=frees, says=f"{show_bytes(frees)} less, by the budget"
+            )
 
 
 def case_told(case: Case) -> tuple[Told, Setting | None]:
@@ -104,7 +109,7 @@ def find_model_size(case: Case) -> tuple[float, Setting | None] | None:
         shape = find_shape(str(setting.value)) if setting is not None else None
         if shape is not None:
             return round(shape.parameters / 1e9, 2), setting
-    for event in case.of("config.model_size"):
+    for event in case.of(EVENT.config.model_size):
         if match := _SIZE.search(event.text):
             return float(match[1]), None
     return None
@@ -115,7 +120,7 @@ def _accumulation(case: Case) -> Iterator[Evidence]:
     setting = case.setting("grad_accum_dtype")
     if setting is not None and setting.value is not None:
         fp32 = str(setting.value) in ("fp32", "float32")
-        yield Evidence(name="grad_accum.fp32", value=fp32, says=f"grad_accum_dtype is {setting.value}", origin=setting.origin)  # fmt: skip
+        yield Evidence(name=FACT.grad_accum.fp32, value=fp32, says=f"grad_accum_dtype is {setting.value}", origin=setting.origin)  # fmt: skip
         return
     if case.framework is None or case.framework.name != "openrlhf":
         return
@@ -123,7 +128,7 @@ def _accumulation(case: Case) -> Iterator[Evidence]:
     if parse_version(version) is not None and not _is_before(version, "0.1.5"):
         fp32 = _is_before(version, "0.5.4")
         says = f"--grad_accum_dtype is not set; in OpenRLHF {version} unset means {'fp32' if fp32 else 'the dtype of the weights'} (changed in 0.5.4)"
-        yield Evidence(name="grad_accum.fp32", value=fp32, says=says)
+        yield Evidence(name=FACT.grad_accum.fp32, value=fp32, says=says)
 
 
 def _is_before(version: str | None, edge: str) -> bool:
@@ -136,15 +141,15 @@ def _pinned(case: Case) -> Iterator[Evidence]:
     """Whether offload buffers are page-locked by the framework at this version."""
     setting = case.setting("offload_optimizer.pin_memory")
     if setting is not None and isinstance(setting.value, bool):
-        yield Evidence(name="offload.pinned", value=setting.value, says=f"pin_memory is {str(setting.value).lower()}", origin=setting.origin)  # fmt: skip
+        yield Evidence(name=FACT.offload.pinned, value=setting.value, says=f"pin_memory is {str(setting.value).lower()}", origin=setting.origin)  # fmt: skip
     elif (
         case.framework is not None and case.framework.name == "openrlhf" and _is_before(case.framework.version, "0.1.5")
     ):
-        yield Evidence(name="offload.pinned", value=False, says="OpenRLHF before 0.1.5 does not ask DeepSpeed for pinned memory")  # fmt: skip
-    elif case.framework is not None and case.framework.name == "openrlhf" and not case.first("config.pin_edited"):
-        yield Evidence(name="offload.pinned", value=True, says="OpenRLHF hard-codes pin_memory: True for the optimizer (deepspeed_utils.py, every version since 0.1.5)")  # fmt: skip
+        yield Evidence(name=FACT.offload.pinned, value=False, says="OpenRLHF before 0.1.5 does not ask DeepSpeed for pinned memory")  # fmt: skip
+    elif case.framework is not None and case.framework.name == "openrlhf" and not case.first(EVENT.config.pin_edited):
+        yield Evidence(name=FACT.offload.pinned, value=True, says="OpenRLHF hard-codes pin_memory: True for the optimizer (deepspeed_utils.py, every version since 0.1.5)")  # fmt: skip
     elif case.framework is not None and case.framework.name in ("verl", "easyr1", "simplerl"):
-        yield Evidence(name="offload.pinned", value=True, says="verl and EasyR1 offload with .to('cpu', non_blocking=True), which allocates page-locked memory")  # fmt: skip
-    event = case.first("deepspeed.pinned")
+        yield Evidence(name=FACT.offload.pinned, value=True, says="verl and EasyR1 offload with .to('cpu', non_blocking=True), which allocates page-locked memory")  # fmt: skip
+    event = case.first(EVENT.deepspeed.pinned)
     if event is not None:
-        yield fact("offload.pinned_logged", True, "DeepSpeed itself reports its pinned memory", event)
+        yield fact(FACT.offload.pinned_logged, True, "DeepSpeed itself reports its pinned memory", event)

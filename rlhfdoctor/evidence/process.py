@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from rlhfdoctor.evidence.case import Case, fact
 from rlhfdoctor.evidence.killer import TRIED_AGAIN
 from rlhfdoctor.types import Death, Event, Evidence
+from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 
 _FILES = re.compile(r"Too many open files|Errno 24\b", re.I)
 _WATCHES = re.compile(r"inotify", re.I)
@@ -27,8 +28,8 @@ _GOES_ON = 2
 
 def find_process_limit(case: Case, death: Death | None) -> Iterator[Evidence]:
     """The limit that was reached, and whether that came first."""
-    refused = [(event, kind) for event in case.of("host.process_limit") if (kind := _kind(case, event))]
-    kernel = case.first("kernel.pids_limit")
+    refused = [(event, kind) for event in case.of(EVENT.host.process_limit) if (kind := _kind(case, event))]
+    kernel = case.first(EVENT.kernel.pids_limit)
     if kernel is not None and any(name == "processes or threads" for _, name in refused):
         refused.append((kernel, "pids cgroup"))  # the line alone may be another job's: the kernel log is the node's
     yield from _allowed(case)
@@ -43,10 +44,10 @@ def find_process_limit(case: Case, death: Death | None) -> Iterator[Evidence]:
         "processes or threads": "the system refused one more process or thread",
         "pids cgroup": "the pids limit of the cgroup refused one more process or thread",
     }[kind]
-    yield fact("limit.kind", kind, what, event)
+    yield fact(FACT.limit.kind, kind, what, event)
     first = next((e for e, _ in refused if _leads_to(e, death) and not _survived(case, e)), None)
     if death is not None:
-        yield fact("limit.first", first is not None, f"{what} before anything else failed" if first else "", first or event)  # fmt: skip
+        yield fact(FACT.limit.first, first is not None, f"{what} before anything else failed" if first else "", first or event)  # fmt: skip
 
 
 def _kind(case: Case, event: Event) -> str | None:
@@ -58,9 +59,9 @@ def _kind(case: Case, event: Event) -> str | None:
         return "processes or threads"
     before = [
         e for e in case.around(event, 8)
-        if e.kind == "python.frame" and (e.origin.line or 0) <= (event.origin.line or 0)
+        if e.kind == EVENT.python.frame and (e.origin.line or 0) <= (event.origin.line or 0)
     ]  # fmt: skip
-    forks = before and _FORK_FRAME.match(str(before[-1].fields.get("function_text")))
+    forks = before and _FORK_FRAME.match(str(before[-1].fields.get(FIELD.function_text)))
     return "processes or threads" if forks else None
 
 
@@ -76,23 +77,29 @@ def _leads_to(event: Event, death: Death | None) -> bool:
         if event.time is None or death.time is None:
             return lines <= _NEAR_LINES
     if event.time is None or death.time is None:
-        return death.event.kind not in ("python.error", "python.bare_error") or event.origin.file == place.file
+        return death.event.kind not in (EVENT.python.error, EVENT.python.bare_error) or event.origin.file == place.file
     waited = 0.0
     if death.killer == "collective-timeout":
-        limit = death.event.fields.get("timeout_s") or death.event.fields.get("limit_s")
+        limit = death.event.fields.get(FIELD.timeout_s) or death.event.fields.get(FIELD.limit_s)
         waited = float(limit) if isinstance(limit, int | float) else 3600.0
     return -1.0 <= death.time - event.time <= _NEAR_S + waited
 
 
 def _survived(case: Case, event: Event) -> bool:
     """Whether the run went on for long: it caught the error and tried again."""
-    marks = [e for e in case.events if e.kind.startswith("phase.")]
+    marks = [e for e in case.events if e.kind.scope == "phase"]
     if event.time is not None:
         later = [e for e in marks if e.time is not None and e.time > event.time + _NEAR_S]
     else:
         later = [e for e in marks if e.origin.file == event.origin.file and (e.origin.line or 0) > (event.origin.line or 0)]  # fmt: skip
     return (
-        len([e for e in later if e.kind in ("phase.step", "phase.episode", "phase.rollout", "phase.update")])
+        len(
+            [
+                e
+                for e in later
+                if e.kind in (EVENT.phase.step, EVENT.phase.episode, EVENT.phase.rollout, EVENT.phase.update)
+            ]
+        )
         >= _GOES_ON
     )
 
@@ -106,8 +113,6 @@ def _allowed(case: Case) -> Iterator[Evidence]:
     """What the recorder read of the command's own limits."""
     for trace in case.traces[:1]:
         limits = trace.node.run.get("limits") or {}
-        files, processes = limits.get("open_files"), limits.get("processes")
+        files = limits.get("open_files")
         if isinstance(files, int) and files >= 0:  # -1 is no limit
-            yield fact("limit.open_files_count", files, f"the run may open {files} files a process (ulimit -n)")
-        if isinstance(processes, int) and processes >= 0:
-            yield fact("limit.processes_count", processes, f"the user may have {processes} processes and threads (ulimit -u)")  # fmt: skip
+            yield fact(FACT.limit.open_files_count, files, f"the run may open {files} files a process (ulimit -n)")

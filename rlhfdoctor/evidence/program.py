@@ -10,37 +10,42 @@ from rlhfdoctor.evidence.killer import classify
 from rlhfdoctor.logs.kernel import HARDWARE_XIDS
 from rlhfdoctor.types import Event, Evidence
 from rlhfdoctor.units import show_bytes
+from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 
 
 def find_errors(case: Case) -> Iterator[Evidence]:
     """An error that the program raised itself; what the object store and the GPU driver report."""
     own = [
-        e for e in case.of("python.error", "python.bare_error") if (found := classify(e)) and found[0] == "exception"
+        e
+        for e in case.of(EVENT.python.error, EVENT.python.bare_error)
+        if (found := classify(e)) and found[0] == "exception"
     ]
     own = [e for e in own if not _RESOURCE.search(e.text)]
     if own:
-        says = f"{own[-1].fields.get('name')}: {own[-1].fields.get('message_text', '')}"[:300]
-        yield Evidence(name="python.own_error", value=True, says=says, origin=own[-1].origin, text=own[-1].text)
-        yield Evidence(name="python.error_says", value=says, says=says, origin=own[-1].origin, text=own[-1].text)
+        says = f"{own[-1].fields.get(FIELD.name)}: {own[-1].fields.get(FIELD.message_text, '')}"[:300]
+        yield Evidence(name=FACT.python.own_error, value=True, says=says, origin=own[-1].origin, text=own[-1].text)
+        yield Evidence(name=FACT.python.error_says, value=says, says=says, origin=own[-1].origin, text=own[-1].text)
     else:
-        crash = case.first("python.signal", "python.fatal", "kernel.segfault", "torch.cuda_error", "torch.cuda_oom")
+        crash = case.first(
+            EVENT.python.signal, EVENT.python.fatal, EVENT.kernel.segfault, EVENT.torch.cuda_error, EVENT.torch.cuda_oom
+        )
         says = (
             _crash_says(case, crash)
             if crash is not None
             else "The program ended with an error whose text is not in the logs."
         )
-        yield Evidence(name="python.error_says", value=says, says=says, origin=crash.origin if crash else None)
-    for event in case.of("kernel.xid"):
-        if event.fields.get("xid") in HARDWARE_XIDS:
-            yield Evidence(name="gpu.hardware_xid", value=event.fields["xid"], says=f"Xid {event.fields['xid']}", origin=event.origin, text=event.text)  # fmt: skip
-    fabric = case.first("nccl.ib_error", "nccl.socket_setup")
+        yield Evidence(name=FACT.python.error_says, value=says, says=says, origin=crash.origin if crash else None)
+    for event in case.of(EVENT.kernel.xid):
+        if event.fields.get(FIELD.xid) in HARDWARE_XIDS:
+            yield Evidence(name=FACT.gpu.hardware_xid, value=event.fields[FIELD.xid], says=f"Xid {event.fields[FIELD.xid]}", origin=event.origin, text=event.text)  # fmt: skip
+    fabric = case.first(EVENT.nccl.ib_error, EVENT.nccl.socket_setup)
     if fabric is not None:
-        yield Evidence(name="nccl.ib_text", value=fabric.text[-200:], says=fabric.text[-200:], origin=fabric.origin)
-    for kind, key in (("ray.object_store_capacity", "capacity_bytes"), ("ray.object_store_usage", "capacity_bytes")):
+        yield Evidence(name=FACT.nccl.ib_text, value=fabric.text[-200:], says=fabric.text[-200:], origin=fabric.origin)
+    for kind in (EVENT.ray.object_store_capacity, EVENT.ray.object_store_usage):
         store = case.first(kind)
-        value = store.fields.get(key) if store is not None else None
+        value = store.fields.get(FIELD.capacity_bytes) if store is not None else None
         if store is not None and isinstance(value, int):
-            yield Evidence(name="store.capacity_bytes", value=value, says=f"the object store holds {show_bytes(value)}", origin=store.origin, text=store.text)  # fmt: skip
+            yield Evidence(name=FACT.store.capacity_bytes, value=value, says=f"the object store holds {show_bytes(value)}", origin=store.origin, text=store.text)  # fmt: skip
 
 
 def _crash_says(case: Case, crash: Event) -> str:
@@ -48,15 +53,13 @@ def _crash_says(case: Case, crash: Event) -> str:
     frames = [
         e
         for e in case.around(crash, 40)
-        if e.kind == "python.frame" and (e.origin.line or 0) > (crash.origin.line or 0)
+        if e.kind == EVENT.python.frame and (e.origin.line or 0) > (crash.origin.line or 0)
     ]
     own = next((e for e in frames if "-packages/" not in e.text and "/lib/python" not in e.text), None)
-    what = str(crash.fields.get("name") or crash.fields.get("error_text") or crash.text[:200])
+    what = str(crash.fields.get(FIELD.name) or crash.fields.get(FIELD.error_text) or crash.text[:200])
     if own is None:
         return f"{what}; no Python frame is shown for it."
-    return (
-        f"{what} in {own.fields.get('function_text')}(), {own.fields.get('path_text')} line {own.fields.get('line')}."
-    )
+    return f"{what} in {own.fields.get(FIELD.function_text)}(), {own.fields.get(FIELD.path_text)} line {own.fields.get(FIELD.line)}."
 
 
 _RESOURCE = re.compile(r"out of memory|No available memory|cache blocks|KV cache|Errno 28|Errno 12|Errno 24|Too many open files|start new thread|object store|/dev/shm|NCCL|Connection|killed by signal|ECC error|Memory usage increased|Free memory on device|Resource temporarily|process group", re.I)  # fmt: skip

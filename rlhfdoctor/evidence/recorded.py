@@ -19,6 +19,8 @@ from rlhfdoctor.trace.growth import fit_growth, theil_sen
 from rlhfdoctor.trace.read import mark_time_of, time_of
 from rlhfdoctor.types import Death, Evidence, Origin, Process, Value
 from rlhfdoctor.units import show_bytes, show_count, show_ratio, show_seconds
+from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
+from rlhfdoctor.vocabulary.names import Fact
 
 _LEAST_STEPS = 3
 _NEAR_S = 10.0
@@ -82,11 +84,13 @@ def _use(
     total = trace.last("host", 0, "total_bytes")
     available = _until(trace.series("host", 0, "available_bytes"), until_s)
     node = [(at, total - value) for at, value in available] if total is not None else []
-    named = case.first("kernel.oom_kill", "trace.cgroup_kill")
+    named = case.first(EVENT.kernel.oom_kill, EVENT.trace.cgroup_kill)
     if death is not None and death.killer == "kernel-oom-node":
         return "node", total, node
     if named is not None:
-        told = named.fields.get("level_text") or read_oom_kill(str(named.fields.get("rest_text", ""))).get("oom_memcg")
+        told = named.fields.get(FIELD.level_text) or read_oom_kill(str(named.fields.get(FIELD.rest_text, ""))).get(
+            "oom_memcg"
+        )
         match = next((row for row in levels if told not in (None, "/") and row[1].endswith(str(told))), None)
         if match is not None:
             return match[1], match[2], match[3]
@@ -119,18 +123,17 @@ def find_recorded(case: Case, death: Death | None) -> Iterator[Evidence]:
     if scene.limit != "node" and scene.limit_bytes:
         scene = replace(scene, thrash=find_thrash(scene.trace, scene.use, scene.limit_bytes, scene.until_s))
 
-    def fact(name: str, value: Value, says: str) -> Evidence:
+    def fact(name: Fact, value: Value, says: str) -> Evidence:
         return Evidence(name=name, value=value, says=says, origin=scene.origin())
 
-    yield fact("trace.sample_count", len(scene.trace.node.times_ns), "")
     if kernel_was_silent(scene.trace):
-        yield fact("trace.kernel_silent", True, "the recorder read the kernel log to the end: the kernel killed no process of the run")  # fmt: skip
+        yield fact(FACT.trace.kernel_silent, True, "the recorder read the kernel log to the end: the kernel killed no process of the run")  # fmt: skip
     for part in (_limits, _growth, _phases, _processes, _shared):
         for name, value, says in part(scene, death):
             yield fact(name, value, says)
 
 
-Facts = Iterator[tuple[str, Value, str]]
+Facts = Iterator[tuple[Fact, Value, str]]
 
 
 def _limits(scene: Scene, death: Death | None) -> Facts:
@@ -139,25 +142,22 @@ def _limits(scene: Scene, death: Death | None) -> Facts:
     limits = [value for uid in trace.keys("cgroup") if (value := trace.last("cgroup", uid, "max_bytes")) is not None]
     limits = [value for value in limits if total is None or value < total]
     if total is not None:
-        yield "host.total_bytes", total, f"the node has {show_bytes(total)}"
+        yield FACT.host.total_bytes, total, f"the node has {show_bytes(total)}"
         available = trace.last("host", 0, "available_bytes", scene.until_s)
         if available is not None:
-            yield "host.available_ratio", available / total, f"{show_bytes(available)} of the node's {show_bytes(total)} were available at the last sample"  # fmt: skip
+            yield FACT.host.available_ratio, available / total, f"{show_bytes(available)} of the node's {show_bytes(total)} were available at the last sample"  # fmt: skip
         if limits:
-            yield "host.limit_ratio", min(limits) / total, f"the limit of {show_bytes(min(limits))} is {show_ratio(min(limits) / total)} of the node's {show_bytes(total)}"  # fmt: skip
+            yield FACT.host.limit_ratio, min(limits) / total, f"the limit of {show_bytes(min(limits))} is {show_ratio(min(limits) / total)} of the node's {show_bytes(total)}"  # fmt: skip
         elif trace.keys("cgroup"):
-            yield "host.unlimited", True, "no level of the cgroup has a memory limit"
+            yield FACT.host.unlimited, True, "no level of the cgroup has a memory limit"
     if limits:
-        yield "host.limit_bytes", min(limits), f"the cgroup's memory limit is {show_bytes(min(limits))}"
+        yield FACT.host.limit_bytes, min(limits), f"the cgroup's memory limit is {show_bytes(min(limits))}"
     if scene.use and scene.limit_bytes:
         peak = max(value for _, value in scene.use)
-        yield "trace.full_ratio", peak / scene.limit_bytes, f"use reached {show_ratio(peak / scene.limit_bytes)} of {'the node' if scene.limit == 'node' else 'the limit'} ({show_bytes(peak)} of {show_bytes(scene.limit_bytes)}, page cache left out)"  # fmt: skip
+        yield FACT.trace.full_ratio, peak / scene.limit_bytes, f"use reached {show_ratio(peak / scene.limit_bytes)} of {'the node' if scene.limit == 'node' else 'the limit'} ({show_bytes(peak)} of {show_bytes(scene.limit_bytes)}, page cache left out)"  # fmt: skip
         thrash = scene.thrash
         if thrash is not None and death is not None and not death.killer.startswith(("kernel-oom", "ray-memory")):
-            yield "trace.thrashed_s", thrash.seconds, f"for {show_seconds(round(thrash.seconds))} use stood at the limit, and {thrash.reading_count} of {thrash.process_count} processes had pages read back from disk: the kernel takes programs out of memory before it kills, and the run hangs"  # fmt: skip
-        last_s = scene.use[-1][0]
-        if death is not None and death.time is not None and abs(death.time - last_s) < 3600:
-            yield "trace.last_sample_s", max(0.0, death.time - last_s), f"the last sample was taken {show_seconds(round(max(0.0, death.time - last_s), 2))} before"  # fmt: skip
+            yield FACT.trace.thrashed_s, thrash.seconds, f"for {show_seconds(round(thrash.seconds))} use stood at the limit, and {thrash.reading_count} of {thrash.process_count} processes had pages read back from disk: the kernel takes programs out of memory before it kills, and the run hangs"  # fmt: skip
 
 
 def find_steps(trace: Recorded) -> list[float]:
@@ -187,8 +187,8 @@ def _growth(scene: Scene, _death: Death | None) -> Facts:
             "staircase": f"memory in use rose in jumps of about {show_bytes(growth.jump_bytes)} every {show_seconds(round(growth.jump_s))}",
             "sawtooth": f"memory in use rose and fell every {show_seconds(round(growth.jump_s))}; its peaks {'rose by ' + rate + ' a minute' if growth.slope_bytes_per_s else 'did not rise'}",
         }[growth.kind]  # fmt: skip
-        yield "trace.growth", growth.kind, says
-        yield "trace.grows", growth.slope_bytes_per_s > 0, says
+        yield FACT.trace.growth, growth.kind, says
+        yield FACT.trace.is_growing, growth.slope_bytes_per_s > 0, says
     yield from _grown_shmem(scene, settled[0][0] if settled else scene.until_s)
     if not starts:
         return
@@ -204,9 +204,9 @@ def _growth(scene: Scene, _death: Death | None) -> Facts:
     rises = [two[1] - one[1] for one, two in pairwise(warm)]
     up = sum(1 for rise in rises if rise > 0.001 * warm[0][1])
     grown = (warm[-1][1] - warm[0][1]) / max(warm[0][1], 1)
-    yield "host.slope_bytes_per_step", int(slope), f"the peak of each step rose by {show_bytes(slope)} a step over {show_count(len(warm), 'step')}"  # fmt: skip
-    yield "host.climbs_ratio", up / max(1, len(rises)), f"it rose in {up} of {show_count(len(rises), 'step')}"
-    yield "host.growth_ratio", grown, f"the peaks grew by {show_ratio(grown)}"
+    yield FACT.host.slope_bytes_per_step, int(slope), f"the peak of each step rose by {show_bytes(slope)} a step over {show_count(len(warm), 'step')}"  # fmt: skip
+    yield FACT.host.rising_steps_ratio, up / max(1, len(rises)), f"it rose in {up} of {show_count(len(rises), 'step')}"
+    yield FACT.host.growth_ratio, grown, f"the peaks grew by {show_ratio(grown)}"
 
 
 def _grown_shmem(scene: Scene, since_s: float) -> Facts:
@@ -224,7 +224,7 @@ def _grown_shmem(scene: Scene, since_s: float) -> Facts:
     if total >= _TELLING_RATIO * (scene.limit_bytes or 0):
         ratio = grown["shmem"] / total
         yield (
-            "trace.grown_shmem_ratio",
+            FACT.trace.grown_shmem_ratio,
             ratio,
             f"{show_ratio(ratio)} of the growth of {show_bytes(total)} is shmem (page-locked or shared)",
         )
@@ -248,7 +248,7 @@ def _phases(scene: Scene, _death: Death | None) -> Facts:
     peak_s, peak = max(scene.use, key=lambda p: p[1])
     place = bisect_right(marks, (peak_s, "\uffff")) - 1
     if place >= 0:
-        yield "trace.peak_phase", marks[place][1], f"the peak of {show_bytes(peak)} fell into the {marks[place][1].replace('_', ' ')} phase"  # fmt: skip
+        yield FACT.trace.peak_phase, marks[place][1], f"the peak of {show_bytes(peak)} fell into the {marks[place][1].replace('_', ' ')} phase"  # fmt: skip
     phase = marks[-1][1]
     begin_s = next(begin for begin, _ in reversed(list(takewhile(lambda mark: mark[1] == phase, reversed(marks)))))
     begin_s = max(
@@ -258,7 +258,7 @@ def _phases(scene: Scene, _death: Death | None) -> Facts:
     inside = [value for at, value in scene.use if at >= begin_s]
     if before and inside and scene.limit_bytes:
         rise = max(inside) - before[-1]
-        yield "trace.last_phase_rise_ratio", rise / scene.limit_bytes, f"in the last phase ({phase.replace('_', ' ')}) use rose by {show_bytes(rise)}, {show_ratio(rise / scene.limit_bytes)} of the limit"  # fmt: skip
+        yield FACT.trace.last_phase_rise_ratio, rise / scene.limit_bytes, f"in the last phase ({phase.replace('_', ' ')}) use rose by {show_bytes(rise)}, {show_ratio(rise / scene.limit_bytes)} of the limit"  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +316,7 @@ def find_culprit(case: Case, death: Death) -> Process | None:
     return Process(role=None if top.role == _NO_ROLE else top.role, name=top.name, pid=top.pid, bytes=top.bytes)
 
 
-def _processes(scene: Scene, death: Death | None) -> Facts:
+def _processes(scene: Scene, _death: Death | None) -> Facts:
     holders = find_holders(scene)
     if not holders:
         return
@@ -324,15 +324,11 @@ def _processes(scene: Scene, death: Death | None) -> Facts:
     top = holders[0]
     share = top.bytes / max(total, 1)
     yield (
-        "trace.culprit_role",
+        FACT.trace.culprit_role,
         top.role,
         f"{top.role} (pid {top.pid}) held most at the last sample: {show_bytes(top.bytes)}",
     )
-    yield "trace.culprit_ratio", share, f"that is {show_ratio(share)} of what all followed processes held"
-    if death is not None and death.victim.pid is not None:
-        same = death.victim.pid == top.pid
-        says = "the victim is the one that held most" if same else f"the victim (pid {death.victim.pid}) is not the one that held most (pid {top.pid})"  # fmt: skip
-        yield "trace.victim_is_culprit", same, says
+    yield FACT.trace.culprit_ratio, share, f"that is {show_ratio(share)} of what all followed processes held"
     growth: dict[str, int] = {}
     sizes: dict[str, int] = {}
     for holder in holders:
@@ -341,9 +337,9 @@ def _processes(scene: Scene, death: Death | None) -> Facts:
     grower = max(growth, key=lambda role: growth[role])
     risen = sum(value for value in growth.values() if value > 0)
     if risen > 0:
-        yield "trace.grower_role", grower, f"{grower} grew most: by {show_bytes(growth[grower])}"
+        yield FACT.trace.grower_role, grower, f"{grower} grew most: by {show_bytes(growth[grower])}"
         yield (
-            "trace.grower_ratio",
+            FACT.trace.grower_ratio,
             growth[grower] / risen,
             f"that is {show_ratio(growth[grower] / risen)} of all growth",
         )
@@ -353,7 +349,7 @@ def _processes(scene: Scene, death: Death | None) -> Facts:
         if role not in (_NO_ROLE, "driver", "raylet") and size > 0.1 * max(total, 1)
     ]
     yield (
-        "trace.role_count",
+        FACT.trace.role_count,
         len(roles),
         "roles with a tenth or more of the memory: " + (", ".join(sorted(roles)) or "none"),
     )
@@ -367,29 +363,31 @@ def _shared(scene: Scene, _death: Death | None) -> Facts:
         top = holders[0]
         ratio = top.shmem_bytes / max(top.bytes, 1)
         yield (
-            "trace.shmem_ratio",
+            FACT.trace.shmem_ratio,
             ratio,
             f"{show_ratio(ratio)} of the largest process is shmem (pinned or shared), the rest anonymous",
         )
         locked = max(holder.locked_bytes for holder in holders)
-        if locked:
-            yield "trace.locked_bytes", locked, f"up to {show_bytes(locked)} of one process are mlocked (VmLck)"
         yield (
-            "trace.locked_ratio",
+            FACT.trace.locked_ratio,
             locked / max(top.bytes, 1),
             f"{show_bytes(locked)} mlocked against {show_bytes(top.bytes)} held",
         )
     shmem, used = trace.last("host", 0, "shmem_bytes", until_s), trace.last("host", 0, "shm_used_bytes", until_s)
     size = trace.last("host", 0, "shm_size_bytes", until_s)
     if used is not None:
-        yield "shm.used_bytes", used, f"/dev/shm held {show_bytes(used)}"
+        yield FACT.shm.used_bytes, used, f"/dev/shm held {show_bytes(used)}"
     if size:
-        yield "shm.size_bytes", size, f"/dev/shm is {show_bytes(size)} large"
+        yield FACT.shm.size_bytes, size, f"/dev/shm is {show_bytes(size)} large"
         fullest = max((value for _, value in _until(trace.series("host", 0, "shm_used_bytes"), until_s)), default=0)
-        yield "shm.full_ratio", fullest / size, f"/dev/shm was up to {show_ratio(fullest / size)} full"
+        yield FACT.shm.full_ratio, fullest / size, f"/dev/shm was up to {show_ratio(fullest / size)} full"
     if shmem is not None and used is not None:
         free = max(0, shmem - used)
-        yield "trace.shm_without_files_bytes", free, f"{show_bytes(free)} of shmem are no files in /dev/shm (page-locked, or anonymous shared memory)"  # fmt: skip
+        yield FACT.trace.shm_without_files_bytes, free, f"{show_bytes(free)} of shmem are no files in /dev/shm (page-locked, or anonymous shared memory)"  # fmt: skip
     orphaned = trace.last("host", 0, "shm_orphaned_bytes", until_s)
     if orphaned:
-        yield "shm.orphaned_bytes", orphaned, f"{show_bytes(orphaned)} in /dev/shm belong to no process that is alive"
+        yield (
+            FACT.shm.orphaned_bytes,
+            orphaned,
+            f"{show_bytes(orphaned)} in /dev/shm belong to no process that is alive",
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from rlhfdoctor.types import Phase
+from rlhfdoctor.vocabulary import EVENT
 
 _ROLES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"NodeRecorder|rlhfdoctor"), "doctor"),
@@ -60,19 +61,19 @@ def find_phase(name: str | None) -> Phase | None:
 
 
 MARKS: dict[str, Phase] = {
-    "phase.update": "update",
-    "phase.rollout": "rollout",
-    "phase.score": "score",
-    "phase.weight_sync": "weight_sync",
-    "phase.checkpoint": "checkpoint",
-    "phase.finished": "checkpoint",
-    "phase.checkpoint_load": "load",
-    "phase.load": "load",
-    "deepspeed.checkpoint_load": "load",
-    "deepspeed.checkpoint_save": "checkpoint",
-    "deepspeed.optimizer_init": "load",
-    "deepspeed.zero_stage": "load",
-    "vllm.awake": "rollout",
-    "vllm.cache_freed": "rollout",
+    EVENT.phase.update: "update",
+    EVENT.phase.rollout: "rollout",
+    EVENT.phase.score: "score",
+    EVENT.phase.weight_sync: "weight_sync",
+    EVENT.phase.checkpoint: "checkpoint",
+    EVENT.phase.finished: "checkpoint",
+    EVENT.phase.checkpoint_load: "load",
+    EVENT.phase.load: "load",
+    EVENT.deepspeed.checkpoint_load: "load",
+    EVENT.deepspeed.checkpoint_save: "checkpoint",
+    EVENT.deepspeed.optimizer_init: "load",
+    EVENT.deepspeed.zero_stage: "load",
+    EVENT.vllm.awake: "rollout",
+    EVENT.vllm.cache_freed: "rollout",
 }
 """Event kinds that mark a phase."""

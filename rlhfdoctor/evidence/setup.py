@@ -19,6 +19,7 @@ from rlhfdoctor.logs.torch import read_cuda_oom
 from rlhfdoctor.settings.spell import FRAMEWORKS, parse_version, spell, spellings
 from rlhfdoctor.types import Event, Evidence, Setting
 from rlhfdoctor.units import show_count
+from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 
 _EXPERTS = re.compile(
     r"mixtral|\d{1,3}x\d{1,3}(?:\.\d{1,3})?b\b|-a\d{1,3}(?:\.\d{1,3})?b\b|[-_]moe\b|deepseek-(?:v[23]|r1)(?!-distill)|gpt-oss|moonlight",
@@ -26,7 +27,16 @@ _EXPERTS = re.compile(
 )
 """Names of published mixtures of experts: Mixtral-8x7B, Qwen3-30B-A3B, DeepSeek-V3, gpt-oss-20b."""
 _COMPILERS = re.compile(r"cicc|nvcc|ptxas|cc1plus|ninja|cudafe")
-_LIFE = ("phase.", "progress.", "host.used", "gpu.used", "vllm.", "deepspeed.", "ray.job_succeeded", "ray.spilled")
+_LIFE = (
+    "phase.",
+    "progress.",
+    EVENT.host.used,
+    EVENT.gpu.used,
+    "vllm.",
+    "deepspeed.",
+    EVENT.ray.job_succeeded,
+    EVENT.ray.spilled,
+)
 """What only a run says that got its resources."""
 _OWN_COUNT = 3
 """With so many of the user's own lines at hand, a setting that is not among them is at its default."""
@@ -35,7 +45,7 @@ _OWN_COUNT = 3
 def make_told(case: Case, machine: Machine) -> Told:
     """What the budget asks of a case: its settings, and what its logs tell of the machine and of edited code."""
     settings = case.in_force()
-    edited = case.first("config.pin_edited")
+    edited = case.first(EVENT.config.pin_edited)
     name = "offload_optimizer.pin_memory"
     if edited is not None and name not in settings:
         framework = case.framework.name if case.framework is not None else ""
@@ -45,7 +55,7 @@ def make_told(case: Case, machine: Machine) -> Told:
     total = find_total(case)
     if machine.host_bytes is None and total is not None and isinstance(total.value, int):
         machine = replace(machine, host_bytes=total.value, host_basis=str(total.origin or ""))
-    event = case.first("torch.cuda_oom")
+    event = case.first(EVENT.torch.cuda_oom)
     size = read_cuda_oom(" ".join((event.text, *event.after))).get("total_bytes") if event is not None else None
     if machine.gpu_bytes is None and event is not None and isinstance(size, int):
         machine = replace(machine, gpu_bytes=size, gpu_basis=str(event.origin))
@@ -74,8 +84,8 @@ def _recompute(case: Case) -> Iterator[Evidence]:
     setting = case.setting("gradient_checkpointing")
     if setting is not None:
         if isinstance(setting.value, bool):
-            yield Evidence(name="config.recompute", value=setting.value, says=f"{setting.spelled} is {str(setting.value).lower()}", origin=setting.origin)  # fmt: skip
-            yield Evidence(name="config.recompute_told", value=True, says="")
+            yield Evidence(name=FACT.config.recompute, value=setting.value, says=f"{setting.spelled} is {str(setting.value).lower()}", origin=setting.origin)  # fmt: skip
+            yield Evidence(name=FACT.config.recompute_set, value=True, says="")
         return
     framework = case.framework
     if framework is None or framework.name not in FRAMEWORKS:
@@ -86,7 +96,7 @@ def _recompute(case: Case) -> Iterator[Evidence]:
     if len(own) < _OWN_COUNT or found is None or len(defaults) != 1 or not isinstance(found.default, bool):
         return
     says = f"{found.spelled} is not set, and {'on' if found.default else 'off'} by default in {framework.name}"
-    yield Evidence(name="config.recompute", value=found.default, says=says, origin=own[0].origin)
+    yield Evidence(name=FACT.config.recompute, value=found.default, says=says, origin=own[0].origin)
 
 
 def _experts(case: Case) -> Iterator[Evidence]:
@@ -94,19 +104,19 @@ def _experts(case: Case) -> Iterator[Evidence]:
     if case.framework is not None and case.framework.name == "openrlhf":
         here, since = parse_version(case.framework.version), parse_version("0.9.7")
         if here is not None and since is not None and here >= since:
-            yield Evidence(name="config.leaf_modules", value=True, says="OpenRLHF sets the leaf modules itself (openrlhf/models/utils.py, 0.9.7 and newer)")  # fmt: skip
-    event = next((e for e in case.of("config.moe_model") if 'File "' in e.text), None)
+            yield Evidence(name=FACT.config.leaf_modules, value=True, says="OpenRLHF sets the leaf modules itself (openrlhf/models/utils.py, 0.9.7 and newer)")  # fmt: skip
+    event = next((e for e in case.of(EVENT.config.moe_model) if 'File "' in e.text), None)
     if event is not None:
-        yield fact("config.experts", True, "the model is a mixture of experts (its class is in the logs)", event)
+        yield fact(FACT.config.experts, True, "the model is a mixture of experts (its class is in the logs)", event)
         return
     named = [s for s in case.models() if _EXPERTS.search(str(s.value))]
     if named:
-        yield Evidence(name="config.experts", value=True, says=f"{named[0].value} is a mixture of experts", origin=named[0].origin)  # fmt: skip
+        yield Evidence(name=FACT.config.experts, value=True, says=f"{named[0].value} is a mixture of experts", origin=named[0].origin)  # fmt: skip
 
 
 def find_refused(case: Case) -> tuple[int, Event | None]:
     """How often the scheduler refused, and its last line if nothing was begun behind it; once is said while a cluster grows, too."""
-    refused = case.of("ray.unschedulable")
+    refused = case.of(EVENT.ray.unschedulable)
     count = sum(e.repeats_count for e in refused)
     if count < 2:
         return count, None
@@ -118,19 +128,23 @@ def _scheduling(case: Case) -> Iterator[Evidence]:
     """Whether the scheduler refused again and again, and nothing was begun behind it."""
     count, last = find_refused(case)
     if last is not None:
-        yield fact("sched.refused_count", count, f"the scheduler said so {show_count(count, 'time')}, and nothing was begun after it", last)  # fmt: skip
+        yield fact(FACT.sched.refused_count, count, f"the scheduler said so {show_count(count, 'time')}, and nothing was begun after it", last)  # fmt: skip
 
 
 def _compiling(case: Case) -> list[Event]:
-    return [e for e in case.of("kernel.task", "kernel.killed") if _COMPILERS.match(str(e.fields.get("comm") or ""))]
+    return [
+        e
+        for e in case.of(EVENT.kernel.task, EVENT.kernel.killed)
+        if _COMPILERS.match(str(e.fields.get(FIELD.comm) or ""))
+    ]
 
 
 def _compilers(case: Case) -> Iterator[Evidence]:
     """Compilers in the kernel's task table, or as the victim: a start-up that builds kernels."""
     seen = _compiling(case)
     if seen:
-        yield fact("kernel.compiler_count", len(seen), f"the kernel's report names {show_count(len(seen), 'compiler process', 'compiler processes')} ({seen[0].fields.get('comm')})", seen[0])  # fmt: skip
-        yield Evidence(name="regression.says", value="compilers ran when memory was short", says="")
+        yield fact(FACT.kernel.compiler_count, len(seen), f"the kernel's report names {show_count(len(seen), 'compiler process', 'compiler processes')} ({seen[0].fields.get(FIELD.comm)})", seen[0])  # fmt: skip
+        yield Evidence(name=FACT.regression.says, value="compilers ran when memory was short", says="")
 
 
 @functools.cache
@@ -141,17 +155,22 @@ def _known() -> tuple[dict[str, Any], ...]:
 
 def _regressions(case: Case) -> Iterator[Evidence]:
     """What is known of the releases in use and fits what happened; whether memory really grew is for the rule to ask."""
-    waits = case.first("nccl.timeout", "gloo.timeout", "nccl.heartbeat") is not None
-    symptom = "compile" if _compiling(case) else "hang" if waits else "host_growth"
+    waits = case.first(EVENT.nccl.timeout, EVENT.gloo.timeout, EVENT.nccl.heartbeat) is not None
+    known = FACT.regression
+    symptom = known.compile if _compiling(case) else known.hang if waits else known.host_growth
     for row in _known():
         version = case.version(row["package"])
         here = parse_version(version)
-        if here is None or row["symptom"] != symptom or here not in SpecifierSet(row["versions"], prereleases=True):
+        if (
+            here is None
+            or f"regression.{row['symptom']}" != symptom
+            or here not in SpecifierSet(row["versions"], prereleases=True)
+        ):
             continue
         if case.framework is not None and case.framework.name in row.get("not_with", ()):
             continue
         where = case.versions.get(row["package"], (None, None))[1]
         says = f"{row['package']} {version}: {row['says']}"
-        yield Evidence(name=f"regression.{symptom}", value=True, says=f"{row['package']} {version}", text=where)
-        yield Evidence(name="regression.says", value=says, says=says)
-        yield Evidence(name="regression.cure", value=row["cure"], says=f"{row['cure']} ({row['reference']})")
+        yield Evidence(name=symptom, value=True, says=f"{row['package']} {version}", text=where)
+        yield Evidence(name=FACT.regression.says, value=says, says=says)
+        yield Evidence(name=FACT.regression.cure, value=row["cure"], says=f"{row['cure']} ({row['reference']})")

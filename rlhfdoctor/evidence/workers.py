@@ -16,6 +16,8 @@ from rlhfdoctor.evidence.recorded import Scene, find_holders, find_scene, find_s
 from rlhfdoctor.evidence.roles import MARKS, find_role
 from rlhfdoctor.types import Death, Event, Evidence, Origin
 from rlhfdoctor.units import show_bytes, show_count, show_ratio
+from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
+from rlhfdoctor.vocabulary.names import Fact
 
 REWARD, LOADER = "reward worker", "data loader"
 _TOLD_RATIO = 0.05
@@ -57,22 +59,20 @@ def find_workers(case: Case, death: Death | None) -> Iterator[Evidence]:
     if table is not None:
         reward, loader = share_of(table, REWARD), share_of(table, LOADER)
 
-        def share_fact(name: str, value: float, share: Share) -> Evidence:
+        def share_fact(name: Fact, value: float, share: Share) -> Evidence:
             return Evidence(name=name, value=value, says=share.says, origin=table.origin, text=table.text)
 
         if reward is not None:
-            yield share_fact("share.reward_ratio", reward.ratio, reward)
-            yield share_fact("share.reward_bytes", reward.bytes, reward)
-            yield share_fact("share.reward_count", reward.count, reward)
+            yield share_fact(FACT.share.reward_ratio, reward.ratio, reward)
+            yield share_fact(FACT.share.reward_bytes, reward.bytes, reward)
+            yield share_fact(FACT.share.reward_count, reward.count, reward)
         if loader is not None:
-            yield share_fact("share.loader_ratio", loader.ratio, loader)
-            yield share_fact("share.loader_bytes", loader.bytes, loader)
-            yield share_fact("share.loader_count", loader.count, loader)
-            yield share_fact("share.loader_most_ratio", loader.most_ratio, loader)
+            yield share_fact(FACT.share.loader_ratio, loader.ratio, loader)
+            yield share_fact(FACT.share.loader_most_ratio, loader.most_ratio, loader)
     if scene is not None:
         yield from _late_growth(scene)
     if scene is not None and _is_apart(scene):
-        yield Evidence(name="share.driver_apart", value=True, says="the driver holds no model: other processes are the ranks", origin=scene.origin())  # fmt: skip
+        yield Evidence(name=FACT.share.driver_apart, value=True, says="the driver holds no model: other processes are the ranks", origin=scene.origin())  # fmt: skip
     yield from _preparing(case, death)
 
 
@@ -116,19 +116,23 @@ def _ray(case: Case) -> Table | None:
     rows, where = read_rows(case)
     if not rows or where is None:
         return None
-    kill = case.first("ray.memory_kill", "ray.memory_kill_numbers", "ray.memory_kill_old", "ray.memory_error_old")
+    kill = case.first(
+        EVENT.ray.memory_kill, EVENT.ray.memory_kill_numbers, EVENT.ray.memory_kill_old, EVENT.ray.memory_error_old
+    )
     found = tuple((find_role(name) or "", size) for _, size, name in rows)
-    return Table(found, whole(kill, "used_bytes"), where.origin, where.text)
+    return Table(found, whole(kill, FIELD.used_bytes), where.origin, where.text)
 
 
 def _kernel(case: Case) -> Table | None:
-    rows = case.of("kernel.task")
+    rows = case.of(EVENT.kernel.task)
     if not rows:
         return None
-    page = page_size(rows, case.first("kernel.killed"))
-    unique = {whole(row, "pid"): row for row in rows}
-    found = [(find_role(str(row.fields["comm"])) or "", (whole(row, "rss_pages") or 0) * page) for row in unique.values()]  # fmt: skip
-    return Table(tuple(found), whole(case.first("kernel.memcg_usage"), "usage_bytes"), rows[0].origin, rows[0].text)
+    page = page_size(rows, case.first(EVENT.kernel.killed))
+    unique = {whole(row, FIELD.pid): row for row in rows}
+    found = [(find_role(str(row.fields[FIELD.comm])) or "", (whole(row, FIELD.rss_pages) or 0) * page) for row in unique.values()]  # fmt: skip
+    return Table(
+        tuple(found), whole(case.first(EVENT.kernel.memcg_usage), FIELD.usage_bytes), rows[0].origin, rows[0].text
+    )
 
 
 def _late_growth(scene: Scene) -> Iterator[Evidence]:
@@ -147,8 +151,8 @@ def _late_growth(scene: Scene) -> Iterator[Evidence]:
         return  # nothing worth a word, or pages that forks share
     ratio = rise / sum(value for value in growth.values() if value > 0)
     says = f"since the second step, {grower} grew most: by {show_bytes(rise)}, {show_ratio(ratio)} of all growth"
-    yield Evidence(name="share.late_grower_role", value=grower, says=says, origin=scene.origin())
-    yield Evidence(name="share.late_grower_ratio", value=ratio, says=says, origin=scene.origin())
+    yield Evidence(name=FACT.share.late_grower_role, value=grower, says=says, origin=scene.origin())
+    yield Evidence(name=FACT.share.late_grower_ratio, value=ratio, says=says, origin=scene.origin())
 
 
 def _is_apart(scene: Scene) -> bool:
@@ -166,12 +170,16 @@ def _preparing(case: Case, death: Death | None) -> Iterator[Evidence]:
     for event in case.events:
         if end is not None and event is end:
             break
-        if event.kind == "data.prepare" or event.kind in MARKS or event.kind in ("phase.step", "phase.episode"):
+        if (
+            event.kind == EVENT.data.prepare
+            or event.kind in MARKS
+            or event.kind in (EVENT.phase.step, EVENT.phase.episode)
+        ):
             last = event
-    if last is not None and last.kind == "data.prepare" and not _is_finished(last):
-        yield fact("data.preparing", True, "the last sign of life is the preparation of the data set", last)
+    if last is not None and last.kind == EVENT.data.prepare and not _is_finished(last):
+        yield fact(FACT.data.preparing, True, "the last sign of life is the preparation of the data set", last)
 
 
 def _is_finished(event: Event) -> bool:
     """Whether a bar is full, or a filter tells what it left: what follows then may have no mark of its own."""
-    return "100%" in event.text or "row_count" in event.fields
+    return "100%" in event.text or FIELD.row_count in event.fields

@@ -9,7 +9,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import IO
 
 from rlhfdoctor.logs.streams import decompressed
@@ -91,6 +91,6 @@ def _zip_members(name: str, gaps: list[Gap], wanted: Callable[[str], bool]) -> G
 def _time_of(info: zipfile.ZipInfo) -> float | None:
     """A zip holds local time without its zone; read as UTC it is right to the day."""
     try:
-        return datetime(*info.date_time, tzinfo=UTC).timestamp()
+        return datetime(*info.date_time, tzinfo=timezone.utc).timestamp()
     except ValueError:
         return None

@@ -7,7 +7,7 @@ its file, else of the file's modification time. dmesg's seconds since boot give 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import datetime, timedelta, timezone, tzinfo
 
 _ISO = re.compile(
     r"(?P<Y>20\d\d)-(?P<m>[01]\d)-(?P<d>[0-3]\d)[T ](?P<H>[0-2]\d):(?P<M>[0-5]\d):(?P<S>[0-6]\d)"
@@ -37,7 +37,7 @@ _MONTHS = {
 }
 
 
-def read_time(text: str, year: int | None = None, zone: tzinfo = UTC) -> float | None:
+def read_time(text: str, year: int | None = None, zone: tzinfo = timezone.utc) -> float | None:
     """Unix seconds of the first stamp in a line, or None.
 
     >>> read_time("[2025-04-02 15:02:00,117 E 1 1] (raylet) node_manager.cc:3069: ...")
@@ -82,6 +82,6 @@ def _zone(text: str | None, default: tzinfo) -> tzinfo:
     if not text:
         return default
     if text == "Z":
-        return UTC
+        return timezone.utc
     sign = -1 if text[0] == "-" else 1
     return timezone(sign * timedelta(hours=int(text[1:3]), minutes=int(text[-2:])))

@@ -3,53 +3,54 @@
 from __future__ import annotations
 
 from rlhfdoctor.logs.pattern import Pattern, say
+from rlhfdoctor.vocabulary import EVENT
 
 PATTERNS: tuple[Pattern, ...] = (
     say(
-        "config.argv",
+        EVENT.config.argv,
         r"\[(?:ERROR|INFO)\] \[launch\.py:\d+:\w+\] (?:process \d+ spawned with command: )?(?P<list_text>\[.*)",
         "[2025-02-18 09:14:22,204] [ERROR] [launch.py:324:sigkill_handler] ['/usr/bin/python3', '-u', 'run.py', "
         "'--local_rank=1', '--deepspeed', 'ds.json'] exits with return code = -9",
     ),
     say(
-        "config.overrides",
+        EVENT.config.overrides,
         r"Error executing job with overrides: (?P<list_text>\[.*)",
         "Error executing job with overrides: ['algorithm.adv_estimator=grpo', 'data.train_batch_size=16']",
     ),
     say(
-        "config.dump",
+        EVENT.config.dump,
         r"\{'(?:actor_rollout_ref|algorithm|data|worker)': \{",
         "(main_task pid=40817) {'actor_rollout_ref': {'actor': {'clip_ratio': 0.2,",
         follow=400,
     ),
     say(
-        "config.entry",
+        EVENT.config.entry,
         r"^(?:\([^)]*\) +)?'(?:enable_chunked_prefill|swap_space|free_cache_engine|max_num_seqs|gpu_memory_utilization)': ",
         "(TaskRunner pid=51203)                                  'gpu_memory_utilization': 0.95,",
         follow=60,
     ),
     say(
-        "version.package",
+        EVENT.version.package,
         r"^[\s>]*(?P<name>openrlhf|verl|easyr1|trl|deepspeed|torch|ray|vllm|sglang|transformers|accelerate|safetensors|nvidia-nccl-cu\d\d)(?:==| +)(?P<version>\d+\.\d+[\w.]*)",
         "openrlhf==0.5.3",
     ),
     say(
-        "config.model_size",
+        EVENT.config.model_size,
         r"model: .{0,60}?\d[bB]\b|actor \d{1,3}(?:\.\d+)?[bB]\b",
         "model: Llama2 70B",
     ),
     say(
-        "config.moe_model",
+        EVENT.config.moe_model,
         r"(?P<name>Mixtral|PhiMoE|GptOss|DeepseekV[23]|Moe|Dbrx|Jamba)(?:ForCausalLM|SparseMoeBlock|SparseMoE|MoE\b|MoeBlock)",
         '  File "/opt/transformers/models/qwen3_moe/modeling_qwen3_moe.py", line 214, in Qwen3MoeSparseMoeBlock',
     ),
     say(
-        "config.pin_edited",
+        EVENT.config.pin_edited,
         r"pin_memory['\"]?: ?False",
         "# deepspeed_utils.py edited: offload_optimizer pin_memory: False",
     ),
     say(
-        "framework.module",
+        EVENT.framework.module,
         r"(?P<name>openrlhf\.cli|train_ppo_ray|verl\.trainer|EasyR1|Easy-r1|simpleRL-reason|trl\.trainer|trl/trainer|-m trainer\.train\b)",
         "python3 -m openrlhf.cli.train_ppo_ray --zero_stage 3",
     ),

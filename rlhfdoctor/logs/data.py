@@ -7,15 +7,16 @@ has left (verl/utils/dataset/rl_dataset.py).
 from __future__ import annotations
 
 from rlhfdoctor.logs.pattern import Pattern, say
+from rlhfdoctor.vocabulary import EVENT
 
 PATTERNS: tuple[Pattern, ...] = (
     say(
-        "data.prepare",
+        EVENT.data.prepare,
         r"(?:^|[\s)])(?P<name>[A-Z][\w ()=>-]{1,80}): [^\[\n]{0,80}\[[^\]\n]{0,60} examples/s\]",
         "(TaskRunner pid=285358) Map (num_proc=16):  45%|####5     | 450000/1000000 [02:10<02:38, 3461.50 examples/s]",
     ),
     say(
-        "data.prepare",
+        EVENT.data.prepare,
         r"filter dataset len: (?P<row_count>\d+)",
         "(TaskRunner pid=285358) filter dataset len: 7473",
         when="verl",

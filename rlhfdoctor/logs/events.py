@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, tzinfo
+from datetime import datetime, timezone, tzinfo
 
 from rlhfdoctor.logs import config, data, deepspeed, job, kernel, nccl, phases, python, ray, reward, torch, vllm
 from rlhfdoctor.logs.clock import read_time
@@ -19,6 +19,8 @@ from rlhfdoctor.logs.open import Source
 from rlhfdoctor.logs.pattern import Pattern
 from rlhfdoctor.logs.scan import Hit, Scanner
 from rlhfdoctor.types import Event, Gap, Origin, Value
+from rlhfdoctor.vocabulary import EVENT, FIELD
+from rlhfdoctor.vocabulary.names import Field, Kind
 
 PATTERNS: tuple[Pattern, ...] = tuple(
     pattern
@@ -36,6 +38,8 @@ _FILE_PID = re.compile(
     r"(?:worker-[0-9a-f]{8,}-[0-9a-f]+-|python-core-worker-[0-9a-f]+_|[-_])(?P<pid>\d+)\.(?:out|err|log)"
 )
 _FILE_HOST = re.compile(r"(?:^|[/_.-])(?P<host>(?:\d{1,3}\.){3}\d{1,3}|node-?\d+|host-?\d+)(?=[/_.-]|$)")
+_EXPECTED_FLOODS = (EVENT.python.frame, EVENT.kernel.task, EVENT.kernel.task_header)
+"""Kinds whose repeats are left out without a gap."""
 _KEEP_COUNT = 400
 """Events of one kind kept from the start of a file, and as many from its end."""
 
@@ -43,16 +47,16 @@ _KEEP_COUNT = 400
 def read_events(source: Source, scanner: Scanner, gaps: list[Gap]) -> Iterator[Event]:
     """Events of one source, in order. Floods of one kind keep their first and last 400."""
     year = _year(source.modified)
-    first: dict[str, int] = {}
-    last: dict[str, deque[Event]] = {}
-    dropped: dict[str, int] = {}
+    first: dict[Kind, int] = {}
+    last: dict[Kind, deque[Event]] = {}
+    dropped: dict[Kind, int] = {}
     for hit in scanner.scan(source.stream()):
         event = make_event(hit, source.name, year, source.zone, source.host)
         if event.time is not None and source.modified is not None and event.time > source.modified + 86400:
             earlier = read_time(event.text, year - 1, source.zone) if year is not None else None
             event = replace(event, time=earlier) if earlier is not None and earlier < event.time else event
         if event.time is not None:
-            year = datetime.fromtimestamp(event.time, UTC).year
+            year = datetime.fromtimestamp(event.time, timezone.utc).year
         kind = event.kind
         first[kind] = first.get(kind, 0) + 1
         if first[kind] <= _KEEP_COUNT:
@@ -67,13 +71,15 @@ def read_events(source: Source, scanner: Scanner, gaps: list[Gap]) -> Iterator[E
     if scanner.longest_line_cut:
         gaps.append(Gap(what=source.name, why="holds a line of more than 4 MiB, which was read in pieces"))
     for kind, count in dropped.items():
-        if not kind.startswith(("phase.", "python.frame", "kernel.task")):
+        if kind.scope != "phase" and kind not in _EXPECTED_FLOODS:
             gaps.append(Gap(what=f"{source.name}: {kind}", why=f"{count} more lines of this kind left out"))
 
 
-def make_event(hit: Hit, file: str, year: int | None = None, zone: tzinfo = UTC, host: str | None = None) -> Event:
+def make_event(
+    hit: Hit, file: str, year: int | None = None, zone: tzinfo = timezone.utc, host: str | None = None
+) -> Event:
     """The event of a hit: fields, origin, time and count; `host` is the node where the line itself names none."""
-    fields: dict[str, Value] = hit.pattern.fields(hit.match)
+    fields = hit.pattern.fields(hit.match)
     text = hit.text.strip()
     repeated = _REPEATED.search(text[-400:])
     origin = read_origin(text, file, hit.line, fields)
@@ -88,7 +94,7 @@ def make_event(hit: Hit, file: str, year: int | None = None, zone: tzinfo = UTC,
     )
 
 
-def read_origin(text: str, file: str, line: int, fields: dict[str, Value]) -> Origin:
+def read_origin(text: str, file: str, line: int, fields: Mapping[Field, Value]) -> Origin:
     """Where the line comes from, by its prefixes, its fields and the name of its file.
 
     >>> read_origin("(LLMRayActor pid=71180, ip=10.0.0.2) INFO", "a.log", 3, {}).host
@@ -101,9 +107,9 @@ def read_origin(text: str, file: str, line: int, fields: dict[str, Value]) -> Or
     name = file.rsplit("!", 1)[-1]
     file_pid = _FILE_PID.search(name)
     file_host = _FILE_HOST.search(name)
-    ip = fields.get("ip")
+    ip = fields.get(FIELD.ip)
     pid = found.get("pid") or (file_pid["pid"] if file_pid else None)
-    number = (rank["rank"] or rank["rank2"]) if rank else fields.get("rank")
+    number = (rank["rank"] or rank["rank2"]) if rank else fields.get(FIELD.rank)
     host = found.get("ip") or (str(ip) if ip else None) or (file_host["host"] if file_host else None)
     return Origin(
         file=file,
@@ -135,6 +141,6 @@ def _around(text: str, match: re.Match[str]) -> str:
 
 def _year(modified: float | None) -> int | None:
     try:
-        return datetime.fromtimestamp(modified, UTC).year if modified else None
+        return datetime.fromtimestamp(modified, timezone.utc).year if modified else None
     except (ValueError, OverflowError, OSError):
         return None  # a damaged archive can hold any number

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlhfdoctor.types import Event, Gap, Origin
+from rlhfdoctor.vocabulary import EVENT, FIELD
 
 MOST_BYTES = 256 * 1024**2
 _NAME = re.compile(r"(?:nccl|comm_lib)_trace\w*?_rank_?(?P<rank>\d+)(?:\.json)?(?:\.gz|\.zst)?$")
@@ -74,10 +75,12 @@ def read_dump(data: bytes, file: str, gaps: list[Gap]) -> Iterator[Event]:
     if strange:
         gaps.append(Gap(what=file, why=f"{strange} entries of the flight recorder are not understood"))
     yield from events
-    waiting = sum(1 for event in events if event.fields["unfinished"])
+    waiting = sum(1 for event in events if event.fields[FIELD.unfinished])
     last = events[-1].text if events else "no collective"
     text = f"flight recorder of rank {rank}: last {last}"
-    yield Event(kind="flight.dump", fields={"rank": rank, "unfinished_count": waiting}, origin=origin, text=text)
+    yield Event(
+        kind=EVENT.flight.dump, fields={FIELD.rank: rank, FIELD.unfinished_count: waiting}, origin=origin, text=text
+    )
 
 
 def plain_dump(data: bytes) -> dict[str, Any] | None:
@@ -117,10 +120,10 @@ def _collective(entry: Mapping[str, Any], members: Mapping[str, str], origin: Or
         f"#{sequence} {operation} of {size[:60]} in {pair[-1] or pair[0]}, {state}{', from ' + where if where else ''}"
     )
     return Event(
-        kind="flight.collective",
+        kind=EVENT.flight.collective,
         fields={
-            "rank": origin.rank, "group_text": " ".join(pair), "members_text": members.get(pair[0], ""), "seq": sequence, "op": operation,
-            "size_text": size, "state_text": state, "where_text": where, "unfinished": state != "completed" and not entry.get("retired"),
+            FIELD.rank: origin.rank, FIELD.group_text: " ".join(pair), FIELD.members_text: members.get(pair[0], ""), FIELD.seq: sequence, FIELD.op: operation,
+            FIELD.size_text: size, FIELD.state_text: state, FIELD.where_text: where, FIELD.unfinished: state != "completed" and not entry.get("retired"),
         },
         origin=origin, text=text,
     )  # fmt: skip

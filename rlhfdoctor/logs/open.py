@@ -13,7 +13,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, tzinfo
+from datetime import timezone, tzinfo
 from pathlib import Path
 from typing import IO
 
@@ -72,7 +72,7 @@ class Source:
     """Unix seconds, where known; gives the year to stamps that lack it."""
     host: str | None = None
     """Node whose log it is, where the recorder knows."""
-    zone: tzinfo = UTC
+    zone: tzinfo = timezone.utc
     """Of stamps that bear none."""
     fingerprint: Callable[[], bytes] | None = None
     """Tells copies of one file: a hash of its size, start and end. Small files have none."""

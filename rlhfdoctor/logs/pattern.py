@@ -15,10 +15,13 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import cast
 
 from rlhfdoctor.types import Value
 from rlhfdoctor.units import KIB, parse_bytes
+from rlhfdoctor.vocabulary.names import Field, Kind
 
 _INT = re.compile(r"-?\d{1,18}")
 _FLOAT = re.compile(r"-?\d+\.\d*(?:[eE][+-]?\d+)?")
@@ -29,7 +32,7 @@ _TEXT_GROUPS = ("comm", "name", "version", "ip", "text")
 class Pattern:
     """One message: its event kind, its regular expression and a line on which it must match."""
 
-    kind: str
+    kind: Kind
     regex: str
     """Python `re` syntax without look-around and back-references (hyperscan knows neither)."""
     sample: str
@@ -39,12 +42,13 @@ class Pattern:
     when: str = ""
     """Versions or date for which this wording was seen."""
 
-    def fields(self, match: re.Match[str]) -> dict[str, Value]:
+    def fields(self, match: re.Match[str]) -> dict[Field, Value]:
         """The named groups of a match, converted by their suffix; groups that did not match are left out."""
-        return dict(convert(name, text) for name, text in match.groupdict().items() if text is not None)
+        found = (convert(name, text) for name, text in match.groupdict().items() if text is not None)
+        return dict(cast(Iterable[tuple[Field, Value]], found))  # the tests hold them against the kind's fields
 
 
-def say(kind: str, regex: str, sample: str, *, follow: int = 0, when: str = "") -> Pattern:
+def say(kind: Kind, regex: str, sample: str, *, follow: int = 0, when: str = "") -> Pattern:
     """Short form for the tables of the speakers."""
     return Pattern(kind=kind, regex=regex, sample=sample, follow=follow, when=when)
 

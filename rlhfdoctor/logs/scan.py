@@ -15,8 +15,10 @@ import codecs
 import hashlib
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -246,8 +248,7 @@ def required_literals(regex: str) -> list[bytes]:
     >>> required_literals(r"\\d+ +\\d+")
     []
     """
-    import re._parser as parser  # type: ignore[import-not-found]  # the tree has no public name
-
+    parser = import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")  # the tree has no public name
     return [literal.encode() for literal in _literals(parser.parse(regex))]
 
 

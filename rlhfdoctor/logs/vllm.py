@@ -3,117 +3,97 @@
 from __future__ import annotations
 
 from rlhfdoctor.logs.pattern import Pattern, say
+from rlhfdoctor.vocabulary import EVENT
 
 PATTERNS: tuple[Pattern, ...] = (
     say(
-        "vllm.no_cache_blocks",
+        EVENT.vllm.no_cache_blocks,
         r"No available memory for the cache blocks",
         "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.",
     ),
     say(
-        "vllm.blocks",
+        EVENT.vllm.blocks,
         r"# (?:GPU|cuda|CUDA) blocks: (?P<gpu_count>\d+), # CPU blocks: (?P<cpu_count>\d+)",
         "INFO 01-19 08:44:31 llm_engine.py:275] # GPU blocks: 0, # CPU blocks: 256",
         when="V0",
     ),
     say(
-        "vllm.cache_too_small",
+        EVENT.vllm.cache_too_small,
         r"max seq len \((?P<length>\d+)\)(?: is larger than the maximum number of tokens|, \((?P<needed_text>[0-9.]+) GiB KV cach)",
         "ValueError: To serve at least one request with the models's max seq len (1048576), (24.00 GiB KV cache is needed, which is "
         "larger than the available KV cache memory (9.97 GiB).",
     ),
     say(
-        "vllm.gpu_taken",
+        EVENT.vllm.gpu_taken,
         r"Free memory on device(?: \S+)? \((?P<free_text>[0-9.]+)/(?P<total_text>[0-9.]+) GiB\) on startup is less than desired GPU memory utilization "
         r"\((?P<wanted_ratio>[0-9.]+)",
         "ValueError: Free memory on device (3.22/4.0 GiB) on startup is less than desired GPU memory utilization (0.9, 3.6 GiB).",
     ),
     say(
-        "vllm.sleep_backup",
+        EVENT.vllm.sleep_backup,
         r"sleep freed (?P<freed_gib>[0-9.]+) GiB memory in total, of which (?P<backup_gib>[0-9.]+) GiB is backed up in CPU",
         "CuMemAllocator: sleep freed 31.48 GiB memory in total, of which 6.92 GiB is backed up in CPU and the rest 24.56 GiB is discarded directly.",
     ),
     say(
-        "vllm.sleep",
+        EVENT.vllm.sleep,
         r"Sleep mode freed (?P<freed_gib>[0-9.]+) GiB memory, (?P<left_gib>[0-9.]+) GiB memory is still in use",
         "INFO 03-02 22:51:40 [gpu_worker.py:81] Sleep mode freed 55.18 GiB memory, 8.04 GiB memory is still in use.",
     ),
     say(
-        "vllm.sleep_grew",
+        EVENT.vllm.sleep_grew,
         r"Memory usage increased after sleeping",
         "AssertionError: Memory usage increased after sleeping",
     ),
     say(
-        "vllm.asleep",
+        EVENT.vllm.asleep,
         r"It took (?P<took>[0-9.]+) seconds to fall asleep",
         "It took 2.740193 seconds to fall asleep.",
     ),
     say(
-        "vllm.awake",
+        EVENT.vllm.awake,
         r"It took (?P<took>[0-9.]+) seconds to wake up",
         "INFO 02-11 13:08:52 executor_base.py:219] It took 1.207715 seconds to wake up.",
     ),
     say(
-        "vllm.wake_oom",
+        EVENT.vllm.wake_oom,
         r"out of memory at .{0,80}cumem_allocator\.cpp:\d+|out of memory\) file=\S+ func=cu_mem_create|torch_memory_saver\.cpp\] CUresult error: 2",
         "CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:62",
     ),
     say(
-        "vllm.broadcast_wait",
-        r"No available (?:shared memory broadcast )?block found in (?P<wait>\d+) seconds?",
-        "INFO 07-15 15:33:47 [shm_broadcast.py:705] No available shared memory broadcast block found in 60 seconds.",
-    ),
-    say(
-        "vllm.rpc_timeout",
-        r"TimeoutError: RPC call to (?P<call_text>\w+) timed out",
-        "TimeoutError: RPC call to sample_tokens timed out",
-    ),
-    say(
-        "vllm.engine_dead",
+        EVENT.vllm.engine_dead,
         r"EngineDeadError|EngineCore failed to start|Engine core initialization failed|MQLLMEngine is already dead|Engine loop has died"
         r"|Worker proc \S+ died unexpectedly|EngineCore encountered a(?:n issue| fatal error)",
         "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
     ),
     say(
-        "vllm.version",
+        EVENT.vllm.version,
         r"(?:Initializing (?:an LLM engine|a V1 LLM engine)|LLM engine|vLLM API server version|vLLM version) \(?v?(?P<version>\d+\.\d+(?:\.\d+)?(?:\.post\d+)?)",
         "INFO 01-11 15:51:18 llm_engine.py:234] Initializing an LLM engine (v0.6.6.post1) with config: model='x'",
     ),
     say(
-        "vllm.swap_warning",
-        r"Possibly too large swap space\. (?P<swap_text>[0-9.]+) GiB out of the (?P<total_text>[0-9.]+) GiB total CPU memory"
-        r"|Too large swap space",
-        "WARNING config.py:412] Possibly too large swap space. 160.00 GiB out of the 251.00 GiB total CPU memory is allocated for the swap space.",
-    ),
-    say(
-        "vllm.cache_freed",
+        EVENT.vllm.cache_freed,
         r"(?P<when_text>before|after) (?:init cache|free cache engine|building kv cache).{0,20}memory allocated: (?P<allocated_text>[0-9.]+) ?GB",
         "(WorkerDict pid=1402211) before init cache memory allocated: 6.24113152GB, reserved: 6.408904704GB",
         when="verl with vLLM to 0.6.3",
     ),
     say(
-        "vllm.ascend",
+        EVENT.vllm.ascend,
         r"vllm_ascend|torch_npu|\[worker_v1\.py:\d+\]|NPU out of memory",
         "INFO 11-02 09:31:07 [worker_v1.py:171] Sleep mode freed 12.40 GiB memory, 9.11 GiB memory is still in use.",
         when="Ascend NPUs",
     ),
     say(
-        "sglang.profiled",
+        EVENT.sglang.profiled,
         r"max_total_tokens=(?P<wanted>-?\d+) is larger than the profiled value (?P<profiled>-?\d+)",
         "max_total_tokens=131072 is larger than the profiled value -413206. Use the profiled value instead.",
     ),
     say(
-        "sglang.no_memory",
+        EVENT.sglang.no_memory,
         r"Not enough memory\. Please try to increase --mem-fraction-static|alloc_req_slots runs out of memory",
         "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.",
     ),
     say(
-        "sglang.loaded",
-        r"Load weight end\. .*avail mem=(?P<free_gib>[0-9.]+) GB, mem usage=(?P<weights_gib>[0-9.]+) GB",
-        "[2025-08-21 12:05:36 DP0 TP0] Load weight end. type=DeepseekV3ForCausalLM, dtype=torch.bfloat16, avail mem=19.40 GB, mem usage=150.22 GB.",
-    ),
-    say(
-        "sglang.crashed",
+        EVENT.sglang.crashed,
         r"Subprocess scheduler_\d+ .{0,60}crashed with exit code (?P<exit_code>-?\d+)",
         "Subprocess scheduler_0 (pid=1) crashed with exit code -6.",
     ),

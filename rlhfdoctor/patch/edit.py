@@ -10,21 +10,21 @@ from typing import Any
 
 from rlhfdoctor.settings.shell import read_tokens
 from rlhfdoctor.settings.spell import Spelling
-from rlhfdoctor.types import Setting
+from rlhfdoctor.types import Replacement, Setting
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A file's new text."""
+    """A change of a file, by places of its text."""
 
     file: str
     line: int
     """Line of the change, from 1."""
-    text: str
+    replacements: tuple[Replacement, ...]
 
 
 def change_setting(own: Setting, value: Any, text: str) -> Edit | None:
-    """The text with the setting's value replaced in place, in the file's own style."""
+    """The setting's value replaced in place, in the file's own style."""
     if own.span is None:
         return None
     start, end = own.span
@@ -32,18 +32,18 @@ def change_setting(own: Setting, value: Any, text: str) -> Edit | None:
     if own.form in ("yaml", "json"):
         new = _document_value(value, old, own.form)
         if not old and text[start - 1 : start] == ":":
-            new = f" {new}"
+            start, new = start - 1, f": {new}"
     elif own.form == "flag" and own.value is True:
         return None  # a switch that stands there is already on
     elif own.spelled in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF") or "=" in own.spelled:
         return None
     else:
         new = _shell_value(value, old, text, start)
-    return Edit(own.origin.file, own.origin.line or 1, text[:start] + new + text[end:])
+    return _edit(own, Replacement(start, end, new))
 
 
 def remove_setting(own: Setting, text: str) -> Edit | None:
-    """The text without a switch; a line that held only the switch goes with it."""
+    """A switch taken out; a line that held only the switch goes with it."""
     if own.span is None:
         return None
     start, end = own.span
@@ -52,17 +52,17 @@ def remove_setting(own: Setting, text: str) -> Edit | None:
     line_end = len(text) if line_end < 0 else line_end
     rest = text[line_start:start] + text[end:line_end]
     if rest.replace("\\", "").strip() == "":
-        after = text[line_end + 1 :]
-        before = text[:line_start]
-        if not rest.rstrip().endswith("\\"):  # it was the last line of the command
-            before = re.sub(r"[ \t]*\\(\r?\n)$", r"\1", before)
-        return Edit(own.origin.file, own.origin.line or 1, before + after)
+        line = Replacement(line_start, min(line_end + 1, len(text)), "")
+        before = re.search(r"[ \t]*\\(?=\r?\n\Z)", text[:line_start])
+        if before is not None and not rest.rstrip().endswith("\\"):  # it was the last line of the command
+            return _edit(own, Replacement(*before.span(), ""), line)
+        return _edit(own, line)
     gap = 1 if text[end : end + 1] == " " else 0
-    return Edit(own.origin.file, own.origin.line or 1, text[:start] + text[end + gap :])
+    return _edit(own, Replacement(start, end + gap, ""))
 
 
 def add_setting(spelling: Spelling, value: Any, texts: Mapping[str, str], settings: Sequence[Setting]) -> Edit | None:
-    """The text with a setting added beside its nearest relatives; None where there are none."""
+    """A setting added beside its nearest relatives; None where there are none."""
     if value is None or (value is False and spelling.form == "flag"):
         return None
     if spelling.form in ("flag", "hydra"):
@@ -101,15 +101,12 @@ def _add_word(spelling: Spelling, value: Any, texts: Mapping[str, str], settings
     if token is not None and token.nested and not text[:line_start].rstrip("\r\n").endswith("\\"):
         alone = False  # in quotes a backslash may be a word of its own
     if not alone or indent is None:
-        return Edit(last.origin.file, last.origin.line or 1, f"{text[:token_end]} {word}{text[token_end:]}")
-    newline = _newline(text)
+        return _insertion(last, token_end, f" {word}")
     tail = text[token_end:]
     continued = re.match(r"[ \t]*\\\r?\n", tail)
-    insert = f" \\{newline}{indent[0]}{word}"
     if continued and not tail[continued.end() :].strip(" \t").startswith(("\n", "\r")):
-        insert = f"{tail[: continued.end()]}{indent[0]}{word}"
-        return Edit(last.origin.file, (last.origin.line or 1) + 1, text[:token_end] + insert + tail)
-    return Edit(last.origin.file, (last.origin.line or 1) + 1, text[:token_end] + insert + tail)
+        return _insertion(last, token_end, f"{continued[0]}{indent[0]}{word}", below=1)
+    return _insertion(last, token_end, f" \\{_newline(text)}{indent[0]}{word}", below=1)
 
 
 def _add_key(spelling: Spelling, value: Any, texts: Mapping[str, str], settings: Sequence[Setting]) -> Edit | None:
@@ -130,13 +127,21 @@ def _add_key(spelling: Spelling, value: Any, texts: Mapping[str, str], settings:
     if spelling.form == "json":
         inline = '"' not in text[line_start:start].split(":")[0] or text[line_start:start].count('"') != 2
         joint = ", " if inline else f",{_newline(text)}{pad}"
-        return Edit(last.origin.file, last.origin.line or 1, f"{text[:end]}{joint}{json.dumps(key)}: {json.dumps(value)}{text[end:]}")  # fmt: skip
+        return _insertion(last, end, f"{joint}{json.dumps(key)}: {json.dumps(value)}")
     if _in_braces(text[:start]):
-        return Edit(last.origin.file, last.origin.line or 1, f"{text[:end]}, {key}: {_plain(value)}{text[end:]}")
+        return _insertion(last, end, f", {key}: {_plain(value)}")
     line_end = text.find("\n", max(end - 1, start) if text[end - 1 : end] == "\n" else end)
     line_end = len(text) if line_end < 0 else line_end
     cut = line_end - 1 if text[line_end - 1 : line_end] == "\r" else line_end
-    return Edit(last.origin.file, (last.origin.line or 1) + 1, f"{text[:cut]}{_newline(text)}{pad}{key}: {_plain(value)}{text[cut:]}")  # fmt: skip
+    return _insertion(last, cut, f"{_newline(text)}{pad}{key}: {_plain(value)}", below=1)
+
+
+def _edit(own: Setting, *replacements: Replacement) -> Edit:
+    return Edit(own.origin.file, own.origin.line or 1, replacements)
+
+
+def _insertion(beside: Setting, place: int, new: str, below: int = 0) -> Edit:
+    return Edit(beside.origin.file, (beside.origin.line or 1) + below, (Replacement(place, place, new),))
 
 
 def _newline(text: str) -> str:
@@ -160,10 +165,9 @@ def _add_export(spelling: Spelling, value: Any, texts: Mapping[str, str], settin
     content = f"{inner}:{value}" if inner else value
     there = [s for s in settings if s.spelled == key and s.form == "env" and s.span and s.origin.file in texts]
     if inner and there:  # the variable is set: the option goes behind what it holds
-        name, end = there[-1].origin.file, (there[-1].span or (0, 0))[1]
-        text = texts[name]
-        end -= text[end - 1 : end] in "'\""
-        return Edit(name, there[-1].origin.line or 1, f"{text[:end]},{content}{text[end:]}")
+        end = (there[-1].span or (0, 0))[1]
+        end -= texts[there[-1].origin.file][end - 1 : end] in "'\""
+        return _insertion(there[-1], end, f",{content}")
     own = [s for s in settings if s.form in ("flag", "hydra", "env") and s.span and s.origin.file in texts]
     if not own:
         return None
@@ -180,7 +184,7 @@ def _add_export(spelling: Spelling, value: Any, texts: Mapping[str, str], settin
     if place is None or (quoted and place.text.rpartition("/")[2] in _OTHER_MACHINES):
         return None
     line_start = text.rfind("\n", 0, place.start) + 1
-    return Edit(name, place.line, f"{text[:line_start]}export {key}={content}{_newline(text)}{text[line_start:]}")
+    return Edit(name, place.line, (Replacement(line_start, line_start, f"export {key}={content}{_newline(text)}"),))
 
 
 def _plain(value: Any, python: bool = False) -> str:

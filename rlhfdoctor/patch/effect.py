@@ -52,12 +52,7 @@ class Counterfactual:
 
     def effect(self, patch: Patch) -> Patch | None:
         """The patch with the bytes that it would have freed or taken on the fullest node, where the budget can tell; None for a known trap."""
-        if (
-            patch.setting.startswith(_NO_USE)
-            or patch.setting.startswith("published-")
-            or patch.after is None
-            or " " in patch.after
-        ):
+        if patch.setting.startswith(_NO_USE) or patch.published or patch.after is None or " " in patch.after:
             return patch
         after = self._with(patch.setting, parse_value(patch.after))
         if after is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,8 +11,9 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from rlhfdoctor.engine.match import Facts
 from rlhfdoctor.engine.rank import fill
-from rlhfdoctor.engine.schema import Treatment
+from rlhfdoctor.engine.schema import Target, Treatment
 from rlhfdoctor.patch.edit import Edit, add_setting, change_setting, remove_setting
+from rlhfdoctor.patch.spans import make_diff, splice
 from rlhfdoctor.settings.spell import FRAMEWORKS, Spelling, parse_version, spell, spellings
 from rlhfdoctor.types import Framework, Patch, Setting, Value
 
@@ -79,7 +79,7 @@ def _applies(treatment: Treatment, configuration: Configuration) -> bool:
         package, specifier = framework.name if framework else "", treatment.versions
     here = parse_version(configuration.version(package))
     if here is None:
-        return not treatment.setting.startswith("published-")  # nobody is told that a cure is useless on a guess
+        return not treatment.published  # that an advice does not hold here is never said on a guess
     try:
         return here in SpecifierSet(specifier, prereleases=True)
     except InvalidSpecifier:
@@ -100,8 +100,8 @@ def _plan(treatment: Treatment, facts: Facts, configuration: Configuration) -> P
         return None
     if (
         own is not None
-        and isinstance(treatment.to, dict)
-        and "scale" in treatment.to
+        and isinstance(treatment.to, Target)
+        and treatment.to.scale is not None
         and configuration.changed_since(own)
     ):
         return None
@@ -130,23 +130,25 @@ _UNKNOWN: Any = object()
 def _target(treatment: Treatment, own: Setting | None, facts: Facts) -> Any:
     """The value to set; `_UNKNOWN` where the figures for it are missing."""
     to = treatment.to
-    if not isinstance(to, dict):
+    if not isinstance(to, Target):
         return to
-    if "evidence" in to:
-        evidence = facts.evidence.get(to["evidence"])
-        if evidence is None or evidence.value is None:
-            return to.get("else", _UNKNOWN)
-        return evidence.value
+    if to.fact is not None:
+        evidence = facts.evidence.get(to.fact)
+        return _otherwise(to) if evidence is None or evidence.value is None else evidence.value
     value = _sized(to, own, facts)
-    limit = facts.evidence.get(str(to.get("raise")))
+    limit = facts.evidence.get(to.never_below) if to.never_below is not None else None
     known = [_number(own.value) if own is not None else None, limit.value if limit is not None else None]
     before = [v for v in known if isinstance(v, int | float) and not isinstance(v, bool)]
     unclear = own is not None and own.value is not None and known[0] is None
-    if "raise" in to and isinstance(value, int | float) and (unclear or (before and max(before) >= value)):
-        return _UNKNOWN  # it would be lowered, or nobody can tell
-    if "scale" in to and before and isinstance(value, int | float) and (value - before[0]) * (to["scale"] - 1) <= 0:
+    if to.never_lowered and isinstance(value, int | float) and (unclear or (before and max(before) >= value)):
+        return _UNKNOWN  # it would be lowered, or the user's own value is unknown
+    if to.scale is not None and before and isinstance(value, int | float) and (value - before[0]) * (to.scale - 1) <= 0:
         return _UNKNOWN  # it is at its least already
     return value
+
+
+def _otherwise(to: Target) -> Any:
+    return to.otherwise[0] if to.otherwise else _UNKNOWN
 
 
 def _number(value: Value) -> float | None:
@@ -157,31 +159,34 @@ def _number(value: Value) -> float | None:
         return None
 
 
-def _sized(to: Mapping[str, Any], own: Setting | None, facts: Facts) -> Any:
+def _sized(to: Target, own: Setting | None, facts: Facts) -> Any:
     """The value by this case's figures, else by the rule's factor, else the rule's plain value."""
-    told, least = facts.evidence.get(to.get("from", "")), to.get("least")
-    if told is not None and told.value is not None:
-        return max(told.value, least) if isinstance(told.value, int | float) and least is not None else told.value
-    if "scale" in to:
-        if own is not None and own.form == "python" and isinstance(own.value, str):
-            simple = re.fullmatch(r"[\w.* ()]+", own.value) is not None
-            return f"{to['scale']:g} * {own.value if simple else f'({own.value})'}"
-        if own is None or not isinstance(own.value, int | float) or isinstance(own.value, bool):
-            return to.get("else", _UNKNOWN)
-        scaled = own.value * to["scale"]
-        if isinstance(own.value, int) and not isinstance(least, float):
-            return max(int(scaled), to.get("least", 1))
-        return round(max(scaled, to.get("least", 0.0)), 2)
-    return to.get("else", _UNKNOWN)
+    figure = facts.evidence.get(to.sized_by) if to.sized_by is not None else None
+    least = to.least
+    if figure is not None and figure.value is not None:
+        value = figure.value
+        return max(value, least) if isinstance(value, int | float) and least is not None else value
+    if to.scale is None:
+        return _otherwise(to)
+    if own is not None and own.form == "python" and isinstance(own.value, str):
+        simple = re.fullmatch(r"[\w.* ()]+", own.value) is not None
+        return f"{to.scale:g} * {own.value if simple else f'({own.value})'}"
+    if own is None or not isinstance(own.value, int | float) or isinstance(own.value, bool):
+        return _otherwise(to)
+    scaled = own.value * to.scale
+    if isinstance(own.value, int) and not isinstance(least, float):
+        return max(int(scaled), 1 if least is None else least)
+    return round(max(scaled, 0.0 if least is None else least), 2)
 
 
 def _effect(treatment: Treatment, facts: Facts) -> str:
     """What the change does, with the arithmetic of its size where this case gave the figures."""
-    to = treatment.to if isinstance(treatment.to, dict) else {}
-    names = [str(to.get(key)) for key in ("from", "evidence")]
-    sized = [facts.evidence[name].says for name in names if name in facts.evidence]
+    to = treatment.to if isinstance(treatment.to, Target) else Target()
+    figures = [
+        facts.evidence[name].says for name in (to.sized_by, to.fact) if name is not None and name in facts.evidence
+    ]
     freed = facts.evidence.get(treatment.frees[0]) if treatment.frees else None
-    return "; ".join(part for part in (fill(treatment.effect, facts), *sized, freed.says if freed else "") if part)
+    return "; ".join(part for part in (fill(treatment.effect, facts), *figures, freed.says if freed else "") if part)
 
 
 def _host_bytes(treatment: Treatment, facts: Facts) -> tuple[int, int] | None:
@@ -233,6 +238,7 @@ def _patch(
     before = configuration.texts[edit.file]
     return Patch(
         setting=treatment.setting,
+        published=treatment.published,
         spelled=spelled,
         file=edit.file,
         line=edit.line,
@@ -244,7 +250,9 @@ def _patch(
         cost=treatment.cost,
         side_effects=treatment.side_effects,
         note=_note(treatment, configuration),
-        diff=make_diff(before, edit.text, edit.file),
+        diff=make_diff(before, splice(before, edit.replacements), edit.file),
+        replacements=edit.replacements,
+        base=before,
     )
 
 
@@ -268,7 +276,7 @@ def _shown(
         part for part in (_note(treatment, configuration), ranges and f"Spelling by version: {ranges}.") if part
     )
     return Patch(
-        setting=treatment.setting, spelled=spelled, file=None, line=None,
+        setting=treatment.setting, published=treatment.published, spelled=spelled, file=None, line=None,
         before=None if own is None else show_value(own.value), after=show_value(value),
         safety="show" if spelling is None or spelling.form == "code" else treatment.safety,
         effect=_effect(treatment, facts), host_bytes=_host_bytes(treatment, facts), cost=treatment.cost, side_effects=treatment.side_effects, note=note,
@@ -313,17 +321,3 @@ def _usable(table: str, configuration: Configuration) -> bool:
     if table == "vllm":
         return configuration.framework is None
     return True
-
-
-def split_lines(text: str) -> list[str]:
-    """Lines with their ends; only a newline ends a line, as `patch` sees it."""
-    return re.findall(r"[^\n]*\n|[^\n]+", text)
-
-
-def make_diff(before: str, after: str, name: str) -> str:
-    """A unified diff that `patch -p1` and `git apply` read, also where the last line has no newline."""
-    blank = "\t" if " " in name else ""  # patch(1) ends a name at a blank unless a tab follows
-    lines = difflib.unified_diff(
-        split_lines(before), split_lines(after), f"a/{name.lstrip('/')}{blank}", f"b/{name.lstrip('/')}{blank}"
-    )  # fmt: skip
-    return "".join(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in lines)

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rlhfdoctor.engine.match import Facts
-from rlhfdoctor.engine.schema import Treatment
+from rlhfdoctor.engine.schema import Target, Treatment
 from rlhfdoctor.patch.effect import Counterfactual
 from rlhfdoctor.patch.plan import Configuration
 from rlhfdoctor.types import Evidence
+from rlhfdoctor.vocabulary.names import Fact
 
 
 def size_treatments(
@@ -23,25 +24,27 @@ def size_treatments(
     evidence = dict(facts.evidence)
     for treatment in treatments:
         found = None if _is_told(treatment, facts) else _size(treatment, configuration, counterfactual)
-        if found is not None and isinstance(treatment.to, dict):
+        if found is not None and isinstance(treatment.to, Target):
             evidence[found.name] = found
-            treatment = replace(treatment, to={**treatment.to, "from": found.name})
+            treatment = replace(treatment, to=replace(treatment.to, sized_by=found.name))
         sized.append(treatment)
     return sized, replace(facts, evidence=evidence)
 
 
 def _is_told(treatment: Treatment, facts: Facts) -> bool:
     to = treatment.to
-    return not isinstance(to, dict) or to.get("scale", 1) >= 1 or to.get("from") in facts.evidence
+    if not isinstance(to, Target) or (1 if to.scale is None else to.scale) >= 1:
+        return True
+    return to.sized_by is not None and to.sized_by in facts.evidence
 
 
 def _size(treatment: Treatment, configuration: Configuration, counterfactual: Counterfactual) -> Evidence | None:
     own = configuration.editable(treatment.setting) or configuration.logged(treatment.setting)
     if own is None or own.form == "python" or isinstance(own.value, bool) or not isinstance(own.value, int | float):
         return None
-    least = treatment.to.get("least") if isinstance(treatment.to, dict) else None
+    least = treatment.to.least if isinstance(treatment.to, Target) else None
     found = counterfactual.size(treatment.setting, own.value, least)
     if found is None:
         return None
     value, why = found
-    return Evidence(name=f"sized.{treatment.setting}", value=value, says=f"{value:g} is {why}", origin=own.origin)
+    return Evidence(name=Fact(f"sized.{treatment.setting}"), value=value, says=f"{value:g} is {why}", origin=own.origin)

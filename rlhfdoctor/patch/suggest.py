@@ -15,8 +15,9 @@ from rlhfdoctor.budget.told import Told, change
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.estimates import Estimate
 from rlhfdoctor.patch.edit import add_setting, change_setting, remove_setting
-from rlhfdoctor.patch.merge import apply_all
-from rlhfdoctor.patch.plan import Configuration, make_diff, show_value
+from rlhfdoctor.patch.merge import join
+from rlhfdoctor.patch.plan import Configuration, show_value
+from rlhfdoctor.patch.spans import make_diff, splice
 from rlhfdoctor.settings.spell import FRAMEWORKS, Spelling, parse_version, spell
 from rlhfdoctor.types import Patch, Setting, Value
 from rlhfdoctor.units import GIB, show_bytes
@@ -242,25 +243,22 @@ def _patch(remedy: Remedy, value: Value, told: Told, configuration: Configuratio
         edit = remove_setting(own, text) if takes_away else change_setting(own, value, text)
     elif spelling is not None and spelling.form != "code":
         edit = add_setting(spelling, value, configuration.texts, configuration.settings)
-    diff = make_diff(configuration.texts[edit.file], edit.text, edit.file) if edit is not None else ""
+    base = configuration.texts[edit.file] if edit is not None else ""
     safety = "show" if edit is None else remedy.safety
     return Patch(
         setting=remedy.setting, spelled=spelled, file=edit.file if edit else None, line=edit.line if edit else None, before=before, after=show_value(value),
-        safety=safety, cost=remedy.cost, diff=diff,  # type: ignore[arg-type]
+        safety=safety, cost=remedy.cost,  # type: ignore[arg-type]
+        diff=make_diff(base, splice(base, edit.replacements), edit.file) if edit else "", replacements=edit.replacements if edit else (), base=base,
     )  # fmt: skip
 
 
 def _merged(patches: list[Patch], configuration: Configuration) -> list[Patch]:
     """The patches with one diff a file that holds all of its changes, so that it applies as a whole."""
     try:
-        texts = apply_all(patches)
+        joined = join(patches)
     except UsageError:
         return patches
-    diffs = {
-        name: make_diff(configuration.texts[name], text, name)
-        for name, (text, _) in texts.items()
-        if name in configuration.texts
-    }
+    diffs = {name: make_diff(base, splice(base, all_of_it), name) for name, (base, all_of_it) in joined.items()}
     return [replace(patch, diff=diffs.get(patch.file or "", patch.diff)) for patch in patches]
 
 

@@ -1,4 +1,4 @@
-"""Alarms: when a limit comes near, by forecast or by use; to the trace, a command, a Prometheus page.
+"""Alarms: when a limit comes near, by forecast or by use; to the trace and a command.
 
 An alarm fires once when the forecast says a limit will be reached within `--alert-at`, and again only
 after the forecast has been well above for a while. Page cache never raises one: limits count what
@@ -10,8 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from rlhfdoctor.record.limits import Limit
@@ -100,55 +99,3 @@ def show_limit(limit: Limit) -> str:
     return {
         "cgroup": "container limit", "node": "node memory", "ray": "Ray's threshold", "shm": "/dev/shm", "gpu": f"GPU {limit.level}",
     }.get(limit.name, limit.name)  # fmt: skip
-
-
-def show_metrics(limits: Iterable[Limit], roles: dict[str, int], standing: Iterable[str]) -> str:
-    """The Prometheus page: bytes by limit and role, seconds left, alarms standing."""
-    lines = [
-        "# HELP rlhfdoctor_limit_used_bytes Unreclaimable memory in use below a limit.",
-        "# TYPE rlhfdoctor_limit_used_bytes gauge",
-    ]
-    rows = list(limits)
-
-    def label(limit: Limit) -> str:
-        return f'{{limit="{limit.name}",level="{_label(limit.level)}"}}'
-
-    lines += [f"rlhfdoctor_limit_used_bytes{label(limit)} {limit.used_bytes}" for limit in rows]
-    lines += ["# HELP rlhfdoctor_limit_bytes The limit.", "# TYPE rlhfdoctor_limit_bytes gauge"]
-    lines += [f"rlhfdoctor_limit_bytes{label(limit)} {limit.limit_bytes}" for limit in rows]
-    lines += ["# HELP rlhfdoctor_limit_left_seconds Forecast time until the limit.", "# TYPE rlhfdoctor_limit_left_seconds gauge"]  # fmt: skip
-    lines += [f"rlhfdoctor_limit_left_seconds{label(limit)} {limit.left_s:.1f}" for limit in rows if limit.left_s is not None]  # fmt: skip
-    lines += ["# HELP rlhfdoctor_role_rss_bytes RSS by role; shared pages count in each.", "# TYPE rlhfdoctor_role_rss_bytes gauge"]  # fmt: skip
-    lines += [f'rlhfdoctor_role_rss_bytes{{role="{_label(role)}"}} {size}' for role, size in sorted(roles.items())]
-    lines += ["# HELP rlhfdoctor_alarms Alarms standing.", "# TYPE rlhfdoctor_alarms gauge", f"rlhfdoctor_alarms {len(list(standing))}"]  # fmt: skip
-    return "\n".join(lines) + "\n"
-
-
-def _label(text: str) -> str:
-    """A label's value as Prometheus wants it."""
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
-
-
-def serve(port: int, page: Callable[[], str]) -> int:
-    """Serves the page on 127.0.0.1 from a thread; the port that was taken (0 asks for a free one).
-
-    Raises:
-        OSError: the port is taken.
-    """
-    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = page().encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_args: object) -> None:
-            """Says nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
-    return int(server.server_address[1])

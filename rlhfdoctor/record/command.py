@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -83,6 +84,8 @@ def prepare(wish: Wish) -> tuple[Orders, list[str], Path]:
             "For example: doctor watch -- python train.py"
             if not any(modes) else "give one of: a command behind --, --pid, --cgroup, --ray"
         )  # fmt: skip
+    if wish.port is not None and find_spec("prometheus_client") is None:
+        raise UsageError("--metrics-port: the package prometheus_client is missing: pip install 'rlhfdoctor[metrics]'")
     cgroup, pids = wish.cgroup, wish.pids
     if wish.command:
         argv, name = list(wish.command), name_of(wish.command)

@@ -20,8 +20,8 @@ from typing import Any
 
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.record import self_care
-from rlhfdoctor.record.alarm import Alarms, serve, show_metrics
-from rlhfdoctor.record.limits import Limits, RayLimit, find_ray_limit
+from rlhfdoctor.record.alarm import Alarms
+from rlhfdoctor.record.limits import Limit, Limits, RayLimit, find_ray_limit
 from rlhfdoctor.record.machine import Machine
 from rlhfdoctor.record.notify import Notifier
 from rlhfdoctor.record.orders import Orders, read_orders, write_orders
@@ -149,11 +149,7 @@ class Recorder:
         self.machine.start(self.orders.metrics)
         self.notifier.watch_pressure("/proc/pressure/memory")
         if self.orders.port is not None:
-            try:
-                port = serve(self.orders.port, self._page)
-                self.tell("metrics.serving", port=port)
-            except OSError as error:
-                self.tell("gap", what=f"Prometheus port {self.orders.port}", why=error.strerror or str(error))
+            self._serve(self.orders.port)
         gc.collect()
         gc.freeze()
         gc.disable()  # what we allocate each tick has no cycles; one collection a minute below
@@ -342,12 +338,22 @@ class Recorder:
         self.signs.finish()
         return "the command ended" if self.orders.command else "no followed process is left"
 
-    def _page(self) -> str:
+    def _serve(self, port: int) -> None:
+        try:
+            from rlhfdoctor.record.metrics import serve
+
+            self.tell("metrics.serving", port=serve(port, self._figures))
+        except ImportError as error:
+            self.tell("gap", what=f"Prometheus port {port}", why=f"{error}: pip install 'rlhfdoctor[metrics]'")
+        except OSError as error:
+            self.tell("gap", what=f"Prometheus port {port}", why=error.strerror or str(error))
+
+    def _figures(self) -> tuple[list[Limit], dict[str, int], int]:
         roles: dict[str, int] = {}
         for process in list(self.target.processes.values()):
             role = process.role or "other"
             roles[role] = roles.get(role, 0) + process.rss_bytes
-        return show_metrics(list(self.limits.all.values()), roles, list(self.alarms.standing.values()))
+        return list(self.limits.all.values()), roles, len(self.alarms.standing)
 
     def store_state(self) -> dict[str, Any]:
         """What the store could not keep."""

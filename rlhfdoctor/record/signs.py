@@ -17,7 +17,9 @@ from rlhfdoctor.report.clean import clean
 from rlhfdoctor.sources.kmsg import KernelLog
 from rlhfdoctor.sources.procfs import has_host_pids, parse_cmdline, read_file
 from rlhfdoctor.sources.ray import SessionNames, find_node
-from rlhfdoctor.types import PHASES, Gap
+from rlhfdoctor.types import PHASES, Gap, Value
+from rlhfdoctor.vocabulary import EVENT, FIELD
+from rlhfdoctor.vocabulary.names import Field, Kind
 
 _MARKS_FOLDER = re.compile(rb"(?:^|\0)RLHFDOCTOR_MARKS=([^\0]+)")
 _KERNEL_BYTES = 4 << 20
@@ -135,11 +137,12 @@ class Signs:
                 ours = not self._host_pids or pid in self._target.ever
                 self._tell("kernel.line" if ours else "kernel.other", text=line[:1000], pid=pid)
 
-    def _log_mark(self, kind: str, fields: dict[str, Any], path: str) -> Iterator[dict[str, Any]]:
+    def _log_mark(self, kind: Kind, fields: Mapping[Field, Value], path: str) -> Iterator[dict[str, Any]]:
         """A framework's own line; only changes of phase or step are stored."""
-        step = fields.get("step") if isinstance(fields.get("step"), int) else None
+        found = fields.get(FIELD.step)
+        step = found if isinstance(found, int) else None
         phase = MARKS.get(kind)
-        if kind in ("phase.step", "phase.episode") and step is not None and step != self._last[1]:
+        if kind in (EVENT.phase.step, EVENT.phase.episode) and step is not None and step != self._last[1]:
             self._last = (self._last[0], step)
             yield self._tell("mark", step=step, basis="log line", file=os.path.basename(path))
         elif phase is not None and phase != self._last[0]:

@@ -9,17 +9,19 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from rlhfdoctor.logs.pattern import Pattern, compiled
 from rlhfdoctor.logs.phases import PATTERNS
 from rlhfdoctor.logs.scan import required_literals
+from rlhfdoctor.types import Value
+from rlhfdoctor.vocabulary.names import Field
 
 _KEEP_BYTES = 1 << 20
 _MOST_PER_READ = 256 << 10
 _MOST_FILES = 400
-_MARKS = tuple(p for p in PATTERNS if p.kind.startswith("phase."))
+_MARKS = tuple(p for p in PATTERNS if p.kind.scope == "phase")
 _SESSION_LOG = re.compile(r"^(?:worker-.*|raylet|gcs_server|python-core-.*|job-driver-.*|runtime_env_agent|monitor)\.(?:out|err|log)$")  # fmt: skip
 _LINE = re.compile(rb"[^\r\n]+")
 
@@ -78,7 +80,7 @@ class Tails:
         if self._sessions:
             self._from_end = False  # what appears later is new
 
-    def read(self) -> Iterator[tuple[Pattern, dict[str, object], str]]:
+    def read(self) -> Iterator[tuple[Pattern, Mapping[Field, Value], str]]:
         """Marks in what the files gained since the last call: pattern, fields, file."""
         for tail in self._tails.values():
             for line in self._fresh_lines(tail):
@@ -87,7 +89,7 @@ class Tails:
                         continue
                     match = compiled(pattern.regex).search(line.decode("utf-8", "replace"))
                     if match is not None:
-                        yield pattern, dict(pattern.fields(match)), tail.path
+                        yield pattern, pattern.fields(match), tail.path
                         break
 
     def _fresh_lines(self, tail: Tail) -> list[bytes]:

@@ -18,7 +18,7 @@ from rlhfdoctor.report.clean import clean, visible
 from rlhfdoctor.report.drawing import colours, draw, show_elapsed, top_of
 from rlhfdoctor.report.story import VANISHED_SAYS, freed, headline, killed, known_version, sentence
 from rlhfdoctor.types import Event, Incident, Part, Quote
-from rlhfdoctor.units import show_bytes, show_time
+from rlhfdoctor.units import show_bytes, show_confidence, show_time
 from rlhfdoctor.words import ENGLISH, Words
 
 _LIKELY = 0.2
@@ -76,7 +76,7 @@ def render(
         remote=[f for f in incident.findings if f.explained_by is None and f.confidence < _LIKELY],
         echoes=[f for f in incident.findings if f.explained_by is not None],
         freed=lambda patch: freed(patch, words),
-        percent=lambda ratio: f"{100 * ratio:.0f} %",
+        show_confidence=show_confidence,
         place=lambda quote: _place(quote, places),
         side=lambda quote: words(_SIDES.get(quote.kind, quote.kind)),
         charts=[_chart(number, chart, words) for number, chart in enumerate(charts)],

@@ -7,7 +7,7 @@ import re
 from rlhfdoctor.report.clean import clean
 from rlhfdoctor.report.story import headline, killed, known_version, sentence
 from rlhfdoctor.types import Finding, Incident, Quote
-from rlhfdoctor.units import show_bytes
+from rlhfdoctor.units import show_bytes, show_confidence
 from rlhfdoctor.words import ENGLISH, Words
 
 _LEAST_CONFIDENCE = 0.2
@@ -30,7 +30,10 @@ def render(incident: Incident, t: Words = ENGLISH) -> str:
             lines += _finding(finding, t)
     remote = [f for f in incident.findings if f.confidence < _LEAST_CONFIDENCE and f.explained_by is None]
     if remote:
-        lines += [t("Less likely") + ": " + ", ".join(f"{f.cause} ({f.confidence:.2f})" for f in remote), ""]
+        lines += [
+            t("Less likely") + ": " + ", ".join(f"{f.cause} ({show_confidence(f.confidence)})" for f in remote),
+            "",
+        ]
     if incident.ruled_out:
         lines += [f"### {t('Ruled out')}", ""]
         lines += [f"- **{r.cause}**: {_plain(r.because)}" for r in incident.ruled_out] + [""]
@@ -47,7 +50,7 @@ def _finding(finding: Finding, t: Words) -> list[str]:
     if finding.explained_by is not None:
         return [f"- {t('echo of')} **{finding.explained_by}**: {finding.cause} ({_plain(finding.title)})", ""]
     lines = [
-        f"### {finding.cause} ({finding.confidence:.2f}): {_plain(finding.title)}",
+        f"### {finding.cause} ({show_confidence(finding.confidence)}): {_plain(finding.title)}",
         "",
         _plain(finding.summary),
         "",

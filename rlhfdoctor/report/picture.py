@@ -37,7 +37,7 @@ def render(charts: Sequence[Chart], title: str, form: Literal["png", "svg"], *, 
         from matplotlib.figure import Figure
         from matplotlib.patches import Patch
     except ImportError:
-        raise UsageError(f"{form.upper()} needs matplotlib: pip install 'rlhfdoctor[notebooks]'") from None
+        raise UsageError(f"{form.upper()} needs matplotlib: pip install 'rlhfdoctor[pictures]'") from None
     chart = charts[0]
     figure = Figure(figsize=(11, 1.2 + 2.7 * len(chart.panels)), dpi=dpi, layout="constrained")
     FigureCanvasAgg(figure)

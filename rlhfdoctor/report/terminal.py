@@ -11,7 +11,7 @@ from rich.text import Text
 from rlhfdoctor.report.clean import clean
 from rlhfdoctor.report.story import VANISHED_SAYS, freed, headline, killed, known_version, sentence
 from rlhfdoctor.types import Finding, Incident, Part, Patch, Quote
-from rlhfdoctor.units import show_bytes
+from rlhfdoctor.units import show_bytes, show_confidence
 from rlhfdoctor.words import ENGLISH, Words
 
 _STYLE = {"cause": "bold red", "undecided": "bold yellow", "healthy": "bold green"}
@@ -83,7 +83,8 @@ def render(incident: Incident, console: Console, all_findings: bool = False, wor
         _finding(finding, echoes, page, full=index == 0 or all_findings, title="" if titled else finding.title)
     if len(roots) > len(shown):
         names = ", ".join(
-            f"{f.cause} {f.confidence:.2f}{f' ({f.differs})' if f.differs else ''}" for f in roots[len(shown) :][:5]
+            f"{f.cause} {show_confidence(f.confidence)}{f' ({f.differs})' if f.differs else ''}"
+            for f in roots[len(shown) :][:5]
         )
         page.head(("", ""))
         page.say(t("less likely: {0}  (--all shows them)", names), "dim", first="")
@@ -125,7 +126,7 @@ def _finding(finding: Finding, echoes: list[Finding], page: _Page, full: bool, t
     style = "red" if finding.confidence >= 0.5 else "yellow"
     page.head(
         (f"\nfinding[{finding.cause}]", f"bold {style}"),
-        (f" {finding.confidence:.2f}", "bold"),
+        (f" {show_confidence(finding.confidence)}", "bold"),
         (f"  {title}" if title else "", ""),
     )
     page.say(finding.summary)

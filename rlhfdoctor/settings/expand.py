@@ -10,7 +10,11 @@ from collections.abc import Callable, Mapping
 LONGEST_WORD = 64 * 1024
 """Variables that double each other end here."""
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*|\d)(?::-([^}]*))?\}?")
+ANSI_QUOTED = re.compile(r"\$'(?:[^'\\]|\\.)*'", re.S)
+"""`$'it\\'s'`, in which a backslash escapes."""
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 _NAME = re.compile(r"\$?\{?\b([A-Za-z_]\w*)\b\}?")
+_COMMAND_PART = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.|[()]", re.S)
 _DEEPEST = 3
 """Defaults in defaults."""
 _LONGEST_SUM = 200
@@ -38,6 +42,9 @@ def unquote(raw: str, variables: Mapping[str, str], depth: int = 0) -> str:
             quote = "" if quote == char else quote or char
             if quote and quote != char:
                 out.append(char)
+        elif char == "$" and not quote and (ansi := ANSI_QUOTED.match(raw, i)):
+            out.append(re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), ansi[0][2:-1], flags=re.S))
+            i = ansi.end() - 1
         elif raw.startswith("$((", i) and (end := closing(whole := raw[i : i + _LONGEST_SUM], 1)) < len(whole):
             result = _compute(whole[3 : end - 1], variables)
             out.append(whole[: end + 1] if result is None else str(result))
@@ -91,3 +98,13 @@ def closing(script: str, position: int, pair: str = "()") -> int:
             return position
         position += 1
     return position
+
+
+def closing_command(script: str, position: int) -> int:
+    """The same for a command in `$(...)`, in which quotes may hold brackets."""
+    start, depth = position, 0
+    for part in _COMMAND_PART.finditer(script, position):
+        depth += {"(": 1, ")": -1}.get(part[0], 0)
+        if depth == 0:
+            return part.start()
+    return closing(script, start)  # quotes that do not pair

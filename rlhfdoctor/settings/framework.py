@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from rlhfdoctor.settings.spell import FRAMEWORKS, load_table, normal, parse_version
 from rlhfdoctor.types import Event, Framework, Setting
+from rlhfdoctor.vocabulary import EVENT, FIELD
 
 #: actor classes that only one framework uses (openrlhf/trainer/ray/*.py; verl/single_controller/ray/base.py)
 _ACTORS = {
@@ -23,14 +24,14 @@ def find_versions(events: Iterable[Event]) -> dict[str, tuple[str, str]]:
     """Package -> (version, basis), from banners and package lists; the first mention wins."""
     versions: dict[str, tuple[str, str]] = {}
     for event in events:
-        version = event.fields.get("version")
+        version = event.fields.get(FIELD.version)
         if not version:
             continue
         package = {
-            "deepspeed.version": "deepspeed", "vllm.version": "vllm", "nccl.version": "nccl",
+            EVENT.deepspeed.version: "deepspeed", EVENT.vllm.version: "vllm", EVENT.nccl.version: "nccl",
         }.get(event.kind)  # fmt: skip
-        if event.kind == "version.package":
-            package = str(event.fields.get("name", "")).lower()
+        if event.kind == EVENT.version.package:
+            package = str(event.fields.get(FIELD.name, "")).lower()
             package = "nccl" if package.startswith("nvidia-nccl") else package
         if package:
             versions.setdefault(package, (str(version), str(event.origin)))
@@ -64,10 +65,10 @@ def find_framework(
     for event in events:
         if event.origin.actor in _ACTORS:
             vote(_ACTORS[event.origin.actor], 1, str(event.origin))
-        if event.kind == "framework.module":
-            vote(_module(str(event.fields["name"])), 8, str(event.origin))
-        path = event.fields.get("path_text")
-        if event.kind == "python.frame" and isinstance(path, str):
+        if event.kind == EVENT.framework.module:
+            vote(_module(str(event.fields[FIELD.name])), 8, str(event.origin))
+        path = event.fields.get(FIELD.path_text)
+        if event.kind == EVENT.python.frame and isinstance(path, str):
             for part, name in (("/openrlhf/", "openrlhf"), ("EasyR1", "easyr1"), ("/Easy-r1/", "easyr1"),
                                ("simpleRL", "simplerl"), ("/verl/", "verl"), ("/trl/", "trl")):  # fmt: skip
                 if part in path:

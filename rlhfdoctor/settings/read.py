@@ -17,6 +17,7 @@ import yaml
 from rlhfdoctor.settings.shell import Token, read_tokens
 from rlhfdoctor.settings.written import Written, interpret, number, scalar
 from rlhfdoctor.types import Event, Gap, Origin, Setting, Value
+from rlhfdoctor.vocabulary import EVENT, FIELD
 
 _OVERRIDE = re.compile(
     r"^(?P<plus>[+~]{0,2})(?P<key>[A-Za-z_][\w/@-]*(?:\.[\w@-]+)+|model_engine)=(?P<value>.*)$", re.S
@@ -239,11 +240,11 @@ def _walk(
 
 def parse_logged(event: Event) -> Iterator[Written]:
     """Settings that a log line shows: argv of DeepSpeed's launcher, Hydra overrides, config dumps."""
-    if event.kind in ("config.argv", "config.overrides"):
-        for word in _words(str(event.fields.get("list_text", ""))):
+    if event.kind in (EVENT.config.argv, EVENT.config.overrides):
+        for word in _words(str(event.fields.get(FIELD.list_text, ""))):
             yield from _logged_word(event, word)
         yield from _logged_pairs(event)
-    elif event.kind == "config.dump":
+    elif event.kind == EVENT.config.dump:
         yield from parse_dump((event.text, *event.after), event.origin)
 
 
@@ -265,7 +266,7 @@ def _logged_word(event: Event, word: str) -> Iterator[Written]:
 
 
 def _logged_pairs(event: Event) -> Iterator[Written]:
-    words = _words(str(event.fields.get("list_text", "")))
+    words = _words(str(event.fields.get(FIELD.list_text, "")))
     if not words:
         return
     for word, following in zip(words, [*words[1:], "--"], strict=True):

@@ -1,12 +1,13 @@
 """Tokens of a shell script with their places, so that a value can be found and changed.
 
-A reader of words, not an interpreter: comments, line continuations, redirections, variables, the words of a quoted
-command (`bash -c "..."`) and of a variable that is used as words (`ARGS="..."; run $ARGS`) are understood; branches,
-loops and functions are read as words.
+A reader of words, not an interpreter: comments, line continuations, redirections, here-documents, variables, the words of
+a quoted command (`bash -c "..."`) and of a variable that is used as words (`ARGS="..."; run $ARGS`) are understood;
+branches, loops and functions are read as words.
 """
 
 from __future__ import annotations
 
+import copy
 import re
 from bisect import bisect_left
 from collections import ChainMap
@@ -14,11 +15,15 @@ from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from rlhfdoctor.settings.expand import closing, unquote
+from rlhfdoctor.settings.expand import ANSI_QUOTED, closing_command, unquote
 
 _SPECIAL = frozenset(";|&()<>\n")
 _REDIRECTION = re.compile(r"(?:\d*|&)[<>]{1,3}(?:&\d+|&-|(&?[ \t]*)(?=[^\s;|&()<>]))")
 """`2>&1`, `> log`, `&> log`, `< input`, `<<EOF`; with group 1 a target follows that is no argument."""
+_HEREDOC = re.compile(r"\d*<<(-?)[ \t]*(?=[^\s;|&()<>])")
+"""`<<EOF`, `<<-EOF`; the word that ends the document follows."""
+_SHOWN = re.compile(r"\s*cat\b[^|>\n]*")
+"""A document that goes to the terminal: a help text, no script."""
 _CONTINUED = re.compile(r"\\\r?\n")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=")
 _BARE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})")
@@ -30,6 +35,8 @@ _DEEPEST = 3
 """Commands in quotes in commands in quotes."""
 _MOST_LISTED = 20_000
 """Words of variables, over a script; lists of lists that double each other end here."""
+_MOST_UNCLOSED, _MOST_DOCUMENTS = 5, 1000
+"""So many `$(` in quotes that do not close, and here-documents, are looked for in a script: each may be a search to its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +99,12 @@ class _Scope:
         """From characters of the text to those of the script."""
         return (self.starts[start], self.ends[end - 1]) if self.depth else (start, end)
 
+    def until(self, end: int) -> _Scope:
+        """The same up to a place."""
+        part = copy.copy(self)
+        part.text = self.text[:end]
+        return part
+
 
 class _Reader:
     """One script."""
@@ -100,12 +113,14 @@ class _Reader:
         self.script = script
         self.newlines = [match.start() for match in re.finditer("\n", script)]
         self.listed = 0
+        self.unclosed = self.documents = 0
 
-    def read(self, scope: _Scope) -> Iterator[Token]:
+    def read(self, scope: _Scope, position: int = 0) -> Iterator[Token]:
         """The words of a scope in order."""
-        text, position, first = scope.text, 0, not scope.words
+        text, first = scope.text, not scope.words
         before = ("", "")  # the last word that is no option, and the last word
         group = scope.group
+        documents: list[tuple[str, str]] = []
         while position < len(text):
             char = text[position]
             if char == "\\" and (line_end := _CONTINUED.match(text, position)):
@@ -115,8 +130,19 @@ class _Reader:
             elif char == "#" and (position == 0 or text[position - 1] in " \t\n;|&("):
                 end = text.find("\n", position)
                 position = len(text) if end < 0 else end
+            elif document := _HEREDOC.match(text, position):
+                position = self._word_end(text, document.end())
+                documents.append((document[1], unquote(text[document.end() : position], {})))
             elif redirection := _REDIRECTION.match(text, position):
-                position = redirection.end() if redirection[1] is None else _word_end(text, redirection.end())
+                position = redirection.end() if redirection[1] is None else self._word_end(text, redirection.end())
+            elif char == "\n" and documents:
+                shown = _SHOWN.fullmatch(text, text.rfind("\n", 0, position) + 1, position) is not None
+                position += 1
+                for ending in documents:
+                    if (last := self._document_end(text, position, ending)) is not None:
+                        yield from () if shown else self.read(scope.until(last.start()), position)
+                        position = last.end()
+                documents, first, group = [], not scope.words, scope.group
             elif char in _SPECIAL:
                 if char in ";|&(\n" and not scope.words:
                     first, group = True, scope.group
@@ -124,7 +150,7 @@ class _Reader:
                     first = False
                 position += 1
             else:
-                end = _word_end(text, position)
+                end = self._word_end(text, position)
                 raw = text[position:end]
                 word = unquote(raw, scope.variables)
                 if scope.depth < _DEEPEST and _is_command(before, raw):
@@ -175,32 +201,52 @@ class _Reader:
         scope.lists[name] = words if len(words) < _MOST_LISTED else ()
         return True
 
+    def _document_end(self, text: str, position: int, ending: tuple[str, str]) -> re.Match[str] | None:
+        """The line that ends a here-document; None where it has no end, so that the text is read on."""
+        if self.documents > _MOST_DOCUMENTS:
+            return None
+        tabs = r"\t*" if ending[0] else ""
+        found = re.compile(rf"^{tabs}{re.escape(ending[1])}\r?(?:\n|\Z)", re.M).search(text, position)
+        self.documents += 1 if found else _MOST_DOCUMENTS // 20  # a search to the end of the text
+        return found
+
+    def _word_end(self, text: str, position: int) -> int:
+        quote = ""
+        while position < len(text):
+            char = text[position]
+            if char == "$" and quote != "'" and text[position + 1 : position + 2] == "(":
+                position = self._substitution_end(text, position, quote)
+            elif quote:
+                if char == "\\" and quote == '"':
+                    position += 1
+                elif char == quote:
+                    quote = ""
+            elif char == "$" and (ansi := ANSI_QUOTED.match(text, position)):
+                position = ansi.end() - 1
+            elif char in "'\"":
+                quote = char
+            elif char == "\\":
+                if text.startswith(("\\\n", "\\\r\n"), position):
+                    return position
+                position += 1
+            elif char in " \t\r" or char in _SPECIAL:
+                return position
+            position += 1
+        return len(text)
+
+    def _substitution_end(self, text: str, position: int, quote: str) -> int:
+        """The last character of `$(...)`; of one in quotes that does not close, the dollar alone."""
+        if quote and self.unclosed >= _MOST_UNCLOSED:
+            return position
+        end = closing_command(text, position + 1)
+        if quote and end >= len(text):
+            self.unclosed += 1
+            return position
+        return end
+
 
 def _is_command(before: tuple[str, str], raw: str) -> bool:
     """Whether a word in quotes is the command of a shell: `bash -c "..."`."""
     shell, option = before
     right = re.fullmatch(r"-[a-z]*c", option) is not None and _SHELL.fullmatch(shell) is not None
     return right and len(raw) > 2 and _QUOTED.fullmatch(raw) is not None
-
-
-def _word_end(script: str, position: int) -> int:
-    quote = ""
-    while position < len(script):
-        char = script[position]
-        if quote:
-            if char == "\\" and quote == '"':
-                position += 1
-            elif char == quote:
-                quote = ""
-        elif char in "'\"":
-            quote = char
-        elif char == "\\":
-            if script.startswith(("\\\n", "\\\r\n"), position):
-                return position
-            position += 1
-        elif char == "$" and script[position : position + 2] == "$(":
-            position = closing(script, position + 1)
-        elif char in " \t\r" or char in _SPECIAL:
-            return position
-        position += 1
-    return len(script)

@@ -95,6 +95,12 @@ TABLES = (*FRAMEWORKS, "deepspeed", "vllm", "ray", "torch", "container")
 
 
 @functools.cache
+def known_names() -> frozenset[str]:
+    """Canonical names of all settings that a table has."""
+    return frozenset(spelling.name for table in TABLES for spelling in load_table(table))
+
+
+@functools.cache
 def _by_spelling() -> dict[str, tuple[Spelling, ...]]:
     index: dict[str, list[Spelling]] = {}
     for framework in TABLES:

@@ -53,8 +53,10 @@ class Nvml:
             OSError: no driver, or no right to use it.
         """
         if library is None:
-            import pynvml
-
+            try:
+                import pynvml
+            except ImportError:
+                raise ImportError("the package nvidia-ml-py is missing: pip install nvidia-ml-py") from None
             library = pynvml
         self._nvml = library
         try:

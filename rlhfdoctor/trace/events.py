@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rlhfdoctor.trace.read import Columns, NodeTrace, mark_time_of, time_of
@@ -11,6 +11,8 @@ from rlhfdoctor.trace.schema import NULL
 from rlhfdoctor.trace.tables import identities
 from rlhfdoctor.types import Event, Origin, Value
 from rlhfdoctor.units import show_bytes
+from rlhfdoctor.vocabulary import EVENT, FIELD
+from rlhfdoctor.vocabulary.names import Field, Kind
 
 _NEAR_NS = 3_000_000_000
 _SHUTDOWN_NS = 30 * 10**9
@@ -105,16 +107,16 @@ def drop_foreign(events: Sequence[Event], traces: Sequence[Recorded]) -> tuple[l
     report: list[Event] = []
     foreign = 0
     for event in events:
-        if not event.kind.startswith("kernel."):
+        if event.kind.scope != "kernel":
             kept.append(event)
             continue
-        if event.kind == "kernel.oom_invoked" and report:
+        if event.kind == EVENT.kernel.oom_invoked and report:
             kept.extend(report)
             report = []
         report.append(event)
-        if event.kind in ("kernel.killed", "kernel.kill_choice"):
+        if event.kind in (EVENT.kernel.killed, EVENT.kernel.kill_choice):
             if any(_is_ours(report, trace) for trace in traces):
-                kept.extend(e for e in report if e.kind != "kernel.task" or _is_followed(e, traces))
+                kept.extend(e for e in report if e.kind != EVENT.kernel.task or _is_followed(e, traces))
             else:
                 foreign += 1
             report = []
@@ -125,7 +127,7 @@ def _is_followed(row: Event, traces: Sequence[Recorded]) -> bool:
     """Whether a row of the kernel's task table is a process of the run; inside a pid namespace all are taken."""
     seen = [t for t in traces if t.node.header.get("host_pids") and t.known["process"]]
     return not seen or any(
-        known.get("pid") == row.fields.get("pid") for t in seen for known in t.known["process"].values()
+        known.get("pid") == row.fields.get(FIELD.pid) for t in seen for known in t.known["process"].values()
     )
 
 
@@ -140,11 +142,11 @@ def _is_ours(report: Sequence[Event], trace: Recorded) -> bool:
         return True  # the trace is too damaged to tell
     host = bool(trace.node.header.get("host_pids"))
     levels = [str(row.get("name") if host and row.get("name") else row.get("path")) for row in trace.known["cgroup"].values()]  # fmt: skip
-    told = [_MEMCG.search(str(e.fields.get("rest_text", ""))) for e in report if e.kind == "kernel.oom_kill"]
+    told = [_MEMCG.search(str(e.fields.get(FIELD.rest_text, ""))) for e in report if e.kind == EVENT.kernel.oom_kill]
     if any(match is not None and _is_level(path, match[1]) for match in told for path in levels):
         return True
     if trace.node.header.get("host_pids"):
-        return any(row.get("pid") == event.fields.get("pid") for row in trace.known["process"].values())
+        return any(row.get("pid") == event.fields.get(FIELD.pid) for row in trace.known["process"].values())
     if event.time is None:
         return True
     return any(abs(trace.seconds(time_of(gone)) - event.time) < _NEAR_NS / 1e9 for gone in trace.of("process.gone"))
@@ -161,17 +163,19 @@ def make_events(recorded: Recorded) -> Iterator[Event]:
             yield from _kill(recorded, event, gone)
         elif kind == "job.exited" and event.get("code"):
             code = int(event["code"])
-            yield _event(recorded, event, "trace.job_exit", {"exit_code": code, "pid": event.get("pid")}, f"the command ended with {'signal ' + str(-code) if code < 0 else 'exit status ' + str(code)}")  # fmt: skip
+            yield _event(recorded, event, EVENT.trace.job_exit, {FIELD.exit_code: code, FIELD.pid: event.get("pid")}, f"the command ended with {'signal ' + str(-code) if code < 0 else 'exit status ' + str(code)}")  # fmt: skip
         elif kind == "process.gone" and event.get("name") == "raylet" and not _ended_well_after(recorded, event):
-            yield _event(recorded, event, "trace.raylet_gone", {"pid": event.get("pid")}, f"the raylet (pid {event.get('pid')}) of {recorded.node.node} is gone")  # fmt: skip
+            yield _event(recorded, event, EVENT.trace.raylet_gone, {FIELD.pid: event.get("pid")}, f"the raylet (pid {event.get('pid')}) of {recorded.node.node} is gone")  # fmt: skip
         elif kind == "process.gone" and (event.get("rss_anon_bytes") or 0) >= _HELD_BYTES:
             held = show_bytes((event.get("rss_anon_bytes") or 0) + (event.get("rss_shmem_bytes") or 0))
-            fields = {key: event.get(key) for key in ("pid", "name", "role", "rss_anon_bytes", "rss_shmem_bytes")}
-            yield _event(recorded, event, "trace.gone", fields, f"{event.get('role') or event.get('name')} pid {event.get('pid')} is gone; it held {held} at its last sample")  # fmt: skip
+            fields = {key: event.get(key) for key in EVENT.trace.gone.fields}
+            yield _event(recorded, event, EVENT.trace.gone, fields, f"{event.get('role') or event.get('name')} pid {event.get('pid')} is gone; it held {held} at its last sample")  # fmt: skip
         elif kind == "node.lost":
-            yield _event(recorded, event, "trace.node_lost", {"why_text": event.get("why")}, f"node {event.get('node')} is lost: {event.get('why')}")  # fmt: skip
+            yield _event(recorded, event, EVENT.trace.node_lost, {FIELD.why_text: event.get("why")}, f"node {event.get('node')} is lost: {event.get('why')}")  # fmt: skip
         elif kind == "alarm":
-            yield _event(recorded, event, "trace.alarm", {"left_s": event.get("left_s")}, str(event.get("text")))
+            yield _event(
+                recorded, event, EVENT.trace.alarm, {FIELD.left_s: event.get("left_s")}, str(event.get("text"))
+            )
 
 
 def _ended_well_after(recorded: Recorded, event: dict[str, Any]) -> bool:
@@ -184,9 +188,9 @@ def _ended_well_after(recorded: Recorded, event: dict[str, Any]) -> bool:
 def _mark(recorded: Recorded, event: dict[str, Any]) -> Iterator[Event]:
     if event.get("edge") == "end":
         return
-    fields = {key: event.get(key) for key in ("phase", "step", "pid", "role") if event.get(key) is not None}
+    fields = {key: event.get(key) for key in EVENT.trace.mark.fields if event.get(key) is not None}
     told = " ".join([*([f"step {event['step']}"] if event.get("step") is not None else []), *([str(event["phase"])] if event.get("phase") else [])])  # fmt: skip
-    yield _event(recorded, event, "trace.mark", fields, f"{told} ({event.get('basis')})")
+    yield _event(recorded, event, EVENT.trace.mark, fields, f"{told} ({event.get('basis')})")
 
 
 def _kill(recorded: Recorded, event: dict[str, Any], gone: list[dict[str, Any]]) -> Iterator[Event]:
@@ -203,9 +207,9 @@ def _kill(recorded: Recorded, event: dict[str, Any], gone: list[dict[str, Any]])
     if level == "node" and (counted or _of_another_job(recorded, at)):
         return
     full = _full_limit(recorded, at)
-    fields: dict[str, Value] = {"level_text": full or level, "count": event.get("count")}
+    fields: dict[Field, Value] = {FIELD.level_text: full or level, FIELD.count: event.get("count")}
     where = "of the node" if level == "node" else f"of the cgroup {level}"
-    kind = "trace.node_kill" if full is None else "trace.cgroup_kill"
+    kind = EVENT.trace.node_kill if full is None else EVENT.trace.cgroup_kill
     says = f"; {full} was full" if full is not None else ""
     yield _event(recorded, event, kind, fields, f"the kernel's kill counter {where} rose by {event.get('count')}{says}")
 
@@ -232,7 +236,7 @@ def _of_another_job(recorded: Recorded, at_ns: int) -> bool:
     return not unread and not ours
 
 
-def _event(recorded: Recorded, event: dict[str, Any], kind: str, fields: dict[str, Any], text: str) -> Event:
+def _event(recorded: Recorded, event: dict[str, Any], kind: Kind, fields: Mapping[Field, Value], text: str) -> Event:
     at_ns = mark_time_of(event)
     return Event(
         kind=kind,

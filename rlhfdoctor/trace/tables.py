@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlhfdoctor.errors import SourceError
+from rlhfdoctor.errors import SourceError, UsageError
 from rlhfdoctor.trace.read import Columns, NodeTrace, find_nodes, read_node, time_of
 from rlhfdoctor.trace.schema import NULL, scale_of
 from rlhfdoctor.types import Gap
@@ -59,7 +60,9 @@ class Trace:
 
         Raises:
             KeyError: no such table in this trace.
+            UsageError: polars is not installed.
         """
+        require_polars("tables of a recorded run")
         import polars as pl
 
         frames = [_frame(node, name, node.tables[name]) for node in self.nodes if name in node.tables]
@@ -86,7 +89,9 @@ class Trace:
 
         Raises:
             SourceError: the folder cannot be written.
+            UsageError: polars is not installed.
         """
+        require_polars("Parquet files")
         import polars as pl
 
         target = Path(folder)
@@ -130,6 +135,16 @@ def read_trace(path: str | Path, *, every_s: float = 0.0) -> Trace:
         raise SourceError("; ".join(gap.why for gap in gaps))
     nodes[0].gaps.extend(gaps)
     return Trace(tuple(nodes))
+
+
+def require_polars(what: str) -> None:
+    """Polars comes with the extra `report`: it is four fifths of what an installation with it weighs.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    if find_spec("polars") is None:
+        raise UsageError(f"{what} need polars: pip install 'rlhfdoctor[report]'")
 
 
 def identities(node: NodeTrace) -> dict[str, dict[int, dict[str, Any]]]:

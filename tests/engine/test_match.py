@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import yaml
 
 from rlhfdoctor.engine.match import Facts, ask, compare
-from rlhfdoctor.engine.schema import _Checker, _Lines
+from rlhfdoctor.engine.resolve import Resolver
+from rlhfdoctor.engine.rulefile import Faults, When, convert
 from rlhfdoctor.types import Event, Evidence, Origin, Setting, Value
+from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 
 FACTS = Facts(
-    events={"kernel.killed": [Event(kind="kernel.killed", fields={"pid": 7, "comm": "python"}, origin=Origin(file="d", line=3), text="x")]},
-    evidence={"host.limit_bytes": Evidence(name="host.limit_bytes", value=100, says="the limit is 100")},
+    events={EVENT.kernel.killed: [Event(kind=EVENT.kernel.killed, fields={FIELD.pid: 7, FIELD.comm: "python"}, origin=Origin(file="d", line=3), text="x")]},
+    evidence={FACT.host.limit_bytes: Evidence(name=FACT.host.limit_bytes, value=100, says="the limit is 100")},
     settings={"zero_stage": Setting(name="zero_stage", spelled="--zero_stage", value=3, framework="openrlhf", origin=Origin(file="l"), form="flag")},
 )  # fmt: skip
 
 
 def holds(text: str) -> bool | None:
-    check = _Checker(__import__("pathlib").Path("x"))
-    condition = check.condition(yaml.load(text, Loader=_Lines), 1)
-    assert check.faults == []
+    faults = Faults(Path("x"), {})
+    condition = Resolver(faults, {}).condition(convert(yaml.safe_load(text), When, (), faults), ())
+    assert faults.found == []
     return ask(condition, FACTS).value
 
 
@@ -33,21 +37,21 @@ def holds(text: str) -> bool | None:
         ("{event: kernel.killed, with: {comm: {matches: ^py}}}", True),
         ("{event: kernel.killed, exists: false}", False),
         ("{event: kernel.xid, exists: false}", True),
-        ("{evidence: host.limit_bytes, at_least: 50}", True),
-        ("{evidence: host.limit_bytes, at_most: 50}", False),
-        ("{evidence: host.total_bytes, at_most: 50}", None),
+        ("{evidence: host.limit_bytes, at_least: 50 B}", True),
+        ("{evidence: host.limit_bytes, at_most: 50 B}", False),
+        ("{evidence: host.total_bytes, at_most: 50 B}", None),
         ("{evidence: host.total_bytes, exists: false}", True),
         ("{setting: zero_stage, is: 3}", True),
         ("{setting: zero_stage, in: [1, 2]}", False),
-        ("{setting: unset, is: true}", None),
-        ("{setting: unset, exists: true}", False),
-        ("{all: [{event: kernel.killed}, {setting: unset, is: true}]}", None),
-        ("{all: [{event: kernel.xid}, {setting: unset, is: true}]}", False),
-        ("{any: [{event: kernel.killed}, {setting: unset, is: true}]}", True),
-        ("{any: [{event: kernel.xid}, {setting: unset, is: true}]}", None),
+        ("{setting: lora_rank, is: true}", None),
+        ("{setting: lora_rank, exists: true}", False),
+        ("{all: [{event: kernel.killed}, {setting: lora_rank, is: true}]}", None),
+        ("{all: [{event: kernel.xid}, {setting: lora_rank, is: true}]}", False),
+        ("{any: [{event: kernel.killed}, {setting: lora_rank, is: true}]}", True),
+        ("{any: [{event: kernel.xid}, {setting: lora_rank, is: true}]}", None),
         ("{none: [{event: kernel.xid}]}", True),
-        ("{none: [{event: kernel.killed}, {setting: unset, is: true}]}", False),
-        ("{none: [{event: kernel.xid}, {setting: unset, is: true}]}", None),
+        ("{none: [{event: kernel.killed}, {setting: lora_rank, is: true}]}", False),
+        ("{none: [{event: kernel.xid}, {setting: lora_rank, is: true}]}", None),
     ],
 )
 def test_condition(text: str, value: bool | None) -> None:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
+import pytest
+
+from rlhfdoctor.diagnose import analyze
+from rlhfdoctor.engine.catalogue import load_rules, rules_folder
 from rlhfdoctor.engine.match import Facts
-from rlhfdoctor.engine.rank import fill
+from rlhfdoctor.engine.rank import CLOSE_SCORE, SHOWN_SCORE, fill
 from rlhfdoctor.types import Evidence, Incident
+from rlhfdoctor.vocabulary import FACT
 
 Case = Callable[[Mapping[str, str]], Incident]
 RAY_KILL = (
@@ -18,8 +25,9 @@ RAY_KILL = (
 
 def test_fill_shows_units() -> None:
     """Places in sentences are filled by value and unit; the unknown is called so."""
-    facts = Facts(events={}, settings={}, evidence={"a.used_bytes": Evidence(name="a.used_bytes", value=2**30, says="")})
-    assert fill("{a.used_bytes} of {a.total_bytes}, {a.share_ratio}", facts) == "1.00 GiB of an unknown amount, unknown"
+    used = Evidence(name=FACT.shm.used_bytes, value=2**30, says="")
+    facts = Facts(events={}, settings={}, evidence={used.name: used})
+    assert fill("{shm.used_bytes} of {shm.size_bytes}, {shm.full_ratio}", facts) == "1.00 GiB of an unknown amount, unknown"
 
 
 def test_low_threshold_is_the_verdict(case: Case) -> None:
@@ -79,3 +87,23 @@ def test_culprit_is_told_from_the_victim(case: Case) -> None:
     assert death is not None
     assert death.culprit is not None
     assert (death.victim.pid, death.culprit.pid, death.culprit.role) == (8, 7, "critic")
+
+
+def test_weights_are_the_rules_own(tmp_path: Path) -> None:
+    """Changed in the rule's file, a weight counts; no other file has a say."""
+    shutil.copytree(rules_folder(), tmp_path / "rules")
+    path = tmp_path / "rules" / "host-leak" / "rule.yaml"
+    first = next(rule for rule in load_rules() if rule.id == "host-leak").speaks_for[0]
+    before = f"weight: {first.weight}"
+    assert before in path.read_text()
+    path.write_text(path.read_text().replace(before, "weight: 9.9", 1))
+    assert next(rule for rule in load_rules(tmp_path / "rules") if rule.id == "host-leak").speaks_for[0].weight == 9.9
+
+
+def test_a_step_that_floats_cannot_hold_is_no_tie() -> None:
+    """Two findings exactly CLOSE_SCORE apart are not equally likely, whichever way their sums are rounded; so is it for what is shown."""
+    findings = analyze([str(rules_folder().parent / "samples" / "lab-disk-full" / "run")]).findings
+    assert [f.score for f in findings] == pytest.approx([1.6, 1.6 - CLOSE_SCORE])
+    assert findings[1].confidence < findings[0].confidence - 0.2
+    quiet = analyze([str(rules_folder().parent / "samples" / "ray-cgroup-kill-no-kernel-log" / "run")]).findings
+    assert all(f.score > SHOWN_SCORE + 1e-6 for f in quiet)

@@ -93,7 +93,7 @@ def steps(used: list[float], lengths: list[float] | None = None) -> str:
 def test_gpu_growth(facts: Facts) -> None:
     """Two steps warm up; the slope is over the rest."""
     found = facts({"driver.log": steps([10, 20, 30, 32, 34, 36], [5, 5, 6, 5, 6, 5])})
-    assert (found["gpu.slope_bytes_per_step"], found["gpu.climbs_ratio"]) == (2 * 1024**3, 1.0)
+    assert (found["gpu.slope_bytes_per_step"], found["gpu.rising_steps_ratio"]) == (2 * 1024**3, 1.0)
     assert found["gpu.lengths_ratio"] == pytest.approx(5 / 6)
 
 

@@ -21,7 +21,7 @@ HEADER = "[  pid  ]   uid  tgid total_vm      rss pgtables_bytes swapents oom_sc
 def test_task_table_adds_up(facts: Facts) -> None:
     """RSS of the task table is summed in pages of 4 kB."""
     found = facts({"dmesg.txt": HEADER + "[ 7]     0   7  2000  1000  4096  0  0 python\n[ 8]     0   8  2000   500  4096  0  0 python\n"})
-    assert (found["kernel.table_bytes"], found["kernel.first_to_second"]) == (1500 * 4096, 2.0)
+    assert (found["kernel.table_bytes"], found["kernel.top_to_second_ratio"]) == (1500 * 4096, 2.0)
 
 
 def test_page_size_of_16_kb_is_told_by_the_victim(facts: Facts) -> None:
@@ -38,13 +38,13 @@ def test_shmem_share_of_the_victim(facts: Facts) -> None:
 
 
 def test_rays_ten_largest_against_the_nodes_use(facts: Facts) -> None:
-    """What the ten largest do not explain is stated."""
+    """The share of the memory in use that the ten largest explain."""
     log = (
         "Memory on the node (IP: 10.0.0.1, ID: ab) where the task (task ID: cd, name=f, pid=9, memory used=1.00GB) was running was 100.00GB / 104.00GB "
         "(0.961538), which exceeds the memory usage threshold of 0.95. Top 10 memory users:\nPID\tMEM(GB)\tCOMMAND\n9\t20.00\tray::f\n10\t10.00\t\nRefer to\n"
     )
     found = facts({"driver.log": log})
-    assert (found["ray.top_ratio"], found["ray.unexplained_bytes"], found["ray.used_bytes"]) == (0.3, 70 * GIB, 100 * GIB)
+    assert (found["ray.top_ratio"], found["ray.total_bytes"]) == (0.3, 104 * GIB)
 
 
 @pytest.mark.parametrize(
@@ -81,13 +81,6 @@ def test_failing_allocation_is_the_logits(facts: Facts) -> None:
     tokens = facts({"driver.log": log, "launch.sh": launch})["cuda.logits_tokens"]
     assert isinstance(tokens, int)
     assert abs(tokens - 16384) < 20
-
-
-@pytest.mark.parametrize(("ms", "owner"), [(600000, "torch's default"), (1800000, "DeepSpeed's default"), (3600000, "OpenRLHF from 0.5.5"), (5400000, "a value that the user")])
-def test_who_set_the_timeout(facts: Facts, ms: int, owner: str) -> None:
-    """The number in Timeout(ms)= tells who set it."""
-    log = f"[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)={ms}) ran for {ms + 9} milliseconds\n"
-    assert str(facts({"driver.log": log})["comm.timeout_owner"]).startswith(owner)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +140,7 @@ def test_slope_per_step(facts: Facts) -> None:
     """Host memory that the framework logs gives a slope per step."""
     log = "".join(f"step:{n} - perf/cpu_memory_used_gb:{100 + 2 * n}.0\n" for n in range(1, 12))
     found = facts({"driver.log": log})
-    assert (found["host.slope_bytes_per_step"], found["host.climbs_ratio"]) == (2 * GIB, 1.0)
+    assert (found["host.slope_bytes_per_step"], found["host.rising_steps_ratio"]) == (2 * GIB, 1.0)
 
 
 def test_settings_in_force_are_those_of_the_single_question(tmp_path: Path) -> None:

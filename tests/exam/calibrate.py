@@ -18,7 +18,6 @@ import yaml
 
 from rlhfdoctor.diagnose import analyze
 from rlhfdoctor.engine.calibrate import FILE, confidence, load_knots
-from tests.exam import weights
 from tests.exam.cases import ROOT, all_cases
 
 PLACES = (-4.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 4.0)
@@ -117,10 +116,6 @@ def table() -> tuple[str, dict[str, list[list[float]]], int]:
 
 
 def main() -> int:
-    told, strengths, choices = weights.report()
-    sys.stdout.write(told)
-    if "--write" in sys.argv and any(case.source == "shared" for case in all_cases()):
-        sys.stdout.write(f"adopted: a pull of {weights.adopt(strengths, choices):g}\n\n")
     text, curves, shared = table()
     sys.stdout.write(text)
     if "--write" in sys.argv:

@@ -141,7 +141,7 @@ def report() -> tuple[str, bool]:
         label = "no false alarm" if name == "false alarm" else name
         lines.append(f"| {label} | " + " | ".join(f.show(name) for f in figures.values()) + " |")
     lines.append("| calibration error | " + " | ".join(f"{reliability(f.told)[0]:.3f}" for f in figures.values()) + " |")
-    lines += ["", "The rules were written by people who had read the public reports, so those figures are optimistic. The weights are", "fitted near the rules' own (tests/exam/weights.py tells held-out losses), and the curve of the confidences by folds; its error is told", "for incidents that it was not fitted to:", "", table()[0]]  # fmt: skip
+    lines += ["", "The rules were written by people who had read the public reports, so those figures are optimistic. Weights are the", "rules' own; the curve of the confidences is fitted, and its error is shown for incidents that it was not fitted to (ten folds):", "", table()[0]]  # fmt: skip
     good = all(all(f.hits.get("false alarm", [True])) for f in figures.values())
 
     lines += ["## One source left out", "", "| without | incidents | same answer | undecided or healthy now | right now, not before | another accepted cause, or grey | a wrong verdict now |", "|---|---:|---:|---:|---:|---:|---:|"]  # fmt: skip

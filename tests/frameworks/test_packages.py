@@ -24,6 +24,7 @@ from .packages import (
     verl_accepts,
 )
 
+pytestmark = pytest.mark.network
 VERL = ("0.2", "0.4.1", "0.5.0", "0.6.1", "0.7.0", "0.7.1", "0.8.0", "0.9.1")
 OPENRLHF_PLAIN = ("0.3.6.post1", "0.3.8", "0.5.3", "0.5.4", "0.9.7", "0.9.10")
 OPENRLHF_DOTTED = ("0.10.2", "0.11.2")

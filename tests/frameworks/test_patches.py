@@ -23,9 +23,11 @@ import yaml
 from rlhfdoctor.diagnose import analyze
 from rlhfdoctor.engine.catalogue import load_rules
 from rlhfdoctor.engine.match import Facts
+from rlhfdoctor.engine.schema import Target
 from rlhfdoctor.patch.apply import revert_files, write_file
-from rlhfdoctor.patch.merge import apply_all, apply_diff
+from rlhfdoctor.patch.merge import apply_all
 from rlhfdoctor.patch.plan import Configuration, plan_patches
+from rlhfdoctor.patch.spans import splice
 from rlhfdoctor.selftest import samples
 from rlhfdoctor.settings.read import read_configuration
 from rlhfdoctor.settings.spell import load_table, normal, spell
@@ -208,7 +210,7 @@ def patches_of(rule: str, kind: str, version: str, folder: Path) -> list[Patch]:
     settings = [s for name, text in texts.items() for s in read_configuration(name, text, framework)[0]]
     versions = dict(line.split("==") for line in files["pip-freeze.txt"].splitlines())
     known = Configuration(texts, settings, own, {name: (value, "") for name, value in versions.items()})
-    for treatment in RULES[rule].treat:
+    for treatment in RULES[rule].remediation:
         found += plan_patches([treatment], Facts(events={}, evidence={}, settings={}), known)
     return [p for p in found if p.diff]
 
@@ -283,7 +285,7 @@ def refused(rules: Sequence[str], kind: str, version: str, folder: Path, stand_i
         for patch in patches_of(rule, kind, version, folder / rule):
             file = Path(str(patch.file))
             before = file.read_text()
-            text = apply_diff(before, patch.diff, str(file))
+            text = splice(before, patch.replacements)
             write_file(file, text)
             assert (file.read_text(), revert_files([file.parent]), file.read_text()) == (text, [file], before)
             after.setdefault(text, (rule, patch))
@@ -305,7 +307,7 @@ def count_matrix(folder: Path) -> str:
     total = 0
     for kind, version in RELEASES:
         pairs, repeated = set(), []
-        for rule in (rule.id for rule in RULES.values() if rule.treat):
+        for rule in (rule.id for rule in RULES.values() if rule.remediation):
             place = folder / f"{kind}-{version}-{rule}".replace(" ", "-")
             place.mkdir()
             pairs |= {(rule, p.setting, p.after) for p in patches_of(rule, kind, version, place)}
@@ -320,6 +322,7 @@ def count_matrix(folder: Path) -> str:
 # --- tests: synthetic configurations ------------------------------------------------------------
 
 
+@pytest.mark.network
 @pytest.mark.parametrize(("kind", "version"), RELEASES)
 def test_configuration_itself_is_accepted(kind: str, version: str, tmp_path: Path, stand_ins: Path) -> None:
     """Before any patch the release takes all of it, so a refusal is the patch's; the tables spell it right."""
@@ -327,14 +330,15 @@ def test_configuration_itself_is_accepted(kind: str, version: str, tmp_path: Pat
     assert refusal(kind.partition(" ")[0], version, name, text, tmp_path, stand_ins) is None
 
 
+@pytest.mark.network
 @pytest.mark.parametrize(("kind", "version"), RELEASES)
 def test_patches_are_accepted(kind: str, version: str, tmp_path: Path, stand_ins: Path) -> None:
     """Each patch of each rule alone leaves a configuration that the release's own code takes."""
-    assert refused([rule.id for rule in RULES.values() if rule.treat], kind, version, tmp_path, stand_ins) == []
+    assert refused([rule.id for rule in RULES.values() if rule.remediation], kind, version, tmp_path, stand_ins) == []
 
 
 @pytest.mark.parametrize(("kind", "version"), ONE_OF_EACH)
-@pytest.mark.parametrize("rule", [rule.id for rule in RULES.values() if rule.treat])
+@pytest.mark.parametrize("rule", [rule.id for rule in RULES.values() if rule.remediation])
 def test_fixed_values_are_proposed_once(rule: str, kind: str, version: str, tmp_path: Path) -> None:
     """With a finding's patches applied, a second analysis asks for none of its fixed values again.
 
@@ -345,7 +349,7 @@ def test_fixed_values_are_proposed_once(rule: str, kind: str, version: str, tmp_
 
 def restless(rule: str, kind: str, version: str, folder: Path) -> list[str]:
     """Settings of fixed values that a rule asks for again after its own patch of them was written."""
-    fixed = {t.setting for t in RULES[rule].treat if not isinstance(t.to, dict) and not t.instead}
+    fixed = {t.setting for t in RULES[rule].remediation if not isinstance(t.to, Target) and not t.instead}
     found = []
     for incident in incidents(rule, configuration(kind, version), folder):
         for patch in (p for f in incident.findings if f.cause == rule for p in f.patches if p.diff and p.setting in fixed):
@@ -357,7 +361,7 @@ def again(patch: Patch, incident: Incident, rule: str) -> list[str]:
     """Settings that the rule would change after one of its patches was written."""
     path = Path(str(patch.file))
     before = path.read_text()
-    path.write_text(apply_diff(before, patch.diff, str(path)))
+    path.write_text(splice(before, patch.replacements))
     try:
         second = analyze(list(incident.sources))
     finally:
@@ -479,7 +483,7 @@ def test_pinning_backend_only_where_it_exists(version: str, tmp_path: Path) -> N
 def test_notes_name_no_spelling_of_another_program() -> None:
     """With the version unknown all spellings are told, but not train_sft's --model.gradient_checkpointing_enable."""
     known = Configuration({}, [], Framework(name="openrlhf", version=None), {})
-    treatments = [t for t in RULES["gpu-no-recompute"].treat if t.setting == "gradient_checkpointing"]
+    treatments = [t for t in RULES["gpu-no-recompute"].remediation if t.setting == "gradient_checkpointing"]
     notes = " ".join(p.note for p in plan_patches(treatments, Facts(events={}, evidence={}, settings={}), known))
     assert ("--actor.gradient_checkpointing_enable" in notes, "--model.gradient" in notes) == (True, False)
 
@@ -529,6 +533,7 @@ def test_patches_of_a_seed_can_be_applied_together(sample: str, tmp_path: Path) 
         assert [(p.setting, p.after) for p in changed] == [(p.setting, str(now[p.setting])) for p in changed]
 
 
+@pytest.mark.network
 @pytest.mark.parametrize(
     ("sample", "version"),
     [
@@ -543,13 +548,14 @@ def test_patched_seed_is_parsed_by_its_openrlhf(sample: str, version: str, tmp_p
     incident, _ = first_finding(sample, tmp_path)
     errors = {}
     for patch in (p for f in incident.findings for p in f.patches if p.diff):
-        after = apply_diff(Path(str(patch.file)).read_text(), patch.diff, str(patch.file))
+        after = splice(Path(str(patch.file)).read_text(), patch.replacements)
         error = judge("openrlhf", version, training_words(after, tmp_path, stand_ins))
         if error is not None:
             errors[patch.spelled] = error
     assert errors == {}
 
 
+@pytest.mark.network
 def test_patched_seed_is_composed_by_verl(tmp_path: Path, stand_ins: Path) -> None:
     """simpleRL forked verl 0.2: Hydra composes what is not the fork's own, and the table has the rest."""
     _, finding = first_finding("simplerl-third-generation", tmp_path)
@@ -591,5 +597,5 @@ def test_treated_seed_comes_to_rest(sample: str, tmp_path: Path) -> None:
         seen.add(state)
         incident = analyze([str(tmp_path / "run")])
         finding = next((f for f in incident.findings if f.cause == finding.cause), replace(finding, patches=()))
-    fixed = {t.setting for t in RULES[finding.cause].treat if not isinstance(t.to, dict) and not t.instead}
+    fixed = {t.setting for t in RULES[finding.cause].remediation if not isinstance(t.to, Target) and not t.instead}
     assert [p.setting for p in finding.patches if p.diff and p.setting in fixed - {"actor_num_nodes", "checkpoint.resume"}] == []

@@ -19,7 +19,6 @@ from rlhfdoctor.diagnose import analyze
 MEMORY = Path("/sys/fs/cgroup/memory")
 LIMIT_BYTES = 192 * 1024**2
 pytestmark = [
-    pytest.mark.live,
     pytest.mark.usefixtures("kernel_alone"),
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make a memory cgroup"),
     pytest.mark.skipif(not (MEMORY / "memory.limit_in_bytes").exists(), reason="needs the cgroup v1 memory controller"),

@@ -22,7 +22,6 @@ from rlhfdoctor.trace.read import NodeTrace, read_node
 from tests.bench.survive import MEMORY, Outcome, kill_at, kill_by_kernel, limited, running, sequences
 from tests.trace.build import fill, kinds, mount, segments
 
-pytestmark = pytest.mark.live
 KILLS = 40
 CGROUP = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make a memory cgroup"),

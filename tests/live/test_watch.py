@@ -29,9 +29,8 @@ from rlhfdoctor.trace.read import read_node
 from rlhfdoctor.trace.tables import Trace, read_trace
 from rlhfdoctor.types import Death, Incident
 from tests.bench.survive import MEMORY, limited, running
-from trainer.lab.place import cache_programs
 
-pytestmark = [pytest.mark.live, pytest.mark.usefixtures("kernel_alone")]  # a stranger's kill is in our kernel log
+pytestmark = pytest.mark.usefixtures("kernel_alone")  # a stranger's kill is in our kernel log
 ROOT = Path(__file__).resolve().parent.parent.parent
 WATCH = (sys.executable, "-m", "rlhfdoctor", "watch")
 ENTER = ("/bin/sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"')
@@ -377,6 +376,9 @@ def hit_ratio(told: Sequence[tuple[float, float | None]]) -> float:
 def test_ray_actor_grows_until_it_is_killed(tmp_path: Path, number: int) -> None:
     """The forecast of the kill is right from half-way on, and the verdict names kernel, actor, phase and cause."""
     pytest.importorskip("ray", reason="needs Ray (make test installs it)")
+    pytest.importorskip("omegaconf", reason="the lab needs omegaconf (make test installs it)")
+    from trainer.lab.place import cache_programs
+
     home, folder = Path(tempfile.mkdtemp(prefix="r", dir="/tmp")), tmp_path / "run"
     program = tmp_path / "train.py"
     program.write_text(RAY_HOG)

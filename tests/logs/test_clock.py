@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 
 import pytest
 
@@ -11,7 +11,7 @@ from rlhfdoctor.logs.clock import read_time
 
 def utc(*parts: int) -> float:
     """Unix seconds of a moment in UTC."""
-    return datetime(*parts, tzinfo=UTC).timestamp()  # type: ignore[arg-type, misc]
+    return datetime(*parts, tzinfo=timezone.utc).timestamp()  # type: ignore[arg-type, misc]
 
 
 FULL = {

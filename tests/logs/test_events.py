@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 
 import pytest
 
@@ -105,23 +105,23 @@ def test_fields_give_the_origin() -> None:
 
 def test_year_of_the_file() -> None:
     """A stamp without a year takes the year in which its file was written."""
-    modified = datetime(2024, 6, 1, tzinfo=UTC).timestamp()
+    modified = datetime(2024, 6, 1, tzinfo=timezone.utc).timestamp()
     (event,) = read_kind(f"INFO 04-02 15:02:00 x.py:1] {DEAD}", "nccl.down", modified=modified)
-    assert datetime(2024, 4, 2, 15, 2, tzinfo=UTC).timestamp() == event.time
+    assert datetime(2024, 4, 2, 15, 2, tzinfo=timezone.utc).timestamp() == event.time
 
 
 def test_year_of_the_stamps_before() -> None:
     """A stamp without a year takes the year of the stamps before it in its file."""
     text = f"[2023-04-02 15:02:00,000 E 1 1] {DEAD}\nINFO 04-02 15:03:00 x.py:1] {DEAD}\n"
-    events = read_kind(text, "nccl.down", modified=datetime(2025, 1, 1, tzinfo=UTC).timestamp())
+    events = read_kind(text, "nccl.down", modified=datetime(2025, 1, 1, tzinfo=timezone.utc).timestamp())
     assert (events[1].time or 0) - (events[0].time or 0) == 60.0
 
 
 def test_turn_of_the_year() -> None:
     """A stamp of December in a file last written in January is of the year before."""
-    modified = datetime(2025, 1, 2, tzinfo=UTC).timestamp()
+    modified = datetime(2025, 1, 2, tzinfo=timezone.utc).timestamp()
     (event,) = read_kind(f"INFO 12-31 23:02:00 x.py:1] {DEAD}", "nccl.down", modified=modified)
-    assert datetime(2024, 12, 31, 23, 2, tzinfo=UTC).timestamp() == event.time
+    assert datetime(2024, 12, 31, 23, 2, tzinfo=timezone.utc).timestamp() == event.time
 
 
 def test_events_in_order_of_time() -> None:

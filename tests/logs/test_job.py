@@ -57,19 +57,6 @@ def test_slurm_polling(line: str, step: str, used: int, limit: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "line",
-    [
-        "slurmstepd: Exceeded step memory limit at some point.",
-        "slurmstepd: error: Exceeded job memory limit at some point.",
-        "slurmstepd: error: Exceeded step memory limit at some point. Step may have been partially swapped out to disk.",
-    ],
-)
-def test_slurm_touched_its_limit(line: str) -> None:
-    """The old notice that the limit was touched is no kill, for page cache is enough."""
-    assert [event.kind for event in read_log(line)] == ["slurm.limit_touched"]
-
-
-@pytest.mark.parametrize(
     ("line", "reason"),
     [
         (
@@ -270,11 +257,6 @@ def test_cat_of_a_cgroup_file() -> None:
             "[ERROR] [launch.py:321:sigkill_handler] ['/usr/bin/python3', '-u', 'run.py'] exits with return code = -9",
             "deepspeed.exit",
             {"exit_code": -9},
-        ),
-        (
-            "[INFO] [utils.py:838:see_memory_usage] CPU Virtual Memory:  used = 31.07 GB, percent = 22.6%",
-            "deepspeed.host_memory",
-            {"used_bytes": round(31.07 * GIB), "share_ratio": pytest.approx(0.226)},
         ),
         ("step:3 - perf/max_memory_allocated_gb:41.5 - actor/lr:0.0", "gpu.used", {"what_text": "allocated", "used_bytes": 83 * 512 * MIB}),
     ],

@@ -142,15 +142,12 @@ def test_task_and_limit_before_4_19() -> None:
 
 
 def test_global_state() -> None:
-    """RAM, swap and the free pages of zones are read from the report of a global kill."""
+    """The node's RAM is read from the report of a global kill."""
     text = (
         "Node 0 Normal free:55196kB boost:0kB min:55360kB low:69200kB high:83040kB\n"
         "Free swap  = 12kB\nTotal swap = 4194300kB\n4166576 pages RAM\n0 pages HighMem/MovableOnly\n"
     )
     expected = [
-        ("kernel.zone", {"numa_node": 0, "zone": "Normal", "free_bytes": 55196 * 1024, "min_bytes": 55360 * 1024}),
-        ("kernel.swap", {"which": "Free", "swap_bytes": 12288}),
-        ("kernel.swap", {"which": "Total", "swap_bytes": 4194300 * 1024}),
         ("kernel.ram", {"ram_pages": 4166576}),
     ]
     assert expected == [(event.kind, dict(event.fields)) for event in read_log(text)]
@@ -415,13 +412,6 @@ def test_child_is_sacrificed() -> None:
 def test_other_verdicts(line: str, kind: str) -> None:
     """Group kills, systemd's notes, hopeless kernels and lost GPUs are told from each other."""
     assert [kind] == [event.kind for event in read_log(f"[ 12.345678] {line}")]
-
-
-def test_reaper() -> None:
-    """The reaper's line tells what shared memory stays behind."""
-    line = "oom_reaper: reaped process 117644 (ray::leaks_memo), now anon-rss:0kB, file-rss:4kB, shmem-rss:8388608kB"
-    expected = {"pid": 117644, "comm": "ray::leaks_memo", "anon_bytes": 0, "file_bytes": 4096, "shmem_bytes": 2**33}
-    assert [expected] == fields_of(line, "kernel.reaped")
 
 
 @pytest.mark.parametrize(

@@ -439,11 +439,6 @@ def test_exit_in_the_gcs() -> None:
             "ray.shm_exceeded",
             {"store_text": "21.47483648", "shm_text": "17.17986918"},
         ),
-        (
-            "store_runner.cc:50: Allowing the Plasma store to use up to 1.07374GB of memory.",
-            "ray.object_store_start",
-            {"capacity_text": "1.07374"},
-        ),
     ],
 )
 def test_object_store(line: str, kind: str, expected: dict[str, Value]) -> None:

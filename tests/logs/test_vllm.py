@@ -21,8 +21,6 @@ LINES = {
     "sleep": "Sleep mode freed 32.90 GiB memory, 1.19 GiB memory is still in use.",
     "asleep": "It took 2.740193 seconds to fall asleep.",
     "awake": "It took 1.207715 seconds to wake up.",
-    "broadcast_wait": "No available shared memory broadcast block found in 60 seconds. This typically happens when some processes are "
-    "hanging or doing some time-consuming work (e.g. compilation).",
     "engine_dead": "EngineCore failed to start.",
 }
 
@@ -76,9 +74,6 @@ def test_pid_of_the_prefix(name: str) -> None:
             "vllm.sleep_backup",
             {"freed_bytes": round(31.48 * GIB), "backup_bytes": round(6.92 * GIB)},
         ),
-        ("WARNING 01-01 00:00:00 shm_broadcast.py:396] No available block found in 60 second.", "vllm.broadcast_wait", {"wait": 60}),
-        ("TimeoutError: RPC call to sample_tokens timed out", "vllm.rpc_timeout", {"call_text": "sample_tokens"}),
-        ("TimeoutError: RPC call to execute_model timed out.", "vllm.rpc_timeout", {"call_text": "execute_model"}),
         (
             "INFO 01-11 15:51:18 llm_engine.py:234] Initializing an LLM engine (v0.6.6.post1) with config: model='x'",
             "vllm.version",
@@ -93,11 +88,6 @@ def test_pid_of_the_prefix(name: str) -> None:
             "max_total_tokens=131072 is larger than the profiled value -413206. Use the profiled value instead.",
             "sglang.profiled",
             {"wanted": 131072, "profiled": -413206},
-        ),
-        (
-            "Load weight end. type=DeepseekV3ForCausalLM, dtype=torch.bfloat16, avail mem=19.40 GB, mem usage=150.22 GB.",
-            "sglang.loaded",
-            {"free_bytes": round(19.40 * GIB), "weights_bytes": round(150.22 * GIB)},
         ),
         ("Subprocess scheduler_0 (pid=9) crashed with exit code -6.", "sglang.crashed", {"exit_code": -6}),
     ],

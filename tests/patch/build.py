@@ -6,8 +6,8 @@ from typing import Any
 
 from rlhfdoctor.engine.match import Facts
 from rlhfdoctor.engine.schema import Treatment
-from rlhfdoctor.patch.merge import apply_diff
 from rlhfdoctor.patch.plan import Configuration, plan_patches
+from rlhfdoctor.patch.spans import splice
 from rlhfdoctor.settings.read import read_configuration
 from rlhfdoctor.types import Framework, Patch, Setting
 
@@ -47,4 +47,4 @@ def patched(name: str, text: str, setting: str, to: Any, **how: Any) -> str:
     patch = plan(name, text, setting, to, **how)
     assert patch is not None, "no patch is proposed"
     assert patch.diff, f"the patch is only told: {patch.spelled}"
-    return apply_diff(text, patch.diff, name)
+    return splice(text, patch.replacements)

@@ -1,4 +1,4 @@
-"""Unified diffs: made, applied by `patch -p1` and by ourselves, and several of one file together."""
+"""Unified diffs as `patch -p1` and `git apply` take them, and several patches of one file together."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from rlhfdoctor.errors import UsageError
-from rlhfdoctor.patch.merge import apply_all, apply_diff
-from rlhfdoctor.patch.plan import make_diff
+from rlhfdoctor.patch.merge import apply_all
+from rlhfdoctor.patch.spans import make_diff, splice
 from rlhfdoctor.types import Patch
 
-from .build import OPENRLHF, VERL, plan
+from .build import EASYR1, OPENRLHF, VERL, plan
 from .test_shell import hydra, script
 
 TEN = "".join(f"line {number}\n" for number in range(1, 11))
@@ -40,13 +40,6 @@ CASES = {
     "emptied": ("a\n", ""),
     "latin-1": ("# gr\udcf6\udcdfe\na\n", "# gr\udcf6\udcdfe\nb\n"),
 }
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_own_diff_is_applied_by_ourselves(case: str) -> None:
-    """What was made of two texts leads from one to the other."""
-    before, after = CASES[case]
-    assert after == apply_diff(before, make_diff(before, after, "run/launch.sh"), "run/launch.sh")
 
 
 @pytest.mark.skipif(shutil.which("patch") is None, reason="the tool `patch` is not installed")
@@ -80,14 +73,6 @@ def test_own_diff_is_applied_by_git(case: str, tmp_path: Path) -> None:
 def test_equal_texts_have_no_diff() -> None:
     """Nothing changed, nothing shown."""
     assert make_diff(TEN, TEN, "a") == ""
-
-
-@pytest.mark.parametrize("changed", [TEN.replace("line 6", "line six"), TEN.replace("line 3\n", ""), ""])
-def test_diff_for_another_text_is_refused(changed: str) -> None:
-    """A file that was changed since is left alone."""
-    diff = make_diff(TEN, TEN.replace("line 5", "line five"), "launch.sh")
-    with pytest.raises(UsageError, match=r"launch\.sh: changed since it was analysed"):
-        apply_diff(changed, diff, "launch.sh")
 
 
 def patches(file: Path, text: str, *changes: tuple[str, object], framework: object = OPENRLHF) -> list[Patch]:
@@ -184,3 +169,63 @@ def test_file_that_vanished_is_a_message(tmp_path: Path) -> None:
     file.unlink()
     with pytest.raises(UsageError, match="No such file"):
         apply_all(wanted)
+
+
+@pytest.mark.parametrize("changed", [f"# new\n{script('--zero_stage 2')}", script("--zero_stage 1"), ""])
+def test_file_changed_since_it_was_analysed_is_refused(changed: str, tmp_path: Path) -> None:
+    """A file that was changed since is left alone, wherever the change is."""
+    file = tmp_path / "launch.sh"
+    wanted = patches(file, script("--zero_stage 2"), ("zero_stage", 3))
+    file.write_text(changed)
+    with pytest.raises(UsageError, match=r"launch\.sh: changed since it was analysed"):
+        apply_all(wanted)
+
+
+def test_values_of_one_place_with_common_digits_are_refused(tmp_path: Path) -> None:
+    """24 -> 14 and 24 -> 20 are two values of one place and not the value 10."""
+    file = tmp_path / "launch.sh"
+    wanted = patches(file, script("--micro_train_batch_size 24"), ("train.micro_batch_size", 14), ("train.micro_batch_size", 20))
+    with pytest.raises(UsageError, match="touches the same place as another"):
+        apply_all(wanted)
+
+
+def test_text_behind_what_was_analysed_stays(tmp_path: Path) -> None:
+    """Of a very large file only the start is read; the rest is written back as it was."""
+    file = tmp_path / "launch.sh"
+    wanted = patches(file, script("--zero_stage 2"), ("zero_stage", 3))
+    file.write_bytes(file.read_bytes() + b"# gr\xf6\xdfe\r\n")
+    assert apply_all(wanted)[str(file)] == (script("--zero_stage 3") + "# gr\udcf6\udcdfe\r\n", 1)
+
+
+def test_key_behind_a_key_without_value(tmp_path: Path) -> None:
+    """A value given to the last key, and a key added below it, start at the same place of the text."""
+    file = tmp_path / "config.yaml"
+    before = "worker:\n  rollout:\n    max_num_batched_tokens:\n"
+    wanted = patches(file, before, ("rollout.max_num_batched_tokens", 8192), ("rollout.gpu_memory_utilization", 0.4), framework=EASYR1)
+    expected = before.replace("tokens:\n", "tokens: 8192\n    gpu_memory_utilization: 0.4\n")
+    assert {apply_all(order)[str(file)][0] for order in (wanted, wanted[::-1])} == {expected}
+
+
+HARD = {
+    "crlf": script("--zero_stage 2", "--bf16").replace("\n", "\r\n"),
+    "no-newline": script("--zero_stage 2", "--bf16", end=""),
+    "latin-1": script("--zero_stage 2", "--save_path gr\udcf6\udcdfe", "--bf16"),
+    "last": script("--bf16", "--zero_stage 2"),
+    "one-line": script("--bf16 --zero_stage 2 --adam_offload"),
+}
+
+
+@pytest.mark.skipif(shutil.which("patch") is None, reason="the tool `patch` is not installed")
+@pytest.mark.parametrize("text", HARD.values(), ids=HARD)
+@pytest.mark.parametrize("change", [("zero_stage", 3), ("gradient_checkpointing", True), ("offload_optimizer", False)], ids=lambda c: c[0])
+def test_shown_diff_and_written_text_are_one(text: str, change: tuple[str, object], tmp_path: Path) -> None:
+    """`patch -p1` with the diff that is shown makes the same bytes as the spans that are written."""
+    found = plan("launch.sh", text, change[0], change[1], add=True, framework=OPENRLHF)
+    if found is None:
+        assert (change[0], "--adam_offload" in text) == ("offload_optimizer", False)
+        return
+    file = tmp_path / "launch.sh"
+    file.write_bytes(text.encode("utf-8", "surrogateescape"))
+    command = ["patch", "-p1", "--fuzz=0", "--batch", "--no-backup-if-mismatch"]
+    subprocess.run(command, input=found.diff.encode("utf-8", "surrogateescape"), cwd=tmp_path, capture_output=True, check=True)
+    assert splice(text, found.replacements).encode("utf-8", "surrogateescape") == file.read_bytes()

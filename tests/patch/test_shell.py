@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rlhfdoctor.engine.schema import Target
 from rlhfdoctor.types import Framework
 
 from .build import DOTTED, OPENRLHF, VERL, patched, plan, value_of
@@ -115,7 +116,7 @@ def test_value_from_a_variable_is_replaced_at_its_use(written: str) -> None:
     expected = script(
         f"--micro_train_batch_size {quote}4{quote}", "--micro_rollout_batch_size $BS", head=head
     )
-    result = patched("launch.sh", text, "train.micro_batch_size", {"scale": 0.5}, framework=OPENRLHF)
+    result = patched("launch.sh", text, "train.micro_batch_size", Target(scale=0.5), framework=OPENRLHF)
     assert expected == result
     assert value_of("launch.sh", result, "logprob.micro_batch_size", OPENRLHF) == 8
 
@@ -124,7 +125,7 @@ def test_flag_in_a_comment_is_not_the_setting() -> None:
     """What is commented out is neither read nor changed."""
     text = script("--micro_train_batch_size 8", "--bf16", end="\n# --micro_train_batch_size 16\n")
     expected = text.replace("size 8", "size 4")
-    assert expected == patched("launch.sh", text, "train.micro_batch_size", {"scale": 0.5}, framework=OPENRLHF)
+    assert expected == patched("launch.sh", text, "train.micro_batch_size", Target(scale=0.5), framework=OPENRLHF)
 
 
 def test_the_last_of_two_flags_is_changed() -> None:

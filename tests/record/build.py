@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -197,12 +196,3 @@ def kernel_lines(second: float, pid: int, path: str = "/job") -> str:
         f"{at} Memory cgroup out of memory: Killed process {pid} (python) total-vm:20000000kB, "
         "anon-rss:15000000kB, file-rss:0kB, shmem-rss:0kB, UID:0\n"
     )
-
-
-def numbers_of(page: str) -> dict[str, float]:
-    """The lines of a Prometheus page: name with labels -> value. Fails where a line is none by its grammar."""
-    text = r'"(?:[^"\\\n]|\\[\\"n])*"'
-    line = re.compile(rf"^([a-z_]+(?:\{{[a-z]+={text}(?:,[a-z]+={text})*\}})?) (-?[0-9.]+)$")
-    found = [line.fullmatch(row) or row for row in page.splitlines() if not row.startswith("# ")]
-    assert [row for row in found if isinstance(row, str)] == []
-    return {row[1]: float(row[2]) for row in found if not isinstance(row, str)}

@@ -1,19 +1,18 @@
-"""Alarms: when they fire and when not, the user's command, the Prometheus page."""
+"""Alarms: when they fire and when not, and the user's command."""
 
 from __future__ import annotations
 
 import time
-import urllib.request
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
 
-from rlhfdoctor.record.alarm import Alarms, serve, show_limit, show_metrics
+from rlhfdoctor.record.alarm import Alarms, show_limit
 from rlhfdoctor.record.limits import Limit, Limits
 from rlhfdoctor.sources.cgroupfs import Level
 from rlhfdoctor.units import GIB, MIB
-from tests.record.build import make_level, make_limit, numbers_of
+from tests.record.build import make_level, make_limit
 
 SOON, FAR = 300.0, 5000.0
 
@@ -154,62 +153,3 @@ def test_command_without_a_forecast(tmp_path: Path) -> None:
 def test_command_that_fails(command: str) -> None:
     """A command that fails changes nothing for the alarm."""
     assert fired(full(0.96, 0.97), Alarms(600.0, command)) == [1, 0]
-
-
-def test_page() -> None:
-    """The page has use, size and time left by limit, memory by role, and the alarms that stand."""
-    limits = [make_limit(0.5, 12.34, level="/a", uid=1), make_limit(0.25, name="node", uid=2)]
-    assert numbers_of(show_metrics(limits, {"actor": 7, "other": 3}, ["x"])) == {
-        'rlhfdoctor_limit_used_bytes{limit="cgroup",level="/a"}': 5 * GIB,
-        'rlhfdoctor_limit_used_bytes{limit="node",level=""}': 2.5 * GIB,
-        'rlhfdoctor_limit_bytes{limit="cgroup",level="/a"}': 10 * GIB,
-        'rlhfdoctor_limit_bytes{limit="node",level=""}': 10 * GIB,
-        'rlhfdoctor_limit_left_seconds{limit="cgroup",level="/a"}': 12.3,
-        'rlhfdoctor_role_rss_bytes{role="actor"}': 7,
-        'rlhfdoctor_role_rss_bytes{role="other"}': 3,
-        "rlhfdoctor_alarms": 1,
-    }
-
-
-def test_every_number_is_described() -> None:
-    """Each name on the page has its help and its type in front."""
-    page = show_metrics([make_limit(0.5, 1.0)], {"actor": 7}, [])
-    names = {name.partition("{")[0] for name in numbers_of(page)}
-    helped = {line.split()[2] for line in page.splitlines() if line.startswith("# HELP ")}
-    typed = {line.split()[2] for line in page.splitlines() if line.startswith("# TYPE ") and line.endswith(" gauge")}
-    assert (helped, typed) == (names, names)
-
-
-def test_label_of_a_level_is_escaped() -> None:
-    """Quotes, backslashes and newlines in a cgroup's path do not break the page."""
-    names = numbers_of(show_metrics([make_limit(0.5, level='/a"b\\c\nd')], {}, []))
-    assert [name for name in names if name.startswith("rlhfdoctor_limit_bytes")] == [
-        'rlhfdoctor_limit_bytes{limit="cgroup",level="/a\\"b\\\\c d"}'
-    ]
-
-
-def test_label_of_a_role_is_escaped() -> None:
-    """Quotes and newlines in a role that a trainer's mark gave do not break the page."""
-    names = numbers_of(show_metrics([], {'my "best"\nactor\\': 7}, []))
-    assert (len(names), [value for name, value in names.items() if "role" in name]) == (2, [7])
-
-
-def get(port: int) -> tuple[int, str, bytes]:
-    """Status, content type and body of a page."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        return answer.status, answer.headers["Content-Type"], answer.read()
-
-
-def test_serving() -> None:
-    """Any free port can be had, and each request gets the page as it is then."""
-    pages = iter(["first 1\n", "second 2\n"])
-    port = serve(0, lambda: next(pages))
-    kind = "text/plain; version=0.0.4"
-    assert [get(port), get(port)] == [(200, kind, b"first 1\n"), (200, kind, b"second 2\n")]
-
-
-def test_port_that_is_taken() -> None:
-    """A port that somebody else has is an error."""
-    port = serve(0, lambda: "")
-    with pytest.raises(OSError, match="in use"):
-        serve(port, lambda: "")

@@ -309,6 +309,7 @@ def test_long_kernel_line(kernel: Callable[..., tuple[list[dict[str, Any]], str]
     assert [len(event["text"]) for event in told] == [1000]
 
 
+@pytest.mark.live
 @pytest.mark.skipif(not os.access("/dev/kmsg", os.R_OK | os.W_OK), reason="needs the right to write to the kernel log")
 def test_real_kernel_log(tmp_path: Path) -> None:
     """A line that the kernel logs now is in the copy."""

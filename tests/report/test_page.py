@@ -15,7 +15,7 @@ from rlhfdoctor.timeline import make_charts
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine (apt-get install chromium)")
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine (apt-get install chromium)")]
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ("lab-pinned-start", "lab-object-store", "easyr1-long-prompts")
 SCREENS = [(width, theme) for width in (1280, 390) for theme in ("light", "dark")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 import xml.etree.ElementTree
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("matplotlib", reason="matplotlib comes with the extra notebooks")
+pytest.importorskip("matplotlib", reason="matplotlib comes with the extra pictures")
 ROOT = Path(__file__).resolve().parents[2]
 RUN = ROOT / "samples/lab-pinned-start/run"
 LOGS = ROOT / "samples/easyr1-long-prompts/run"
@@ -34,6 +35,24 @@ def test_svg_tells_roles_and_limits(doctor: Callable[..., Any], tmp_path: Path) 
     xml.etree.ElementTree.parse(files[0])
     text = files[0].read_text()
     assert all(f"<!-- {name} -->" in text for name in ("actor", "page-locked", "update", "container limit 4.15 GiB"))
+
+
+@pytest.mark.parametrize("ending", ["html", "png"])
+def test_charts_without_polars_are_a_message(doctor: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str) -> None:
+    """A recorded run's charts need it: no page that silently lacks them, no traceback."""
+    monkeypatch.setitem(sys.modules, "polars", None)
+    result = doctor("report", RUN, "--out", tmp_path / f"page.{ending}")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "charts of a recorded run need polars: pip install 'rlhfdoctor[report]'" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("folder", "ending"), [(LOGS, "html"), (RUN, "md")])
+def test_report_that_needs_no_polars(doctor: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: Path, ending: str) -> None:
+    """Logs alone have no charts, and Markdown shows none."""
+    monkeypatch.setitem(sys.modules, "polars", None)
+    result = doctor("report", folder, "--out", tmp_path / f"page.{ending}")
+    assert (result.exit_code, (tmp_path / f"page.{ending}").stat().st_size > 1000) == (1, True)
 
 
 @pytest.mark.parametrize(("ending", "begins"), [("html", "<!doctype html>"), ("htm", "<!doctype html>"), ("md", "## cause"), ("markdown", "## cause")])

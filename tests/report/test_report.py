@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import io
+import re
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
-from rlhfdoctor.report import markdown, story, terminal
+from rlhfdoctor.report import html, markdown, story, terminal
 from rlhfdoctor.report.clean import clean
 from rlhfdoctor.report.json import to_dict
 from rlhfdoctor.types import KILLERS, Death, Event, Finding, Gap, Incident, Origin, Patch, Process, Quote
+from rlhfdoctor.vocabulary import EVENT
 
 EVIL = "<script>alert(1)</script> `x` *b* [bold]m[/bold] \x1b[31mred\x1b[0m \u202e"
 
 
 def incident(text: str = EVIL, killer: str = "exception") -> Incident:
-    event = Event(kind="python.error", fields={}, origin=Origin(file="a.log", line=3), text=text)
+    event = Event(kind=EVENT.python.error, fields={}, origin=Origin(file="a.log", line=3), text=text)
     patch = Patch(setting="a", spelled="--a", file="l.sh", line=1, before="1", after="2", safety="safe", diff="--- a/l.sh\n+++ b/l.sh\n@@ -1 +1 @@\n-1 ```\n+2\n")
     finding = Finding(
         cause="other-software-error", title="A bug", confidence=0.8, summary=text, patches=(patch,),
@@ -79,3 +82,13 @@ def test_times_are_iso_in_utc() -> None:
 def test_clean(text: str, expected: str) -> None:
     """Text from logs becomes one printable line."""
     assert clean(text) == expected
+
+
+def test_confidence_is_shown_as_exact_as_it_is() -> None:
+    """People read steps of 0.05, in the terminal, in Markdown and on the page; programs read the number."""
+    unsure = replace(incident(), findings=(replace(incident().findings[0], confidence=0.87),))
+    console = Console(file=io.StringIO(), width=100, markup=False, emoji=False, highlight=False)
+    terminal.render(unsure, console)
+    pages = (console.file.getvalue(), markdown.render(unsure), html.render(unsure))  # type: ignore[attr-defined]
+    assert [re.findall(r"(?:\] |\(|confidence )(0\.\d+\+?)", page)[:1] for page in pages] == [["0.85"]] * 3
+    assert to_dict(unsure)["findings"][0]["confidence"] == 0.87

@@ -42,6 +42,10 @@ def words(script: str) -> list[str]:
         ("unfinished 'quote", ["unfinished", "quote"]),
         ("trailing\\", ["trailing\\"]),
         ("run --a\t1", ["run", "--a", "1"]),
+        ("run --a $'it\\'s\\n' --b", ["run", "--a", "it's\n", "--b"]),
+        ('run --n $(echo "a ) b" | wc -c) --b', ["run", "--n", "$(echo a ) b | wc -c)", "--b"]),
+        ('run --n "$(basename "/x/a b")" --b', ["run", "--n", "$(basename /x/a b)", "--b"]),
+        ('run "costs $(5" --b', ["run", "costs $(5", "--b"]),
     ],
 )
 def test_words(script: str, expected: list[str]) -> None:
@@ -195,12 +199,40 @@ def test_words_of_a_variable(script: str, expected: list[str]) -> None:
     assert all(script[token.start : token.end] == token.raw for token in tokens)
 
 
+@pytest.mark.parametrize(
+    ("document", "inside"),
+    [
+        ("cat > README <<EOF\ndon't touch this\nEOF\n", ["dont touch this\n"]),
+        ("cat <<'EOF' > x.py\nx = \"a\nEOF\n", ["x", "=", "a\n"]),
+        ("cat > x <<-EOF\n\t\tit's\n\tEOF\n", ["its\n"]),
+        ("cat > x <<A <<B\nit's\nA\nthat's \"\nB\n", ["its\n", "thats \"\n"]),
+        ("cat << EOF >x\r\nit's\r\nEOF\r\n", ["its\r\n"]),
+        ("cat <<EOF | bash\ntrain --a 1\nEOF\n", ["bash", "train", "--a", "1"]),
+        ("  cat <<EOF\nusage: run --b 9, it's easy\nEOF\n", []),
+        ("bash <<EOF\ntrain --a 1\nEOF\n", ["bash", "train", "--a", "1"]),
+        ('cat <<< "it\'s"\n', []),
+        ("((N = 4 << 1))\n", ["N", "=", "4"]),
+        ("cat <<EOF\n", []),
+    ],
+)
+def test_here_documents(document: str, inside: list[str]) -> None:
+    """Quotes of a document do not reach beyond its end; its words are read, since it may be a script, but for what is only shown."""
+    tokens = list(read_tokens(f"{document}run --b 2"))
+    assert [token.text for token in tokens if token.text != "cat"] == [*inside, "run", "--b", "2"]
+    assert [token.first for token in tokens[-3:]] == [True, False, False]
+
+
+def test_many_documents_without_an_end() -> None:
+    """They are read as text."""
+    assert len(list(read_tokens("a <<A\n" * 5000 + '"$(" ' * 5000))) == 10_000
+
+
 def test_backslash_before_a_carriage_return() -> None:
     """A backslash before a carriage return without a newline does not hold the reader up for ever."""
     assert [token.text for token in islice(read_tokens("run \\\r --b"), 10)][-1] == "--b"
 
 
-scripts = st.text(alphabet="ab1 \t\n\r\\'\"#$={}();&|-", max_size=60)
+scripts = st.text(alphabet="ab1< \t\n\r\\'\"#$={}();&|-", max_size=60)
 
 
 @settings(max_examples=150, deadline=None, database=None, derandomize=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,13 @@ def test_devices() -> None:
     ]
     assert (gpus, processes, []) == nvml.read()
     assert (gpus, processes, []) == nvml.read()
+
+
+def test_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a node with GPUs the recorder makes a gap of it."""
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    with pytest.raises(ImportError, match=r"nvidia-ml-py is missing: pip install nvidia-ml-py"):
+        Nvml()
 
 
 def test_no_devices() -> None:

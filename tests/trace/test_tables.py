@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import sys
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
-from rlhfdoctor.errors import SourceError
+from rlhfdoctor.errors import SourceError, UsageError
 from rlhfdoctor.trace.schema import NULL, TABLES
 from rlhfdoctor.trace.store import Writer
 from rlhfdoctor.trace.tables import Trace, read_trace
 from tests.trace.build import SECOND_NS, make_writer, say, segments, wall
 
-START = datetime.fromtimestamp(wall(0) / SECOND_NS, UTC)
+START = datetime.fromtimestamp(wall(0) / SECOND_NS, timezone.utc)
 
 
 def process_rows(uids: list[int], rss_bytes: list[int]) -> tuple[list[int], list[list[int]]]:
@@ -231,6 +232,15 @@ def test_no_trace(tmp_path: Path, make: str) -> None:
     (tmp_path / "run" / make).mkdir(parents=True)
     with pytest.raises(SourceError, match=r"no trace in it.*(doctor watch|000001\.trace)"):
         read_trace(tmp_path / "run")
+
+
+def test_tables_without_polars_are_a_message(trace: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Events and what the run was are there without it; tables say what to install."""
+    monkeypatch.setitem(sys.modules, "polars", None)
+    assert (trace.names, len(trace.events)) == (["cgroup", "gpu", "limit", "mapping", "process"], 5)
+    for ask in (lambda: trace["process"], trace.to_polars, lambda: trace.write_parquet(tmp_path)):
+        with pytest.raises(UsageError, match=r"need polars: pip install 'rlhfdoctor\[report\]'"):
+            ask()
 
 
 def test_to_pandas(trace: Trace) -> None:

@@ -1,0 +1,133 @@
+"""A rule that is being written: the skeleton of a new one, and what its folder still lacks."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rlhfdoctor.engine.catalogue import rules_folder
+from rlhfdoctor.engine.schema import Rule
+from rlhfdoctor.errors import UsageError
+
+LANGUAGES = ("zh",)
+"""Each has a file beside rule.yaml; a rule of the catalogue that is shipped needs all of them."""
+_SAID = {
+    "title", "summary", "says", "meaning", "impact", "check", "false_positives", "effect", "cost", "note", "instead",
+    "side_effects", "what", "because", "how_to_check",
+}  # fmt: skip
+_PLACE = re.compile(r"\{[^{}]*\}")
+
+
+def write_skeleton(folder: Path) -> Path:
+    """Writes rule.yaml, its translations, fires/ and silent/ of a new rule, all of it to be filled in.
+
+    Raises:
+        UsageError: the name is no id, or the folder exists.
+    """
+    if not re.fullmatch(r"[a-z]+(-[a-z0-9]+)+", folder.name):
+        raise UsageError(f"'{folder.name}' is no rule id; expected e.g. host-my-cause")
+    if folder.exists():
+        raise UsageError(f"{folder} exists already")
+    sample = "RuntimeError: CUDA error: out of memory\n"
+    for kind, text in (("fires/example", sample), ("silent/look-alike", "Job finished\n")):
+        (folder / kind).mkdir(parents=True)
+        (folder / kind / "driver.log").write_text(text)
+    text = _SKELETON.format(id=folder.name, kind=folder.name.split("-")[0])
+    (folder / "rule.yaml").write_text(text)
+    for language in LANGUAGES:
+        rows = "".join(f"- en: {text}\n  {language}: ''\n" for text in sentences(folder / "rule.yaml"))
+        (folder / f"{language}.yaml").write_text(
+            f"# The rule's sentences, and each in the language '{language}'.\n{rows}"
+        )
+    return folder / "rule.yaml"
+
+
+def sentences(path: Path) -> list[str]:
+    """Every sentence of a rule file that a reader sees, in order, each once."""
+    return list(dict.fromkeys(_said(yaml.safe_load(path.read_text(encoding="utf-8")))))
+
+
+def missing_parts(rule: Rule, causes: Collection[str]) -> list[str]:
+    """What is missing in a rule's folder, one sentence each.
+
+    Args:
+        causes: the ids that `suppresses` and `compatible_with` may name.
+    """
+    found = [f"{rule.path}: still the skeleton's: '{text}'" for text in sentences(rule.path) if text in _skeleton()]
+    found += [
+        f"{rule.path}: '{key}' names {name}, and no rule has that id"
+        for key, names in (("suppresses", rule.suppresses), ("compatible_with", rule.compatible_with))
+        for name in names
+        if name not in causes
+    ]
+    shipped = rule.path.parent.parent.resolve() == rules_folder().resolve()
+    for language in LANGUAGES:
+        file = rule.path.with_name(f"{language}.yaml")
+        if file.exists() or shipped:
+            found += _untranslated(sentences(rule.path), file, language)
+    return found
+
+
+def _untranslated(english: list[str], file: Path, language: str) -> Iterator[str]:
+    if not file.exists():
+        yield f"{file}: missing; it takes rows of 'en' and '{language}'"
+        return
+    try:
+        table = {row["en"]: row[language] for row in yaml.safe_load(file.read_text(encoding="utf-8")) or ()}
+    except (KeyError, TypeError, UnicodeDecodeError, yaml.YAMLError):
+        yield f"{file}: is no list of rows of 'en' and '{language}'"
+        return
+    for text in english:
+        if not table.get(text):
+            yield f"{file}: no '{language}' for '{text}'"
+        elif sorted(_PLACE.findall(text)) != sorted(_PLACE.findall(table[text])):
+            yield f"{file}: other places in braces than '{text}' has"
+    for text in table:
+        if text not in english:
+            yield f"{file}: no sentence of the rule is '{text}' any more"
+
+
+@functools.cache
+def _skeleton() -> frozenset[str]:
+    return frozenset(_said(yaml.safe_load(_SKELETON.format(id="host-x", kind="host"))))
+
+
+def _said(node: Any, wanted: bool = False) -> Iterator[str]:
+    if isinstance(node, dict):
+        for key, value in node.items():
+            yield from _said(value, key in _SAID)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _said(value, wanted)
+    elif isinstance(node, str) and wanted and node.strip():
+        yield " ".join(node.split())
+
+
+_SKELETON = """\
+# yaml-language-server: $schema=../schema.json
+id: {id}
+kind: {kind}
+title: State the fault, not the cure
+summary: >
+  One sentence for the user, with figures such as {{cuda.request_bytes}}.
+detect:
+  requires: {{event: torch.cuda_error}}
+  prior: -1.0
+  for:
+  - {{when: {{event: torch.cuda_error, with: {{error_text: out of memory}}}}, weight: 2.0, says: why this speaks for it}}
+  against: []
+  missing:
+  - {{what: what is not known, how_to_check: the command that would show it}}
+docs:
+  meaning: What it means.
+  impact: What it does to a run.
+  check: How to check it by hand.
+  false_positives: What looks alike, and how to tell.
+remediation: []
+references: []
+"""

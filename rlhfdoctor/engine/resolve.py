@@ -1,0 +1,358 @@
+"""rule.yaml -> Rule: names are looked up in the vocabulary, thresholds get their units, and every fault has its line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from rlhfdoctor.engine.rulefile import (
+    COMPARATORS,
+    Faults,
+    Place,
+    Remedy,
+    RuleForm,
+    TargetForm,
+    Weight,
+    When,
+    convert,
+    read_yaml,
+    texts,
+)
+from rlhfdoctor.engine.schema import (
+    DOC_HEADINGS,
+    PLACE,
+    Comparison,
+    Condition,
+    DataRequest,
+    Rule,
+    RuledOutBy,
+    Target,
+    Treatment,
+    WeightedCondition,
+)
+from rlhfdoctor.errors import RuleError
+from rlhfdoctor.settings.spell import TABLES, known_names
+from rlhfdoctor.units import parse_bytes, parse_seconds
+from rlhfdoctor.vocabulary.index import FACTS, FIELDS, KINDS
+from rlhfdoctor.vocabulary.names import Fact, Unit, did_you_mean
+
+Conditions = Mapping[str, Condition]
+"""Named conditions of conditions.yaml."""
+_ONE_OF = ("all", "any", "none", "condition", "event", "evidence", "setting")
+_NOTHING = Condition("all")
+
+
+class Resolver:
+    """Looks up what one file names; what is unknown is a fault at its line."""
+
+    def __init__(self, faults: Faults, conditions: Conditions) -> None:
+        """`conditions` are those that a condition may name."""
+        self.faults, self.conditions = faults, conditions
+
+    def name(self, word: str, known: Collection[str], what: str, place: Place) -> bool:
+        """Whether a word is known; else a fault with the nearest known one."""
+        if word not in known:
+            self.faults.add(place, f"unknown {what} '{word}'.{did_you_mean(word, known)}")
+        return word in known
+
+    def fact(self, word: Any, place: Place, unit: Unit | None = None) -> Fact | None:
+        """The fact of a word, or None where there is none."""
+        if not isinstance(word, str) or not self.name(word, FACTS, "fact", place):
+            return None
+        found = FACTS[word]
+        if unit is not None and found.unit != unit:
+            self.faults.add(place, f"{word} is in {found.unit}, not in {unit}")
+        return found
+
+    def condition(self, when: Any, place: Place) -> Condition:
+        """A condition of the file with its names looked up."""
+        if not isinstance(when, When):
+            return _NOTHING
+        given = [key for key in _ONE_OF if getattr(when, key) is not UNSET]
+        if len(given) != 1:
+            self.faults.add(
+                place,
+                f"a condition has exactly one of {', '.join(_ONE_OF)}; this one has {' and '.join(given) or 'none'}",
+            )
+            return _NOTHING
+        op, value = given[0], getattr(when, given[0])
+        if op in ("all", "any", "none"):
+            if any(True for _ in _compared(when)):
+                self.faults.add(place, f"'{op}' takes a list of conditions and no comparison")
+            return Condition(op, tuple(self.condition(part, (*place, op, i)) for i, part in enumerate(value)))  # type: ignore[arg-type]
+        if op == "condition":
+            return self.conditions[value] if self.name(value, self.conditions, "condition", place) else _NOTHING
+        if op == "evidence":
+            fact = self.fact(value, place)
+            return (
+                _NOTHING if fact is None else Condition("fact", name=fact, compare=self.compare(when, fact.unit, place))
+            )
+        if op == "setting":
+            self.name(value, known_names(), "setting", place)
+            return Condition("setting", name=value, compare=self.compare(when, None, place))
+        return self._event(when, value, place)
+
+    def _event(self, when: When, word: str, place: Place) -> Condition:
+        if not self.name(word, KINDS, "event", place):
+            return _NOTHING
+        kind = KINDS[word]
+        fields = []
+        for key, wanted in (when.with_ or {}).items() if when.with_ is not UNSET else ():
+            inside = (*place, "with", key)
+            if self.name(key, kind.fields, f"field of {word}", inside):
+                form = convert(wanted if isinstance(wanted, dict) else {"is": wanted}, When, inside, self.faults)
+                compare = self.compare(form, FIELDS[key].unit, inside) if form is not None else ()
+                fields.append((FIELDS[key], compare))
+        return Condition("event", name=kind, compare=self.compare(when, None, place), fields=tuple(fields))
+
+    def compare(self, when: When, unit: Unit | None, place: Place) -> Comparison:
+        """The comparisons of a condition, their operands in plain numbers."""
+        found = []
+        for key, operand in _compared(when):
+            if key in ("at_least", "at_most"):
+                operand = self.threshold(operand, unit, (*place, key))
+            elif key == "matches":
+                try:
+                    re.compile(operand)
+                except re.error as error:
+                    self.faults.add((*place, key), f"bad regular expression '{operand}': {error}")
+            found.append((key, operand))
+        return tuple(found)
+
+    def threshold(self, operand: float | str, unit: Unit | None, place: Place) -> float:
+        """A threshold in the fact's unit, as a plain number."""
+        value = read_quantity(operand, unit)
+        if value is None:
+            example = _EXAMPLES.get(unit or "number", "16")
+            self.faults.add(
+                place, f"'{place[-1]}: {operand}' is no threshold in {unit or 'plain numbers'}; write it like {example}"
+            )
+            return 0.0
+        return value
+
+    def target(self, to: Any, place: Place) -> Any:
+        """A new value, or how the figures of the case give it."""
+        if not isinstance(to, dict):
+            return to
+        form = convert(to, TargetForm, place, self.faults)
+        if form is None:
+            return None
+
+        def optional(key: str, word: Any) -> Fact | None:
+            return None if word is UNSET else self.fact(word, (*place, key))
+
+        return Target(
+            fact=optional("evidence", form.evidence),
+            sized_by=optional("from", form.from_),
+            scale=None if form.scale is UNSET else form.scale,
+            least=None if form.least is UNSET else form.least,
+            otherwise=() if form.else_ is UNSET else (form.else_,),
+            never_lowered=form.raise_ is not UNSET,
+            never_below=optional("raise", form.raise_ if isinstance(form.raise_, str) else UNSET),
+        )
+
+    def treatment(self, remedy: Remedy, place: Place) -> Treatment:
+        """A treatment with its names looked up."""
+        named = [key for key in ("setting", "measure") if getattr(remedy, key) is not UNSET]
+        if len(named) != 1:
+            self.faults.add(
+                place, "a remedy has one of 'setting' (canonical name) and 'measure' (what no setting makes)"
+            )
+        setting = str(getattr(remedy, named[0])) if named else ""
+        if named == ["setting"]:
+            self.name(setting, known_names(), "setting", (*place, "setting"))
+        if named == ["measure"] and not remedy.instead:
+            self.faults.add(place, f"the measure '{setting}' needs 'instead': the text that is shown")
+        for index, name in enumerate(remedy.frameworks):
+            self.name(name, TABLES, "framework", (*place, "frameworks", index))
+        if remedy.versions and not _is_specifier(remedy.versions):
+            self.faults.add(
+                (*place, "versions"),
+                f"'{remedy.versions}' is no specifier; write it like '>=0.5.4' or 'deepspeed >=0.14.1,<0.18.3'",
+            )
+        frees = None
+        if remedy.frees is not UNSET:
+            fact = self.fact(remedy.frees.evidence, (*place, "frees", "evidence"), "bytes")
+            frees = None if fact is None else (fact, remedy.frees.least, remedy.frees.most)
+        return Treatment(
+            setting=setting,
+            to=self.target(remedy.to, (*place, "to")),
+            safety=remedy.safety,
+            effect=" ".join(remedy.effect.split()),
+            cost=remedy.cost,
+            when=None if remedy.when is UNSET else self.condition(remedy.when, (*place, "when")),
+            frameworks=tuple(remedy.frameworks),
+            versions=remedy.versions,
+            side_effects=tuple(remedy.side_effects),
+            note=remedy.note,
+            add=remedy.add,
+            frees=frees,
+            instead=remedy.instead,
+            is_measure=named == ["measure"],
+            published=remedy.published,
+        )
+
+
+def _compared(when: When) -> list[tuple[str, Any]]:
+    attributes = ((key, {"is": "is_", "in": "in_"}.get(key, key)) for key in COMPARATORS)
+    return [(key, value) for key, name in attributes if (value := getattr(when, name)) is not UNSET]
+
+
+_EXAMPLES = {"bytes": "16 GiB", "share": "35 %", "factor": "2 x", "s": "10 min"}
+
+
+def read_quantity(operand: float | str, unit: Unit | None) -> float | None:
+    """A threshold as a plain number in its unit; None where the unit is missing or another one.
+
+    >>> read_quantity("16 GiB", "bytes"), read_quantity("35 %", "share"), read_quantity("2 x", "factor"), read_quantity(0.35, "share")
+    (17179869184, 0.35, 2.0, None)
+    """
+    if unit not in _EXAMPLES:
+        plain = (
+            operand
+            if not isinstance(operand, str)
+            else parse_bytes(operand)
+            if re.search(r"[A-Za-z]", operand)
+            else None
+        )
+        return plain if plain is None or isinstance(plain, int) or plain % 1 else int(plain)
+    if not isinstance(operand, str):
+        return None
+    if unit == "bytes":
+        return parse_bytes(operand) if re.search(r"[A-Za-z]", operand) else None
+    if unit == "s":
+        return parse_seconds(operand.replace(" ", ""))
+    number = re.fullmatch(r"\s*(-?\d+(?:\.\d+)?) ?(%|x)\s*", operand)
+    if number is None or number[2] != ("%" if unit == "share" else "x"):
+        return None
+    return round(float(number[1]) / 100, 10) if unit == "share" else float(number[1])
+
+
+def _is_specifier(text: str) -> bool:
+    package, _, specifier = text.partition(" ")
+    try:
+        SpecifierSet(specifier or package)
+    except InvalidSpecifier:
+        return False
+    return True
+
+
+def read_rule(folder: Path, conditions: Conditions | None = None) -> Rule:
+    """The rule of a folder.
+
+    Args:
+        folder: holds rule.yaml, fires/ and silent/.
+        conditions: named conditions; by default those of conditions.yaml beside the folder.
+
+    Raises:
+        RuleError: all faults of the rule, one per line, each with file and line.
+    """
+    raw, faults = read_yaml(folder / "rule.yaml")
+    form = _form(raw, faults)
+    resolver = Resolver(faults, read_conditions(folder.parent) if conditions is None else conditions)
+    for kind in ("fires", "silent"):
+        if not any((folder / kind).glob("*/*")):
+            faults.add((), f"the rule has no sample under {kind}/; it needs at least one")
+    if form is None:
+        raise RuleError("\n".join(faults.found))
+    if form.id != folder.name:
+        faults.add(("id",), f"id '{form.id}' differs from the folder's name '{folder.name}'")
+    rule = _resolved(form, resolver, folder / "rule.yaml")
+    for place, text in texts(form):
+        for word in PLACE.findall(text):
+            resolver.fact(word, place)
+    faults.check()
+    return rule
+
+
+def _form(raw: Any, faults: Faults) -> RuleForm | None:
+    """The typed file; by msgspec at once where it fits, else value by value, for all of its faults."""
+    if not isinstance(raw, dict):
+        faults.add((), "a rule is a mapping")
+        return None
+    try:
+        return msgspec.convert(raw, RuleForm)
+    except msgspec.ValidationError:
+        form = convert(raw, RuleForm, (), faults)
+        return form if isinstance(form, RuleForm) else None
+
+
+def _resolved(form: RuleForm, look: Resolver, path: Path) -> Rule:
+    detect = form.detect
+
+    def weighted(key: str, parts: list[Weight]) -> tuple[WeightedCondition, ...]:
+        return tuple(
+            WeightedCondition(
+                look.condition(p.when, ("detect", key, i, "when")), float(p.weight), " ".join(p.says.split())
+            )
+            for i, p in enumerate(parts)
+        )
+
+    return Rule(
+        id=form.id,
+        kind=form.kind,
+        title=" ".join(form.title.split()),
+        summary=" ".join(form.summary.split()),
+        requires=look.condition(detect.requires, ("detect", "requires")),
+        prior=float(detect.prior),
+        speaks_for=weighted("for", detect.for_),
+        speaks_against=weighted("against", detect.against),
+        rules_out=tuple(
+            RuledOutBy(look.condition(r.when, ("detect", "rules_out", i, "when")), " ".join(r.because.split()))
+            for i, r in enumerate(detect.rules_out)
+        ),
+        missing=tuple(
+            DataRequest(
+                None if m.unless is UNSET else look.condition(m.unless, ("detect", "missing", i, "unless")),
+                " ".join(m.what.split()),
+                " ".join(m.how_to_check.split()),
+            )
+            for i, m in enumerate(detect.missing)
+        ),
+        suppresses=tuple(form.suppresses),
+        compatible_with=tuple(form.compatible_with),
+        docs={heading: " ".join(getattr(form.docs, heading).split()) for heading in DOC_HEADINGS},
+        remediation=tuple(look.treatment(r, ("remediation", i)) for i, r in enumerate(form.remediation)),
+        references=tuple(form.references),
+        path=path,
+    )
+
+
+def read_conditions(folder: Path) -> Conditions:
+    """The named conditions of a catalogue: conditions.yaml beside its rules; none without the file.
+
+    Raises:
+        RuleError: a fault, with file and line.
+    """
+    path = folder / "conditions.yaml"
+    if not path.exists():
+        return {}
+    raw, faults = read_yaml(path)
+    found: dict[str, Condition] = {}
+    resolver = Resolver(faults, found)
+    for name, value in (raw or {}).items():
+        when = convert(value, When, (name,), faults)
+        if isinstance(when, When) and not when.reason:
+            faults.add(
+                (name,), f"the condition '{name}' needs 'reason': what it means and why it holds in several rules"
+            )
+        found[name] = resolver.condition(when, (name,))
+    faults.check()
+    return found
+
+
+def check_causes(rules: Mapping[str, Rule]) -> list[str]:
+    """Faults of what rules say of each other: causes that do not exist."""
+    return [
+        f"{rule.path}:1: unknown cause '{cause}' in {key}.{did_you_mean(cause, rules)}"
+        for rule in rules.values()
+        for key, causes in (("suppresses", rule.suppresses), ("compatible_with", rule.compatible_with))
+        for cause in causes
+        if cause not in rules
+    ]

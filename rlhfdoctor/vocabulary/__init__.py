@@ -1,0 +1,7 @@
+"""What the doctor can name: events and their fields, facts, settings, and the closed lists of a run."""
+
+from rlhfdoctor.vocabulary import events as EVENT
+from rlhfdoctor.vocabulary import facts as FACT
+from rlhfdoctor.vocabulary.fields import FIELD
+
+__all__ = ["EVENT", "FACT", "FIELD"]
