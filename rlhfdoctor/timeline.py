@@ -8,13 +8,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from rlhfdoctor.charts import Bound, Chart, Level, Mark, Panel, Span
-from rlhfdoctor.errors import SourceError
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.recorded import Scene, find_scene, find_steps
-from rlhfdoctor.trace.archive import shown, unpacked
 from rlhfdoctor.trace.events import Recorded
-from rlhfdoctor.trace.read import NodeTrace, find_nodes, read_node, time_of
-from rlhfdoctor.trace.run import find_runs
+from rlhfdoctor.trace.read import NodeTrace, time_of
+from rlhfdoctor.trace.run import read_traces
 from rlhfdoctor.trace.schema import NULL
 from rlhfdoctor.trace.tables import require_polars
 from rlhfdoctor.types import PHASES, Incident
@@ -54,19 +52,7 @@ def make_charts(
     Raises:
         UsageError: there is a trace, and polars is not installed.
     """
-    traces = []
-    with unpacked(paths, []) as names:
-        for node in (node for path in names for run in find_runs(path) for node in find_nodes(run)):
-            require_polars("charts of a recorded run")
-            try:
-                trace = read_node(node)
-            except SourceError:
-                continue  # the incident's gaps tell of it
-            trace.folder = shown(trace.folder, names)
-            traces.append(Recorded(trace))
-            if progress is not None:
-                progress(str(node), len(trace.times_ns))
-    return draw_charts(traces, incident)
+    return draw_charts(read_traces(paths, progress), incident)
 
 
 def draw_charts(traces: Sequence[Recorded], incident: Incident) -> list[Chart]:

@@ -16,7 +16,7 @@ from rlhfdoctor.evidence.thrash import Thrash, find_thrash
 from rlhfdoctor.logs.kernel import read_oom_kill
 from rlhfdoctor.trace.events import Recorded
 from rlhfdoctor.trace.growth import fit_growth, theil_sen
-from rlhfdoctor.trace.read import at_of, time_of
+from rlhfdoctor.trace.read import mark_time_of, time_of
 from rlhfdoctor.types import Death, Evidence, Origin, Process, Value
 from rlhfdoctor.units import show_bytes, show_count, show_ratio, show_seconds
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
@@ -165,7 +165,7 @@ def find_steps(trace: Recorded) -> list[float]:
     starts: dict[int, float] = {}
     for event in trace.of("mark"):
         if isinstance(event.get("step"), int) and event["step"] >= 0:
-            starts.setdefault(int(event["step"]), trace.seconds(at_of(event)))
+            starts.setdefault(int(event["step"]), trace.seconds(mark_time_of(event)))
     return sorted(starts.values())
 
 
@@ -238,7 +238,7 @@ def _thin(points: Sequence[tuple[float, int]], count: int = 480) -> list[tuple[f
 def _phases(scene: Scene, _death: Death | None) -> Facts:
     """In which phase the peak fell, and how much memory rose within the last phase."""
     marks = [
-        (scene.trace.seconds(at_of(e)), str(e["phase"]))
+        (scene.trace.seconds(mark_time_of(e)), str(e["phase"]))
         for e in scene.trace.of("mark")
         if e.get("phase") and e.get("edge") != "end"
     ]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rlhfdoctor.trace.read import Columns, NodeTrace, at_of, time_of
+from rlhfdoctor.trace.read import Columns, NodeTrace, mark_time_of, time_of
 from rlhfdoctor.trace.schema import NULL
 from rlhfdoctor.trace.tables import identities
 from rlhfdoctor.types import Event, Origin, Value
@@ -242,5 +242,5 @@ def _event(recorded: Recorded, event: dict[str, Any], kind: Kind, fields: Mappin
         fields={key: value for key, value in fields.items() if value is not None},
         origin=Origin(file=recorded.file, host=recorded.node.run.get("node") or None, pid=event.get("pid")),
         text=text,
-        time=recorded.seconds(at_of(event)),
+        time=recorded.seconds(mark_time_of(event)),
     )

@@ -164,8 +164,8 @@ def time_of(event: Mapping[str, Any]) -> int:
     return wall_ns if isinstance(wall_ns, int) else 0
 
 
-def at_of(event: Mapping[str, Any]) -> int:
-    """When what an event tells of happened, in nanoseconds: its own time, or that of the recorder for none or a damaged one."""
+def mark_time_of(event: Mapping[str, Any]) -> int:
+    """When the trainer set a mark, by its own clock; where that is damaged, when it was recorded."""
     at_ns = event.get("at_ns")
     return at_ns if isinstance(at_ns, int) and at_ns else time_of(event)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta, timezone, tzinfo
 from pathlib import Path
 
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.logs.open import SKIPPED_FOLDERS
+from rlhfdoctor.trace.archive import shown, unpacked
 from rlhfdoctor.trace.events import Recorded, make_events
 from rlhfdoctor.trace.read import find_nodes, is_run, read_node, thinned
 from rlhfdoctor.trace.store import SUFFIX
@@ -87,6 +88,26 @@ def read_run(path: Path, *, everything: bool = False) -> Run:
     if len(run.traces) == 0 and not run.gaps:
         run.gaps.append(Gap(what=str(path), why="no trace in it: the recorder wrote nothing"))
     return run
+
+
+def read_traces(paths: Sequence[str], progress: Callable[[str, int], None] | None = None) -> list[Recorded]:
+    """Every sample of the runs that the paths hold, and nothing else of them; what cannot be read is left out.
+
+    Args:
+        progress: called with the trace's folder and its samples.
+    """
+    found = []
+    with unpacked(paths, []) as names:
+        for node in (node for path in names for run in find_runs(path) for node in find_nodes(run)):
+            try:
+                trace = read_node(node)
+            except SourceError:
+                continue  # the incident's gaps tell of it
+            trace.folder = shown(trace.folder, names)
+            found.append(Recorded(trace))
+            if progress is not None:
+                progress(str(node), len(trace.times_ns))
+    return found
 
 
 _OWN_FILE = re.compile(r"(?:run\.json|orders\.json|lock|recorder\.log|versions\.txt|command\.sh)(?:\.|$)|.*\.trace$")
