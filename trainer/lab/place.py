@@ -30,8 +30,8 @@ CGROUPS = Path("/sys/fs/cgroup/memory")
 ROOT = Path(__file__).resolve().parents[2]
 NOT_COMPILED = {"TORCHDYNAMO_DISABLE": "1"}
 """DeepSpeed decorates a function of its Muon with torch.compile as it is imported; that loads torch's inductor and starts its pool of
-compilers in every rank, which is most of the time that a short run takes. For runs without limits and without vLLM: the lab's limits
-were chosen with what it holds."""
+compilers in every rank, which is most of the time that a short run takes. For runs without limits and without vLLM, and for the
+incidents of `make test`: the limits of the lab's others were chosen with what it holds."""
 _LONGEST_S = 400
 _COMPILE_S = 900
 _OPERATORS = ("CPUAdamBuilder", "ShareMemCommBuilder")
@@ -167,10 +167,11 @@ def run(scenario: Scenario, config: Path, target: Path, limited: bool = True) ->
         if (scenario.act or {}).get("do") == "ray-stop":
             namespaces += ["--pid", "--fork", "--mount-proc"]
         command = ["unshare", *namespaces, "sh", "-c", " && ".join([*before, f"exec {shlex.join(watch)}"])]
+        environment = _environment(scratch) | (NOT_COMPILED if scenario.seed else {})
         log = target.with_name(f"{target.name}.watch.log")
         with open(log, "wb") as out:
             process = subprocess.Popen(
-                command, cwd=config, env=_environment(scratch), stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+                command, cwd=config, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
             )
             try:
                 _attend(process, scenario, cgroup, target, limited)
