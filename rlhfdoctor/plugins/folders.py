@@ -1,0 +1,67 @@
+"""The frameworks that are installed: one folder each in `rlhfdoctor/frameworks`."""
+
+from __future__ import annotations
+
+import functools
+from importlib import resources
+from importlib.resources.abc import Traversable
+
+from rlhfdoctor.errors import PluginError
+from rlhfdoctor.plugins.read import read_spec
+from rlhfdoctor.plugins.spec import FrameworkSpec, Package
+
+_SPEC, _SETTINGS = "framework.yaml", "settings.yaml"
+
+
+def _root() -> Traversable:
+    return resources.files("rlhfdoctor.frameworks")
+
+
+@functools.cache
+def load() -> tuple[FrameworkSpec, ...]:
+    """All frameworks, in their order.
+
+    Raises:
+        PluginError: a folder is faulty, or two of them claim the same.
+    """
+    folders = [folder for folder in _root().iterdir() if (folder / _SPEC).is_file()]
+    found = [read_spec((folder / _SPEC).read_text("utf-8"), f"frameworks/{folder.name}/{_SPEC}", folder.name) for folder in folders]  # fmt: skip
+    faults = _clashes(found)
+    if faults:
+        raise PluginError("\n".join(faults))
+    return tuple(sorted(found, key=lambda spec: (spec.order, spec.framework)))
+
+
+def _clashes(specs: list[FrameworkSpec]) -> list[str]:
+    """What only one framework may claim, and two do; forks of what is not there."""
+    names = {spec.framework for spec in specs}
+    faults = [f"frameworks/{s.framework}: extends '{s.extends}', which is not there" for s in specs if s.extends and s.extends not in names]  # fmt: skip
+    claimed: dict[tuple[str, str], str] = {}
+    for spec in specs:
+        for what, words in (("package", [p.name for p in spec.packages]), ("Ray class", list(spec.actors))):
+            for word in words:
+                other = claimed.setdefault((what, word), spec.framework)
+                if other != spec.framework:
+                    faults.append(f"frameworks/{spec.framework}: the {what} {word} is {other}'s")
+    return faults
+
+
+def names() -> tuple[str, ...]:
+    """The names of all frameworks, in their order."""
+    return tuple(spec.framework for spec in load())
+
+
+def get(name: str | None) -> FrameworkSpec | None:
+    """A framework by its name, or None."""
+    return next((spec for spec in load() if spec.framework == name), None)
+
+
+def packages(name: str | None) -> tuple[Package, ...]:
+    """The packages of a framework, the newest last; those of an unknown name are none."""
+    spec = get(name)
+    return tuple(sorted(spec.packages, key=lambda package: package.epoch)) if spec is not None else ()
+
+
+def settings_file(name: str) -> Traversable:
+    """The settings table of a framework."""
+    return _root() / name / _SETTINGS

@@ -1,0 +1,136 @@
+"""`framework.yaml` -> FrameworkSpec, with every fault at its file and line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
+from typing import Any
+
+import yaml
+
+from rlhfdoctor.errors import PluginError
+from rlhfdoctor.plugins.spec import FrameworkSpec, Package
+from rlhfdoctor.vocabulary.names import did_you_mean
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Fault(Exception):
+    """What is wrong with a value; the reader adds file and line."""
+
+
+def read_spec(text: str, file: str, folder: str) -> FrameworkSpec:
+    """The checked contents of a `framework.yaml`.
+
+    Args:
+        file: its path, for messages.
+        folder: name of its folder, which is the framework's.
+
+    Raises:
+        PluginError: all of its faults, one a line.
+    """
+    faults: list[str] = []
+    found: dict[str, Any] = {}
+    for key, value, line in _entries(text, file):
+        try:
+            found[key] = _reader(key)(value)
+        except _Fault as fault:
+            faults.append(f"{file}:{line}: {fault}")
+    wanted = [f.name for f in fields(FrameworkSpec) if f.default is MISSING and f.default_factory is MISSING]
+    faults += [f"{file}:1: '{key}' is missing" for key in wanted if key not in found]
+    if found.get("framework", folder) != folder:
+        faults.append(f"{file}:1: framework is '{found['framework']}', its folder is '{folder}'")
+    if faults:
+        raise PluginError("\n".join(faults))
+    return FrameworkSpec(**found)
+
+
+def _entries(text: str, file: str) -> list[tuple[str, Any, int]]:
+    """Keys, values and lines of a YAML mapping."""
+    loader = _LOADER(text)
+    try:
+        node = loader.get_single_node()
+        if not isinstance(node, yaml.MappingNode):
+            raise PluginError(f"{file}:1: a mapping is wanted")
+        return [
+            (str(loader.construct_object(key)), loader.construct_object(value, deep=True), key.start_mark.line + 1)
+            for key, value in node.value
+        ]
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        raise PluginError(f"{file}:{mark.line + 1 if mark else 1}: {getattr(error, 'problem', error)}") from None
+    finally:
+        loader.dispose()
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise _Fault(f"text is wanted, not {value!r}")
+    return value
+
+
+def _number(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise _Fault(f"a whole number is wanted, not {value!r}")
+    return value
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise _Fault(f"a list is wanted, not {value!r}")
+    return tuple(_text(one) for one in value)
+
+
+def _pattern(value: Any) -> str:
+    try:
+        re.compile(_text(value))
+    except re.error as error:
+        raise _Fault(f"{value!r} is no regular expression: {error}") from None
+    return str(value)
+
+
+def _patterns(value: Any) -> tuple[str, ...]:
+    return tuple(_pattern(one) for one in _texts(value))
+
+
+def _mapping(value: Any, keys: Mapping[str, bool], what: str) -> Mapping[str, Any]:
+    """A mapping with known keys only; `keys`: whether each must be there."""
+    if not isinstance(value, dict):
+        raise _Fault(f"{what}: a mapping is wanted, not {value!r}")
+    for key in value:
+        if key not in keys:
+            raise _Fault(f"{what}: unknown key '{key}'.{did_you_mean(str(key), keys)}")
+    missing = [key for key, needed in keys.items() if needed and key not in value]
+    if missing:
+        raise _Fault(f"{what}: '{missing[0]}' is missing")
+    return value
+
+
+def _packages(value: Any) -> tuple[Package, ...]:
+    rows = [_mapping(one, {"name": True, "epoch": False}, "a package") for one in _list(value)]
+    return tuple(Package(name=_text(row["name"]), epoch=_number(row.get("epoch", 0))) for row in rows)
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise _Fault(f"a list is wanted, not {value!r}")
+    return value
+
+
+def _actors(value: Any) -> Mapping[str, str | None]:
+    if not isinstance(value, dict):
+        raise _Fault("a mapping of Ray classes to roles is wanted")
+    return {_text(name): None if role is None else _text(role) for name, role in value.items()}
+
+
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "framework": _text, "title": _text, "repository": _text, "order": _number, "extends": _text,
+    "packages": _packages, "commands": _patterns, "paths": _texts, "actors": _actors,
+}  # fmt: skip
+
+
+def _reader(key: str) -> Callable[[Any], Any]:
+    if key not in _READERS:
+        raise _Fault(f"unknown key '{key}'.{did_you_mean(key, _READERS)}")
+    return _READERS[key]

@@ -1,0 +1,45 @@
+"""What a framework declares in its `framework.yaml`, as typed values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Package:
+    """A package that a framework is installed as."""
+
+    name: str
+    """As pip lists it, in lower case with `-`."""
+    epoch: int = 0
+    """Of PEP 440, for a second package that counts its releases anew: they are newer than all of the first."""
+
+    def release(self, version: str) -> str:
+        """A version of this package as the settings table writes it: with the epoch, where there is one.
+
+        >>> Package(name="skyrl", epoch=1).release("0.3.0"), Package(name="trl").release("0.3.0")
+        ('1!0.3.0', '0.3.0')
+        """
+        return f"{self.epoch}!{version}" if self.epoch and "!" not in version else version
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameworkSpec:
+    """A framework as its folder declares it."""
+
+    framework: str
+    """Its name, the folder's."""
+    title: str
+    repository: str = ""
+    order: int = 90
+    """Who comes first where nothing else decides, in tables and in draws."""
+    extends: str | None = None
+    """The framework that it is a fork of; signs of that one count for the fork, too."""
+    packages: tuple[Package, ...] = ()
+    commands: tuple[str, ...] = ()
+    """Expressions for command lines and modules that only it has."""
+    paths: tuple[str, ...] = ()
+    """Parts of a source file's path."""
+    actors: Mapping[str, str | None] = field(default_factory=dict)
+    """Its Ray classes and tasks, and the role of each where the name tells it."""
