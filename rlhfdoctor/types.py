@@ -19,6 +19,20 @@ Phase: TypeAlias = Literal["load", "rollout", "score", "update", "weight_sync", 
 """The phases of an RLHF step; a closed list."""
 PHASES: tuple[Phase, ...] = get_args(Phase)
 
+ROLES = (
+    "doctor",
+    "raylet",
+    "critic",
+    "reference",
+    "reward worker",
+    "data loader",
+    "reward",
+    "rollout engine",
+    "driver",
+    "actor",
+)
+"""Who a process of a run may be; a closed list, in the order in which a name is tried."""
+
 KILLERS = (
     "kernel-oom-cgroup",
     "kernel-oom-node",

@@ -24,18 +24,6 @@ PATTERNS: tuple[Pattern, ...] = (
         "Error executing job with overrides: ['algorithm.adv_estimator=grpo', 'data.train_batch_size=16']",
     ),
     say(
-        EVENT.config.dump,
-        r"\{'(?:actor_rollout_ref|algorithm|data|worker)': \{",
-        "(main_task pid=40817) {'actor_rollout_ref': {'actor': {'clip_ratio': 0.2,",
-        follow=400,
-    ),
-    say(
-        EVENT.config.entry,
-        r"^(?:\([^)]*\) +)?'(?:enable_chunked_prefill|swap_space|free_cache_engine|max_num_seqs|gpu_memory_utilization)': ",
-        "(TaskRunner pid=51203)                                  'gpu_memory_utilization': 0.95,",
-        follow=60,
-    ),
-    say(
         EVENT.version.package,
         rf"^[\s>]*(?P<name>{_PACKAGES})(?:==| +)(?P<version>\d+\.\d+[\w.]*)",
         "openrlhf==0.5.3",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from importlib import resources
 from importlib.resources.abc import Traversable
 
@@ -60,6 +61,11 @@ def packages(name: str | None) -> tuple[Package, ...]:
     """The packages of a framework, the newest last; those of an unknown name are none."""
     spec = get(name)
     return tuple(sorted(spec.packages, key=lambda package: package.epoch)) if spec is not None else ()
+
+
+def joined(common: str, more: Iterable[str | None]) -> str:
+    """One expression of the common one and those of the frameworks."""
+    return "|".join(part for part in (common, *more) if part)
 
 
 def settings_file(name: str) -> Traversable:

@@ -10,7 +10,9 @@ from typing import Any
 import yaml
 
 from rlhfdoctor.errors import PluginError
-from rlhfdoctor.plugins.spec import FrameworkSpec, Package
+from rlhfdoctor.plugins.spec import FrameworkSpec, LogPattern, Package
+from rlhfdoctor.types import PHASES, ROLES
+from rlhfdoctor.vocabulary.index import KINDS
 from rlhfdoctor.vocabulary.names import did_you_mean
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -118,15 +120,54 @@ def _list(value: Any) -> list[Any]:
     return value
 
 
-def _actors(value: Any) -> Mapping[str, str | None]:
+def _by_name(known: Mapping[str, Any], what: str) -> Callable[[Any], Mapping[Any, str]]:
+    """Reads a mapping of known names to expressions."""
+
+    def read(value: Any) -> Mapping[Any, str]:
+        if not isinstance(value, dict):
+            raise _Fault(f"a mapping of {what}s to expressions is wanted")
+        for name in value:
+            if name not in known:
+                raise _Fault(f"unknown {what} '{name}'.{did_you_mean(str(name), known)}")
+        return {known[name]: _pattern(regex) for name, regex in value.items()}
+
+    return read
+
+
+_PHASE_MARKS = {kind.partition(".")[2]: kind for kind in KINDS.values() if kind.scope == "phase"}
+_LOG_KEYS = {"event": True, "regex": True, "sample": True, "follow": False, "when": False, "source": False}
+
+
+def _log(value: Any) -> LogPattern:
+    row = _mapping(value, _LOG_KEYS, "a line of a log")
+    kind = KINDS.get(_text(row["event"]))
+    if kind is None:
+        raise _Fault(f"unknown event '{row['event']}'.{did_you_mean(row['event'], KINDS)}")
+    regex = _pattern(row["regex"])
+    if re.search(regex, _text(row["sample"])) is None:
+        raise _Fault(f"the sample of '{kind}' does not match: {row['sample']}")
+    words = {key: _text(row[key]) for key in ("sample", "when", "source") if key in row}
+    return LogPattern(event=kind, regex=regex, follow=_number(row.get("follow", 0)), **words)
+
+
+def _logs(value: Any) -> tuple[LogPattern, ...]:
+    return tuple(_log(row) for row in _list(value))
+
+
+def _roles_of(value: Any) -> Mapping[str, str | None]:
     if not isinstance(value, dict):
         raise _Fault("a mapping of Ray classes to roles is wanted")
-    return {_text(name): None if role is None else _text(role) for name, role in value.items()}
+    for role in value.values():
+        if role is not None and role not in ROLES:
+            raise _Fault(f"unknown role '{role}'.{did_you_mean(str(role), ROLES)}")
+    return {_text(name): role for name, role in value.items()}
 
 
 _READERS: Mapping[str, Callable[[Any], Any]] = {
     "framework": _text, "title": _text, "repository": _text, "order": _number, "extends": _text,
-    "packages": _packages, "commands": _patterns, "paths": _texts, "actors": _actors,
+    "packages": _packages, "commands": _patterns, "paths": _texts, "actors": _roles_of,
+    "roles": _by_name({role: role for role in ROLES}, "role"), "functions": _by_name({phase: phase for phase in PHASES}, "phase"),
+    "marks": _by_name(_PHASE_MARKS, "phase"), "logs": _logs, "reward_code": _patterns,
 }  # fmt: skip
 
 

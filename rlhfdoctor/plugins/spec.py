@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from rlhfdoctor.types import Phase
+from rlhfdoctor.vocabulary.names import Kind
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
@@ -22,6 +25,23 @@ class Package:
         ('1!0.3.0', '0.3.0')
         """
         return f"{self.epoch}!{version}" if self.epoch and "!" not in version else version
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPattern:
+    """A line of its logs that becomes an event; its groups are the event's fields (`logs/pattern.py`)."""
+
+    event: Kind
+    regex: str
+    """Without look-around and back-references."""
+    sample: str
+    """A line as the framework writes it."""
+    follow: int = 0
+    """How many of the lines behind belong to it."""
+    when: str = ""
+    """Releases or circumstances in which it is written so."""
+    source: str = ""
+    """Where the framework's own code writes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,3 +63,12 @@ class FrameworkSpec:
     """Parts of a source file's path."""
     actors: Mapping[str, str | None] = field(default_factory=dict)
     """Its Ray classes and tasks, and the role of each where the name tells it."""
+    roles: Mapping[str, str] = field(default_factory=dict)
+    """Role -> expression for names of processes, Ray classes and tasks, beside the common ones."""
+    functions: Mapping[Phase, str] = field(default_factory=dict)
+    """Phase -> expression for names of functions and tasks."""
+    marks: Mapping[Kind, str] = field(default_factory=dict)
+    """Event of a phase -> expression for words in a log line that show it; for groups there is `logs`."""
+    logs: tuple[LogPattern, ...] = ()
+    reward_code: tuple[str, ...] = ()
+    """Parts of a source file's path that are reward code."""
