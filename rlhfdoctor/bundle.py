@@ -19,6 +19,7 @@ from rlhfdoctor.diagnose import analyze
 from rlhfdoctor.errors import SourceError, UsageError
 from rlhfdoctor.logs.flight import MOST_BYTES, plain_dump, rank_of_dump
 from rlhfdoctor.logs.open import Source, find_sources
+from rlhfdoctor.plugins import folders
 from rlhfdoctor.redact import Redactor
 from rlhfdoctor.trace.archive import MANIFEST
 from rlhfdoctor.trace.frames import EVENT, HEADER, Frame, json_payload, pack, unpack
@@ -81,7 +82,7 @@ def make_bundle(
         raise UsageError(f"{target}: File exists; an archive is not written over")
     before = analyze(paths, framework=framework)
     bundle = Bundle(path=target, before=before)
-    redactor = Redactor(hide)
+    redactor = Redactor(hide, folders.words())
     for host in _hosts(paths):
         redactor.learn_host(host, surely=True)
     for text in _texts(paths, progress):

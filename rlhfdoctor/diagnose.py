@@ -25,7 +25,7 @@ from rlhfdoctor.settings.read import read_configuration
 from rlhfdoctor.trace.events import drop_foreign
 from rlhfdoctor.types import Death, Event, Evidence, Finding, Gap, Incident, Part, Patch, RuledOut, Setting
 from rlhfdoctor.units import show_count
-from rlhfdoctor.vocabulary import FACT
+from rlhfdoctor.vocabulary import FACT, TRAIT
 from rlhfdoctor.vocabulary.names import Fact, Kind
 
 _TIMELINE_COUNT = 40
@@ -159,11 +159,9 @@ def gather(case: Case, reading: Reading) -> tuple[Death | None, Case, Facts]:
 
 
 def _machine(case: Case) -> Machine:
-    """A recorded run of the bundled trainer on a node without GPUs computes in host memory."""
+    """A recorded run on a node without GPUs computes in host memory, where its framework can."""
     no_gpu = bool(case.traces) and not any("gpu" in trace.node.tables for trace in case.traces)
-    return Machine(
-        gpus_per_node=0 if no_gpu and case.framework is not None and case.framework.name == "rlhfdoctor" else None
-    )
+    return Machine(gpus_per_node=0 if no_gpu and case.has(TRAIT.trains_on_cpus) else None)
 
 
 def make_facts(case: Case, evidence: Mapping[Fact, Evidence]) -> Facts:

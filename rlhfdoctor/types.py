@@ -96,7 +96,7 @@ class Setting:
     """As the user wrote it, such as `--adam_offload`."""
     value: Value
     framework: str
-    """Whose table knows it: openrlhf, verl, easyr1, trl, deepspeed, vllm, ray, container, ..."""
+    """Whose table knows it: a framework's or that of a library, such as deepspeed, vllm, ray, container."""
     origin: Origin
     form: str
     """How it is written: flag, hydra, yaml, json, env, dump (only seen in a log) or argv (likewise)."""

@@ -9,6 +9,7 @@ from rlhfdoctor.budget.plan import Plan
 from rlhfdoctor.budget.told import Told
 from rlhfdoctor.estimates import Hazard
 from rlhfdoctor.units import GIB, show_bytes
+from rlhfdoctor.vocabulary import TRAIT
 
 _MUCH_SWAP_BYTES = 8 * GIB
 
@@ -32,7 +33,12 @@ def find_hazards(told: Told, plan: Plan) -> Iterator[Hazard]:
     yield from _share(plan)
     if plan.resumes:
         yield from _resume(told, plan)
-    if plan.engine is not None and plan.engine.sleep_level and told.before("vllm", "0.20") and name != "verl":
+    if (
+        plan.engine is not None
+        and plan.engine.sleep_level
+        and told.before("vllm", "0.20")
+        and not told.has(TRAIT.switches_expandable_segments)
+    ):
         for variable in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
             if "expandable_segments:True" in str(told.settings[variable].value if variable in told.settings else ""):
                 yield Hazard(
@@ -47,7 +53,7 @@ def _churn(told: Told, plan: Plan, name: str) -> Iterator[Hazard]:
     swap, here = (engine.swap_bytes, engine.here) if engine is not None else (0, 1)
     if name == "rlhfdoctor":
         swap, here = int(told.number("rollout.swap_space", default=0) * GIB), plan.models[0].here
-    frees = told.flag("rollout.free_cache_engine", default=name in ("verl", "simplerl"))
+    frees = told.flag("rollout.free_cache_engine", default=told.has(TRAIT.frees_cache_engine))
     if swap and frees and (swap > _MUCH_SWAP_BYTES or name == "rlhfdoctor"):
         yield Hazard(
             phase="rollout", cause="host-rollout-cache-churn",

@@ -14,13 +14,13 @@ from rlhfdoctor.budget.shapes import find_shape
 from rlhfdoctor.evidence.case import Case, fact, whole
 from rlhfdoctor.evidence.host import find_total
 from rlhfdoctor.logs.torch import read_cuda_oom
-from rlhfdoctor.settings.spell import parse_version
+from rlhfdoctor.plugins import folders
 from rlhfdoctor.types import Evidence, Setting
 from rlhfdoctor.units import show_bytes, show_count
-from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
+from rlhfdoctor.vocabulary import EVENT, FACT, FIELD, TRAIT
 
 _SIZE = re.compile(r"(?<![\w.])(\d{1,3}(?:\.\d+)?)[bB](?![a-zA-Z0-9])")
-_MODEL_SETTINGS = ("pretrain", "model_name_or_path", "actor_rollout_ref.model.path", "worker.actor.model.model_path", "actor.model_name_or_path")  # fmt: skip
+_MODEL_SETTINGS = folders.every(lambda spec: spec.models)
 _GPUS_OF_A_NODE = 8
 _HOST_BYTES_PER_PARAMETER = {"deepspeed-2": 16, "deepspeed-3": 18, "fsdp": 12}
 """Optimizer offload, all shards of one trained model: fp32 master, gradient, two moments, staging."""
@@ -55,7 +55,7 @@ def _need(case: Case) -> Iterator[Evidence]:
         return
     size, where = billions
     stage = case.value("zero_stage")
-    deepspeed = case.framework is None or case.framework.name in ("openrlhf", "trl")
+    deepspeed = case.framework is None or case.has(TRAIT.deepspeed)
     factor = _HOST_BYTES_PER_PARAMETER["fsdp" if not deepspeed else "deepspeed-2" if stage in (1, 2) else "deepspeed-3"]
     models = 1 if _without_critic(case) else 2
     nodes = find_nodes(case)
@@ -86,18 +86,19 @@ def find_states(case: Case) -> Iterator[Evidence]:
     if found is None or not isinstance(total, int) or not total:
         return
     billions, where = found
-    told = [case.value(name) for name in ("actor_num_gpus_per_node", "trainer.n_gpus_per_node", "n_gpus_per_node")]
+    told = [case.value(name) for name in folders.every(lambda spec: spec.gpus_per_node)]
     gpus = next((value for value in told if isinstance(value, int) and value > 0), None)
     shards = (gpus or _GPUS_OF_A_NODE) * find_nodes(case)
     stage = case.value("zero_stage")
     kept = case.value("offload_optimizer") not in (True, "cpu", "nvme")
-    if case.framework is not None and case.framework.name in ("verl", "easyr1", "simplerl"):
+    if case.has(TRAIT.fsdp):
         factor = (8 + 8 * kept) / shards
     elif isinstance(stage, int):
         factor = 2 / (shards if stage == 3 else 1) + 2 / (shards if stage >= 2 else 1) + (12 / shards if kept else 0)
     else:
         return
-    models = 2 if not _without_critic(case) and (case.value("colocate_all") or case.framework is None or case.framework.name != "openrlhf") else 1  # fmt: skip
+    together = bool(case.value("colocate_all")) or not case.has(TRAIT.separate_role_gpus)
+    models = 2 if together and not _without_critic(case) else 1
     need = billions * 1e9 * factor * models
     says = f"weights, gradients and optimizer states of {billions:g}B parameters take {show_bytes(need)} of the GPU's {show_bytes(total)} over {show_count(shards, 'GPU')}{'' if gpus else ' (assumed)'}"
     yield Evidence(name=FACT.gpu.states_ratio, value=need / total, says=says, origin=where.origin if where else None)
@@ -117,14 +118,14 @@ def find_model_size(case: Case) -> tuple[float, Setting | None] | None:
 
 
 def _without_critic(case: Case) -> bool:
-    """Group and REINFORCE estimators train no critic (OpenRLHF, verl)."""
+    """Group and REINFORCE estimators train no critic."""
     estimator = str(case.value("advantage_estimator") or case.value("algorithm.adv_estimator") or "gae").lower()
-    return estimator not in ("gae",) or (case.framework is not None and case.framework.name == "trl")
+    return estimator != "gae" or case.has(TRAIT.no_critic)
 
 
 def find_nodes(case: Case) -> int:
     """Nodes that the actor is spread over; 1 where nothing tells."""
-    for name in ("actor_num_nodes", "trainer.nnodes", "actor.num_nodes"):
+    for name in folders.every(lambda spec: spec.nodes):
         value = case.value(name)
         if isinstance(value, int) and value > 0:
             return value
@@ -138,19 +139,9 @@ def _accumulation(case: Case) -> Iterator[Evidence]:
         fp32 = str(setting.value) in ("fp32", "float32")
         yield Evidence(name=FACT.grad_accum.fp32, value=fp32, says=f"grad_accum_dtype is {setting.value}", origin=setting.origin)  # fmt: skip
         return
-    if case.framework is None or case.framework.name != "openrlhf":
-        return
-    version = case.framework.version
-    if parse_version(version) is not None and not _is_before(version, "0.1.5"):
-        fp32 = _is_before(version, "0.5.4")
-        says = f"--grad_accum_dtype is not set; in OpenRLHF {version} unset means {'fp32' if fp32 else 'the dtype of the weights'} (changed in 0.5.4)"
-        yield Evidence(name=FACT.grad_accum.fp32, value=fp32, says=says)
-
-
-def _is_before(version: str | None, edge: str) -> bool:
-    """Whether a release is older; no for an unknown one."""
-    here, there = parse_version(version), parse_version(edge)
-    return here is not None and there is not None and here < there
+    stated = case.stated(FACT.grad_accum.fp32)
+    if stated is not None:
+        yield stated
 
 
 def _pinned(case: Case) -> Iterator[Evidence]:
@@ -158,14 +149,8 @@ def _pinned(case: Case) -> Iterator[Evidence]:
     setting = case.setting("offload_optimizer.pin_memory")
     if setting is not None and isinstance(setting.value, bool):
         yield Evidence(name=FACT.offload.pinned, value=setting.value, says=f"pin_memory is {str(setting.value).lower()}", origin=setting.origin)  # fmt: skip
-    elif (
-        case.framework is not None and case.framework.name == "openrlhf" and _is_before(case.framework.version, "0.1.5")
-    ):
-        yield Evidence(name=FACT.offload.pinned, value=False, says="OpenRLHF before 0.1.5 does not ask DeepSpeed for pinned memory")  # fmt: skip
-    elif case.framework is not None and case.framework.name == "openrlhf" and not case.first(EVENT.config.pin_edited):
-        yield Evidence(name=FACT.offload.pinned, value=True, says="OpenRLHF hard-codes pin_memory: True for the optimizer (deepspeed_utils.py, every version since 0.1.5)")  # fmt: skip
-    elif case.framework is not None and case.framework.name in ("verl", "easyr1", "simplerl"):
-        yield Evidence(name=FACT.offload.pinned, value=True, says="verl and EasyR1 offload with .to('cpu', non_blocking=True), which allocates page-locked memory")  # fmt: skip
+    elif (stated := case.stated(FACT.offload.pinned)) is not None:
+        yield stated
     event = case.first(EVENT.deepspeed.pinned)
     if event is not None:
         yield fact(FACT.offload.pinned_logged, True, "DeepSpeed itself reports its pinned memory", event)

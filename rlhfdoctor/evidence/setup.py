@@ -93,10 +93,9 @@ def _recompute(case: Case) -> Iterator[Evidence]:
 
 def _experts(case: Case) -> Iterator[Evidence]:
     """Whether the model is a mixture of experts, by its class in the logs or its name in the settings."""
-    if case.framework is not None and case.framework.name == "openrlhf":
-        here, since = parse_version(case.framework.version), parse_version("0.9.7")
-        if here is not None and since is not None and here >= since:
-            yield Evidence(name=FACT.config.leaf_modules, value=True, says="OpenRLHF sets the leaf modules itself (openrlhf/models/utils.py, 0.9.7 and newer)")  # fmt: skip
+    leaves = case.stated(FACT.config.leaf_modules)
+    if leaves is not None:
+        yield leaves
     event = next((e for e in case.of(EVENT.config.moe_model) if 'File "' in e.text), None)
     if event is not None:
         yield fact(FACT.config.experts, True, "the model is a mixture of experts (its class is in the logs)", event)

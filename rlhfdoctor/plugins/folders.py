@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib import resources
 from importlib.resources.abc import Traversable
 
 from rlhfdoctor.errors import PluginError
 from rlhfdoctor.plugins.read import read_spec
 from rlhfdoctor.plugins.spec import FrameworkSpec, Package
+from rlhfdoctor.types import Value
+from rlhfdoctor.vocabulary.names import Trait
 
 _SPEC, _SETTINGS = "framework.yaml", "settings.yaml"
 
@@ -61,6 +63,34 @@ def packages(name: str | None) -> tuple[Package, ...]:
     """The packages of a framework, the newest last; those of an unknown name are none."""
     spec = get(name)
     return tuple(sorted(spec.packages, key=lambda package: package.epoch)) if spec is not None else ()
+
+
+def has(name: str | None, trait: Trait, value: Callable[[str], Value] = lambda setting: None) -> bool:
+    """Whether a framework has a trait.
+
+    Args:
+        value: the value in force of a setting, for traits that it has with certain settings.
+    """
+    spec = get(name)
+    return spec is not None and any(
+        rule.trait == trait and (not rule.setting or value(rule.setting) in rule.values) for rule in spec.traits
+    )
+
+
+def having(trait: Trait) -> tuple[str, ...]:
+    """The frameworks that have a trait, whatever their settings."""
+    return tuple(s.framework for s in load() if any(r.trait == trait and not r.setting for r in s.traits))
+
+
+def every(of: Callable[[FrameworkSpec], Iterable[str]]) -> tuple[str, ...]:
+    """The words that any of the frameworks declares, each once."""
+    return tuple(dict.fromkeys(word for spec in load() for word in of(spec)))
+
+
+def words() -> tuple[str, ...]:
+    """What names a framework in paths: its name, packages, repository and folders."""
+    own = every(lambda spec: (spec.framework, spec.repository.rpartition("/")[2], *(p.name for p in spec.packages), *spec.paths))  # fmt: skip
+    return tuple(dict.fromkeys(word.strip("/") for word in own if word and "/" not in word.strip("/")))
 
 
 def joined(common: str, more: Iterable[str | None]) -> str:

@@ -8,11 +8,12 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 import yaml
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from rlhfdoctor.errors import PluginError
-from rlhfdoctor.plugins.spec import FrameworkSpec, LogPattern, Package
+from rlhfdoctor.plugins.spec import FrameworkSpec, LogPattern, Package, StatedFact, TraitRule
 from rlhfdoctor.types import PHASES, ROLES
-from rlhfdoctor.vocabulary.index import KINDS
+from rlhfdoctor.vocabulary.index import FACTS, KINDS, TRAITS
 from rlhfdoctor.vocabulary.names import did_you_mean
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -134,6 +135,8 @@ def _by_name(known: Mapping[str, Any], what: str) -> Callable[[Any], Mapping[Any
     return read
 
 
+_TRAIT_KEYS = {"trait": True, "setting": False, "in": False}
+_FACT_KEYS = {"fact": True, "value": True, "says": True, "versions": False, "or_unknown": False, "unless": False}
 _PHASE_MARKS = {kind.partition(".")[2]: kind for kind in KINDS.values() if kind.scope == "phase"}
 _LOG_KEYS = {"event": True, "regex": True, "sample": True, "follow": False, "when": False, "source": False}
 
@@ -163,11 +166,43 @@ def _roles_of(value: Any) -> Mapping[str, str | None]:
     return {_text(name): role for name, role in value.items()}
 
 
+def _trait(value: Any) -> TraitRule:
+    row = {"trait": value} if isinstance(value, str) else _mapping(value, _TRAIT_KEYS, "a trait")
+    name = _text(row["trait"])
+    if name not in TRAITS:
+        raise _Fault(f"unknown trait '{name}'.{did_you_mean(name, TRAITS)}")
+    if ("setting" in row) != ("in" in row):
+        raise _Fault(f"the trait {name}: 'setting' and 'in' go together")
+    return TraitRule(trait=TRAITS[name], setting=row.get("setting", ""), values=tuple(_list(row.get("in", []))))
+
+
+def _traits(value: Any) -> tuple[TraitRule, ...]:
+    return tuple(_trait(one) for one in _list(value))
+
+
+def _fact(value: Any) -> StatedFact:
+    row = dict(_mapping(value, _FACT_KEYS, "a fact"))
+    for key, known in (("fact", FACTS), ("unless", KINDS)):
+        if key in row and row[key] not in known:
+            raise _Fault(f"unknown name '{row[key]}'.{did_you_mean(str(row[key]), known)}")
+    try:
+        SpecifierSet(_text(row.get("versions", "")))
+    except InvalidSpecifier as error:
+        raise _Fault(str(error)) from None
+    unless = KINDS[row.pop("unless")] if "unless" in row else None
+    return StatedFact(**row | {"fact": FACTS[row["fact"]], "says": _text(row["says"]), "unless": unless})
+
+
+def _facts(value: Any) -> tuple[StatedFact, ...]:
+    return tuple(_fact(one) for one in _list(value))
+
+
 _READERS: Mapping[str, Callable[[Any], Any]] = {
     "framework": _text, "title": _text, "repository": _text, "order": _number, "extends": _text,
     "packages": _packages, "commands": _patterns, "paths": _texts, "actors": _roles_of,
     "roles": _by_name({role: role for role in ROLES}, "role"), "functions": _by_name({phase: phase for phase in PHASES}, "phase"),
     "marks": _by_name(_PHASE_MARKS, "phase"), "logs": _logs, "reward_code": _patterns,
+    "traits": _traits, "facts": _facts, "models": _texts, "nodes": _texts, "gpus_per_node": _texts, "overrides_without_dot": _patterns,
 }  # fmt: skip
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rlhfdoctor.types import Phase
-from rlhfdoctor.vocabulary.names import Kind
+from rlhfdoctor.types import Phase, Value
+from rlhfdoctor.vocabulary.names import Fact, Kind, Trait
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +45,33 @@ class LogPattern:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TraitRule:
+    """A trait that it has, or has with certain settings."""
+
+    trait: Trait
+    setting: str = ""
+    """Canonical name; empty: it always has it."""
+    values: tuple[Value, ...] = ()
+    """Values of the setting with which it has the trait; None: the setting is not set."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatedFact:
+    """A fact that the framework's own code settles, whatever the run shows."""
+
+    fact: Fact
+    value: Value
+    says: str
+    """May name the release as `{version}`."""
+    versions: str = ""
+    """Specifier of the releases for which it holds; empty: all."""
+    or_unknown: bool = False
+    """Whether it is taken to hold for a run of unknown release."""
+    unless: Kind | None = None
+    """An event that shows that this run differs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FrameworkSpec:
     """A framework as its folder declares it."""
 
@@ -72,3 +99,13 @@ class FrameworkSpec:
     logs: tuple[LogPattern, ...] = ()
     reward_code: tuple[str, ...] = ()
     """Parts of a source file's path that are reward code."""
+    traits: tuple[TraitRule, ...] = ()
+    facts: tuple[StatedFact, ...] = ()
+    models: tuple[str, ...] = ()
+    """Settings that name the actor's model."""
+    nodes: tuple[str, ...] = ()
+    """Settings that say over how many nodes the actor is spread."""
+    gpus_per_node: tuple[str, ...] = ()
+    """Settings that say how many GPUs of a node the actor has."""
+    overrides_without_dot: tuple[str, ...] = ()
+    """Words of Hydra overrides that have no dot, and so look like variables of the shell."""

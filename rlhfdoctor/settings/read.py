@@ -14,15 +14,17 @@ from dataclasses import replace
 
 import yaml
 
+from rlhfdoctor.plugins import folders
 from rlhfdoctor.settings.shell import Token, read_tokens
 from rlhfdoctor.settings.written import Written, interpret, number, scalar
 from rlhfdoctor.types import Event, Gap, Origin, Setting, Value
 from rlhfdoctor.vocabulary import EVENT, FIELD
 
-_OVERRIDE = re.compile(
-    r"^(?P<plus>[+~]{0,2})(?P<key>[A-Za-z_][\w/@-]*(?:\.[\w@-]+)+|model_engine)=(?P<value>.*)$", re.S
+_OVERRIDE_KEY = folders.joined(
+    r"[A-Za-z_][\w/@-]*(?:\.[\w@-]+)+", folders.every(lambda spec: spec.overrides_without_dot)
 )
-"""A Hydra override; of those without a dot, which look like variables of the shell, verl's choice of a backend."""
+_OVERRIDE = re.compile(rf"^(?P<plus>[+~]{{0,2}})(?P<key>{_OVERRIDE_KEY})=(?P<value>.*)$", re.S)
+"""A Hydra override; of those without a dot, which look like variables of the shell, the ones that a framework declares."""
 _ENV = re.compile(r"^(?P<key>[A-Z][A-Z0-9_]{2,}|RAY_\w+)=(?P<value>.*)$", re.S)
 _REST = re.compile(r"\$(?:[@*]|\{[@*]\}|\{\w+\[[@*]\]\})")
 _STARTS_IN_CONTAINER = re.compile(r"^(?:.*/)?(?:bash|sh|python[\d.]*|torchrun|deepspeed|accelerate|ray|sleep)$")
@@ -280,7 +282,7 @@ _DUMP_PREFIX = re.compile(r"^\([^)]*\) ")
 
 
 def parse_dump(lines: tuple[str, ...], origin: Origin) -> Iterator[Written]:
-    """Settings of a pretty-printed configuration dict, as verl and its forks print it at start.
+    """Settings of a pretty-printed configuration dict, as some frameworks print it at start.
 
     Paths are rebuilt from the columns; where a line was cut out, a key still counts when only
     one setting of the framework ends in it.

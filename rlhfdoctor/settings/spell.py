@@ -37,6 +37,8 @@ class Spelling:
     default: object
     only: str | None = None
     """The one program that takes it, where it is not the framework's PPO trainer: read where it stands, never proposed."""
+    per: str | None = None
+    """What it counts for, where that is not one GPU: all_gpus."""
     row: Mapping[str, Any]
     """The whole row of the table: meaning, memory_effect, tradeoff, source."""
 
@@ -92,6 +94,7 @@ def load_table(framework: str) -> tuple[Spelling, ...]:
                     until=merged["until"],
                     default=merged["default"],
                     only=merged.get("only"),
+                    per=merged.get("per"),
                     row=row,
                 )
             )
