@@ -5,13 +5,16 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable
 from importlib import resources
-from importlib.resources.abc import Traversable
+from typing import TYPE_CHECKING
 
 from rlhfdoctor.errors import PluginError
 from rlhfdoctor.plugins.read import read_spec
 from rlhfdoctor.plugins.spec import FrameworkSpec, Package
 from rlhfdoctor.types import Value
 from rlhfdoctor.vocabulary.names import Trait
+
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
 
 _SPEC, _SETTINGS = "framework.yaml", "settings.yaml"
 
