@@ -19,6 +19,20 @@ Phase: TypeAlias = Literal["load", "rollout", "score", "update", "weight_sync", 
 """The phases of an RLHF step; a closed list."""
 PHASES: tuple[Phase, ...] = get_args(Phase)
 
+ROLES = (
+    "doctor",
+    "raylet",
+    "critic",
+    "reference",
+    "reward worker",
+    "data loader",
+    "reward",
+    "rollout engine",
+    "driver",
+    "actor",
+)
+"""Who a process of a run may be; a closed list, in the order in which a name is tried."""
+
 KILLERS = (
     "kernel-oom-cgroup",
     "kernel-oom-node",
@@ -82,7 +96,7 @@ class Setting:
     """As the user wrote it, such as `--adam_offload`."""
     value: Value
     framework: str
-    """Whose table knows it: openrlhf, verl, easyr1, trl, deepspeed, vllm, ray, container, ..."""
+    """Whose table knows it: a framework's or that of a library, such as deepspeed, vllm, ray, container."""
     origin: Origin
     form: str
     """How it is written: flag, hydra, yaml, json, env, dump (only seen in a log) or argv (likewise)."""

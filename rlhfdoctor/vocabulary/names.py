@@ -59,6 +59,10 @@ class Fact(Name):
     unit: Unit
 
 
+class Trait(Name):
+    """Something that several frameworks have in common."""
+
+
 class Pending:
     """What a declaration holds until its scope gives it the whole word."""
 

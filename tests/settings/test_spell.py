@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from importlib import resources
 from itertools import combinations
 
 import pytest
 import yaml
 
-from rlhfdoctor.settings.spell import TABLES, Spelling, load_table, lookup, normal, parse_version, spell, spellings
+from rlhfdoctor.settings.spell import (
+    TABLES,
+    Spelling,
+    load_table,
+    lookup,
+    normal,
+    parse_version,
+    spell,
+    spellings,
+    table_text,
+)
 
 ROWS = [
     pytest.param(table, spelling, id=f"{table}:{spelling.name}:{spelling.spelled[:40]}")
@@ -186,8 +195,7 @@ def test_rows_have_their_words(table: str) -> None:
 @each_table
 def test_table_names_its_framework(table: str) -> None:
     """The file says whose table it is."""
-    text = (resources.files("rlhfdoctor.settings") / "tables" / f"{table}.yaml").read_text()
-    assert yaml.safe_load(text)["framework"] == table
+    assert yaml.safe_load(table_text(table))["framework"] == table
 
 
 @each_table
@@ -220,7 +228,7 @@ BOTH = {
 PAIRS = [
     (table, row["name"], one, two)
     for table in TABLES
-    for row in yaml.safe_load((resources.files("rlhfdoctor.settings") / "tables" / f"{table}.yaml").read_text())[
+    for row in yaml.safe_load(table_text(table))[
         "settings"
     ]
     for one, two in combinations([{**row, "aliases": None}, *row.get("aliases", ())], 2)
