@@ -14,7 +14,7 @@ from rlhfdoctor.logs.flight import MOST_BYTES, rank_of_dump, read_dump
 from rlhfdoctor.logs.open import Source, find_sources
 from rlhfdoctor.logs.scan import Scanner
 from rlhfdoctor.patch.apply import find_original
-from rlhfdoctor.settings.framework import find_framework, find_versions
+from rlhfdoctor.settings.framework import find_framework, find_versions, name_of
 from rlhfdoctor.settings.read import is_configuration, is_source, parse_configuration, parse_logged
 from rlhfdoctor.settings.written import Written, interpret
 from rlhfdoctor.trace.archive import unpacked
@@ -160,7 +160,7 @@ def _counting(
 def make_case(events: list[Event], reading: Reading, given: str | None) -> Case:
     """Events and configuration texts -> a case with settings, framework and versions."""
     versions = find_versions(events)
-    prefer = given.partition("==")[0].lower() if given else None
+    prefer = name_of(given) if given else None
     written = list(_written(events, reading))
     settings = interpret(written, prefer)
     framework = find_framework(events, settings, versions, given)

@@ -119,7 +119,9 @@ def find_model_size(case: Case) -> tuple[float, Setting | None] | None:
 
 def _without_critic(case: Case) -> bool:
     """Group and REINFORCE estimators train no critic."""
-    estimator = str(case.value("advantage_estimator") or case.value("algorithm.adv_estimator") or "gae").lower()
+    spec = folders.get(case.framework.name) if case.framework is not None else None
+    unset = spec.default_estimator if spec is not None else "gae"
+    estimator = str(case.value("advantage_estimator") or case.value("algorithm.adv_estimator") or unset).lower()
     return estimator != "gae" or case.has(TRAIT.no_critic)
 
 

@@ -109,3 +109,5 @@ class FrameworkSpec:
     """Settings that say how many GPUs of a node the actor has."""
     overrides_without_dot: tuple[str, ...] = ()
     """Words of Hydra overrides that have no dot, and so look like variables of the shell."""
+    default_estimator: str = "gae"
+    """Estimator of advantages where none is set; all but gae train no critic."""
