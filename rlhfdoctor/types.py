@@ -110,7 +110,9 @@ class Framework:
 
     name: str
     version: str | None = None
-    """Exact version, or None."""
+    """Exact version, or None; with the epoch of PEP 440 for a second package that counts anew."""
+    package: str = ""
+    """Which of its packages has this version, where that is not the one of its name."""
     since: str | None = None
     """Oldest release that accepts every spelling seen, where the exact version is unknown."""
     until: str | None = None

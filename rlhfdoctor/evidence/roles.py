@@ -18,8 +18,8 @@ _COMMON_ROLES = {
     "data loader": r"pt_data_worker|[Dd]ata_?[Ll]oader",
     "reward": r"Reward|reward_model",
     "rollout engine": r"vLLM|VLLM|EngineCore|RayWorkerWrapper|sglang",
-    "driver": r"ray::train|skyrl_entrypoint|JobSupervisor",
-    "actor": r"MegatronTrain|FSDPActor",
+    "driver": r"ray::train|JobSupervisor",
+    "actor": r"FSDPActor",
 }
 _COMMON_PHASES: dict[Phase, str] = {
     "checkpoint": r"save_checkpoint|save_model|_save_zero|state_dict_hook|save_pretrained|\.save\b",
@@ -31,21 +31,33 @@ _COMMON_PHASES: dict[Phase, str] = {
 }
 _ROLES = tuple((re.compile(folders.joined(_COMMON_ROLES[role], (spec.roles.get(role) for spec in folders.load()))), role) for role in ROLES)  # fmt: skip
 _PHASES = tuple((re.compile(folders.joined(common, (spec.functions.get(phase) for spec in folders.load()))), phase) for phase, common in _COMMON_PHASES.items())  # fmt: skip
-_CLASSES = {name: role for spec in folders.load() for name, role in spec.actors.items() if role is not None}
-"""Ray class -> role."""
+_NAME_LENGTH = 15
+"""What the kernel keeps of a name."""
+
+
+def _classes() -> dict[str, str]:
+    """Ray class, and as the kernel cuts its process's name, -> role; a cut name that fits several roles tells none."""
+    whole = {f"ray::{name}": role for spec in folders.load() for name, role in spec.actors.items() if role is not None}
+    cut: dict[str, set[str]] = {}
+    for name, role in whole.items():
+        cut.setdefault(name[:_NAME_LENGTH], set()).add(role)
+    return {name: next(iter(roles)) for name, roles in cut.items() if len(roles) == 1} | whole
+
+
+_CLASSES = _classes()
 
 
 def find_role(name: str | None) -> str | None:
     """The role that a process, actor class or command name tells, or None.
 
-    >>> find_role("ray::ActorModelR")
-    'actor'
+    >>> find_role("ray::ActorModelR"), find_role("ray::LLMRayActo")
+    ('actor', 'rollout engine')
     >>> find_role("LLMRayActor"), find_role("ray::WorkerDict.actor_rollout_generate_sequences")
     ('rollout engine', 'actor')
     """
     if not name:
         return None
-    if (known := _CLASSES.get(name.removeprefix("ray::"))) is not None:
+    if (known := _CLASSES.get(name if name.startswith("ray::") else f"ray::{name}")) is not None:
         return known
     return next((role for regex, role in _ROLES if regex.search(name)), None)
 

@@ -39,8 +39,8 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     say(
         EVENT.phase.weight_sync,
-        _with(EVENT.phase.weight_sync, r"update_weights|sync_weights_to_inference_engines"),
-        "skyrl_train.weights_manager:__enter__:56 - Started: 'sync_weights_to_inference_engines'",
+        _with(EVENT.phase.weight_sync, r"update_weights"),
+        "(ActorModelRayActor pid=7) broadcast_to_vllm",
     ),
     say(
         EVENT.phase.checkpoint,

@@ -202,7 +202,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "packages": _packages, "commands": _patterns, "paths": _texts, "actors": _roles_of,
     "roles": _by_name({role: role for role in ROLES}, "role"), "functions": _by_name({phase: phase for phase in PHASES}, "phase"),
     "marks": _by_name(_PHASE_MARKS, "phase"), "logs": _logs, "reward_code": _patterns,
-    "traits": _traits, "facts": _facts, "models": _texts, "nodes": _texts, "gpus_per_node": _texts, "overrides_without_dot": _patterns,
+    "traits": _traits, "facts": _facts, "models": _texts, "nodes": _texts, "overrides_without_dot": _patterns,
 }  # fmt: skip
 
 

@@ -105,7 +105,5 @@ class FrameworkSpec:
     """Settings that name the actor's model."""
     nodes: tuple[str, ...] = ()
     """Settings that say over how many nodes the actor is spread."""
-    gpus_per_node: tuple[str, ...] = ()
-    """Settings that say how many GPUs of a node the actor has."""
     overrides_without_dot: tuple[str, ...] = ()
     """Words of Hydra overrides that have no dot, and so look like variables of the shell."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.plugins.spec import FrameworkSpec
-from rlhfdoctor.settings.spell import FRAMEWORKS, load_table, normal, parse_version
+from rlhfdoctor.settings.spell import FRAMEWORKS, claimants, load_table, normal, parse_version
 from rlhfdoctor.types import Event, Framework, Setting
 from rlhfdoctor.vocabulary import EVENT, FIELD
 
@@ -47,47 +47,70 @@ def find_framework(
         given: what the user said, `NAME` or `NAME==VERSION`; it wins.
     """
     if given:
-        name, _, version = given.partition("==")
-        return Framework(name=name.lower(), version=version or None, basis="--framework")
+        return _given(given)
     votes: Counter[str] = Counter()
+    exclusive: Counter[str] = Counter()
     basis: dict[str, str] = {}
-    for name, weight, where in _signs(events, settings, versions):
-        votes[name] += weight
-        basis.setdefault(name, where)
+    for names, weight, where in _signs(events, settings, versions):
+        for name in names:
+            votes[name] += weight
+            exclusive[name] += len(names) == 1
+            basis.setdefault(name, where)
+    for spec in folders.load():
+        if spec.extends and exclusive[spec.framework]:
+            votes[spec.framework] += votes[spec.extends]  # a fork has the modules and settings of what it was made of
     if not votes or max(votes.values()) < _LEAST:
         return None
-    for spec in folders.load():
-        if spec.extends and votes[spec.framework]:
-            votes[spec.framework] += votes[spec.extends]  # a fork has the modules and settings of what it was made of
-    name = max(FRAMEWORKS, key=lambda key: votes[key])  # in a draw the first of them
-    own = next(((p, *versions[p.name]) for p in folders.packages(name) if p.name in versions), None)
+    name = max(FRAMEWORKS, key=lambda key: (votes[key], exclusive[key]))  # in a draw the first of them
+    own = next(((p, *versions[p.name]) for p in reversed(folders.packages(name)) if p.name in versions), None)
     since, until = _range(name, settings)
     return Framework(
-        name=name, version=own[0].release(own[1]) if own else None, since=since, until=until,
-        basis=own[2] if own else basis[name],
+        name=name, version=own[0].release(own[1]) if own else None, package=own[0].name if own and own[0].name != name else "",
+        since=since, until=until, basis=own[2] if own else basis[name],
     )  # fmt: skip
+
+
+def _given(text: str) -> Framework:
+    """What the user said: the framework or one of its packages; of several packages the framework's name means the newest."""
+    word, _, version = text.partition("==")
+    name = name_of(word)
+    package = next((p for p in folders.packages(name) if p.name == word.lower()), None)
+    release = package.release(version) if package is not None else version
+    return Framework(
+        name=name,
+        version=release or None,
+        package=package.name if package is not None and package.name != name else "",
+        basis="--framework",
+    )
+
+
+def name_of(given: str) -> str:
+    """The framework that `NAME`, `PACKAGE` or `NAME==VERSION` names."""
+    word = given.partition("==")[0].lower()
+    owner = next((s.framework for s in folders.load() if any(p.name == word for p in s.packages)), word)
+    return word if word in FRAMEWORKS else owner
 
 
 def _signs(
     events: Sequence[Event], settings: Sequence[Setting], versions: Mapping[str, tuple[str, str]]
-) -> Iterator[tuple[str, int, str]]:
-    """(framework, weight, where it was read) of each sign of a framework."""
+) -> Iterator[tuple[tuple[str, ...], int, str]]:
+    """(frameworks that have it, weight, where it was read) of each sign of a framework."""
     for spec in folders.load():
         for package in spec.packages:
             if package.name in versions:
-                yield spec.framework, _PACKAGE, versions[package.name][1]
+                yield (spec.framework,), _PACKAGE, versions[package.name][1]
     actors = {actor: spec.framework for spec in folders.load() for actor in spec.actors}
     for event in events:
         if event.origin.actor in actors:
-            yield actors[event.origin.actor], _ACTOR, str(event.origin)
+            yield (actors[event.origin.actor],), _ACTOR, str(event.origin)
         if event.kind == EVENT.framework.module and (name := _of_command(str(event.fields[FIELD.name]))):
-            yield name, _COMMAND, str(event.origin)
+            yield (name,), _COMMAND, str(event.origin)
         path = event.fields.get(FIELD.path_text)
         if event.kind == EVENT.python.frame and isinstance(path, str) and (name := _of_path(path)):
-            yield name, _PATH, str(event.origin)
+            yield (name,), _PATH, str(event.origin)
     for setting in settings:
         if setting.framework in FRAMEWORKS and setting.form != "dump":
-            yield setting.framework, _SPELLING, str(setting.origin)
+            yield claimants(setting.spelled) or (setting.framework,), _SPELLING, str(setting.origin)
 
 
 def _forks_first() -> list[FrameworkSpec]:

@@ -142,6 +142,16 @@ def lookup(spelled: str, prefer: str | None = None) -> Spelling | None:
     return next((s for s in found if s.framework == prefer), found[0])
 
 
+def claimants(spelled: str) -> tuple[str, ...]:
+    """The frameworks whose tables have a spelling.
+
+    >>> claimants("--colocate_all_models"), claimants("--nonsense")
+    (('openrlhf',), ())
+    """
+    found = dict.fromkeys(s.framework for s in _by_spelling().get(normal(spelled), ()))
+    return tuple(name for name in found if name in FRAMEWORKS)
+
+
 def spellings(name: str, framework: str) -> tuple[Spelling, ...]:
     """All spellings of a canonical name in a framework's table, newest first."""
     return tuple(s for s in load_table(framework) if s.name == name)
