@@ -315,7 +315,7 @@ def _usable(table: str, configuration: Configuration) -> bool:
     """Whether a key of a table beside the framework's changes anything for it."""
     if table == "deepspeed":
         framework = configuration.framework
-        return framework is None or not folders.has(framework.name, TRAIT.writes_deepspeed_config)
+        return framework is None or not folders.has(framework.name, TRAIT.ignores_deepspeed_keys)
     if table == "vllm":
         return configuration.framework is None
     return True

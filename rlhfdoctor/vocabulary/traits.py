@@ -21,8 +21,8 @@ class TRAIT(Scope):
     separate_role_gpus = if_it("gives each role GPUs of its own, unless colocate_all is set")
     global_batch_follows_micro_batch = if_it("trains with a global batch of micro batch x ranks x accumulation steps")
     reads_deepspeed_json = if_it("takes DeepSpeed's own keys, in a JSON file of the user's")
-    writes_deepspeed_config = if_it(
-        "makes DeepSpeed's configuration itself, so that DeepSpeed's own keys change nothing"
+    ignores_deepspeed_keys = if_it(
+        "makes DeepSpeed's configuration itself or uses none, so that DeepSpeed's own keys change nothing"
     )
     flags_from_fields = if_it("takes every field of its configuration as a flag, too, and --no_FIELD")
     prints_configuration = if_it("prints its whole configuration as a dictionary at start")

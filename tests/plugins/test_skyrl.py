@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from rlhfdoctor.reading import make_case, read_all
 
 from rlhfdoctor.errors import UsageError
+from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.offload import find_offload
 from rlhfdoctor.evidence.roles import find_phase, find_role
-from rlhfdoctor.logs.events import order_events
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.preflight import Machine, estimate
+from rlhfdoctor.session import Session
 from rlhfdoctor.settings.framework import find_framework, find_versions
 from rlhfdoctor.settings.spell import spell
 from tests.build import make_event, read_log
@@ -61,10 +61,14 @@ def write(folder: Path, script: str = SCRIPT, log: str = "") -> list[str]:
     return [str(folder)]
 
 
+def read_case(paths: list[str]) -> Case:
+    with Session(paths) as session:
+        return session.case
+
+
 def test_script_alone(tmp_path: Path) -> None:
     """Its own command and settings name it, and nothing is taken for another framework's."""
-    reading = read_all(write(tmp_path))
-    case = make_case(order_events(reading.events), reading, None)
+    case = read_case(write(tmp_path))
     assert case.framework is not None and case.framework.name == "skyrl"
     assert {s.framework for s in case.settings if s.name in ("colocate_all", "rollout.num_engines", "trainer.strategy")} == {"skyrl"}
     assert case.value("rollout.gpu_memory_utilization") == 0.7
@@ -73,16 +77,14 @@ def test_script_alone(tmp_path: Path) -> None:
 def test_settings_alone(tmp_path: Path) -> None:
     """Without the command, the spellings decide, and bound the release."""
     script = SCRIPT.replace("-m skyrl_train.entrypoints.main_base", "main.py")
-    reading = read_all(write(tmp_path, script))
-    framework = make_case(order_events(reading.events), reading, None).framework
+    framework = read_case(write(tmp_path, script)).framework
     assert framework is not None and (framework.name, framework.version) == ("skyrl", None)
     assert framework.since is not None
 
 
 def test_log(tmp_path: Path) -> None:
     """Package, printed configuration, steps and phases are read from the log."""
-    reading = read_all(write(tmp_path, "", LOG))
-    case = make_case(order_events(reading.events), reading, None)
+    case = read_case(write(tmp_path, "", LOG))
     assert case.framework is not None
     assert (case.framework.name, case.framework.version, case.framework.package) == ("skyrl", "0.3.0", "skyrl-train")
     assert case.value("colocate_all") is True and case.value("trainer.strategy") == "fsdp2"
@@ -145,8 +147,7 @@ def test_estimate_refuses_what_is_not_modelled(tmp_path: Path) -> None:
 
 def test_offload_is_page_locked(tmp_path: Path) -> None:
     """What its own code settles is evidence."""
-    reading = read_all(write(tmp_path))
-    found = {str(e.name): e.value for e in find_offload(make_case(order_events(reading.events), reading, None))}
+    found = {str(e.name): e.value for e in find_offload(read_case(write(tmp_path)))}
     assert found["offload.pinned"] is True
 
 
