@@ -8,45 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 from rlhfdoctor.vocabulary.names import Fact, Field, Kind
+from rlhfdoctor.vocabulary.run import Killer, Phase
 
 Value: TypeAlias = str | int | float | bool | None
 """What an event field, an evidence or a setting may hold."""
-
-Phase: TypeAlias = Literal["load", "rollout", "score", "update", "weight_sync", "checkpoint", "eval"]
-"""The phases of an RLHF step; a closed list."""
-PHASES: tuple[Phase, ...] = get_args(Phase)
-
-ROLES = (
-    "doctor",
-    "raylet",
-    "critic",
-    "reference",
-    "reward worker",
-    "data loader",
-    "reward",
-    "rollout engine",
-    "driver",
-    "actor",
-)
-"""Who a process of a run may be; a closed list, in the order in which a name is tried."""
-
-KILLERS = (
-    "kernel-oom-cgroup",
-    "kernel-oom-node",
-    "ray-memory-monitor",
-    "cuda-oom",
-    "object-store-full",
-    "sigbus",
-    "collective-timeout",
-    "sigkill-unknown",
-    "sigsegv",
-    "exception",
-    "other",
-)
-"""Who ended the run; the words of the report (contract.md)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +127,7 @@ class Process:
     """One process of the run as far as the logs name it."""
 
     role: str | None = None
+    """One of `ROLES`, or what the trainer's own marks say."""
     name: str | None = None
     """As the kernel or Ray calls it."""
     pid: int | None = None
@@ -171,8 +140,7 @@ class Process:
 class Death:
     """The first failure: who ended what, when and where."""
 
-    killer: str
-    """One of `KILLERS`; empty where nothing was killed and the run never began."""
+    killer: Killer
     time: float | None = None
     phase: Phase | None = None
     step: int | None = None

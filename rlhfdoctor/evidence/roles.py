@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 from rlhfdoctor.plugins import folders
-from rlhfdoctor.types import ROLES, Phase
 from rlhfdoctor.vocabulary import EVENT
+from rlhfdoctor.vocabulary.names import Kind
+from rlhfdoctor.vocabulary.run import ROLES, Phase, Role
 
-_COMMON_ROLES = {
+_COMMON_ROLES: dict[Role, str] = {
     "doctor": r"NodeRecorder|rlhfdoctor",
     "raylet": r"raylet|gcs_server|dashboard|plasma|log_monitor|ray start",
     "critic": r"Critic",
@@ -35,10 +36,10 @@ _NAME_LENGTH = 15
 """What the kernel keeps of a name."""
 
 
-def _classes() -> dict[str, str]:
+def _classes() -> dict[str, Role]:
     """Ray class, and as the kernel cuts its process's name, -> role; a cut name that fits several roles tells none."""
     whole = {f"ray::{name}": role for spec in folders.load() for name, role in spec.actors.items() if role is not None}
-    cut: dict[str, set[str]] = {}
+    cut: dict[str, set[Role]] = {}
     for name, role in whole.items():
         cut.setdefault(name[:_NAME_LENGTH], set()).add(role)
     return {name: next(iter(roles)) for name, roles in cut.items() if len(roles) == 1} | whole
@@ -47,7 +48,7 @@ def _classes() -> dict[str, str]:
 _CLASSES = _classes()
 
 
-def find_role(name: str | None) -> str | None:
+def find_role(name: str | None) -> Role | None:
     """The role that a process, actor class or command name tells, or None.
 
     >>> find_role("ray::ActorModelR"), find_role("ray::LLMRayActo")
@@ -73,7 +74,7 @@ def find_phase(name: str | None) -> Phase | None:
     return next((phase for regex, phase in _PHASES if regex.search(name)), None)
 
 
-MARKS: dict[str, Phase] = {
+MARKS: dict[Kind, Phase] = {
     EVENT.phase.update: "update",
     EVENT.phase.rollout: "rollout",
     EVENT.phase.score: "score",

@@ -12,9 +12,9 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from rlhfdoctor.errors import PluginError
 from rlhfdoctor.plugins.spec import FrameworkSpec, LogPattern, Package, StatedFact, TraitRule
-from rlhfdoctor.types import PHASES, ROLES
 from rlhfdoctor.vocabulary.index import FACTS, KINDS, TRAITS
 from rlhfdoctor.vocabulary.names import did_you_mean
+from rlhfdoctor.vocabulary.run import PHASES, ROLES
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rlhfdoctor.types import Phase, Value
+from rlhfdoctor.types import Value
 from rlhfdoctor.vocabulary.names import Fact, Kind, Trait
+from rlhfdoctor.vocabulary.run import Phase, Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +89,9 @@ class FrameworkSpec:
     """Expressions for command lines and modules that only it has."""
     paths: tuple[str, ...] = ()
     """Parts of a source file's path."""
-    actors: Mapping[str, str | None] = field(default_factory=dict)
+    actors: Mapping[str, Role | None] = field(default_factory=dict)
     """Its Ray classes and tasks, and the role of each where the name tells it."""
-    roles: Mapping[str, str] = field(default_factory=dict)
+    roles: Mapping[Role, str] = field(default_factory=dict)
     """Role -> expression for names of processes, Ray classes and tasks, beside the common ones."""
     functions: Mapping[Phase, str] = field(default_factory=dict)
     """Phase -> expression for names of functions and tasks."""
