@@ -101,6 +101,12 @@ def joined(common: str, more: Iterable[str | None]) -> str:
     return "|".join(part for part in (common, *more) if part)
 
 
+def lineage(name: str | None) -> tuple[str, ...]:
+    """A framework and what it is a fork of, itself first; nothing for an unknown name."""
+    spec = get(name)
+    return () if spec is None else (spec.framework, *lineage(spec.extends))
+
+
 def settings_file(name: str) -> Traversable:
     """The settings table of a framework."""
     return _root() / name / _SETTINGS

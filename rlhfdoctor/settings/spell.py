@@ -137,6 +137,8 @@ def lookup(spelled: str, prefer: str | None = None) -> Spelling | None:
     ('offload_optimizer', None)
     """
     found = _by_spelling().get(normal(spelled), ())
+    if prefer in FRAMEWORKS:  # what only others of them know is no setting of this one
+        found = tuple(s for s in found if s.framework not in FRAMEWORKS or s.framework in folders.lineage(prefer))
     if not found:
         return None
     return next((s for s in found if s.framework == prefer), found[0])

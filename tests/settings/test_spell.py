@@ -209,6 +209,13 @@ def test_every_spelling_is_found(table: str) -> None:
     assert lost == []
 
 
+def test_other_frameworks_settings_are_no_settings_of_this_one() -> None:
+    """A spelling that only another framework has is unknown in a run of a known one; forks take what they were made of."""
+    assert lookup("rollout.gpu_memory_utilization").framework == "rlhfdoctor"
+    assert lookup("rollout.gpu_memory_utilization", "verl") is None
+    assert lookup("actor_rollout_ref.actor.use_dynamic_bsz", "simplerl").framework == "verl"
+
+
 #: both spellings are accepted by the same releases, as deprecated ones are
 BOTH = {
     ("verl", "actor_rollout_ref.actor.ppo_micro_batch_size"),
