@@ -79,7 +79,7 @@ class Told:
         """The release as far as it is known, for people."""
         framework = self.framework
         if framework is None or framework.version:
-            return (framework.version if framework is not None else None) or ""
+            return ((framework.version if framework is not None else None) or "").rpartition("!")[2]
         since, until = framework.since, framework.until
         return (
             f"{since or 'any'} to {until or 'newest'}, by the spelling of its settings"

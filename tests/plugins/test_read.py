@@ -44,7 +44,7 @@ def test_reads_what_is_declared() -> None:
         (GOOD + "traits: [trains_on_cpu]\n", "some/framework.yaml:4: unknown trait 'trains_on_cpu'. Did you mean 'trains_on_cpus'?"),
         (GOOD + "traits: [{trait: engine_colocated, setting: x}]\n", "some/framework.yaml:4: the trait engine_colocated: 'setting' and 'in' go together"),
         (GOOD + "facts: [{fact: offload.pined, value: true, says: x}]\n", "some/framework.yaml:4: unknown name 'offload.pined'. Did you mean"),
-        (GOOD + "facts: [{fact: offload.pinned, value: true, says: x, versions: new}]\n", "some/framework.yaml:4: Invalid specifier"),
+        (GOOD + "facts: [{fact: offload.pinned, value: true, says: x, versions: new}]\n", "some/framework.yaml:4: 'new' is no specifier of releases"),
         ("- some\n", "some/framework.yaml:1: a mapping is wanted"),
         ("framework: [\n", "some/framework.yaml:2:"),
     ],
