@@ -27,13 +27,13 @@ def test_reads_what_is_declared() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (GOOD + "pathes: [/some/]\n", "some/framework.yaml:4: unknown key 'pathes'. Did you mean 'paths'?"),
+        (GOOD + "pathx: [/some/]\n", "some/framework.yaml:4: unknown key 'pathx'. Did you mean 'paths'?"),
         ("framework: some\n", "some/framework.yaml:1: 'title' is missing"),
         ("framework: other\ntitle: x\n", "some/framework.yaml:1: framework is 'other', its folder is 'some'"),
         (GOOD + "order: soon\n", "some/framework.yaml:4: a whole number is wanted, not 'soon'"),
         (GOOD + "commands: ['a(b']\n", "some/framework.yaml:4: 'a(b' is no regular expression"),
         (GOOD + "paths: /some/\n", "some/framework.yaml:4: a list is wanted"),
-        ("framework: some\ntitle: x\npackages: [{nam: x}]\n", "some/framework.yaml:3: a package: unknown key 'nam'. Did you mean 'name'?"),
+        ("framework: some\ntitle: x\npackages: [{namex: x}]\n", "some/framework.yaml:3: a package: unknown key 'namex'. Did you mean 'name'?"),
         ("framework: some\ntitle: x\npackages: [{epoch: 1}]\n", "some/framework.yaml:3: a package: 'name' is missing"),
         (GOOD + "actors: {Worker: cook}\n", "some/framework.yaml:4: unknown role 'cook'"),
         (GOOD + "roles: {actors: x}\n", "some/framework.yaml:4: unknown role 'actors'. Did you mean 'actor'?"),
@@ -59,7 +59,7 @@ def test_faults_have_a_place(text: str, message: str) -> None:
 def test_all_faults_at_once() -> None:
     """A reader of the message repairs all of them in one go."""
     with pytest.raises(PluginError) as caught:
-        read(GOOD + "order: soon\npathes: []\n")
+        read(GOOD + "order: soon\npathx: []\n")
     assert len(str(caught.value).splitlines()) == 2
 
 
