@@ -79,8 +79,8 @@ class Told:
         """The release as far as it is known, for people."""
         framework = self.framework
         if framework is None or framework.version:
-            return ((framework.version if framework is not None else None) or "").rpartition("!")[2]
-        since, until = framework.since, framework.until
+            return folders.shown(framework.name, framework.version or "") if framework is not None else ""
+        since, until = (folders.shown(framework.name, release or "") for release in (framework.since, framework.until))
         return (
             f"{since or 'any'} to {until or 'newest'}, by the spelling of its settings"
             if since or until

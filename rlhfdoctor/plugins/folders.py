@@ -101,6 +101,17 @@ def joined(common: str, more: Iterable[str | None]) -> str:
     return "|".join(part for part in (common, *more) if part)
 
 
+def shown(name: str, release: str) -> str:
+    """A release for people: without the epoch, and with the package where there are several.
+
+    >>> shown("skyrl", "1!0.2.0"), shown("skyrl", "0.3.0"), shown("verl", "0.5.0")
+    ('0.2.0', 'skyrl-train 0.3.0', '0.5.0')
+    """
+    epoch, _, version = release.rpartition("!")
+    package = next((p.name for p in packages(name) if p.epoch == int(epoch or 0)), name)
+    return f"{package} {version}" if version and package != name else version
+
+
 def lineage(name: str | None) -> tuple[str, ...]:
     """A framework and what it is a fork of, itself first; nothing for an unknown name."""
     spec = get(name)

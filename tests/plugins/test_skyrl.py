@@ -125,6 +125,7 @@ def test_two_packages_count_on() -> None:
     assert old is not None and (old.name, old.version, old.package) == ("skyrl", "0.3.0", "skyrl-train")
     new, before = (spell("rollout.num_engines", "skyrl", version) for version in ("1!0.3.0", "0.2.0"))
     assert new is not None and before is not None
+    assert folders.shown("skyrl", "1!0.3.0") == "0.3.0" and folders.shown("skyrl", "0.3.0") == "skyrl-train 0.3.0"
     assert (before.spelled, new.spelled) == ("generator.num_inference_engines", "generator.inference_engine.num_engines")
 
 
@@ -137,6 +138,21 @@ def test_estimate(tmp_path: Path, version: str, level: int) -> None:
     assert sum(host.values()) > 12 * 7e9
     engine = [need for need in found.needs if need.place == "host" and need.role == "rollout engine" and need.pinned]
     assert bool(engine) == (level == 1)
+
+
+def test_hazards(tmp_path: Path) -> None:
+    """States on the host and a NUMA binding go badly together."""
+    script = SCRIPT.replace("trainer.strategy=fsdp2", "trainer.strategy=fsdp2 trainer.policy.fsdp_config.cpu_offload=true")
+    assert [h.cause for h in estimate(write(tmp_path, script)).hazards] == ["host-numa-binding"]
+    assert list(estimate(write(tmp_path)).hazards) == []
+
+
+def test_size_that_only_the_shell_knows(tmp_path: Path) -> None:
+    """The machine's GPUs stand for a variable that nothing sets, and the page says so."""
+    script = SCRIPT.replace("gpus_per_node=8", "gpus_per_node=$NUM_GPUS")
+    found = estimate(write(tmp_path, script), machine=Machine(gpus_per_node=8))
+    assert "actor x8" in found.node
+    assert any("--gpus-per-node is taken" in text for text in found.assumed)
 
 
 def test_estimate_refuses_what_is_not_modelled(tmp_path: Path) -> None:

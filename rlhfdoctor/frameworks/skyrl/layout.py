@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from rlhfdoctor.budget.placement import BYTES_PER_TOKEN, Placed, actor_shape, find_store, make_nodes
@@ -9,6 +10,7 @@ from rlhfdoctor.budget.plan import Engine, Model, Plan
 from rlhfdoctor.budget.shapes import Shape
 from rlhfdoctor.budget.told import Told
 from rlhfdoctor.errors import UsageError
+from rlhfdoctor.estimates import Hazard
 
 _LOGITS = (4, 2)
 """Bytes a token and word in training and scoring: bf16 logits, divided in place; flash-attn's cross entropy and a gradient as
@@ -41,6 +43,26 @@ def make_plans(told: Told) -> list[Plan]:
     )  # fmt: skip
 
 
+def find_hazards(told: Told, plan: Plan) -> Iterator[Hazard]:
+    """What its tracker and its own checks know of these settings."""
+    engine = plan.engine
+    if (
+        engine is not None
+        and engine.sleep_level
+        and told.flag("generator.inference_engine.use_expandable_segments")
+        and told.before("vllm", "0.20.1")
+    ):
+        yield Hazard(
+            phase="load", cause="gpu-rollout-reservation",
+            says="expandable segments on the engine are refused by vLLM's sleep mode before 0.20.1",
+        )  # fmt: skip
+    if any(model.on_host for model in plan.models):
+        yield Hazard(
+            phase="update", cause="host-numa-binding",
+            says="every worker binds its memory to the NUMA node of its GPU, so that one node of the machine can be full of weights and optimizer states while the other has room",
+        )  # fmt: skip
+
+
 def _roles(told: Told) -> list[str]:
     """Which roles there are: a critic where it has a model, a reference where a KL term asks for it."""
     keeps = told.flag("use_kl_loss", default=True) or told.flag("trainer.algorithm.use_kl_in_reward")
@@ -54,6 +76,10 @@ def _roles(told: Told) -> list[str]:
 def _size(told: Told, role: str) -> tuple[int, int]:
     group = f"trainer.placement.{_GROUPS[role]}"
     nodes = told.machine.nodes or told.count(f"{group}_num_nodes", default=1)
+    own = told.settings.get(f"{group}_num_gpus_per_node")
+    if own is not None and "$" in str(own.value) and told.machine.gpus_per_node:
+        told.assume(f"{own.spelled} is {own.value}, which only the shell knows: --gpus-per-node is taken")
+        return nodes, told.machine.gpus_per_node
     return nodes, told.count(f"{group}_num_gpus_per_node", default=4 if told.framework_before("0.3.1") else 1)
 
 
