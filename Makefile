@@ -45,7 +45,7 @@ test: .venv/.dev .venv/.vllm lint ## everything: checks, rules on their samples,
 lint: .venv/.check ## ruff, mypy --strict, import contracts, spelling
 	$(BIN)/ruff check . && $(BIN)/ruff format --check rlhfdoctor
 	$(BIN)/mypy && PATH=$(BIN):$$PATH $(BIN)/lint-imports --no-cache > .venv/imports.txt || { cat .venv/imports.txt; exit 1; }
-	$(BIN)/codespell rlhfdoctor rules/*/rule.yaml tests *.md
+	$(BIN)/codespell rlhfdoctor rules/conditions.yaml rules/*/rule.yaml tests *.md
 
 calibrate: .venv/.dev ## fit the confidences anew to labelled incidents, with held-out folds
 	$(BIN)/python -m tests.exam.calibrate --write

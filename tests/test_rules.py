@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from rlhfdoctor import selftest
-from rlhfdoctor.engine.catalogue import load_rules
+from rlhfdoctor.engine.catalogue import load_rules, rules_folder
+from rlhfdoctor.engine.resolve import read_conditions
 from rlhfdoctor.engine.schema import Rule
 from tests.exam.cases import all_cases
 
@@ -33,6 +40,27 @@ def test_labels_name_causes_of_the_catalogue() -> None:
     assert {rule.id.partition("-")[0] for rule in RULES if rule.id.partition("-")[0] != rule.kind} == set()
 
 
+def conditions(node: Any) -> Iterator[str]:
+    """Every combination and every comparison with a threshold that is written out in a file, its reason left out."""
+    if isinstance(node, dict):
+        if {"all", "any", "none", "at_least", "at_most"} & set(node):
+            yield json.dumps({key: value for key, value in node.items() if key != "reason"}, sort_keys=True)
+        for value in node.values():
+            yield from conditions(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from conditions(value)
+
+
+def test_a_condition_of_several_rules_has_a_name() -> None:
+    """A combination is written in one file, a threshold once; rules that share it name it, and every name is used."""
+    files = [rules_folder() / "conditions.yaml", *(rule.path for rule in RULES)]
+    found = [(path, text) for path in files for text in conditions(yaml.safe_load(path.read_text()))]
+    thresholds = Counter(text for _, text in found if not text.startswith(('{"all"', '{"any"', '{"none"')))
+    combinations = Counter(text for _, text in set(found) if text not in thresholds)
+    assert [text for text, count in (thresholds + combinations).items() if count > 1] == []
+    used = set(re.findall(r"condition: ([a-z0-9-]+)", "\n".join(path.read_text() for path in files)))
+    assert set(read_conditions(rules_folder())) == used
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rlhfdoctor.engine.catalogue import load_rules
+from rlhfdoctor.engine.catalogue import load_rules, rules_folder
 from rlhfdoctor.logs.events import PATTERNS
 from rlhfdoctor.logs.pattern import convert
 from rlhfdoctor.plugins import folders
@@ -19,7 +19,7 @@ from rlhfdoctor.vocabulary.names import UNITS, Name, did_you_mean
 
 PACKAGE = Path(__file__).resolve().parents[2] / "rlhfdoctor"
 SOURCES = {path: path.read_text() for path in sorted(PACKAGE.rglob("*.py")) if path.parent.name != "vocabulary"}
-RULES = "\n".join(rule.path.read_text() for rule in load_rules())
+RULES = "\n".join(path.read_text() for path in [rules_folder() / "conditions.yaml", *(rule.path for rule in load_rules())])
 SUFFIXES = {"_bytes": "bytes", "_count": "count", "_s": "s", "_per_step": "bytes", "_text": "text"}
 BY_SCOPE = {"config.entry"}
 """Kinds that are asked for by their scope alone."""
