@@ -153,8 +153,8 @@ def _known() -> tuple[dict[str, Any], ...]:
 def _regressions(case: Case) -> Iterator[Evidence]:
     """What is known of the releases in use and fits what happened; whether memory really grew is for the rule to ask."""
     waits = case.first(EVENT.nccl.timeout, EVENT.gloo.timeout, EVENT.nccl.heartbeat) is not None
-    known = FACT.regression
-    symptom = known.compile if _compiling(case) else known.hang if waits else known.host_growth
+    symptom = FACT.regression.hang if waits else FACT.regression.host_growth
+    symptom = FACT.regression.compile if _compiling(case) else symptom
     for row in _known():
         version = case.version(row["package"])
         here = parse_version(version)
