@@ -116,6 +116,8 @@ class Resolver:
         found = []
         for key, operand in _compared(when):
             if key in ("at_least", "at_most"):
+                if not when.reason.strip():
+                    self.faults.add((*place, key), f"'{key}' needs 'reason' beside it: why the threshold is there")
                 operand = self.threshold(operand, unit, (*place, key))
             elif key == "matches":
                 try:
