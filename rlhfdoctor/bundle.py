@@ -18,6 +18,7 @@ from rlhfdoctor.diagnose import analyze, make_incident
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.logs.flight import MOST_BYTES, plain_dump, rank_of_dump
 from rlhfdoctor.logs.open import Source, find_sources
+from rlhfdoctor.plugins import folders
 from rlhfdoctor.redact import Redactor
 from rlhfdoctor.session import Session
 from rlhfdoctor.trace.archive import MANIFEST
@@ -79,7 +80,7 @@ def make_bundle(
         raise UsageError("-: a bundle is made of files; write standard input to one first")
     if target.exists():
         raise UsageError(f"{target}: File exists; an archive is not written over")
-    bundle, redactor = Bundle(path=target), Redactor(hide)
+    bundle, redactor = Bundle(path=target), Redactor(hide, folders.words())
     with Session(paths, framework=framework) as session:
         bundle.before = make_incident(session)
         _learn(session, redactor, progress)

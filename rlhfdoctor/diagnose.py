@@ -133,7 +133,7 @@ def _foresee(case: Case, death: Death | None, facts: Facts, ledger: Sequence[Par
     return make_counterfactual(
         make_told(case, machine_of(case)),
         death.phase,
-        of_host=not death.killer.startswith(("cuda", "collective")),
+        of_host=death.killer not in ("cuda-oom", "collective-timeout"),
         measured_bytes=sum(part.bytes for part in ledger) or None,
         limit_bytes=min((size for size in limits if isinstance(size, int)), default=None),
     )

@@ -20,3 +20,7 @@ class SourceError(DoctorError):
 
 class RuleError(DoctorError):
     """One or more faults in a rule; each line names file and line."""
+
+
+class PluginError(DoctorError):
+    """One or more faults in a framework's folder; each line names file and line."""

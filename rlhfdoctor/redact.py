@@ -45,7 +45,7 @@ _HOSTS = (
 )  # fmt: skip
 _PATH = re.compile(r"(?<!memcg=)(?<!stats for )(?<![\w./$}-])(?<!:/)/(?:[\w.+@=~-]{1,255}/)+[\w.+@=~-]*")
 _COMMON_USERS = frozenset(
-    ["root", "ubuntu", "ray", "admin", "nobody", "user", "users", "app", "worker", "docker", "jovyan", "runner", "default", "git", "rank", "nccl", "torch", "cuda", "train", "data", "vllm", "verl", "openrlhf", "deepspeed", "sglang", "node", "kernel", "signal", "memory", "python", "error", "actor", "critic", "model", "models", "true", "false", "none", "null", "step", "loss", "name", "unknown"]
+    ["root", "ubuntu", "ray", "admin", "nobody", "user", "users", "app", "worker", "docker", "jovyan", "runner", "default", "git", "rank", "nccl", "torch", "cuda", "train", "data", "vllm", "deepspeed", "sglang", "node", "kernel", "signal", "memory", "python", "error", "actor", "critic", "model", "models", "true", "false", "none", "null", "step", "loss", "name", "unknown"]
 )  # fmt: skip
 _NO_HOST = re.compile(
     r"(?i).*\.(?:py|log|cc|cpp|cu|json|ya?ml|sh|txt|out|err|h|so|md)$|v?\d+(?:\.\d+)*$|local(?:host)?(?:\.|$)|.*_.*=.*"
@@ -78,8 +78,8 @@ _KNOWN = re.compile(
     r"(?i)home|users|tmp|root|opt|mnt|dev|shm|data|datasets?|workspace|app|code|srv|ckpts?|checkpoints?|models?|logs?|outputs?|results?|runs?|src|scripts?|examples?|config|ray|session[_-].*"
     r"|global_step.*|step[_-]?\d+|rank[_-]?\d+|epoch[_-]?\d+|actor|critic|ref|reference|reward|.*\d(?:\.\d+)?b(?:[-_].*)?|anaconda3|miniconda3|miniforge3|\.cache|\.local|\.conda|envs?|lib|bin|python3.*|hub|snapshots"
 )
-_FRAMEWORKS = re.compile(
-    r"(?i)openrlhf|verl|vllm|sglang|trl|deepspeed|easyr1|simplerl.*|megatron.*|transformers|torch|pytorch|third_party|__w|gloo|nccl|accelerate|peft|flash_attn|xformers|triton|ray|site-packages|dist-packages|kubepods.*"
+_LIBRARIES = re.compile(
+    r"(?i)vllm|sglang|deepspeed|megatron.*|transformers|torch|pytorch|third_party|__w|gloo|nccl|accelerate|peft|flash_attn|xformers|triton|ray|site-packages|dist-packages|kubepods.*"
 )
 _LEAST_LETTERS = 3
 
@@ -94,8 +94,9 @@ class Redactor:
         'user-1@host-1 192.0.2.1 HF_TOKEN=[secret]'
     """
 
-    def __init__(self, hide: Iterable[str] = ()) -> None:
-        """`hide`: further words, such as a project's name; in any case, also inside of longer words."""
+    def __init__(self, hide: Iterable[str] = (), known: Iterable[str] = ()) -> None:
+        """`hide`: further words, such as a project's name; in any case, also inside of longer words; `known`: frameworks."""
+        self._projects = frozenset(word.lower() for word in known)
         self.counts: Counter[str] = Counter()
         """Kind -> how many places were changed."""
         self._tokens: dict[str, dict[str, str]] = {
@@ -116,7 +117,12 @@ class Redactor:
         for pattern in _USERS:
             for match in pattern.finditer(text):
                 name = next((group for group in match.groups() if group), "").rstrip(".-")
-                if name.lower() not in _COMMON_USERS and len(name) >= _LEAST_LETTERS and not name.isdigit():
+                if (
+                    name.lower() not in _COMMON_USERS
+                    and name.lower() not in self._projects
+                    and len(name) >= _LEAST_LETTERS
+                    and not name.isdigit()
+                ):
                     self._token("user", name)
         for pattern in _HOSTS:
             for match in pattern.finditer(text):
@@ -130,6 +136,7 @@ class Redactor:
             len(name) > _LEAST_LETTERS
             and named
             and name.lower() not in _COMMON_USERS
+            and name.lower() not in self._projects
             and not _NO_HOST.fullmatch(name)
             and not _IP4.fullmatch(name)
         ):
@@ -202,14 +209,14 @@ class Redactor:
                 or (place and parts[place - 1] in ("home", "Users"))
                 or (last and "." in part.strip("."))
             )
-            framework = _FRAMEWORKS.fullmatch(part)
-            if not stays and not framework:
+            library = _LIBRARIES.fullmatch(part) or part.lower() in self._projects
+            if not stays and not library:
                 hidden.append(part)
                 continue
             if hidden:
                 found.append(self._token("path", "/".join(hidden)))
                 hidden, changed = [], True
-            if framework:
+            if library:
                 found += parts[place:]
                 break
             found.append(part)

@@ -17,7 +17,7 @@ from rlhfdoctor.logs.flight import MOST_BYTES, rank_of_dump, read_dump
 from rlhfdoctor.logs.open import Source, find_sources
 from rlhfdoctor.logs.scan import Scanner
 from rlhfdoctor.patch.apply import find_original
-from rlhfdoctor.settings.framework import find_framework, find_versions
+from rlhfdoctor.settings.framework import find_framework, find_versions, name_of
 from rlhfdoctor.settings.read import is_configuration, is_source, parse_configuration, parse_logged
 from rlhfdoctor.settings.written import Written, interpret
 from rlhfdoctor.trace.archive import shown, unpacked
@@ -127,7 +127,7 @@ class Session:
         if foreign:
             self._note(Gap(what="kernel log", why=f"{show_count(foreign, 'kill')} of other jobs on this node left out"))
         versions = find_versions(events)
-        prefer = self._framework.partition("==")[0].lower() if self._framework else None
+        prefer = name_of(self._framework) if self._framework else None
         written = [*self._configured(), *_logged(events)]
         settings = interpret(written, prefer)
         framework = find_framework(events, settings, versions, self._framework)

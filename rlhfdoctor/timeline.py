@@ -15,8 +15,9 @@ from rlhfdoctor.trace.read import NodeTrace, time_of
 from rlhfdoctor.trace.run import read_traces
 from rlhfdoctor.trace.schema import NULL
 from rlhfdoctor.trace.tables import require_polars
-from rlhfdoctor.types import PHASES, Incident
+from rlhfdoctor.types import Incident
 from rlhfdoctor.units import show_bytes, show_count, show_seconds
+from rlhfdoctor.vocabulary.run import PHASES
 
 if TYPE_CHECKING:
     import polars

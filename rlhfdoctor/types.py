@@ -8,31 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 from rlhfdoctor.vocabulary.names import Fact, Field, Kind
+from rlhfdoctor.vocabulary.run import Killer, Phase
 
 Value: TypeAlias = str | int | float | bool | None
 """What an event field, an evidence or a setting may hold."""
-
-Phase: TypeAlias = Literal["load", "rollout", "score", "update", "weight_sync", "checkpoint", "eval"]
-"""The phases of an RLHF step; a closed list."""
-PHASES: tuple[Phase, ...] = get_args(Phase)
-
-KILLERS = (
-    "kernel-oom-cgroup",
-    "kernel-oom-node",
-    "ray-memory-monitor",
-    "cuda-oom",
-    "object-store-full",
-    "sigbus",
-    "collective-timeout",
-    "sigkill-unknown",
-    "sigsegv",
-    "exception",
-    "other",
-)
-"""Who ended the run; the words of the report (contract.md)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +64,7 @@ class Setting:
     """As the user wrote it, such as `--adam_offload`."""
     value: Value
     framework: str
-    """Whose table knows it: openrlhf, verl, easyr1, trl, deepspeed, vllm, ray, container, ..."""
+    """Whose table knows it: a framework's or that of a library, such as deepspeed, vllm, ray, container."""
     origin: Origin
     form: str
     """How it is written: flag, hydra, yaml, json, env, dump (only seen in a log) or argv (likewise)."""
@@ -96,7 +78,9 @@ class Framework:
 
     name: str
     version: str | None = None
-    """Exact version, or None."""
+    """Exact version, or None; with the epoch of PEP 440 for a second package that counts anew."""
+    package: str = ""
+    """Which of its packages has this version, where that is not the one of its name."""
     since: str | None = None
     """Oldest release that accepts every spelling seen, where the exact version is unknown."""
     until: str | None = None
@@ -143,6 +127,7 @@ class Process:
     """One process of the run as far as the logs name it."""
 
     role: str | None = None
+    """One of `ROLES`, or what the trainer's own marks say."""
     name: str | None = None
     """As the kernel or Ray calls it."""
     pid: int | None = None
@@ -155,8 +140,7 @@ class Process:
 class Death:
     """The first failure: who ended what, when and where."""
 
-    killer: str
-    """One of `KILLERS`; empty where nothing was killed and the run never began."""
+    killer: Killer
     time: float | None = None
     phase: Phase | None = None
     step: int | None = None

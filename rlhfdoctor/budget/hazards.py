@@ -5,34 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rlhfdoctor.budget.engine import weights_of
+from rlhfdoctor.budget.layout import find_layout
 from rlhfdoctor.budget.plan import Plan
 from rlhfdoctor.budget.told import Told
 from rlhfdoctor.estimates import Hazard
 from rlhfdoctor.units import GIB, show_bytes
+from rlhfdoctor.vocabulary import TRAIT
 
 _MUCH_SWAP_BYTES = 8 * GIB
 
 
 def find_hazards(told: Told, plan: Plan) -> Iterator[Hazard]:
-    """Each trap that these settings walk into at these versions."""
-    name = told.framework.name if told.framework is not None else ""
-    zero3 = any(m.role == "actor" and m.backend == "deepspeed" and m.stage == 3 for m in plan.models)
-    engines = told.value("rollout.num_engines")
-    if name == "openrlhf" and zero3 and not engines and (engines == 0 or "rollout.num_engines" not in told.settings):
-        yield Hazard(
-            phase="rollout", cause="comm-zero3-generate-desync",
-            says="every actor rank generates for itself while ZeRO-3 gathers each layer from all of them; the first rank that ends its answers early leaves the others waiting until the collective's time-out",
-        )  # fmt: skip
-    if name == "rlhfdoctor" and zero3 and plan.engine is None and told.value("synced_gpus") is False:
-        yield Hazard(
-            phase="rollout", cause="comm-zero3-generate-desync",
-            says="synced_gpus is off under ZeRO-3: a rank that ends its answers early leaves the others waiting until the collective's time-out",
-        )  # fmt: skip
-    yield from _churn(told, plan, name)
+    """Each trap that these settings walk into at these versions: the framework's own first."""
+    own = find_layout(told.framework.name if told.framework is not None else "")
+    if own is not None and own.find_hazards is not None:
+        yield from own.find_hazards(told, plan)
+    yield from _churn(told, plan)
     yield from _share(plan)
     if plan.resumes:
         yield from _resume(told, plan)
-    if plan.engine is not None and plan.engine.sleep_level and told.before("vllm", "0.20") and name != "verl":
+    if (
+        plan.engine is not None
+        and plan.engine.sleep_level
+        and told.before("vllm", "0.20")
+        and not told.has(TRAIT.switches_expandable_segments)
+    ):
         for variable in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
             if "expandable_segments:True" in str(told.settings[variable].value if variable in told.settings else ""):
                 yield Hazard(
@@ -42,17 +39,23 @@ def find_hazards(told: Told, plan: Plan) -> Iterator[Hazard]:
                 )
 
 
-def _churn(told: Told, plan: Plan, name: str) -> Iterator[Hazard]:
+def _churn(told: Told, plan: Plan) -> Iterator[Hazard]:
     engine = plan.engine
-    swap, here = (engine.swap_bytes, engine.here) if engine is not None else (0, 1)
-    if name == "rlhfdoctor":
-        swap, here = int(told.number("rollout.swap_space", default=0) * GIB), plan.models[0].here
-    frees = told.flag("rollout.free_cache_engine", default=name in ("verl", "simplerl"))
-    if swap and frees and (swap > _MUCH_SWAP_BYTES or name == "rlhfdoctor"):
-        yield Hazard(
-            phase="rollout", cause="host-rollout-cache-churn",
-            says=f"{here} x {show_bytes(swap)} of swap blocks are dropped and built anew, page-locked, around every rollout; what was freed stays locked in torch's cache whenever a size changes",
-        )  # fmt: skip
+    if engine is not None and engine.swap_bytes > _MUCH_SWAP_BYTES and told.flag("rollout.free_cache_engine", default=told.has(TRAIT.frees_cache_engine)):  # fmt: skip
+        yield churn(engine.here, engine.swap_bytes)
+
+
+def churn(count: int, size: int) -> Hazard:
+    """Swap blocks of so many processes that come and go around every rollout."""
+    return Hazard(
+        phase="rollout", cause="host-rollout-cache-churn",
+        says=f"{count} x {show_bytes(size)} of swap blocks are dropped and built anew, page-locked, around every rollout; what was freed stays locked in torch's cache whenever a size changes",
+    )  # fmt: skip
+
+
+def is_stage3(plan: Plan) -> bool:
+    """Whether the actor's layers are gathered by ZeRO-3 while they compute."""
+    return any(m.role == "actor" and m.backend == "deepspeed" and m.stage == 3 for m in plan.models)
 
 
 def _resume(told: Told, plan: Plan) -> Iterator[Hazard]:

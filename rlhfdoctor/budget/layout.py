@@ -1,32 +1,56 @@
-"""Settings -> Plans: the layout of each framework."""
+"""Settings -> Plans: by the layout in the framework's folder."""
 
 from __future__ import annotations
 
-from rlhfdoctor.budget.openrlhf import plan_openrlhf
+import functools
+import importlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+
 from rlhfdoctor.budget.plan import Plan
 from rlhfdoctor.budget.told import Told
-from rlhfdoctor.budget.verl import plan_verl
-from rlhfdoctor.budget.zero import plan_trainer, plan_trl
 from rlhfdoctor.errors import UsageError
+from rlhfdoctor.estimates import Hazard
+from rlhfdoctor.plugins import folders
+from rlhfdoctor.vocabulary import TRAIT
 
-_MAKERS = {
-    "openrlhf": plan_openrlhf, "verl": plan_verl, "simplerl": plan_verl, "easyr1": plan_verl, "trl": plan_trl, "rlhfdoctor": plan_trainer,
-}  # fmt: skip
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a framework's `layout.py` offers."""
+
+    make_plans: Callable[[Told], list[Plan]]
+    """A plan for each kind of node."""
+    find_hazards: Callable[[Told, Plan], Iterator[Hazard]] | None = None
+    """Traps that only this framework has; optional."""
+
+
+@functools.cache
+def find_layout(framework: str) -> Layout | None:
+    """The layout of a framework, imported when it is first asked for; None where it has none."""
+    module = f"rlhfdoctor.frameworks.{framework}.layout"
+    if framework not in folders.names() or find_spec(module) is None:
+        return None
+    found = importlib.import_module(module)
+    return Layout(found.make_plans, getattr(found, "find_hazards", None))
 
 
 def make_plans(told: Told) -> list[Plan]:
     """A plan for each kind of node; the machine's flags fill in what the files do not tell.
 
     Raises:
-        UsageError: the framework or the model's size is unknown.
+        UsageError: the framework or the model's size is unknown, or what it trains with is not modelled.
     """
     name = told.framework.name if told.framework is not None else ""
-    if name not in _MAKERS:
+    layout = find_layout(name)
+    if layout is None:
+        known = ", ".join(name for name in folders.names() if find_layout(name) is not None)
         raise UsageError(
             "the files do not tell the framework; give the launch script or configuration of an RLHF run, "
-            f"or add --framework NAME[==VERSION] ({', '.join(_MAKERS)})"
+            f"or add --framework NAME[==VERSION] ({known})"
         )
-    if told.framework is not None and told.framework.version is None and name != "rlhfdoctor":
+    if told.framework is not None and told.framework.version is None and not told.has(TRAIT.released_with_doctor):
         newest = f"as {told.release}" if told.release else "as the newest"
         told.assume(f"the release of {name} is not told: {newest} (--framework {name}==VERSION)")
-    return _MAKERS[name](told)
+    return layout.make_plans(told)

@@ -10,9 +10,11 @@ from pathlib import Path
 from rlhfdoctor.budget.shapes import Shape, find_shape, read_shape
 from rlhfdoctor.errors import DoctorError, UsageError
 from rlhfdoctor.estimates import Limit
+from rlhfdoctor.plugins import folders
 from rlhfdoctor.settings.spell import FRAMEWORKS, parse_version, spell
 from rlhfdoctor.types import Framework, Origin, Setting, Value
 from rlhfdoctor.units import parse_bytes
+from rlhfdoctor.vocabulary.names import Trait
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +79,8 @@ class Told:
         """The release as far as it is known, for people."""
         framework = self.framework
         if framework is None or framework.version:
-            return (framework.version if framework is not None else None) or ""
-        since, until = framework.since, framework.until
+            return folders.shown(framework.name, framework.version or "") if framework is not None else ""
+        since, until = (folders.shown(framework.name, release or "") for release in (framework.since, framework.until))
         return (
             f"{since or 'any'} to {until or 'newest'}, by the spelling of its settings"
             if since or until
@@ -108,6 +110,10 @@ class Told:
         """Whether the framework is older; no for an unknown version."""
         here, there = parse_version(self.release), parse_version(version)
         return here is not None and there is not None and here < there
+
+    def has(self, trait: Trait) -> bool:
+        """Whether the framework has a trait; no for an unknown framework."""
+        return self.framework is not None and folders.has(self.framework.name, trait, self.value)
 
     def assume(self, sentence: str) -> None:
         """Notes what no file told."""

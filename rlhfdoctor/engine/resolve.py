@@ -226,8 +226,17 @@ def read_rule(folder: Path, conditions: Conditions | None = None) -> Rule:
         RuleError: all faults of the rule, one per line, each with file and line.
     """
     raw, faults = read_yaml(folder / "rule.yaml")
+    return resolve_rule(raw, faults, folder, read_conditions(folder.parent) if conditions is None else conditions)
+
+
+def resolve_rule(raw: Any, faults: Faults, folder: Path, conditions: Conditions) -> Rule:
+    """The rule of a folder from the plain values of its file.
+
+    Raises:
+        RuleError: as `read_rule`.
+    """
     form = _form(raw, faults)
-    resolver = Resolver(faults, read_conditions(folder.parent) if conditions is None else conditions)
+    resolver = Resolver(faults, conditions)
     for kind in ("fires", "silent"):
         if not any((folder / kind).glob("*/*")):
             faults.add((), f"the rule has no sample under {kind}/; it needs at least one")

@@ -275,4 +275,7 @@ def texts(rule: RuleForm) -> Iterator[tuple[Place, str]]:
     yield from (
         (("detect", "rules_out", index, "because"), one.because) for index, one in enumerate(rule.detect.rules_out)
     )
-    yield from ((("remediation", index, "effect"), one.effect) for index, one in enumerate(rule.remediation))
+    for index, remedy in enumerate(rule.remediation):
+        yield from (
+            (("remediation", index, key), getattr(remedy, key)) for key in ("effect", "instead", "cost", "note")
+        )

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from packaging.specifiers import SpecifierSet
+
+from rlhfdoctor.plugins import folders
+from rlhfdoctor.settings.spell import parse_version
 from rlhfdoctor.trace.events import Recorded
 from rlhfdoctor.types import Event, Evidence, Framework, Setting, Value
 from rlhfdoctor.vocabulary import FIELD
-from rlhfdoctor.vocabulary.names import Fact, Field, Kind
+from rlhfdoctor.vocabulary.names import Fact, Field, Kind, Trait
+
+_MODELS = folders.every(lambda spec: spec.models)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +63,23 @@ class Case:
         return [
             s
             for s in self.settings
-            if isinstance(s.value, str) and ("model" in s.name or s.name in ("pretrain", "path"))
+            if isinstance(s.value, str) and ("model" in s.name or s.name == "path" or s.name in _MODELS)
         ]
+
+    def has(self, trait: Trait) -> bool:
+        """Whether the framework has a trait; no for an unknown framework."""
+        return self.framework is not None and folders.has(self.framework.name, trait, self.value)
+
+    def stated(self, name: Fact) -> Evidence | None:
+        """What the framework's own code settles of a fact in this release, or None."""
+        spec = folders.get(self.framework.name) if self.framework is not None else None
+        version = self.framework.version if self.framework is not None else None
+        here = parse_version(version)
+        for row in spec.facts if spec is not None else ():
+            holds = row.or_unknown if here is None else here in SpecifierSet(row.versions, prereleases=True)
+            if row.fact == name and holds and not (row.unless and self.first(row.unless)):
+                return Evidence(name=name, value=row.value, says=row.says.replace("{version}", version or ""))
+        return None
 
     def around(self, event: Event, lines: int = 60) -> Iterator[Event]:
         """Events of the same file within so many lines before or behind an event."""

@@ -12,6 +12,7 @@ from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.types import Death, Event, Evidence, Gap
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 from rlhfdoctor.vocabulary.names import Fact
+from rlhfdoctor.vocabulary.run import HOST_KILLERS
 
 Finder = Callable[[Case], Iterator[Evidence]]
 
@@ -50,7 +51,6 @@ FINDERS_OF_DEATH: tuple[Callable[[Case, Death | None], Iterator[Evidence]], ...]
     process.find_process_limit,
 )
 """Those that also ask who was killed, and when."""
-HOST_KILLERS = ("kernel-oom-cgroup", "kernel-oom-node", "ray-memory-monitor")
 
 
 def find_evidence(case: Case, death: Death | None, gaps: list[Gap]) -> dict[Fact, Evidence]:

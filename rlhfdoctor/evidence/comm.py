@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from rlhfdoctor.evidence.case import Case, fact, number, whole
 from rlhfdoctor.evidence.killer import classify
 from rlhfdoctor.evidence.roles import MARKS
+from rlhfdoctor.plugins import folders
 from rlhfdoctor.types import Event, Evidence
 from rlhfdoctor.units import show_count, show_seconds
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
@@ -20,7 +21,9 @@ _REWARDING = re.compile(
     r"(?:_?calculate_rewards?|compute_(?:score|reward)\w*|reward_f(?:n|unc)\w*|reward_score|score|score_\w+|parallel_compute_score\w*"
     r"|request_api_wrapper|_fetch_rewards_via_http|_post_request|remote_rm_fn\w*|call_judge|judge_\w+|check_correctness|call_sandbox_api)$"
 )
-_REWARD_FILES = re.compile(r"/reward_score/|reward_manager|remote_rm_utils|math_verify|sandbox_fusion|trl/rewards/")
+_REWARD_FILES = re.compile(
+    folders.joined("math_verify", (part for spec in folders.load() for part in spec.reward_code))
+)
 _SCORING = re.compile(r"phase score\b|reward|judg(?:e|ing)|compute_rm_score|\bscore \((?:trainer|log line)\)", re.I)
 _WAITING = re.compile(r"distributed_c10d|torch/distributed/")
 _CHECKPOINT = re.compile(

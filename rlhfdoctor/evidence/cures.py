@@ -19,6 +19,7 @@ from rlhfdoctor.evidence.host import find_total
 from rlhfdoctor.evidence.offload import case_told, find_freed_gradients
 from rlhfdoctor.evidence.roles import find_role
 from rlhfdoctor.logs.torch import read_cuda_oom
+from rlhfdoctor.settings.spell import lookup
 from rlhfdoctor.types import Evidence
 from rlhfdoctor.units import GIB, MIB, show_bytes, show_seconds
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
@@ -88,8 +89,9 @@ def _batch(case: Case) -> Iterator[Evidence]:
     setting, batch = case.setting(name), case.value(name)
     if setting is None or not isinstance(batch, int) or batch < 2 or case.value("train.dynamic_batch") is True:
         return
-    if setting.framework == "verl" and not setting.spelled.endswith("per_gpu"):
-        return  # the old name counts the sequences of all GPUs
+    own = lookup(setting.spelled, setting.framework)
+    if own is not None and own.per == "all_gpus":
+        return  # it counts the sequences of all GPUs
     tokens = sum(length for length in lengths if isinstance(length, int))
     try:
         one = sequence_bytes(case_told(case)[0], name, "score" if scoring else "update", "actor")

@@ -12,13 +12,14 @@ from dataclasses import replace
 
 from rlhfdoctor.evidence.case import Case, number, page_size, whole
 from rlhfdoctor.evidence.flight import find_flight
-from rlhfdoctor.evidence.killer import RAY_SERVICE, TIMEOUT, VANISHED, classify
+from rlhfdoctor.evidence.killer import RAY_SERVICE, classify
 from rlhfdoctor.evidence.recorded import find_culprit, kernel_was_silent
 from rlhfdoctor.evidence.roles import MARKS, find_phase, find_role
 from rlhfdoctor.evidence.setup import find_refused
 from rlhfdoctor.logs.kernel import read_oom_kill
-from rlhfdoctor.types import PHASES, Death, Event, Phase, Process
+from rlhfdoctor.types import Death, Event, Process
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
+from rlhfdoctor.vocabulary.run import KERNEL_KILLERS, PHASES, TIMEOUT, VANISHED, Phase
 
 _NEAR_LINES = 12
 _RAY_ITSELF = re.compile(r"(?:site|dist)-packages/ray/|/ray/_private/")
@@ -204,7 +205,7 @@ def _step(case: Case) -> int | None:
 
 
 def _victim(case: Case, event: Event, killer: str) -> Process:
-    if killer.startswith("kernel-oom"):
+    if killer in KERNEL_KILLERS:
         killed = case.first(EVENT.kernel.killed)
         if killed is not None:
             sizes = [number(killed, key) or 0 for key in (FIELD.anon_bytes, FIELD.file_bytes, FIELD.shmem_bytes)]
@@ -234,7 +235,7 @@ def _victim(case: Case, event: Event, killer: str) -> Process:
 def _culprit(case: Case, killer: str) -> Process | None:
     """Who held most when it happened, by the kernel's task table or Ray's."""
     table = case.of(EVENT.kernel.task)
-    if killer.startswith("kernel-oom") and table:
+    if killer in KERNEL_KILLERS and table:
         top = max(table, key=lambda row: number(row, FIELD.rss_pages) or 0)
         comm = str(top.fields.get(FIELD.comm))
         size = (whole(top, FIELD.rss_pages) or 0) * page_size(table, case.first(EVENT.kernel.killed))

@@ -11,9 +11,10 @@ from rlhfdoctor.budget.shapes import find_shape
 from rlhfdoctor.evidence.case import Case, fact, number, whole
 from rlhfdoctor.evidence.recorded import find_steps
 from rlhfdoctor.logs.torch import read_cuda_oom
+from rlhfdoctor.plugins import folders
 from rlhfdoctor.types import Event, Evidence
 from rlhfdoctor.units import show_bytes, show_count, show_ratio
-from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
+from rlhfdoctor.vocabulary import EVENT, FACT, FIELD, TRAIT
 
 _SITES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("pin", re.compile(r"\bin _?pin_memory\b|\.pin_memory\(|^\s*pin_memory \(|cudaHostAlloc|cudaHostRegister")),
@@ -137,7 +138,7 @@ def find_vocabulary(case: Case) -> tuple[int, str] | None:
     """Vocabulary size by the model's name in settings."""
     for setting in case.settings:
         if isinstance(setting.value, str) and (
-            "/" in setting.value or "model" in setting.name or setting.name == "pretrain"
+            "/" in setting.value or "model" in setting.name or setting.name in folders.every(lambda spec: spec.models)
         ):
             shape = find_shape(setting.value)
             if shape is not None and shape.given_parameters is None:
@@ -157,7 +158,7 @@ def find_engine(case: Case) -> Iterator[Evidence]:
         total = whole(kill, FIELD.total_bytes)
         if total:
             yield fact(FACT.engine.backup_ratio, largest * count / total, f"that is {show_ratio(largest * count / total)} of the node", backups[0])  # fmt: skip
-    if case.framework is not None and case.framework.name in ("verl", "easyr1", "simplerl"):
+    if case.framework is not None and case.has(TRAIT.engine_colocated):
         yield Evidence(name=FACT.engine.colocated, value=True, says=f"{case.framework.name} runs engine and trainer on the same GPUs")  # fmt: skip
     sleeps = case.of(EVENT.vllm.sleep)
     if sleeps:

@@ -119,7 +119,7 @@ def _cgroup_parts(scene: Scene, at_s: float) -> dict[str, int]:
 def _parts(rows: list[tuple[str, int]], total: int | None, basis: str) -> Iterator[Part]:
     sums: dict[str, int] = {}
     for name, size in rows:
-        part = find_role(name) or ("other Ray workers" if name.startswith("ray::") else "other processes")
+        part: str = find_role(name) or ("other Ray workers" if name.startswith("ray::") else "other processes")
         sums[part] = sums.get(part, 0) + size
     for part, size in sorted(sums.items(), key=lambda item: -item[1]):
         yield Part(part=part, bytes=size, basis=basis)

@@ -14,13 +14,13 @@ from rlhfdoctor.errors import UsageError
 from rlhfdoctor.evidence.case import Case, fact, whole
 from rlhfdoctor.evidence.host import find_total
 from rlhfdoctor.evidence.setup import machine_of, make_told
-from rlhfdoctor.settings.spell import parse_version
+from rlhfdoctor.plugins import folders
 from rlhfdoctor.types import Evidence, Setting
 from rlhfdoctor.units import show_bytes
-from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
+from rlhfdoctor.vocabulary import EVENT, FACT, FIELD, TRAIT
 
 _SIZE = re.compile(r"(?<![\w.])(\d{1,3}(?:\.\d+)?)[bB](?![a-zA-Z0-9])")
-_MODEL_SETTINGS = ("pretrain", "model_name_or_path", "actor_rollout_ref.model.path", "worker.actor.model.model_path", "actor.model_name_or_path")  # fmt: skip
+_MODEL_SETTINGS = folders.every(lambda spec: spec.models)
 
 
 def find_offload(case: Case) -> Iterator[Evidence]:
@@ -75,7 +75,7 @@ def find_states(case: Case) -> Iterator[Evidence]:
     total = told.machine.gpu_bytes
     if not total or case.first(EVENT.torch.cuda_oom) is None:
         return
-    shared = case.value("colocate_all") or case.framework is None or case.framework.name != "openrlhf"
+    shared = case.value("colocate_all") or not case.has(TRAIT.separate_role_gpus)
     with contextlib.suppress(UsageError):  # as above
         need = gpu_bytes_of(told, ("actor", "critic") if shared else ("actor",))
         says = f"weights, gradients and optimizer states take {show_bytes(need)} of the GPU's {show_bytes(total)}, by the budget"
@@ -122,19 +122,9 @@ def _accumulation(case: Case) -> Iterator[Evidence]:
         fp32 = str(setting.value) in ("fp32", "float32")
         yield Evidence(name=FACT.grad_accum.fp32, value=fp32, says=f"grad_accum_dtype is {setting.value}", origin=setting.origin)  # fmt: skip
         return
-    if case.framework is None or case.framework.name != "openrlhf":
-        return
-    version = case.framework.version
-    if parse_version(version) is not None and not _is_before(version, "0.1.5"):
-        fp32 = _is_before(version, "0.5.4")
-        says = f"--grad_accum_dtype is not set; in OpenRLHF {version} unset means {'fp32' if fp32 else 'the dtype of the weights'} (changed in 0.5.4)"
-        yield Evidence(name=FACT.grad_accum.fp32, value=fp32, says=says)
-
-
-def _is_before(version: str | None, edge: str) -> bool:
-    """Whether a release is older; no for an unknown one."""
-    here, there = parse_version(version), parse_version(edge)
-    return here is not None and there is not None and here < there
+    stated = case.stated(FACT.grad_accum.fp32)
+    if stated is not None:
+        yield stated
 
 
 def _pinned(case: Case) -> Iterator[Evidence]:
@@ -142,14 +132,8 @@ def _pinned(case: Case) -> Iterator[Evidence]:
     setting = case.setting("offload_optimizer.pin_memory")
     if setting is not None and isinstance(setting.value, bool):
         yield Evidence(name=FACT.offload.pinned, value=setting.value, says=f"pin_memory is {str(setting.value).lower()}", origin=setting.origin)  # fmt: skip
-    elif (
-        case.framework is not None and case.framework.name == "openrlhf" and _is_before(case.framework.version, "0.1.5")
-    ):
-        yield Evidence(name=FACT.offload.pinned, value=False, says="OpenRLHF before 0.1.5 does not ask DeepSpeed for pinned memory")  # fmt: skip
-    elif case.framework is not None and case.framework.name == "openrlhf" and not case.first(EVENT.config.pin_edited):
-        yield Evidence(name=FACT.offload.pinned, value=True, says="OpenRLHF hard-codes pin_memory: True for the optimizer (deepspeed_utils.py, every version since 0.1.5)")  # fmt: skip
-    elif case.framework is not None and case.framework.name in ("verl", "easyr1", "simplerl"):
-        yield Evidence(name=FACT.offload.pinned, value=True, says="verl and EasyR1 offload with .to('cpu', non_blocking=True), which allocates page-locked memory")  # fmt: skip
+    elif (stated := case.stated(FACT.offload.pinned)) is not None:
+        yield stated
     event = case.first(EVENT.deepspeed.pinned)
     if event is not None:
         yield fact(FACT.offload.pinned_logged, True, "DeepSpeed itself reports its pinned memory", event)

@@ -21,6 +21,7 @@ from rlhfdoctor.types import Death, Evidence, Origin, Process, Value
 from rlhfdoctor.units import show_bytes, show_count, show_ratio, show_seconds
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 from rlhfdoctor.vocabulary.names import Fact
+from rlhfdoctor.vocabulary.run import HOST_KILLERS, KERNEL_KILLERS, SIGKILLERS
 
 _LEAST_STEPS = 3
 _NEAR_S = 10.0
@@ -63,7 +64,7 @@ def find_scene(case: Case, death: Death | None) -> Scene | None:
     end_s = trace.seconds(times[-1]) if times else 0.0
     until_s = min(death.time, end_s) if death is not None and death.time is not None else end_s
     kills = [trace.seconds(time_of(event)) for event in trace.of("oom_kill", "kernel.line")]
-    if death is not None and death.killer.startswith("kernel-oom"):
+    if death is not None and death.killer in KERNEL_KILLERS:
         near = [at for at in kills if abs(at - until_s) < _NEAR_S or death.time is None]
         until_s = min([until_s, *near])
     limit, limit_bytes, use = _use(trace, case, death, until_s)
@@ -156,7 +157,7 @@ def _limits(scene: Scene, death: Death | None) -> Facts:
         peak = max(value for _, value in scene.use)
         yield FACT.trace.full_ratio, peak / scene.limit_bytes, f"use reached {show_ratio(peak / scene.limit_bytes)} of {'the node' if scene.limit == 'node' else 'the limit'} ({show_bytes(peak)} of {show_bytes(scene.limit_bytes)}, page cache left out)"  # fmt: skip
         thrash = scene.thrash
-        if thrash is not None and death is not None and not death.killer.startswith(("kernel-oom", "ray-memory")):
+        if thrash is not None and death is not None and death.killer not in HOST_KILLERS:
             yield FACT.trace.thrashed_s, thrash.seconds, f"for {show_seconds(round(thrash.seconds))} use stood at the limit, and {thrash.reading_count} of {thrash.process_count} processes had pages read back from disk: the kernel takes programs out of memory before it kills, and the run hangs"  # fmt: skip
 
 
@@ -308,7 +309,7 @@ def find_culprit(case: Case, death: Death) -> Process | None:
     """Who held most at the last sample before the death."""
     scene = find_scene(case, death)
     holders = find_holders(scene) if scene is not None else []
-    if not holders or not death.killer.startswith(("kernel-oom", "ray-memory", "sigkill")):
+    if not holders or death.killer not in SIGKILLERS:
         return None
     top = holders[0]
     if scene is None or top.bytes < _TELLING_RATIO * (scene.limit_bytes or 0):

@@ -4,48 +4,62 @@ from __future__ import annotations
 
 import re
 
-from rlhfdoctor.types import Phase
+from rlhfdoctor.plugins import folders
 from rlhfdoctor.vocabulary import EVENT
+from rlhfdoctor.vocabulary.names import Kind
+from rlhfdoctor.vocabulary.run import ROLES, Phase, Role
 
-_ROLES: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"NodeRecorder|rlhfdoctor"), "doctor"),
-    (re.compile(r"raylet|gcs_server|dashboard|plasma|log_monitor|ray start"), "raylet"),
-    (re.compile(r"Critic"), "critic"),
-    (re.compile(r"Reference|RefModel|compute_ref_log_prob|ref_compute"), "reference"),
-    (
-        re.compile(
-            r"(?<!Actor)(?:[Rr]eward(?:Loop)?(?:Manager)?W(?:o|$)|AutoRewardMana|compute_reward(?:_async)?\b)|[Rr]eward_?[Ll]oop|compute_score|reward_worker|math_verify"
-            r"|(?:Sandbox|Judge|Verifier|Tool)Worker|sandbox_fusion"
-        ),
-        "reward worker",
-    ),
-    (re.compile(r"pt_data_worker|[Dd]ata_?[Ll]oader"), "data loader"),
-    (re.compile(r"Reward|reward_model|compute_rm_score"), "reward"),
-    (re.compile(r"LLMRayActor|LLMActor|vLLM|VLLM|EngineCore|RayWorkerWrapper|sglang|AsyncvLLM"), "rollout engine"),
-    (re.compile(r"main_task|TaskRunner|Runner\b|ray::train|skyrl_entrypoint|JobSupervisor"), "driver"),
-    (
-        re.compile(r"Actor(?:Model|PPO)|ActorModelR|PolicyModel|WorkerDict|actor_rollout|MegatronTrain|FSDPActor"),
-        "actor",
-    ),
-)
-_PHASES: tuple[tuple[re.Pattern[str], Phase], ...] = (
-    (re.compile(r"save_checkpoint|save_model|save_actor_model|save_critic_model|save_ckpt|save_logs_and_checkpoints|_save_zero|state_dict_hook|save_pretrained|\.save\b"), "checkpoint"),
-    (re.compile(r"load_checkpoint|resume|init_model|from_pretrained|load_state_dict|initialize_optimizer|\bconvert\b"), "load"),
-    (re.compile(r"sync_model_weights|broadcast_to_vllm|update_weights|load_dtensor_weights|wake_up|backload"), "weight_sync"),
-    (re.compile(r"log_?probs?\b|compute_values|compute_rm|compute_ref|action_log_probs|calculate_log_probs|get_per_token_logps|compute_rewards?\b|_calculate_rewards|reward_score\b"), "score"),
-    (re.compile(r"generate|make_experience|rollout_batch|sample\b"), "rollout"),
-    (re.compile(r"update_actor|update_critic|update_policy|training_step|backward|optimizer_step|ppo_train|optimizer\.step|async_train|async_fit"), "update"),
-)  # fmt: skip
+_COMMON_ROLES: dict[Role, str] = {
+    "doctor": r"NodeRecorder|rlhfdoctor",
+    "raylet": r"raylet|gcs_server|dashboard|plasma|log_monitor|ray start",
+    "critic": r"Critic",
+    "reference": r"Reference|RefModel",
+    "reward worker": r"(?<!Actor)[Rr]eward(?:Loop)?(?:Manager)?W(?:o|$)|compute_score|reward_worker|math_verify"
+    r"|(?:Sandbox|Judge|Verifier|Tool)Worker|sandbox_fusion",
+    "data loader": r"pt_data_worker|[Dd]ata_?[Ll]oader",
+    "reward": r"Reward|reward_model",
+    "rollout engine": r"vLLM|VLLM|EngineCore|RayWorkerWrapper|sglang",
+    "driver": r"ray::train|JobSupervisor",
+    "actor": r"FSDPActor",
+}
+_COMMON_PHASES: dict[Phase, str] = {
+    "checkpoint": r"save_checkpoint|save_model|_save_zero|state_dict_hook|save_pretrained|\.save\b",
+    "load": r"load_checkpoint|resume|from_pretrained|load_state_dict|initialize_optimizer|\bconvert\b",
+    "weight_sync": r"update_weights|wake_up|backload",
+    "score": r"log_?probs?\b|calculate_log_probs|compute_rewards?\b",
+    "rollout": r"generate|rollout_batch|sample\b",
+    "update": r"training_step|backward|optimizer_step|optimizer\.step",
+}
+_ROLES = tuple((re.compile(folders.joined(_COMMON_ROLES[role], (spec.roles.get(role) for spec in folders.load()))), role) for role in ROLES)  # fmt: skip
+_PHASES = tuple((re.compile(folders.joined(common, (spec.functions.get(phase) for spec in folders.load()))), phase) for phase, common in _COMMON_PHASES.items())  # fmt: skip
+_NAME_LENGTH = 15
+"""What the kernel keeps of a name."""
 
 
-def find_role(name: str | None) -> str | None:
+def _classes() -> dict[str, Role]:
+    """Ray class, and as the kernel cuts its process's name, -> role; a cut name that fits several roles tells none."""
+    whole = {f"ray::{name}": role for spec in folders.load() for name, role in spec.actors.items() if role is not None}
+    cut: dict[str, set[Role]] = {}
+    for name, role in whole.items():
+        cut.setdefault(name[:_NAME_LENGTH], set()).add(role)
+    return {name: next(iter(roles)) for name, roles in cut.items() if len(roles) == 1} | whole
+
+
+_CLASSES = _classes()
+
+
+def find_role(name: str | None) -> Role | None:
     """The role that a process, actor class or command name tells, or None.
 
-    >>> find_role("ray::ActorModelR"), find_role("ray::WorkerDict.actor_rollout_generate_sequences")
-    ('actor', 'actor')
+    >>> find_role("ray::ActorModelR"), find_role("ray::LLMRayActo")
+    ('actor', 'rollout engine')
+    >>> find_role("LLMRayActor"), find_role("ray::WorkerDict.actor_rollout_generate_sequences")
+    ('rollout engine', 'actor')
     """
     if not name:
         return None
+    if (known := _CLASSES.get(name if name.startswith("ray::") else f"ray::{name}")) is not None:
+        return known
     return next((role for regex, role in _ROLES if regex.search(name)), None)
 
 
@@ -60,7 +74,7 @@ def find_phase(name: str | None) -> Phase | None:
     return next((phase for regex, phase in _PHASES if regex.search(name)), None)
 
 
-MARKS: dict[str, Phase] = {
+MARKS: dict[Kind, Phase] = {
     EVENT.phase.update: "update",
     EVENT.phase.rollout: "rollout",
     EVENT.phase.score: "score",

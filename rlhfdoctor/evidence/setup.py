@@ -19,7 +19,7 @@ from rlhfdoctor.logs.torch import read_cuda_oom
 from rlhfdoctor.settings.spell import FRAMEWORKS, parse_version, spell, spellings
 from rlhfdoctor.types import Event, Evidence, Setting
 from rlhfdoctor.units import show_count
-from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
+from rlhfdoctor.vocabulary import EVENT, FACT, FIELD, TRAIT
 
 _EXPERTS = re.compile(
     r"mixtral|\d{1,3}x\d{1,3}(?:\.\d{1,3})?b\b|-a\d{1,3}(?:\.\d{1,3})?b\b|[-_]moe\b|deepseek-(?:v[23]|r1)(?!-distill)|gpt-oss|moonlight",
@@ -63,11 +63,9 @@ def make_told(case: Case, machine: Machine) -> Told:
 
 
 def machine_of(case: Case) -> Machine:
-    """A recorded run of the bundled trainer on a node without GPUs computes in host memory."""
+    """A recorded run on a node without GPUs computes in host memory, where its framework can."""
     no_gpu = bool(case.traces) and not any("gpu" in trace.node.tables for trace in case.traces)
-    return Machine(
-        gpus_per_node=0 if no_gpu and case.framework is not None and case.framework.name == "rlhfdoctor" else None
-    )
+    return Machine(gpus_per_node=0 if no_gpu and case.has(TRAIT.trains_on_cpus) else None)
 
 
 def find_setup(case: Case) -> Iterator[Evidence]:
@@ -101,10 +99,9 @@ def _recompute(case: Case) -> Iterator[Evidence]:
 
 def _experts(case: Case) -> Iterator[Evidence]:
     """Whether the model is a mixture of experts, by its class in the logs or its name in the settings."""
-    if case.framework is not None and case.framework.name == "openrlhf":
-        here, since = parse_version(case.framework.version), parse_version("0.9.7")
-        if here is not None and since is not None and here >= since:
-            yield Evidence(name=FACT.config.leaf_modules, value=True, says="OpenRLHF sets the leaf modules itself (openrlhf/models/utils.py, 0.9.7 and newer)")  # fmt: skip
+    leaves = case.stated(FACT.config.leaf_modules)
+    if leaves is not None:
+        yield leaves
     event = next((e for e in case.of(EVENT.config.moe_model) if 'File "' in e.text), None)
     if event is not None:
         yield fact(FACT.config.experts, True, "the model is a mixture of experts (its class is in the logs)", event)
@@ -156,8 +153,8 @@ def _known() -> tuple[dict[str, Any], ...]:
 def _regressions(case: Case) -> Iterator[Evidence]:
     """What is known of the releases in use and fits what happened; whether memory really grew is for the rule to ask."""
     waits = case.first(EVENT.nccl.timeout, EVENT.gloo.timeout, EVENT.nccl.heartbeat) is not None
-    known = FACT.regression
-    symptom = known.compile if _compiling(case) else known.hang if waits else known.host_growth
+    symptom = FACT.regression.hang if waits else FACT.regression.host_growth
+    symptom = FACT.regression.compile if _compiling(case) else symptom
     for row in _known():
         version = case.version(row["package"])
         here = parse_version(version)

@@ -13,6 +13,7 @@ from rlhfdoctor.evidence.recorded import Scene, find_scene
 from rlhfdoctor.types import Death, Evidence
 from rlhfdoctor.units import show_bytes, show_ratio
 from rlhfdoctor.vocabulary import FACT
+from rlhfdoctor.vocabulary.run import SIGKILLERS
 
 _START_S = 120.0
 _LEAST_RISES = 3
@@ -61,7 +62,7 @@ def find_leaks(case: Case, death: Death | None) -> Iterator[Evidence]:
 def _limit(scene: Scene, death: Death | None) -> tuple[int | None, str]:
     """/dev/shm's own size where a page could not be backed, else the memory limit."""
     size = scene.trace.last("host", 0, "shm_size_bytes", scene.until_s)
-    if death is None or not death.killer.startswith(("kernel-oom", "ray-memory", "sigkill")):
+    if death is None or death.killer not in SIGKILLERS:
         return size, "/dev/shm"
     return scene.limit_bytes or size, "the node" if scene.limit == "node" else "the memory limit"
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from rlhfdoctor.logs.pattern import Pattern, say
+from rlhfdoctor.plugins import folders
 from rlhfdoctor.vocabulary import EVENT
+
+_LIBRARIES = ("deepspeed", "torch", "ray", "vllm", "sglang", "transformers", "accelerate", "safetensors", r"nvidia-nccl-cu\d\d")  # fmt: skip
+_PACKAGES = "|".join([*(re.sub("[-_]", "[-_]", p.name) for spec in folders.load() for p in spec.packages), *_LIBRARIES])
 
 PATTERNS: tuple[Pattern, ...] = (
     say(
@@ -18,20 +24,8 @@ PATTERNS: tuple[Pattern, ...] = (
         "Error executing job with overrides: ['algorithm.adv_estimator=grpo', 'data.train_batch_size=16']",
     ),
     say(
-        EVENT.config.dump,
-        r"\{'(?:actor_rollout_ref|algorithm|data|worker)': \{",
-        "(main_task pid=40817) {'actor_rollout_ref': {'actor': {'clip_ratio': 0.2,",
-        follow=400,
-    ),
-    say(
-        EVENT.config.entry,
-        r"^(?:\([^)]*\) +)?'(?:enable_chunked_prefill|swap_space|free_cache_engine|max_num_seqs|gpu_memory_utilization)': ",
-        "(TaskRunner pid=51203)                                  'gpu_memory_utilization': 0.95,",
-        follow=60,
-    ),
-    say(
         EVENT.version.package,
-        r"^[\s>]*(?P<name>openrlhf|verl|easyr1|trl|deepspeed|torch|ray|vllm|sglang|transformers|accelerate|safetensors|nvidia-nccl-cu\d\d)(?:==| +)(?P<version>\d+\.\d+[\w.]*)",
+        rf"^[\s>]*(?P<name>{_PACKAGES})(?:==| +)(?P<version>\d+\.\d+[\w.]*)",
         "openrlhf==0.5.3",
     ),
     say(
@@ -51,7 +45,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     say(
         EVENT.framework.module,
-        r"(?P<name>openrlhf\.cli|train_ppo_ray|verl\.trainer|EasyR1|Easy-r1|simpleRL-reason|trl\.trainer|trl/trainer|-m trainer\.train\b)",
+        rf"(?P<name>{'|'.join(command for spec in folders.load() for command in spec.commands)})",
         "python3 -m openrlhf.cli.train_ppo_ray --zero_stage 3",
     ),
 )

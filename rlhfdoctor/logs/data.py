@@ -1,7 +1,6 @@
 """What the preparation of a data set says: reading, tokenising, filtering.
 
-`examples/s` is the unit of the progress bars of `datasets` (arrow_dataset.py, builder.py); verl counts what a filter
-has left (verl/utils/dataset/rl_dataset.py).
+`examples/s` is the unit of the progress bars of `datasets` (arrow_dataset.py, builder.py).
 """
 
 from __future__ import annotations
@@ -14,11 +13,5 @@ PATTERNS: tuple[Pattern, ...] = (
         EVENT.data.prepare,
         r"(?:^|[\s)])(?P<name>[A-Z][\w ()=>-]{1,80}): [^\[\n]{0,80}\[[^\]\n]{0,60} examples/s\]",
         "(TaskRunner pid=285358) Map (num_proc=16):  45%|####5     | 450000/1000000 [02:10<02:38, 3461.50 examples/s]",
-    ),
-    say(
-        EVENT.data.prepare,
-        r"filter dataset len: (?P<row_count>\d+)",
-        "(TaskRunner pid=285358) filter dataset len: 7473",
-        when="verl",
     ),
 )

@@ -13,7 +13,21 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone, tzinfo
 
-from rlhfdoctor.logs import config, data, deepspeed, job, kernel, nccl, phases, python, ray, reward, torch, vllm
+from rlhfdoctor.logs import (
+    config,
+    data,
+    deepspeed,
+    frameworks,
+    job,
+    kernel,
+    nccl,
+    phases,
+    python,
+    ray,
+    reward,
+    torch,
+    vllm,
+)
 from rlhfdoctor.logs.clock import read_time
 from rlhfdoctor.logs.open import Source
 from rlhfdoctor.logs.pattern import Pattern
@@ -24,7 +38,7 @@ from rlhfdoctor.vocabulary.names import Field, Kind
 
 PATTERNS: tuple[Pattern, ...] = tuple(
     pattern
-    for speaker in (kernel, ray, torch, nccl, deepspeed, vllm, job, python, phases, reward, data, config)
+    for speaker in (kernel, ray, torch, nccl, deepspeed, vllm, job, python, frameworks, phases, reward, data, config)
     for pattern in speaker.PATTERNS
 )
 

@@ -71,12 +71,6 @@ PATTERNS: tuple[Pattern, ...] = (
         "INFO 01-11 15:51:18 llm_engine.py:234] Initializing an LLM engine (v0.6.6.post1) with config: model='x'",
     ),
     say(
-        EVENT.vllm.cache_freed,
-        r"(?P<when_text>before|after) (?:init cache|free cache engine|building kv cache).{0,20}memory allocated: (?P<allocated_text>[0-9.]+) ?GB",
-        "(WorkerDict pid=1402211) before init cache memory allocated: 6.24113152GB, reserved: 6.408904704GB",
-        when="verl with vLLM to 0.6.3",
-    ),
-    say(
         EVENT.vllm.ascend,
         r"vllm_ascend|torch_npu|\[worker_v1\.py:\d+\]|NPU out of memory",
         "INFO 11-02 09:31:07 [worker_v1.py:171] Sleep mode freed 12.40 GiB memory, 9.11 GiB memory is still in use.",

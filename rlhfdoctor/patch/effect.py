@@ -14,8 +14,9 @@ from rlhfdoctor.budget.estimate import fullest
 from rlhfdoctor.budget.told import Told, change
 from rlhfdoctor.errors import DoctorError
 from rlhfdoctor.estimates import Estimate, Limit
-from rlhfdoctor.types import Patch, Phase, Value
+from rlhfdoctor.types import Patch, Value
 from rlhfdoctor.units import show_bytes, show_ratio
+from rlhfdoctor.vocabulary.run import Phase
 
 _NO_USE = ("container.", "ray.memory", "host.")
 """Settings that move a limit and take no memory."""

@@ -14,8 +14,10 @@ from rlhfdoctor.engine.rank import fill
 from rlhfdoctor.engine.schema import Target, Treatment
 from rlhfdoctor.patch.edit import Edit, add_setting, change_setting, remove_setting
 from rlhfdoctor.patch.spans import make_diff, splice
+from rlhfdoctor.plugins import folders
 from rlhfdoctor.settings.spell import FRAMEWORKS, Spelling, parse_version, spell, spellings
 from rlhfdoctor.types import Framework, Patch, Setting, Value
+from rlhfdoctor.vocabulary import TRAIT
 
 _SIDE_TABLES = ("container", "ray", "torch", "deepspeed", "vllm")
 
@@ -310,14 +312,10 @@ def _spelling(treatment: Treatment, configuration: Configuration) -> tuple[str |
 
 
 def _usable(table: str, configuration: Configuration) -> bool:
-    """DeepSpeed's keys help only someone who has a DeepSpeed file; OpenRLHF and verl write their own."""
+    """Whether a key of a table beside the framework's changes anything for it."""
     if table == "deepspeed":
-        return configuration.framework is None or configuration.framework.name not in (
-            "openrlhf",
-            "verl",
-            "easyr1",
-            "simplerl",
-        )
+        framework = configuration.framework
+        return framework is None or not folders.has(framework.name, TRAIT.ignores_deepspeed_keys)
     if table == "vllm":
         return configuration.framework is None
     return True

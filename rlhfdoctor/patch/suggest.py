@@ -18,9 +18,11 @@ from rlhfdoctor.patch.edit import add_setting, change_setting, remove_setting
 from rlhfdoctor.patch.merge import join
 from rlhfdoctor.patch.plan import Configuration, show_value
 from rlhfdoctor.patch.spans import make_diff, splice
+from rlhfdoctor.plugins import folders
 from rlhfdoctor.settings.spell import FRAMEWORKS, Spelling, parse_version, spell
 from rlhfdoctor.types import Patch, Setting, Value
 from rlhfdoctor.units import GIB, show_bytes
+from rlhfdoctor.vocabulary import TRAIT
 
 _MOST_CHANGES = 4
 _ROOM = 1.1
@@ -72,8 +74,7 @@ REMEDIES: tuple[Remedy, ...] = (
 )
 """In the order of what they cost."""
 MORE_NODES = tuple(
-    Remedy(name, ("*2", "*4"), "consent", "more nodes")
-    for name in ("actor_num_nodes", "actor.num_nodes", "trainer.nnodes")
+    Remedy(name, ("*2", "*4"), "consent", "more nodes") for name in folders.every(lambda spec: spec.nodes)
 )
 
 
@@ -174,17 +175,16 @@ def _with(told: Told, changes: Sequence[Change]) -> Estimate:
 def _values(remedy: Remedy, told: Told, resumes: bool = False) -> Iterator[Value]:
     """The values to try that differ from what is in force, for settings that this release has and that act here."""
     own = told.settings.get(remedy.setting)
-    framework = told.framework.name if told.framework is not None else ""
     if own is None and not _surely_there(remedy.setting, told):
         return  # nobody adds a setting that the release may not have
     if remedy in MORE_NODES and told.flag("colocate_all"):
-        return  # OpenRLHF wants as many GPUs of every role then
+        return  # every role wants as many GPUs then
     if resumes and (remedy in MORE_NODES or remedy.setting == "zero_stage"):
         return  # a checkpoint of other ranks or of another stage is not read
     if remedy.setting in ("train.micro_batch_size", "logprob.micro_batch_size") and (
-        framework == "trl" or told.flag("train.dynamic_batch")
+        told.has(TRAIT.global_batch_follows_micro_batch) or told.flag("train.dynamic_batch")
     ):
-        return  # TRL's global batch would change with it; with dynamic batches it does nothing
+        return  # the global batch would change with it; with dynamic batches it does nothing
     now = told.value(remedy.setting)
     for value in remedy.values:
         if isinstance(value, str) and value.startswith("*"):
@@ -221,7 +221,7 @@ def _is_number(value: Value) -> bool:
 def _spelling(name: str, told: Told) -> Spelling | None:
     framework = told.framework.name if told.framework is not None else ""
     found = spell(name, framework, told.release) if framework in FRAMEWORKS else None
-    if found is None and framework in ("trl", "rlhfdoctor"):
+    if found is None and told.has(TRAIT.reads_deepspeed_json):
         found = spell(name, "deepspeed", told.version("deepspeed"))
     return found
 

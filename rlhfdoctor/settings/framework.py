@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from rlhfdoctor.settings.spell import FRAMEWORKS, load_table, normal, parse_version
+from rlhfdoctor.plugins import folders
+from rlhfdoctor.plugins.spec import FrameworkSpec
+from rlhfdoctor.settings.spell import FRAMEWORKS, claimants, load_table, normal, parse_version
 from rlhfdoctor.types import Event, Framework, Setting
 from rlhfdoctor.vocabulary import EVENT, FIELD
 
-#: actor classes that only one framework uses (openrlhf/trainer/ray/*.py; verl/single_controller/ray/base.py)
-_ACTORS = {
-    "ActorModelRayActor": "openrlhf", "CriticModelRayActor": "openrlhf", "PolicyModelActor": "openrlhf",
-    "ReferenceModelRayActor": "openrlhf", "RewardModelRayActor": "openrlhf", "LLMRayActor": "openrlhf",
-    "PolicyModelRayActor": "openrlhf", "ReferenceModelActor": "openrlhf", "CriticModelActor": "openrlhf",
-    "WorkerDict": "verl", "main_task": "verl", "TaskRunner": "verl", "AgentLoopWorker": "verl",
-    "Runner": "easyr1", "BatchFunctionRewardManager": "easyr1",
-}  # fmt: skip
-_PACKAGES = {"openrlhf": "openrlhf", "verl": "verl", "easyr1": "easyr1", "trl": "trl"}
+_PACKAGE, _COMMAND, _PATH, _SPELLING, _ACTOR = 12, 8, 3, 2, 1
+"""What a sign weighs: a package that is installed, a command line, a source file in a traceback, a setting, a Ray class."""
+_LEAST = 4
 
 
 def find_versions(events: Iterable[Event]) -> dict[str, tuple[str, str]]:
@@ -31,7 +28,7 @@ def find_versions(events: Iterable[Event]) -> dict[str, tuple[str, str]]:
             EVENT.deepspeed.version: "deepspeed", EVENT.vllm.version: "vllm", EVENT.nccl.version: "nccl",
         }.get(event.kind)  # fmt: skip
         if event.kind == EVENT.version.package:
-            package = str(event.fields.get(FIELD.name, "")).lower()
+            package = str(event.fields.get(FIELD.name, "")).lower().replace("_", "-")
             package = "nccl" if package.startswith("nvidia-nccl") else package
         if package:
             versions.setdefault(package, (str(version), str(event.origin)))
@@ -50,53 +47,82 @@ def find_framework(
         given: what the user said, `NAME` or `NAME==VERSION`; it wins.
     """
     if given:
-        name, _, version = given.partition("==")
-        return Framework(name=name.lower(), version=version or None, basis="--framework")
+        return _given(given)
     votes: Counter[str] = Counter()
+    exclusive: Counter[str] = Counter()
     basis: dict[str, str] = {}
-
-    def vote(name: str, weight: int, where: str) -> None:
-        votes[name] += weight
-        basis.setdefault(name, where)
-
-    for package, known in _PACKAGES.items():
-        if package in versions:
-            vote(known, 12, versions[package][1])
-    for event in events:
-        if event.origin.actor in _ACTORS:
-            vote(_ACTORS[event.origin.actor], 1, str(event.origin))
-        if event.kind == EVENT.framework.module:
-            vote(_module(str(event.fields[FIELD.name])), 8, str(event.origin))
-        path = event.fields.get(FIELD.path_text)
-        if event.kind == EVENT.python.frame and isinstance(path, str):
-            for part, name in (("/openrlhf/", "openrlhf"), ("EasyR1", "easyr1"), ("/Easy-r1/", "easyr1"),
-                               ("simpleRL", "simplerl"), ("/verl/", "verl"), ("/trl/", "trl")):  # fmt: skip
-                if part in path:
-                    vote(name, 3, str(event.origin))
-                    break
-    for setting in settings:
-        if setting.framework in FRAMEWORKS and setting.form != "dump":
-            vote(setting.framework, 2, str(setting.origin))
-    if not votes or max(votes.values()) < 4:
+    for names, weight, where in _signs(events, settings, versions):
+        for name in names:
+            votes[name] += weight
+            exclusive[name] += len(names) == 1
+            basis.setdefault(name, where)
+    for spec in folders.load():
+        if spec.extends and exclusive[spec.framework]:
+            votes[spec.framework] += votes[spec.extends]  # a fork has the modules and settings of what it was made of
+    if not votes or max(votes.values()) < _LEAST:
         return None
-    if votes["easyr1"] and votes["verl"]:
-        votes["easyr1"] += votes["verl"]  # EasyR1's package is named verl too
-    if votes["simplerl"] and votes["verl"]:
-        votes["simplerl"] += votes["verl"]  # a fork of verl
-    name = max(votes, key=lambda key: (votes[key], key))
-    own = versions[name][0] if name in versions else None
+    name = max(FRAMEWORKS, key=lambda key: (votes[key], exclusive[key]))  # in a draw the first of them
+    own = next(((p, *versions[p.name]) for p in reversed(folders.packages(name)) if p.name in versions), None)
     since, until = _range(name, settings)
     return Framework(
-        name=name, version=own, since=since, until=until,
-        basis=versions[name][1] if own else basis[name],
+        name=name, version=own[0].release(own[1]) if own else None, package=own[0].name if own and own[0].name != name else "",
+        since=since, until=until, basis=own[2] if own else basis[name],
     )  # fmt: skip
 
 
-def _module(text: str) -> str:
-    lowered = text.lower().replace("train_ppo_ray", "openrlhf")
-    if lowered == "-m trainer.train":
-        return "rlhfdoctor"  # the bundled trainer
-    return next((name for name in ("openrlhf", "easyr1", "simplerl", "trl") if name in lowered), "verl")
+def _given(text: str) -> Framework:
+    """What the user said: the framework or one of its packages; of several packages the framework's name means the newest."""
+    word, _, version = text.partition("==")
+    name = name_of(word)
+    package = next((p for p in folders.packages(name) if p.name == word.lower()), None)
+    release = package.release(version) if package is not None else version
+    return Framework(
+        name=name,
+        version=release or None,
+        package=package.name if package is not None and package.name != name else "",
+        basis="--framework",
+    )
+
+
+def name_of(given: str) -> str:
+    """The framework that `NAME`, `PACKAGE` or `NAME==VERSION` names."""
+    word = given.partition("==")[0].lower()
+    owner = next((s.framework for s in folders.load() if any(p.name == word for p in s.packages)), word)
+    return word if word in FRAMEWORKS else owner
+
+
+def _signs(
+    events: Sequence[Event], settings: Sequence[Setting], versions: Mapping[str, tuple[str, str]]
+) -> Iterator[tuple[tuple[str, ...], int, str]]:
+    """(frameworks that have it, weight, where it was read) of each sign of a framework."""
+    for spec in folders.load():
+        for package in spec.packages:
+            if package.name in versions:
+                yield (spec.framework,), _PACKAGE, versions[package.name][1]
+    actors = {actor: spec.framework for spec in folders.load() for actor in spec.actors}
+    for event in events:
+        if event.origin.actor in actors:
+            yield (actors[event.origin.actor],), _ACTOR, str(event.origin)
+        if event.kind == EVENT.framework.module and (name := _of_command(str(event.fields[FIELD.name]))):
+            yield (name,), _COMMAND, str(event.origin)
+        path = event.fields.get(FIELD.path_text)
+        if event.kind == EVENT.python.frame and isinstance(path, str) and (name := _of_path(path)):
+            yield (name,), _PATH, str(event.origin)
+    for setting in settings:
+        if setting.framework in FRAMEWORKS and setting.form != "dump":
+            yield claimants(setting.spelled) or (setting.framework,), _SPELLING, str(setting.origin)
+
+
+def _forks_first() -> list[FrameworkSpec]:
+    return sorted(folders.load(), key=lambda spec: not spec.extends)
+
+
+def _of_command(text: str) -> str | None:
+    return next((s.framework for s in _forks_first() if any(re.search(c, text) for c in s.commands)), None)
+
+
+def _of_path(path: str) -> str | None:
+    return next((s.framework for s in _forks_first() if any(part in path for part in s.paths)), None)
 
 
 def _range(name: str, settings: Sequence[Setting]) -> tuple[str | None, str | None]:

@@ -14,15 +14,18 @@ from dataclasses import replace
 
 import yaml
 
+from rlhfdoctor.plugins import folders
+from rlhfdoctor.settings.dump import parse_dump
 from rlhfdoctor.settings.shell import Token, read_tokens
-from rlhfdoctor.settings.written import Written, interpret, number, scalar
+from rlhfdoctor.settings.written import Written, interpret, number
 from rlhfdoctor.types import Event, Gap, Origin, Setting, Value
 from rlhfdoctor.vocabulary import EVENT, FIELD
 
-_OVERRIDE = re.compile(
-    r"^(?P<plus>[+~]{0,2})(?P<key>[A-Za-z_][\w/@-]*(?:\.[\w@-]+)+|model_engine)=(?P<value>.*)$", re.S
+_OVERRIDE_KEY = folders.joined(
+    r"[A-Za-z_][\w/@-]*(?:\.[\w@-]+)+", folders.every(lambda spec: spec.overrides_without_dot)
 )
-"""A Hydra override; of those without a dot, which look like variables of the shell, verl's choice of a backend."""
+_OVERRIDE = re.compile(rf"^(?P<plus>[+~]{{0,2}})(?P<key>{_OVERRIDE_KEY})=(?P<value>.*)$", re.S)
+"""A Hydra override; of those without a dot, which look like variables of the shell, the ones that a framework declares."""
 _ENV = re.compile(r"^(?P<key>[A-Z][A-Z0-9_]{2,}|RAY_\w+)=(?P<value>.*)$", re.S)
 _REST = re.compile(r"\$(?:[@*]|\{[@*]\}|\{\w+\[[@*]\]\})")
 _STARTS_IN_CONTAINER = re.compile(r"^(?:.*/)?(?:bash|sh|python[\d.]*|torchrun|deepspeed|accelerate|ray|sleep)$")
@@ -273,34 +276,6 @@ def _logged_pairs(event: Event) -> Iterator[Written]:
         if word.startswith("--") and "=" not in word:
             value: Value = True if following.startswith("--") else following
             yield _written(word, value, event.origin.file, event.origin.line, "argv", None)
-
-
-_DUMP_ENTRY = re.compile(r"'(?P<key>[A-Za-z_]\w*)': (?P<value>\{|\[|'[^']*'|[^,}{\[]+)")
-_DUMP_PREFIX = re.compile(r"^\([^)]*\) ")
-
-
-def parse_dump(lines: tuple[str, ...], origin: Origin) -> Iterator[Written]:
-    """Settings of a pretty-printed configuration dict, as verl and its forks print it at start.
-
-    Paths are rebuilt from the columns; where a line was cut out, a key still counts when only
-    one setting of the framework ends in it.
-    """
-    stack: list[tuple[int, str]] = []
-    cut = False
-    for place, text in enumerate(lines):
-        bare = _DUMP_PREFIX.sub("", text)
-        if "[...]" in bare:
-            cut = True
-        for match in _DUMP_ENTRY.finditer(bare):
-            while stack and stack[-1][0] >= match.start():
-                stack.pop()
-            if match["value"] == "{":
-                stack.append((match.start(), match["key"]))
-                continue
-            path = ".".join([*(key for _, key in stack), match["key"]])
-            at = Origin(file=origin.file, line=None if origin.line is None else origin.line + place)
-            value = scalar(match["value"].strip("' "))
-            yield Written(path, value, at, "dump", tail=match["key"] if cut else "")
 
 
 def _written(

@@ -1,4 +1,4 @@
-"""Canonical name <-> spelling at a version, from the tables beside this module.
+"""Canonical name <-> spelling at a version, from the frameworks' tables and those beside this module.
 
 A rule says `offload_optimizer`; the table of OpenRLHF knows that this is `--adam_offload` up to
 0.10.1.post2 and `--ds.adam_offload` from 0.10.2 on.
@@ -16,8 +16,10 @@ from typing import Any
 import yaml
 from packaging.version import InvalidVersion, Version
 
-FRAMEWORKS = ("openrlhf", "verl", "easyr1", "simplerl", "trl", "rlhfdoctor")
-"""Tables of training frameworks; the others (deepspeed, vllm, ray, torch, container) go with any of them."""
+from rlhfdoctor.plugins import folders
+
+FRAMEWORKS = folders.names()
+"""Tables of training frameworks, each in its folder; the others (deepspeed, vllm, ray, torch, container) go with any of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,8 @@ class Spelling:
     default: object
     only: str | None = None
     """The one program that takes it, where it is not the framework's PPO trainer: read where it stands, never proposed."""
+    per: str | None = None
+    """What it counts for, where that is not one GPU: all_gpus."""
     row: Mapping[str, Any]
     """The whole row of the table: meaning, memory_effect, tradeoff, source."""
 
@@ -67,12 +71,17 @@ def parse_version(text: str | None) -> Version | None:
         return None
 
 
+def table_text(name: str) -> str:
+    """The file of a table: in the framework's folder, or beside this module."""
+    beside = resources.files("rlhfdoctor.settings") / "tables" / f"{name}.yaml"
+    return (folders.settings_file(name) if name in FRAMEWORKS else beside).read_text("utf-8")
+
+
 @functools.cache
 def load_table(framework: str) -> tuple[Spelling, ...]:
     """All spellings of a framework, newest first."""
-    text = (resources.files("rlhfdoctor.settings") / "tables" / f"{framework}.yaml").read_text()
     found = []
-    for row in yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))["settings"]:
+    for row in yaml.load(table_text(framework), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))["settings"]:
         for own in ({}, *row.get("aliases", ())):
             merged = {**row, **own}
             found.append(
@@ -85,6 +94,7 @@ def load_table(framework: str) -> tuple[Spelling, ...]:
                     until=merged["until"],
                     default=merged["default"],
                     only=merged.get("only"),
+                    per=merged.get("per"),
                     row=row,
                 )
             )
@@ -127,9 +137,21 @@ def lookup(spelled: str, prefer: str | None = None) -> Spelling | None:
     ('offload_optimizer', None)
     """
     found = _by_spelling().get(normal(spelled), ())
+    if prefer in FRAMEWORKS:  # what only others of them know is no setting of this one
+        found = tuple(s for s in found if s.framework not in FRAMEWORKS or s.framework in folders.lineage(prefer))
     if not found:
         return None
     return next((s for s in found if s.framework == prefer), found[0])
+
+
+def claimants(spelled: str) -> tuple[str, ...]:
+    """The frameworks whose tables have a spelling.
+
+    >>> claimants("--colocate_all_models"), claimants("--nonsense")
+    (('openrlhf',), ())
+    """
+    found = dict.fromkeys(s.framework for s in _by_spelling().get(normal(spelled), ()))
+    return tuple(name for name in found if name in FRAMEWORKS)
 
 
 def spellings(name: str, framework: str) -> tuple[Spelling, ...]:

@@ -8,8 +8,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rlhfdoctor.settings.spell import Spelling, load_table, lookup
+from rlhfdoctor.plugins import folders
+from rlhfdoctor.settings.spell import FRAMEWORKS, Spelling, load_table, lookup
 from rlhfdoctor.types import Origin, Setting, Value
+from rlhfdoctor.vocabulary import TRAIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ def interpret(written: Iterable[Written], prefer: str | None = None) -> list[Set
 def _interpret(written: Written, prefer: str | None) -> Setting | None:
     spelled, value, form, span = written.spelled, written.value, written.form, written.span
     if written.tail:
-        whole = _unique_tails(prefer or "verl").get(written.tail)
+        whole = _unique_tails(prefer).get(written.tail)
         if whole is None:
             return None
         spelled = whole
@@ -63,10 +65,9 @@ def _interpret(written: Written, prefer: str | None) -> Setting | None:
         and form not in ("yaml", "sbatch")
     ):
         known = None
-    # each field of TRL's dataclasses is a flag, too (HfArgumentParser)
-    if known is None and prefer == "trl" and spelled.startswith("--"):
-        known = _field(spelled[2:])
-        if known is None and value is True and spelled.startswith("--no_") and (known := _field(spelled[5:])):
+    if known is None and spelled.startswith("--") and prefer and folders.has(prefer, TRAIT.flags_from_fields):
+        known = _field(spelled[2:], prefer)
+        if known is None and value is True and spelled.startswith("--no_") and (known := _field(spelled[5:], prefer)):
             value, form, span = False, "argv", None  # shown, not edited
     if known is None and form == "yaml" and spelled.endswith("resources.limits.memory"):
         known = lookup("resources.limits.memory")
@@ -81,15 +82,15 @@ def _interpret(written: Written, prefer: str | None) -> Setting | None:
     )
 
 
-def _field(name: str) -> Spelling | None:
-    found = lookup(name, "trl")
-    return found if found is not None and found.framework == "trl" else None
+def _field(name: str, framework: str) -> Spelling | None:
+    found = lookup(name, framework)
+    return found if found is not None and found.framework == framework else None
 
 
 @functools.cache
-def _unique_tails(framework: str) -> dict[str, str]:
+def _unique_tails(framework: str | None) -> dict[str, str]:
     found: dict[str, set[str]] = {}
-    for table in {framework, "verl"}:
+    for table in {*folders.having(TRAIT.prints_configuration), *({framework} & {*FRAMEWORKS})}:
         for spelling in load_table(table):
             if spelling.form in ("hydra", "yaml"):
                 found.setdefault(spelling.spelled.rsplit(".", 1)[-1], set()).add(spelling.spelled)

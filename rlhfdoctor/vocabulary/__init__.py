@@ -3,5 +3,6 @@
 from rlhfdoctor.vocabulary import events as EVENT
 from rlhfdoctor.vocabulary import facts as FACT
 from rlhfdoctor.vocabulary.fields import FIELD
+from rlhfdoctor.vocabulary.traits import TRAIT
 
-__all__ = ["EVENT", "FACT", "FIELD"]
+__all__ = ["EVENT", "FACT", "FIELD", "TRAIT"]

@@ -7,7 +7,8 @@ from types import MappingProxyType, ModuleType
 
 from rlhfdoctor.vocabulary import events, facts
 from rlhfdoctor.vocabulary.fields import FIELD
-from rlhfdoctor.vocabulary.names import AnyName, Fact, Field, Kind, Scope, names_of
+from rlhfdoctor.vocabulary.names import AnyName, Fact, Field, Kind, Scope, Trait, names_of
+from rlhfdoctor.vocabulary.traits import TRAIT
 
 
 def scopes(module: ModuleType) -> Iterator[type[Scope]]:
@@ -22,3 +23,4 @@ def _by_word(kind: type[AnyName], *found: type[Scope]) -> Mapping[str, AnyName]:
 KINDS: Mapping[str, Kind] = _by_word(Kind, *scopes(events))
 FACTS: Mapping[str, Fact] = _by_word(Fact, *scopes(facts))
 FIELDS: Mapping[str, Field] = _by_word(Field, FIELD)
+TRAITS: Mapping[str, Trait] = _by_word(Trait, TRAIT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rlhfdoctor.vocabulary.fields import FIELD as F
 from rlhfdoctor.vocabulary.names import Scope, says
+from rlhfdoctor.vocabulary.run import CERTAIN, EXCEPTION, TIMEOUT, VANISHED, Failure
 
 
 class ray(Scope):
@@ -16,6 +17,7 @@ class ray(Scope):
         F.total_bytes,
         F.used_ratio,
         F.threshold_ratio,
+        failure=Failure("ray-memory-monitor", CERTAIN),
     )
     memory_kill_victim = says(
         "the worker that the memory monitor killed",
@@ -31,6 +33,7 @@ class ray(Scope):
         F.total_bytes,
         F.used_ratio,
         F.threshold_ratio,
+        failure=Failure("ray-memory-monitor", CERTAIN),
     )
     memory_reason = says(
         "why the memory monitor killed (2.60)",
@@ -38,9 +41,13 @@ class ray(Scope):
         F.threshold_bytes,
         F.threshold_ratio,
         F.total_bytes,
+        failure=Failure("ray-memory-monitor", CERTAIN),
     )
     memory_threshold = says("the threshold of the memory monitor", F.threshold_ratio)
-    memory_kill_notice = says("a task was killed because the node ran low on memory, without figures")
+    memory_kill_notice = says(
+        "a task was killed because the node ran low on memory, without figures",
+        failure=Failure("ray-memory-monitor", CERTAIN),
+    )
     memory_kill_old = says(
         "the memory monitor killed a task (2.0)",
         F.ip,
@@ -49,6 +56,7 @@ class ray(Scope):
         F.used_ratio,
         F.threshold_ratio,
         F.name,
+        failure=Failure("ray-memory-monitor", CERTAIN),
     )
     memory_error_old = says(
         "a task refused to run because the node was short of memory (0.6 to 1.x)",
@@ -56,9 +64,16 @@ class ray(Scope):
         F.ip,
         F.used_bytes,
         F.total_bytes,
+        failure=Failure("ray-memory-monitor", CERTAIN),
     )
     memory_top = says("header of the table of the largest processes")
-    memory_row = says("a worker in the table of the largest processes", F.pid, F.rss_bytes, F.name)
+    memory_row = says(
+        "a worker in the table of the largest processes",
+        F.pid,
+        F.rss_bytes,
+        F.name,
+        failure=Failure("ray-memory-monitor", CERTAIN),
+    )
     memory_summary = says(
         "how many workers were killed for memory in the last period",
         F.oom_count,
@@ -66,7 +81,7 @@ class ray(Scope):
         F.node_id,
         F.ip,
     )
-    memory_advice = says("the advice that follows a memory kill")
+    memory_advice = says("the advice that follows a memory kill", failure=Failure("ray-memory-monitor", CERTAIN))
     monitor_start = says(
         "the memory monitor starts, with its threshold",
         F.threshold_bytes,
@@ -76,27 +91,43 @@ class ray(Scope):
     )
     killing = says("the raylet kills a worker")
     worker_exit_gcs = says("the GCS records the exit of a worker", F.worker_id, F.node_id, F.exit_type, F.detail_text)
-    worker_died = says("a worker died by an unexpected system error", F.pid)
-    worker_vanished = says("a worker's connection ended without a reason", F.detail_text)
+    worker_died = says(
+        "a worker died by an unexpected system error", F.pid, failure=Failure("sigkill-unknown", VANISHED)
+    )
+    worker_vanished = says(
+        "a worker's connection ended without a reason", F.detail_text, failure=Failure("sigkill-unknown", VANISHED)
+    )
     actor_died = says("an exception that says that an actor, worker or node died", F.error)
     actor_lost = says("an actor cannot be reached")
     actor_class = says("class of the actor of an error", F.name)
     intended_exit = says("a worker or actor ended on request")
     stopped = says("a process of Ray received SIGTERM")
-    node_dead = says("a node missed its heartbeats")
+    node_dead = says("a node missed its heartbeats", failure=Failure("other", VANISHED))
     node_crashed = says("the node of an owner crashed")
-    raylet_died = says("the raylet ended unexpectedly")
+    raylet_died = says("the raylet ended unexpectedly", failure=Failure("sigkill-unknown", VANISHED))
     gcs_lost = says("the GCS cannot be reached")
-    raylet_agent_failed = says("the raylet ended because its agent failed")
-    object_store_full = says("an object does not fit into the object store", F.object_id, F.object_bytes)
-    object_store_error = says("an exception that says that the object store is full")
+    raylet_agent_failed = says("the raylet ended because its agent failed", failure=Failure("other", EXCEPTION))
+    object_store_full = says(
+        "an object does not fit into the object store",
+        F.object_id,
+        F.object_bytes,
+        failure=Failure("object-store-full", CERTAIN),
+    )
+    object_store_error = says(
+        "an exception that says that the object store is full", failure=Failure("object-store-full", CERTAIN)
+    )
     object_store_retry = says("the object store waits for space", F.object_id, F.object_bytes)
     object_store_capacity = says("capacity of the object store", F.capacity_bytes)
     object_store_usage = says("use of the object store", F.used_bytes, F.capacity_bytes)
     spilled = says("objects were spilled to disk", F.spilled_text, F.object_count)
     disk_full = says("the disk of the session is nearly full", F.path_text, F.full_text, F.available_text)
     shm_small = says("the object store does not fit into /dev/shm and uses /tmp", F.shm_bytes)
-    shm_exceeded = says("the configured object store is larger than /dev/shm", F.store_text, F.shm_text)
+    shm_exceeded = says(
+        "the configured object store is larger than /dev/shm",
+        F.store_text,
+        F.shm_text,
+        failure=Failure("exception", EXCEPTION),
+    )
     unschedulable = says("resources that no node can give")
     task_error = says("a task raised", F.error, F.name)
     unhandled_task_error = says("a task raised and nothing waited for it", F.name)
@@ -107,19 +138,31 @@ class ray(Scope):
 class torch(Scope):
     """PyTorch: allocators, data loader, elastic launcher."""
 
-    cuda_oom = says("the caching allocator ran out of GPU memory, with figures", F.request_bytes, F.rest_text)
-    cuda_oom_class = says("the class of that exception alone")
+    cuda_oom = says(
+        "the caching allocator ran out of GPU memory, with figures",
+        F.request_bytes,
+        F.rest_text,
+        failure=Failure("cuda-oom", CERTAIN),
+    )
+    cuda_oom_class = says("the class of that exception alone", failure=Failure("cuda-oom", CERTAIN))
     cuda_error = says("a CUDA call failed", F.error_text)
     pin_failed = says("page-locking host memory failed")
     loader_killed = says("a data loader worker was killed by a signal", F.pid, F.signal_text)
-    loader_shm = says("the data loader's workers may be out of shared memory")
+    loader_shm = says("the data loader's workers may be out of shared memory", failure=Failure("sigbus", CERTAIN))
     shm_failed = says("a shared-memory file could not be made")
     write_failed = says("a checkpoint could not be written")
     loader_exited = says("data loader workers exited")
     process_failed = says("the elastic agent saw a rank fail", F.exit_code, F.local_rank, F.pid)
     process_signal = says("exit code and pid of a rank, in the agent's table", F.exit_code, F.pid, F.signal, F.name)
     closing_signal = says("the agent ends the other ranks", F.pid)
-    agent_signal = says("the agent itself was ended by a signal", F.pid, F.signal, F.name, F.other_text)
+    agent_signal = says(
+        "the agent itself was ended by a signal",
+        F.pid,
+        F.signal,
+        F.name,
+        F.other_text,
+        failure=Failure("other", EXCEPTION),
+    )
     leaked_objects = says("shared-memory objects or semaphores were left behind", F.object_count, F.what_text)
     child_failed = says("the exception of the elastic launcher")
 
@@ -136,28 +179,38 @@ class nccl(Scope):
         F.numel_out,
         F.timeout_s,
         F.ran_s,
+        failure=Failure("collective-timeout", TIMEOUT),
     )
     work_status = says("last enqueued and completed collective of a rank", F.rank, F.enqueued, F.completed)
     down = says("the process is taken down after a timeout")
-    heartbeat = says("the watchdog thread made no progress", F.stuck)
-    remote_error = says("a remote process exited or had a network error")
+    heartbeat = says("the watchdog thread made no progress", F.stuck, failure=Failure("collective-timeout", TIMEOUT))
+    remote_error = says("a remote process exited or had a network error", failure=Failure("exception", EXCEPTION))
     closed_by_peer = says("a peer closed its connection", F.ip, F.peer_text)
-    ib_error = says("an InfiniBand transfer failed", F.ip, F.status)
+    ib_error = says("an InfiniBand transfer failed", F.ip, F.status, failure=Failure("exception", EXCEPTION))
     socket_setup = says("no network interface was found")
-    cuda_oom = says("NCCL found no GPU memory", F.request_bytes)
+    cuda_oom = says("NCCL found no GPU memory", F.request_bytes, failure=Failure("cuda-oom", CERTAIN))
     shm_failed = says("NCCL could not extend its file in /dev/shm")
     version = says("version of NCCL", F.version)
-    store_timeout = says("the process group could not be set up in time", F.rank, F.wait_s)
+    store_timeout = says(
+        "the process group could not be set up in time", F.rank, F.wait_s, failure=Failure("exception", VANISHED)
+    )
     dist_error = says("the exception of a failed collective")
     port_taken = says("the port of the process group is taken")
-    monitored_barrier = says("a barrier that names the missing ranks timed out", F.ranks_text, F.rank)
+    monitored_barrier = says(
+        "a barrier that names the missing ranks timed out",
+        F.ranks_text,
+        F.rank,
+        failure=Failure("collective-timeout", TIMEOUT),
+    )
     desync_report = says("collectives of different ranks do not match")
 
 
 class gloo(Scope):
     """gloo, torch's communication on CPUs."""
 
-    timeout = says("a transfer ran into its timeout", F.limit_s, F.what_text)
+    timeout = says(
+        "a transfer ran into its timeout", F.limit_s, F.what_text, failure=Failure("collective-timeout", TIMEOUT)
+    )
     size_mismatch = says("a rank sent another size than was expected", F.sent_bytes, F.expected_bytes)
     closed = says("a peer closed its connection")
 
@@ -165,7 +218,7 @@ class gloo(Scope):
 class deepspeed(Scope):
     """DeepSpeed's engine, optimizers, checkpoints and launcher."""
 
-    killing = says("the launcher kills the other ranks", F.pid)
+    killing = says("the launcher kills the other ranks", F.pid, failure=Failure("sigkill-unknown", VANISHED))
     exit = says("a rank ended with an exit code", F.exit_code)
     version = says("version of DeepSpeed", F.version)
     cpu_adam = says("Adam runs on the CPU: optimizer states are offloaded")
@@ -182,21 +235,32 @@ class deepspeed(Scope):
 class vllm(Scope):
     """vLLM's engine."""
 
-    no_cache_blocks = says("no memory is left for the KV cache")
+    no_cache_blocks = says("no memory is left for the KV cache", failure=Failure("exception", EXCEPTION))
     blocks = says("number of GPU and CPU cache blocks", F.gpu_count, F.cpu_count)
-    cache_too_small = says("the KV cache does not hold one sequence of full length", F.length, F.needed_text)
-    gpu_taken = says("less GPU memory is free than the engine may claim", F.free_text, F.total_text, F.wanted_ratio)
+    cache_too_small = says(
+        "the KV cache does not hold one sequence of full length",
+        F.length,
+        F.needed_text,
+        failure=Failure("exception", EXCEPTION),
+    )
+    gpu_taken = says(
+        "less GPU memory is free than the engine may claim",
+        F.free_text,
+        F.total_text,
+        F.wanted_ratio,
+        failure=Failure("exception", EXCEPTION),
+    )
     sleep_backup = says(
         "a falling-asleep engine keeps a copy of its weights in host memory",
         F.freed_bytes,
         F.backup_bytes,
     )
     sleep = says("sleep mode freed GPU memory", F.freed_bytes, F.left_bytes)
-    sleep_grew = says("GPU memory grew while the engine fell asleep")
+    sleep_grew = says("GPU memory grew while the engine fell asleep", failure=Failure("exception", EXCEPTION))
     asleep = says("the engine is asleep", F.took)
     awake = says("the engine is awake", F.took)
-    wake_oom = says("waking up found no GPU memory")
-    engine_dead = says("the engine's core process died")
+    wake_oom = says("waking up found no GPU memory", failure=Failure("cuda-oom", CERTAIN))
+    engine_dead = says("the engine's core process died", failure=Failure("exception", VANISHED))
     version = says("version of vLLM", F.version)
     cache_freed = says("the KV cache was freed or is about to be built", F.when_text, F.allocated_text)
     ascend = says("the engine runs on an Ascend NPU")
@@ -205,8 +269,10 @@ class vllm(Scope):
 class sglang(Scope):
     """SGLang's engine."""
 
-    profiled = says("tokens that the KV cache would hold", F.wanted, F.profiled)
-    no_memory = says("not enough GPU memory for the engine")
+    profiled = says(
+        "tokens that the KV cache would hold", F.wanted, F.profiled, failure=Failure("exception", EXCEPTION)
+    )
+    no_memory = says("not enough GPU memory for the engine", failure=Failure("exception", EXCEPTION))
     crashed = says("a process of the engine crashed", F.exit_code)
 
 

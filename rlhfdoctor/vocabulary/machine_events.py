@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from rlhfdoctor.vocabulary.fields import FIELD as F
 from rlhfdoctor.vocabulary.names import Scope, says
+from rlhfdoctor.vocabulary.run import CERTAIN, EXCEPTION, VANISHED, Failure
 
 
 class kernel(Scope):
     """The kernel log: mm/oom_kill.c, mm/memcontrol.c, NVIDIA's and PCIe drivers, systemd-oomd."""
 
-    oom_invoked = says("first line of an OOM report: who asked for memory", F.comm, F.gfp_text)
+    oom_invoked = says(
+        "first line of an OOM report: who asked for memory",
+        F.comm,
+        F.gfp_text,
+        failure=Failure("kernel-oom-node", CERTAIN),
+    )
     memcg_usage = says("use and limit of the cgroup that was full", F.usage_bytes, F.limit_bytes, F.fail_count)
     memcg_task = says(
         "which cgroup's limit killed which cgroup's task (before Linux 4.19)",
         F.task_memcg_text,
         F.oom_memcg_text,
+        failure=Failure("kernel-oom-cgroup", CERTAIN),
     )
-    task_header = says("header of the task table", F.columns_text)
+    task_header = says("header of the task table", F.columns_text, failure=Failure("kernel-oom-node", CERTAIN))
     task = says("a row of the task table", F.pid, F.uid, F.tgid, F.total_vm_pages, F.rss_pages, F.rest_text, F.comm)
     oom_kill = says("the OOM killer's decision: constraint, cgroup, task", F.constraint, F.rest_text)
     killed = says(
@@ -30,15 +37,25 @@ class kernel(Scope):
         F.shmem_bytes,
     )
     kill_choice = says("the process that was chosen (before Linux 5.0)", F.scope, F.pid, F.comm, F.score)
-    oom_group = says("all tasks of a cgroup are killed together (memory.oom.group)", F.memcg_text)
+    oom_group = says(
+        "all tasks of a cgroup are killed together (memory.oom.group)",
+        F.memcg_text,
+        failure=Failure("kernel-oom-cgroup", CERTAIN),
+    )
     ram = says("pages of RAM of the node", F.ram_pages)
-    no_killable = says("the OOM killer found no process that it may kill")
-    memcg_gone = says("systemd reports that the OOM killer ended a process of a unit")
-    userspace_oom = says("a user-space OOM killer (systemd-oomd) ended a cgroup", F.cgroup_text, F.pid)
+    no_killable = says("the OOM killer found no process that it may kill", failure=Failure("kernel-oom-node", CERTAIN))
+    memcg_gone = says(
+        "systemd reports that the OOM killer ended a process of a unit", failure=Failure("kernel-oom-node", CERTAIN)
+    )
+    userspace_oom = says(
+        "a user-space OOM killer (systemd-oomd) ended a cgroup", F.cgroup_text, F.pid, failure=Failure("other", CERTAIN)
+    )
     pids_limit = says("a fork was rejected by a cgroup's pids limit", F.cgroup_text)
-    segfault = says("a process read or wrote an invalid address", F.comm, F.pid, F.address_text)
+    segfault = says(
+        "a process read or wrote an invalid address", F.comm, F.pid, F.address_text, failure=Failure("sigsegv", CERTAIN)
+    )
     xid = says("the NVIDIA driver reports a GPU error", F.pci_text, F.xid, F.detail_text)
-    gpu_lost = says("a GPU has fallen off the bus")
+    gpu_lost = says("a GPU has fallen off the bus", failure=Failure("other", CERTAIN))
     pcie = says("a PCIe error", F.severity, F.class_text)
 
 
@@ -51,27 +68,47 @@ class net(Scope):
 class slurm(Scope):
     """slurmd, slurmstepd and srun."""
 
-    oom = says("slurm counted OOM kills in a step", F.kill_count, F.step_text)
-    limit_killed = says("slurm killed a step at its memory limit", F.step_text, F.used_bytes, F.limit_bytes)
-    task_oom = says("a task ended by out of memory", F.ip)
-    cancelled = says("a job or step was cancelled", F.step_text, F.ip, F.at_text, F.reason_text)
-    preempted = says("a job was preempted")
+    oom = says(
+        "slurm counted OOM kills in a step", F.kill_count, F.step_text, failure=Failure("kernel-oom-cgroup", CERTAIN)
+    )
+    limit_killed = says(
+        "slurm killed a step at its memory limit",
+        F.step_text,
+        F.used_bytes,
+        F.limit_bytes,
+        failure=Failure("kernel-oom-cgroup", CERTAIN),
+    )
+    task_oom = says("a task ended by out of memory", F.ip, failure=Failure("kernel-oom-cgroup", CERTAIN))
+    cancelled = says(
+        "a job or step was cancelled", F.step_text, F.ip, F.at_text, F.reason_text, failure=Failure("other", CERTAIN)
+    )
+    preempted = says("a job was preempted", failure=Failure("other", CERTAIN))
 
 
 class shell(Scope):
     """The shell's job control."""
 
-    killed = says("a process was killed by SIGKILL", F.pid, F.command_text)
-    terminated = says("a process was ended by SIGTERM", F.pid)
-    bus_error = says("a process died by SIGBUS", F.pid)
+    killed = says(
+        "a process was killed by SIGKILL", F.pid, F.command_text, failure=Failure("sigkill-unknown", VANISHED)
+    )
+    terminated = says("a process was ended by SIGTERM", F.pid, failure=Failure("other", EXCEPTION))
+    bus_error = says("a process died by SIGBUS", F.pid, failure=Failure("sigbus", CERTAIN))
 
 
 class k8s(Scope):
     """Kubernetes: events and container states."""
 
-    oom_killed = says("a container was OOMKilled")
+    oom_killed = says("a container was OOMKilled", failure=Failure("kernel-oom-cgroup", CERTAIN))
     exit = says("exit code of a container", F.exit_code)
-    evicted = says("a pod was evicted", F.resource_text, F.name, F.used_bytes, F.request_text, F.condition_text)
+    evicted = says(
+        "a pod was evicted",
+        F.resource_text,
+        F.name,
+        F.used_bytes,
+        F.request_text,
+        F.condition_text,
+        failure=Failure("other", CERTAIN),
+    )
     pod_limit_guess = says("a program guesses that the pod's limit was exceeded")
 
 
@@ -85,8 +122,8 @@ class docker(Scope):
 class job(Scope):
     """The job's own launcher."""
 
-    exit_137 = says("a command ended by SIGKILL")
-    interrupted = says("the run was interrupted by Ctrl-C")
+    exit_137 = says("a command ended by SIGKILL", failure=Failure("sigkill-unknown", VANISHED))
+    interrupted = says("the run was interrupted by Ctrl-C", failure=Failure("other", EXCEPTION))
 
 
 class host(Scope):
@@ -108,9 +145,11 @@ class host(Scope):
     note_used = says("a note on the memory in use", F.used_bytes)
     cgroup_limit = says("memory limit of a cgroup, path and value on one line", F.limit_bytes)
     cgroup_file = says("a cgroup file whose value follows", F.file_text)
-    no_space = says("no space left on a device")
-    process_limit = says("a limit on processes, threads or open files was reached")
-    gpu_unreachable = says("a GPU does not answer")
+    no_space = says("no space left on a device", failure=Failure("exception", EXCEPTION))
+    process_limit = says(
+        "a limit on processes, threads or open files was reached", failure=Failure("exception", EXCEPTION)
+    )
+    gpu_unreachable = says("a GPU does not answer", failure=Failure("other", CERTAIN))
     used = says("host memory in use, in a step's metrics", F.used_bytes)
 
 
@@ -123,6 +162,6 @@ class python(Scope):
     bare_error = says("an exception without a message", F.name)
     fatal = says("a fatal error of the interpreter", F.error_text)
     signal = says("a failure handler reports a signal", F.name, F.core_text)
-    abort = says("C++ ended the process", F.error_text, F.boost_text)
+    abort = says("C++ ended the process", F.error_text, F.boost_text, failure=Failure("exception", VANISHED))
     logits_code = says("code that works on the logits of the whole vocabulary")
-    memory_error = says("the operating system refused memory", F.request_bytes)
+    memory_error = says("the operating system refused memory", F.request_bytes, failure=Failure("exception", EXCEPTION))

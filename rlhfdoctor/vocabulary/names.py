@@ -14,6 +14,8 @@ import difflib
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args
 
+from rlhfdoctor.vocabulary.run import Failure
+
 Unit: TypeAlias = Literal["bytes", "share", "factor", "s", "count", "flag", "text", "number"]
 """share: a part of a whole, 0 to 1 (written `35 %`); factor: how many times as much (written `2 x`)."""
 UNITS: tuple[Unit, ...] = get_args(Unit)
@@ -46,6 +48,8 @@ class Kind(Name):
     """A kind of event: a message that a program writes, or something that the recorder saw."""
 
     fields: tuple[Field, ...]
+    failure: Failure | None
+    """What it means where it always means a failure."""
 
     @property
     def scope(self) -> str:
@@ -57,6 +61,10 @@ class Fact(Name):
     """A computed fact that rules may ask for."""
 
     unit: Unit
+
+
+class Trait(Name):
+    """Something that several frameworks have in common."""
 
 
 class Pending:
@@ -80,9 +88,9 @@ class Scope:
                 setattr(cls, attribute, pending.make(word, pending.meaning, **pending.more))
 
 
-def says(meaning: str, *fields: Field) -> Kind:
-    """Declares a kind of event with the fields that it may have."""
-    return cast(Kind, Pending(Kind, meaning, fields=fields))
+def says(meaning: str, *fields: Field, failure: Failure | None = None) -> Kind:
+    """Declares a kind of event with the fields that it may have, and the failure that it always means."""
+    return cast(Kind, Pending(Kind, meaning, fields=fields, failure=failure))
 
 
 def names_of(scope: type[Scope], kind: type[AnyName]) -> Iterator[AnyName]:

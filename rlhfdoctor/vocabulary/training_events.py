@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rlhfdoctor.vocabulary.fields import FIELD as F
 from rlhfdoctor.vocabulary.names import Scope, says
+from rlhfdoctor.vocabulary.run import CERTAIN, VANISHED, Failure
 
 
 class gpu(Scope):
@@ -75,10 +76,17 @@ class trace(Scope):
     """What the recorder of `doctor watch` saw."""
 
     mark = says("a phase or step begins", F.phase, F.step, F.pid, F.role)
-    cgroup_kill = says("the kill counter rose while a cgroup's limit was full", F.level_text, F.count)
-    node_kill = says("the kill counter of the node rose", F.level_text, F.count)
+    cgroup_kill = says(
+        "the kill counter rose while a cgroup's limit was full",
+        F.level_text,
+        F.count,
+        failure=Failure("kernel-oom-cgroup", CERTAIN),
+    )
+    node_kill = says(
+        "the kill counter of the node rose", F.level_text, F.count, failure=Failure("kernel-oom-node", CERTAIN)
+    )
     job_exit = says("the recorded command ended with a failure", F.exit_code, F.pid)
-    raylet_gone = says("the raylet ended", F.pid)
+    raylet_gone = says("the raylet ended", F.pid, failure=Failure("sigkill-unknown", VANISHED))
     gone = says("a process that held memory ended", F.pid, F.name, F.role, F.rss_anon_bytes, F.rss_shmem_bytes)
-    node_lost = says("a node was lost", F.why_text)
+    node_lost = says("a node was lost", F.why_text, failure=Failure("sigkill-unknown", VANISHED))
     alarm = says("a limit was forecast to be full soon", F.left_s)

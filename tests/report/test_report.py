@@ -12,8 +12,9 @@ from rich.console import Console
 from rlhfdoctor.report import html, markdown, story, terminal
 from rlhfdoctor.report.clean import clean
 from rlhfdoctor.report.json import to_dict
-from rlhfdoctor.types import KILLERS, Death, Event, Finding, Gap, Incident, Origin, Patch, Process, Quote
+from rlhfdoctor.types import Death, Event, Finding, Gap, Incident, Origin, Patch, Process, Quote
 from rlhfdoctor.vocabulary import EVENT
+from rlhfdoctor.vocabulary.run import KILLERS
 
 EVIL = "<script>alert(1)</script> `x` *b* [bold]m[/bold] \x1b[31mred\x1b[0m \u202e"
 

@@ -6,6 +6,7 @@ import pytest
 
 from rlhfdoctor.settings.framework import find_framework, find_versions
 from rlhfdoctor.settings.read import read_configuration
+from rlhfdoctor.settings.spell import claimants, load_table
 from rlhfdoctor.types import Event, Framework, Setting
 from tests.build import make_event, make_setting, read_log
 
@@ -148,3 +149,11 @@ def test_version_of_the_framework() -> None:
     events = read_log("\nopenrlhf==0.5.3\n")
     found = find_framework(events, [], find_versions(events))
     assert found == Framework(name="openrlhf", version="0.5.3", basis="run.log:2")
+
+
+def test_a_fork_needs_a_sign_of_its_own() -> None:
+    """A spelling counts for every framework that has it; what verl and its forks share is no sign of a fork."""
+    words = [s.spelled for s in load_table("simplerl") if {"verl", "simplerl"} <= set(claimants(s.spelled))]
+    assert len(words) > 2
+    found = find_framework([], [make_setting(word, framework="simplerl") for word in words], {})
+    assert found is not None and found.name == "verl"

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from rlhfdoctor.diagnose import analyze
+from rlhfdoctor.settings.dump import parse_dump
 from rlhfdoctor.settings.read import (
     is_configuration,
     parse_document,
-    parse_dump,
     parse_logged,
     parse_shell,
     read_configuration,

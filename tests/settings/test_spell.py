@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from importlib import resources
 from itertools import combinations
 
 import pytest
 import yaml
 
-from rlhfdoctor.settings.spell import TABLES, Spelling, load_table, lookup, normal, parse_version, spell, spellings
+from rlhfdoctor.settings.spell import (
+    TABLES,
+    Spelling,
+    load_table,
+    lookup,
+    normal,
+    parse_version,
+    spell,
+    spellings,
+    table_text,
+)
 
 ROWS = [
     pytest.param(table, spelling, id=f"{table}:{spelling.name}:{spelling.spelled[:40]}")
@@ -186,8 +195,7 @@ def test_rows_have_their_words(table: str) -> None:
 @each_table
 def test_table_names_its_framework(table: str) -> None:
     """The file says whose table it is."""
-    text = (resources.files("rlhfdoctor.settings") / "tables" / f"{table}.yaml").read_text()
-    assert yaml.safe_load(text)["framework"] == table
+    assert yaml.safe_load(table_text(table))["framework"] == table
 
 
 @each_table
@@ -199,6 +207,13 @@ def test_every_spelling_is_found(table: str) -> None:
         if s.form != "code" and getattr(lookup(s.spelled, table), "framework", None) != table
     ]
     assert lost == []
+
+
+def test_other_frameworks_settings_are_no_settings_of_this_one() -> None:
+    """A spelling that only another framework has is unknown in a run of a known one; forks take what they were made of."""
+    assert lookup("rollout.gpu_memory_utilization").framework == "rlhfdoctor"
+    assert lookup("rollout.gpu_memory_utilization", "verl") is None
+    assert lookup("actor_rollout_ref.actor.use_dynamic_bsz", "simplerl").framework == "verl"
 
 
 #: both spellings are accepted by the same releases, as deprecated ones are
@@ -220,7 +235,7 @@ BOTH = {
 PAIRS = [
     (table, row["name"], one, two)
     for table in TABLES
-    for row in yaml.safe_load((resources.files("rlhfdoctor.settings") / "tables" / f"{table}.yaml").read_text())[
+    for row in yaml.safe_load(table_text(table))[
         "settings"
     ]
     for one, two in combinations([{**row, "aliases": None}, *row.get("aliases", ())], 2)

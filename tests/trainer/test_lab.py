@@ -12,7 +12,7 @@ pytest.importorskip("omegaconf")
 import yaml
 
 from rlhfdoctor.engine.catalogue import load_rules
-from rlhfdoctor.types import KILLERS
+from rlhfdoctor.vocabulary.run import KILLERS
 from trainer.config import ConfigError, read_config
 from trainer.data import find_function
 from trainer.lab.__main__ import _try

@@ -12,8 +12,9 @@ import pytest
 from rlhfdoctor.engine.catalogue import load_rules, rules_folder
 from rlhfdoctor.logs.events import PATTERNS
 from rlhfdoctor.logs.pattern import convert
+from rlhfdoctor.plugins import folders
 from rlhfdoctor.vocabulary import EVENT, FACT
-from rlhfdoctor.vocabulary.index import FACTS, FIELDS, KINDS, scopes
+from rlhfdoctor.vocabulary.index import FACTS, FIELDS, KINDS, TRAITS, scopes
 from rlhfdoctor.vocabulary.names import UNITS, Name, did_you_mean
 
 PACKAGE = Path(__file__).resolve().parents[2] / "rlhfdoctor"
@@ -58,7 +59,8 @@ def test_every_kind_is_asked_for() -> None:
     """Evidence, a rule, the reading of settings or the timeline asks for each kind."""
     asked = produced("EVENT", "evidence", "settings", "report", "record", "trace") | set(re.findall(r"event: ([a-z0-9_.]+)", RULES))
     shown = {kind for kind in KINDS if kind.startswith(("phase.", "deepspeed.checkpoint"))}
-    assert set(KINDS) - asked - shown == BY_SCOPE | BY_TIME
+    failures = {kind for kind in KINDS if KINDS[kind].failure is not None}
+    assert set(KINDS) - asked - shown - failures == BY_SCOPE | BY_TIME
 
 
 def test_every_fact_is_produced() -> None:
@@ -73,6 +75,13 @@ def test_every_fact_is_asked_for() -> None:
     for text in SOURCES.values():
         elsewhere |= set(re.findall(r"(?<!fact\()(?<!name=)(?<!yield )\bFACT\.([a-z0-9_]+\.[a-z0-9_]+)", text))
     assert {fact for fact in FACTS if fact not in words and fact not in elsewhere} == set()
+
+
+def test_every_trait_is_had_and_asked_for() -> None:
+    """A framework has each declared trait, and a module asks for it."""
+    asked = {trait for text in SOURCES.values() for trait in re.findall(r"TRAIT\.([a-z_]+)", text)}
+    had = {rule.trait for spec in folders.load() for rule in spec.traits}
+    assert set(TRAITS) == asked == had
 
 
 @pytest.mark.parametrize("name", [*FACTS.values(), *FIELDS.values()])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from rlhfdoctor.budget.hazards import is_stage3
 from rlhfdoctor.budget.placement import (
     BYTES_PER_TOKEN,
     GPUS,
@@ -20,12 +22,13 @@ from rlhfdoctor.budget.placement import (
 from rlhfdoctor.budget.plan import Engine, Model, Plan
 from rlhfdoctor.budget.shapes import Shape
 from rlhfdoctor.budget.told import Told
+from rlhfdoctor.estimates import Hazard
 
 _ROLES = ("actor", "critic", "ref", "reward")
 _GROUP_FLAGS = ("_num_nodes", "_num_gpus_per_node", ".num_nodes", ".num_gpus_per_node")
 
 
-def plan_openrlhf(told: Told) -> list[Plan]:
+def make_plans(told: Told) -> list[Plan]:
     """Nodes of an OpenRLHF PPO run: which roles there are follows from estimator, KL and reward settings."""
     shape = actor_shape(told, "pretrain", "actor.model_name_or_path")
     has_reward = not (
@@ -83,6 +86,16 @@ def plan_openrlhf(told: Told) -> list[Plan]:
         saves=saves and (saves_hf or not told.flag("checkpoint.disable_deepspeed")), saves_hf=saves_hf, saves_at_end="weights",
         ray=not alone, **read_resume(told, launched=alone or sees_all),
     )  # fmt: skip
+
+
+def find_hazards(told: Told, plan: Plan) -> Iterator[Hazard]:
+    """Ranks that generate for themselves while their layers are gathered from all of them."""
+    engines = told.value("rollout.num_engines")
+    if is_stage3(plan) and not engines and (engines == 0 or "rollout.num_engines" not in told.settings):
+        yield Hazard(
+            phase="rollout", cause="comm-zero3-generate-desync",
+            says="every actor rank generates for itself while ZeRO-3 gathers each layer from all of them; the first rank that ends its answers early leaves the others waiting until the collective's time-out",
+        )  # fmt: skip
 
 
 def _shared(told: Told, wanted: dict[str, bool]) -> list[tuple[str, ...]]:

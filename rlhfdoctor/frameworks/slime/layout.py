@@ -1,0 +1,19 @@
+"""slime trains with Megatron, which the estimate does not know yet."""
+
+from __future__ import annotations
+
+from rlhfdoctor.budget.plan import Plan
+from rlhfdoctor.budget.told import Told
+from rlhfdoctor.errors import UsageError
+
+
+def make_plans(told: Told) -> list[Plan]:
+    """No plan.
+
+    Raises:
+        UsageError: always, with what trains the run.
+    """
+    backend = "FSDP of its own" if str(told.value("train_backend")) == "fsdp" else "Megatron"
+    raise UsageError(
+        f"slime trains with {backend}, whose memory is not modelled; the estimate knows the FSDP and DeepSpeed of other frameworks"
+    )

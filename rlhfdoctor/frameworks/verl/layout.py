@@ -1,0 +1,244 @@
+"""verl and its forks: one process a GPU holds all roles and the engine (verl/trainer/main_ppo.py, 0.1 to 0.9.1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlhfdoctor.budget.placement import (
+    BYTES_PER_TOKEN,
+    GPUS,
+    Placed,
+    actor_shape,
+    find_store,
+    find_swap,
+    make_nodes,
+    read_lengths,
+)
+from rlhfdoctor.budget.plan import Engine, Model, Plan
+from rlhfdoctor.budget.shapes import Shape
+from rlhfdoctor.budget.told import Told
+from rlhfdoctor.errors import UsageError
+
+_TOKENS = 16_384
+"""ppo_max_token_len_per_gpu by default."""
+
+
+LOGITS, _ENTROPY = 2, 4
+"""Bytes a token and word: logits in bf16; an entropy over them beside: softmax and products, or one fp32 buffer where it is compiled (by
+inductor on a CPU, torch 2.13)."""
+
+
+class Variant:
+    """What a fork may do otherwise; as it stands here, verl does."""
+
+    model = "actor_rollout_ref.model.path"
+    actor = "actor_rollout_ref.actor"
+    estimator = "gae"
+    tensor_parallel = 1
+    reference_has_batches = True
+    """Whether the reference has settings of its own for its batches."""
+    packs_tokens = True
+    """Whether a pass of dynamic batches takes tokens up to a limit; else micro batch x longest tokens."""
+    copies_states = False
+    """Whether a checkpoint goes through host memory, weights and Adam's states."""
+    saves_at_end = False
+
+    def sleep_level(self, told: Told) -> int:
+        """What happens to the engine's weights between rollouts (settings_notes section 1, 6): 0 nothing, 1 kept on the host, 2 dropped."""
+        if told.before("vllm", "0.7"):
+            return 2  # weights are dropped with the cache engine
+        if told.framework_before("0.5.0"):
+            return 1
+        frees = told.flag("rollout.free_cache_engine", default=True)
+        return 0 if not frees else 1 if told.framework_before("0.6.0") else 2
+
+    def late_cache(self, told: Told) -> bool:
+        """Whether the cache comes back after the weights (wake_up(tags=["weights"]))."""
+        return not told.before("vllm", "0.8.3") and not told.framework_before("0.4")
+
+    def swap_bytes(self, told: Told) -> int:
+        """Swap blocks of the engine."""
+        return find_swap(told)
+
+    def has_reference(self, told: Told) -> bool:
+        """Whether a KL term asks for a reference."""
+        return (
+            told.flag("actor_rollout_ref.actor.use_kl_loss")
+            or told.flag("algorithm.use_kl_in_reward")
+            or told.framework_before("0.3")
+        )
+
+    def reference_offloaded(self, told: Told) -> bool:
+        """verl offloads the reference whatever its setting says (fsdp_workers.py, 0.1 to 0.9.1)."""
+        return True
+
+    def reference_width(self, told: Told) -> int:
+        """Bytes of a weight of the reference."""
+        asked = str(told.value("ref.model_dtype") or "")
+        return self.reference_default_width(told) if not asked else 4 if "32" in asked else 2
+
+    def reference_default_width(self, told: Told) -> int:
+        """The same where no setting says it."""
+        return 2 if told.framework_before("0.6.0") else 4
+
+    def entropy_always(self, told: Told) -> bool:
+        """Whether every pass computes an entropy."""
+        return told.framework_before("0.4")
+
+    def divides_anew(self, told: Told) -> bool:
+        """Whether the logits are divided by the temperature into new ones."""
+        return not told.framework_before("0.9")
+
+    def logit_widths(self, told: Told, reference: bool = False) -> dict[str, Any]:
+        """Bytes a token and word at the peaks of training and of scoring.
+
+        flash-attn's cross entropy takes the logits as they are and writes their gradients in their place; the division by the
+        temperature makes these once more (verl/workers/actor/dp_actor.py at 0.1 to 0.6; workers/engine/fsdp at 0.8). With an entropy
+        they are not written in place. verl computes one in every pass up to 0.3, then while the actor is scored and where the update
+        wants it. Padded batches have the logits of their responses copied; verl 0.9 divides into new ones.
+        """
+        always = self.entropy_always(told)
+        scored = (0 if told.flag("entropy_chunking") else _ENTROPY) if always or not reference else 0
+        trains = always or told.number("actor_rollout_ref.actor.entropy_coeff", default=0) != 0
+        trains = trains or told.flag("actor_rollout_ref.actor.calculate_entropy")
+        copied = LOGITS if self.divides_anew(told) else copied_logits(told)
+        return {"logit_width": 4 * LOGITS if trains else 2 * LOGITS, "scored_logit_width": LOGITS + scored + copied}
+
+
+def copied_logits(told: Told) -> float:
+    """Bytes a token and word of the responses' logits that padded batches copy."""
+    prompt, answer = read_lengths(told)
+    return 0.0 if told.flag("packing_samples") else LOGITS * answer / (prompt + answer)
+
+
+def make_plans(told: Told) -> list[Plan]:
+    """Nodes of a verl run.
+
+    Raises:
+        UsageError: the run trains with Megatron, which is not modelled.
+    """
+    return plan_variant(told, Variant())
+
+
+def plan_variant(told: Told, variant: Variant) -> list[Plan]:
+    """Nodes of a run of verl or of a fork: all of them alike.
+
+    Raises:
+        UsageError: the run trains with Megatron, which is not modelled.
+    """
+    shape = actor_shape(told, variant.model)
+    nodes = told.machine.nodes or told.count("trainer.nnodes", default=1)
+    gpus = told.machine.gpus_per_node or told.count("trainer.n_gpus_per_node", default=GPUS)
+    models = _models(told, variant, shape, nodes * gpus)
+    engine = Engine(
+        shape=shape, here=gpus, tensor_parallel=told.count("rollout.tensor_parallel_size", "worker.rollout.tensor_parallel_size", default=variant.tensor_parallel),
+        utilization=told.number("rollout.gpu_memory_utilization", default=0.5), sleep_level=variant.sleep_level(told),
+        late_cache=variant.late_cache(told), swap_bytes=variant.swap_bytes(told), colocated=True, process="worker",
+    )  # fmt: skip
+    if "sglang" in str(told.value("actor_rollout_ref.rollout.name")):
+        told.assume("SGLang's memory is taken to be vLLM's")
+    prompt, answer = read_lengths(told)
+    samples = told.count("rollout.batch_size", default=1024) * told.count(
+        "rollout.samples_per_prompt", "worker.rollout.n", default=1
+    )
+    saves = told.number("checkpoint.save_steps", "trainer.save_freq", default=-1) > 0
+    contents = str(told.value("checkpoint.contents") or "")
+    resumes = told.value("checkpoint.resume", "trainer.resume_mode") not in (None, "disable", "auto", False) or bool(
+        told.value("trainer.load_checkpoint_path")
+    )
+    return make_nodes(
+        told, [Placed((*models, "engine"), gpus, nodes)], models, engine, experience_bytes=samples * (prompt + answer) * BYTES_PER_TOKEN // nodes,
+        store_bytes=find_store(told), saves=saves, saves_hf="hf_model" in contents,
+        saves_at_end="checkpoint" if variant.saves_at_end and not saves else "", copies_weights=variant.copies_states,
+        copies_states=variant.copies_states and not told.flag("trainer.save_model_only"), resumes=resumes,
+        reward_workers=int(told.number("reward.num_workers", default=0)) if "reward.num_workers" in told.settings else 0,
+    )  # fmt: skip
+
+
+def _other_trainer(told: Told, actor: str, strategy: str) -> str:
+    """What shows that the roles are trained by Megatron or another backend than FSDP; empty where nothing does."""
+    engine = told.settings.get("model_engine")
+    config = told.settings.get("config_name")
+    parallel = next((s for n, s in told.settings.items() if n.startswith(f"{actor}.megatron.")), None)
+    if strategy != "None" and not strategy.startswith(("fsdp", "$")):
+        return f"{actor}.strategy is {strategy}"
+    if engine is not None and not str(engine.value).startswith(
+        ("dp", "fsdp", "$")
+    ):  # dp: verl's name of its FSDP engine
+        return f"model_engine is {engine.value}"
+    if config is not None and "megatron" in str(config.value):
+        return f"--config-name is {config.value}"
+    return f"{parallel.spelled} is set" if parallel is not None else ""
+
+
+def _models(told: Told, variant: Variant, shape: Shape, world: int) -> dict[str, Model]:
+    actor = variant.actor
+    strategy = str(told.value(f"{actor}.strategy"))
+    other = _other_trainer(told, actor, strategy)
+    if other:
+        raise UsageError(f"{other}: this trainer's memory is not modelled; the estimate knows FSDP and DeepSpeed")
+    sharded = int(told.number(f"{actor}.fsdp_config.fsdp_size", default=-1))
+    lora = int(told.number("actor_rollout_ref.model.lora_rank", "lora_rank", default=0))
+    common: dict[str, Any] = {
+        "ranks": sharded if 0 < sharded < world else world, "here": 0, "backend": "fsdp2" if strategy == "fsdp2" else "fsdp1", "process": "worker",
+    }  # fmt: skip
+    tokens = _tokens(told, variant, world)
+    width = 2 if "bf" in str(told.value(f"{actor}.fsdp_config.model_dtype", "fsdp_dtype") or "") else 4
+    policy = strategy == "fsdp2" and told.flag(f"{actor}.fsdp_config.offload_policy")
+    models = {
+        "actor": Model(
+            role="actor", shape=shape, trained=True, width=width, offload_param=told.flag("offload_param"), offload_optimizer=told.flag("offload_optimizer"),
+            on_host=policy, lora_rank=lora, **variant.logit_widths(told), **tokens, **common,
+        )
+    }  # fmt: skip
+    if variant.has_reference(told) and not lora:  # with LoRA the actor without its adapters is the reference
+        scored = _tokens(told, variant, world, variant.reference_has_batches) | variant.logit_widths(
+            told, reference=True
+        )
+        models["reference"] = Model(
+            role="reference", shape=shape, trained=False, offload_param=variant.reference_offloaded(told), width=variant.reference_width(told), **scored, **common
+        )  # fmt: skip
+    estimator = told.value("algorithm.adv_estimator") or variant.estimator
+    if estimator == "gae":
+        critic = told.shape_or(shape, "critic.model.path", "worker.critic.model.model_path", of="the critic")
+        models["critic"] = Model(
+            role="critic", shape=critic, trained=True, width=4, value_head=True, saved=False, offload_param=told.flag("critic.offload_param"),
+            offload_optimizer=told.flag("critic.offload_optimizer"), **tokens, **common,
+        )  # fmt: skip
+    if told.flag("reward_model.enable") or told.flag("reward.reward_model.enable"):
+        reward = told.shape_or(
+            shape, "reward_model.model.path", "reward.reward_model.model_path", of="the reward model"
+        )
+        models["reward"] = Model(
+            role="reward", shape=reward, trained=False, offload_param=True, width=2, value_head=True, **tokens, **common
+        )
+    return models
+
+
+def _per_gpu(told: Told, name: str, ranks: int, default: int) -> int:
+    """Sequences of a pass on one GPU; the older names count those of all GPUs (verl, EasyR1 says per device)."""
+    own = told.settings.get(name)
+    count = told.count(name, default=default)
+    every = own is not None and "per_gpu" not in own.spelled and "per_device" not in own.spelled
+    return max(count // ranks, 1) if every else count
+
+
+def _tokens(told: Told, variant: Variant, world: int, reference: bool = False) -> dict[str, Any]:
+    prompt, answer = read_lengths(told)
+    tokens, parallel = prompt + answer, told.count("sequence_parallel_size", default=1)
+    sequences = _per_gpu(told, "train.micro_batch_size", world, 1)
+    scored = _per_gpu(
+        told, "ref.logprob_micro_batch_size" if reference else "logprob.micro_batch_size", world, sequences
+    )
+    if told.flag("train.dynamic_batch") and variant.packs_tokens:
+        most = told.count("train.max_tokens", default=_TOKENS)
+        tokens = max(most, -(-tokens // parallel)) * parallel
+        sequences, scored = 1, max(told.count("logprob.max_tokens", default=most) // most, 1)
+    found = {
+        "sequences": sequences,
+        "scored": scored,
+        "tokens": tokens,
+        "parallel": parallel,
+        "recompute": told.flag("gradient_checkpointing", default=True),
+    }
+    return found | ({"answer_tokens": 0} if told.flag("fused_logits") else {})

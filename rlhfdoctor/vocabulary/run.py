@@ -1,0 +1,48 @@
+"""The closed lists of a run: its phases, who takes part in it, and who may end it."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, TypeAlias, get_args
+
+Phase: TypeAlias = Literal["load", "rollout", "score", "update", "weight_sync", "checkpoint", "eval"]
+"""The phases of an RLHF step."""
+PHASES: tuple[Phase, ...] = get_args(Phase)
+
+Role: TypeAlias = Literal[
+    "doctor", "raylet", "critic", "reference", "reward worker", "data loader", "reward", "rollout engine", "driver", "actor"
+]  # fmt: skip
+"""Who a process of a run may be, in the order in which a name is tried."""
+ROLES: tuple[Role, ...] = get_args(Role)
+
+Killer: TypeAlias = Literal[
+    "kernel-oom-cgroup",
+    "kernel-oom-node",
+    "ray-memory-monitor",
+    "cuda-oom",
+    "object-store-full",
+    "sigbus",
+    "collective-timeout",
+    "sigkill-unknown",
+    "sigsegv",
+    "exception",
+    "other",
+    "",
+]
+"""Who ended the run; the words of the report (contract.md). Empty where nothing was killed and the run never began."""
+KILLERS: tuple[Killer, ...] = tuple(killer for killer in get_args(Killer) if killer)
+KERNEL_KILLERS: tuple[Killer, ...] = ("kernel-oom-cgroup", "kernel-oom-node")
+HOST_KILLERS: tuple[Killer, ...] = (*KERNEL_KILLERS, "ray-memory-monitor")
+"""Those that kill for host memory."""
+SIGKILLERS: tuple[Killer, ...] = (*HOST_KILLERS, "sigkill-unknown")
+"""Those that send SIGKILL."""
+
+CERTAIN, TIMEOUT, EXCEPTION, VANISHED = range(4)
+"""How certain an event shows a failure: each makes those that follow it in this list."""
+
+
+class Failure(NamedTuple):
+    """The failure that an event means."""
+
+    killer: Killer
+    certainty: int
+    """CERTAIN, TIMEOUT, EXCEPTION or VANISHED."""

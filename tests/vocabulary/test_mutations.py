@@ -1,0 +1,114 @@
+"""Every name that a rule or a module bears, misspelled in that one place, is an error: the whole vocabulary, one name after the other."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlhfdoctor.engine.catalogue import load_conditions, load_rules, rules_folder
+from rlhfdoctor.engine.resolve import check_causes, read_conditions, resolve_rule
+from rlhfdoctor.engine.rulefile import Faults, Place, read_yaml
+from rlhfdoctor.engine.schema import PLACE, Rule
+from rlhfdoctor.errors import RuleError
+from rlhfdoctor.vocabulary.index import FACTS, FIELDS, KINDS, TRAITS
+
+RULES = load_rules()
+CONDITIONS = load_conditions(rules_folder())
+PACKAGE = Path(__file__).resolve().parents[2] / "rlhfdoctor"
+CODE = "\n".join(path.read_text() for path in PACKAGE.rglob("*.py") if path.parent.name != "vocabulary")
+EVENTS = "\n".join(path.read_text() for path in (PACKAGE / "vocabulary").glob("*_events.py"))
+FOLDERS = "\n".join(path.read_text() for path in (PACKAGE / "frameworks").rglob("framework.yaml"))
+NAMES = {"event", "evidence", "setting", "condition", "from", "raise"}
+
+
+def places(value: Any, place: Place = ()) -> Iterator[Place]:
+    """Where a rule names something: values of naming keys, keys of `with`, and lists of causes."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            here = (*place, key)
+            if key in NAMES and isinstance(part, str):
+                yield here
+            elif key == "with":
+                yield from ((*here, field) for field in part)
+            elif key in ("suppresses", "compatible_with", "frameworks"):
+                yield from ((*here, index) for index in range(len(part)))
+            yield from places(part, here)
+    elif isinstance(value, list):
+        for index, part in enumerate(value):
+            yield from places(part, (*place, index))
+    elif isinstance(value, str) and PLACE.search(value):
+        yield place
+
+
+def mutated(raw: Any, place: Place) -> Any:
+    """A copy with the name at a place misspelled."""
+    changed = copy.deepcopy(raw)
+    holder = changed
+    for step in place[:-1]:
+        holder = holder[step]
+    last = place[-1]
+    if len(place) > 1 and place[-2] == "with":
+        holder[f"{last}_x"] = holder.pop(last)
+    elif isinstance(holder[last], str) and PLACE.search(holder[last]):
+        holder[last] = PLACE.sub(lambda found: f"{{{found[1]}_x}}", holder[last], count=1)
+    else:
+        holder[last] = f"{holder[last]}_x"
+    return changed
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_names_of_a_rule(rule: Rule) -> None:
+    """A rule with one name misspelled does not load, whichever name it is."""
+    raw, _ = read_yaml(rule.path)
+    survivors = []
+    for place in places(raw):
+        try:
+            broken = resolve_rule(mutated(raw, place), Faults(rule.path, {}), rule.path.parent, CONDITIONS)
+        except RuleError:
+            continue
+        if not check_causes({**{r.id: r for r in RULES}, rule.id: broken}):
+            survivors.append(place)
+    assert survivors == []
+
+
+def test_names_of_shared_conditions(tmp_path: Path) -> None:
+    """The same for conditions.yaml: each of its names, one after the other."""
+    text = (rules_folder() / "conditions.yaml").read_text()
+    survivors = []
+    comments = [range(*found.span()) for found in re.finditer(r"^#.*$", text, re.MULTILINE)]
+    for found in re.finditer(r"\b(?:event|evidence|setting|condition): ([\w.-]+)", text):
+        if any(found.start() in comment for comment in comments):
+            continue
+        (tmp_path / "conditions.yaml").write_text(text[: found.end()] + "_x" + text[found.end() :])
+        try:
+            read_conditions(tmp_path)
+        except RuleError:
+            continue
+        survivors.append(found[0])
+    assert survivors == []
+
+
+@pytest.mark.parametrize("name", [*KINDS, *FACTS])
+def test_a_renamed_declaration(name: str) -> None:
+    """A kind or fact whose declaration is renamed is missed by a module, a rule or a framework's folder."""
+    scope = "EVENT" if name in KINDS else "FACT"
+    by_code = re.search(rf"\b{scope}\.{re.escape(name)}\b", CODE)
+    by_data = re.search(rf"\b{re.escape(name)}\b", FOLDERS)
+    assert by_code or by_data
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_a_renamed_field(name: str) -> None:
+    """A field whose declaration is renamed is missed by the kinds that have it."""
+    assert re.search(rf"\bF\.{name}\b", EVENTS)
+
+
+@pytest.mark.parametrize("name", TRAITS)
+def test_a_renamed_trait(name: str) -> None:
+    """A trait whose declaration is renamed is missed by the module that asks for it."""
+    assert re.search(rf"\bTRAIT\.{name}\b", CODE)
