@@ -120,6 +120,8 @@ detect:
   prior: -1.0
   for:
   - {{when: {{event: torch.cuda_error, with: {{error_text: out of memory}}}}, weight: 2.0, says: why this speaks for it}}
+  # A threshold has its unit and its reason, as in {{evidence: host.limit_ratio, at_most: 60 %, reason: why it is there}};
+  # what several rules share has a name in conditions.yaml and is used as {{condition: NAME}}.
   against: []
   missing:
   - {{what: what is not known, how_to_check: the command that would show it}}

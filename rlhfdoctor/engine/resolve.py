@@ -11,6 +11,7 @@ import msgspec
 from msgspec import UNSET
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
+from rlhfdoctor.engine.quantity import EXAMPLES, read_quantity
 from rlhfdoctor.engine.rulefile import (
     COMPARATORS,
     Faults,
@@ -38,7 +39,6 @@ from rlhfdoctor.engine.schema import (
 )
 from rlhfdoctor.errors import RuleError
 from rlhfdoctor.settings.spell import TABLES, known_names
-from rlhfdoctor.units import parse_bytes, parse_seconds
 from rlhfdoctor.vocabulary.index import FACTS, FIELDS, KINDS
 from rlhfdoctor.vocabulary.names import Fact, Unit, did_you_mean
 
@@ -116,6 +116,8 @@ class Resolver:
         found = []
         for key, operand in _compared(when):
             if key in ("at_least", "at_most"):
+                if not when.reason.strip():
+                    self.faults.add((*place, key), f"'{key}' needs 'reason' beside it: why the threshold is there")
                 operand = self.threshold(operand, unit, (*place, key))
             elif key == "matches":
                 try:
@@ -129,7 +131,7 @@ class Resolver:
         """A threshold in the fact's unit, as a plain number."""
         value = read_quantity(operand, unit)
         if value is None:
-            example = _EXAMPLES.get(unit or "number", "16")
+            example = EXAMPLES.get(unit or "number", "16")
             self.faults.add(
                 place, f"'{place[-1]}: {operand}' is no threshold in {unit or 'plain numbers'}; write it like {example}"
             )
@@ -202,36 +204,6 @@ class Resolver:
 def _compared(when: When) -> list[tuple[str, Any]]:
     attributes = ((key, {"is": "is_", "in": "in_"}.get(key, key)) for key in COMPARATORS)
     return [(key, value) for key, name in attributes if (value := getattr(when, name)) is not UNSET]
-
-
-_EXAMPLES = {"bytes": "16 GiB", "share": "35 %", "factor": "2 x", "s": "10 min"}
-
-
-def read_quantity(operand: float | str, unit: Unit | None) -> float | None:
-    """A threshold as a plain number in its unit; None where the unit is missing or another one.
-
-    >>> read_quantity("16 GiB", "bytes"), read_quantity("35 %", "share"), read_quantity("2 x", "factor"), read_quantity(0.35, "share")
-    (17179869184, 0.35, 2.0, None)
-    """
-    if unit not in _EXAMPLES:
-        plain = (
-            operand
-            if not isinstance(operand, str)
-            else parse_bytes(operand)
-            if re.search(r"[A-Za-z]", operand)
-            else None
-        )
-        return plain if plain is None or isinstance(plain, int) or plain % 1 else int(plain)
-    if not isinstance(operand, str):
-        return None
-    if unit == "bytes":
-        return parse_bytes(operand) if re.search(r"[A-Za-z]", operand) else None
-    if unit == "s":
-        return parse_seconds(operand.replace(" ", ""))
-    number = re.fullmatch(r"\s*(-?\d+(?:\.\d+)?) ?(%|x)\s*", operand)
-    if number is None or number[2] != ("%" if unit == "share" else "x"):
-        return None
-    return round(float(number[1]) / 100, 10) if unit == "share" else float(number[1])
 
 
 def _is_specifier(text: str) -> bool:

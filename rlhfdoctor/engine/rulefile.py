@@ -23,7 +23,7 @@ COMPARATORS = ("is", "in", "matches", "at_least", "at_most", "exists", "is_not")
 class When(Struct, forbid_unknown_fields=True, rename={"is_": "is", "in_": "in", "with_": "with"}):
     """A condition: one comparison, a named condition of conditions.yaml, or a combination.
 
-    A threshold of bytes, shares, factors or seconds has its unit: 16 GiB, 35 %, 2 x, 10 min.
+    A threshold of bytes, shares, factors or seconds has its unit: 16 GiB, 35 %, 2 x, 10 min. Every threshold has a reason.
     """
 
     all: list[When] | UnsetType = UNSET
@@ -42,7 +42,7 @@ class When(Struct, forbid_unknown_fields=True, rename={"is_": "is", "in_": "in",
     exists: bool | UnsetType = UNSET
     is_not: Scalar | UnsetType = UNSET
     reason: str = ""
-    """Why the threshold is where it is."""
+    """Why the threshold is where it is, or why a named condition is one; required for both."""
 
 
 class Weight(Struct, forbid_unknown_fields=True):

@@ -11,7 +11,7 @@ import pytest
 from rlhfdoctor.diagnose import analyze
 from rlhfdoctor.engine.catalogue import load_rules, rules_folder
 from rlhfdoctor.engine.match import Facts
-from rlhfdoctor.engine.rank import CLOSE_SCORE, SHOWN_SCORE, fill
+from rlhfdoctor.engine.rank import CLOSE_SCORE, SHOWN_SCORE, fill, judge
 from rlhfdoctor.types import Evidence, Incident
 from rlhfdoctor.vocabulary import FACT
 
@@ -107,3 +107,12 @@ def test_a_step_that_floats_cannot_hold_is_no_tie() -> None:
     assert findings[1].confidence < findings[0].confidence - 0.2
     quiet = analyze([str(rules_folder().parent / "samples" / "ray-cgroup-kill-no-kernel-log" / "run")]).findings
     assert all(f.score > SHOWN_SCORE + 1e-6 for f in quiet)
+
+
+@pytest.mark.parametrize("ratio", [0.38, 0.395, 0.41])
+def test_no_share_falls_between_two_conditions(ratio: float) -> None:
+    """Data loaders that may hold half of a limit speak against it, just below and just above 40 %, too."""
+    shares = {FACT.share.loader_ratio: ratio, FACT.share.loader_most_ratio: 0.6}
+    facts = Facts(events={}, settings={}, evidence={name: Evidence(name=name, value=value, says="") for name, value in shares.items()})
+    rule = next(rule for rule in load_rules() if rule.id == "host-container-limit")
+    assert len([quote for quote in judge(rule, facts).against if "processes beside" in quote.says or "data loader workers" in quote.says]) == 1

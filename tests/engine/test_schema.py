@@ -52,6 +52,10 @@ REMEDY = "remediation: [{setting: zero_stage, to: 1, safety: safe, effect: x}]"
         (REQUIRES, "requires: {evidence: host.limit_bytes, at_least: 1024}", "is no threshold in bytes"),
         (REQUIRES, "requires: {evidence: host.limit_ratio, at_most: 0.5}", "is no threshold in share; write it like 35 %"),
         (REQUIRES, "requires: {evidence: kernel.top_to_second_ratio, at_most: 35 %}", "is no threshold in factor; write it like 2 x"),
+        (REQUIRES, "requires: {evidence: host.limit_ratio, at_most: 50 %}", "'at_most' needs 'reason' beside it: why the threshold is there"),
+        (REQUIRES, "requires: {evidence: host.limit_ratio, at_most: 50 %, reason: ' '}", "needs 'reason'"),
+        (REQUIRES, "requires: {setting: lora_rank, at_least: 1}", "'at_least' needs 'reason' beside it"),
+        (REQUIRES, "requires: {event: kernel.killed, with: {pid: {at_least: 2}}}", "'at_least' needs 'reason' beside it"),
         (REQUIRES, "requires: {evidence: death.killer, in: many}", "'in': expected array"),
         (REQUIRES, "requires: {evidence: death.killer, matches: '('}", "bad regular expression"),
         ("  impact: What it does to a run.\n", "", "docs needs 'impact'"),
@@ -76,6 +80,12 @@ def test_fault_is_reported(tmp_path: Path, old: str, new: str, message: str) -> 
 def test_fault_has_its_line(tmp_path: Path) -> None:
     """A fault names the file and the line where it stands."""
     assert "rule.yaml:11: " in broken(tmp_path, "weight: 2.0, ", "")
+
+
+def test_threshold_without_a_reason_has_its_line(tmp_path: Path) -> None:
+    """Also inside of a combination that has a reason of its own."""
+    fault = broken(tmp_path, REQUIRES, "requires:\n    reason: both\n    all:\n    - {event: kernel.killed}\n    - {setting: lora_rank, at_least: 1}")
+    assert fault.endswith("rule.yaml:12: 'at_least' needs 'reason' beside it: why the threshold is there")
 
 
 def test_all_faults_at_once(tmp_path: Path) -> None:
