@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 from rlhfdoctor.version import VERSION
 
 if TYPE_CHECKING:
-    from rlhfdoctor.budget.told import Machine
+    from rlhfdoctor.budget.inputs import Machine
     from rlhfdoctor.charts import Chart
-    from rlhfdoctor.diagnose import analyze
+    from rlhfdoctor.core.compare import compare
+    from rlhfdoctor.core.diagnose import analyze
+    from rlhfdoctor.core.estimate import estimate
+    from rlhfdoctor.core.rule_testing import check_rules
+    from rlhfdoctor.core.timeline import make_charts
     from rlhfdoctor.errors import DoctorError, RuleError, SourceError, UsageError
     from rlhfdoctor.estimates import Estimate
-    from rlhfdoctor.preflight import estimate
-    from rlhfdoctor.selftest import check_rules
-    from rlhfdoctor.sidebyside import compare
-    from rlhfdoctor.timeline import make_charts
     from rlhfdoctor.trace.tables import Trace, read_trace
     from rlhfdoctor.types import Comparison, Event, Evidence, Finding, Gap, Incident, Patch, Setting
 
@@ -34,13 +34,13 @@ __all__ = [
 
 _HOMES = {
     "Chart": "charts",
-    "analyze": "diagnose",
-    "check_rules": "selftest",
-    "compare": "sidebyside",
-    "make_charts": "timeline",
-    "estimate": "preflight",
+    "analyze": "core.diagnose",
+    "check_rules": "core.rule_testing",
+    "compare": "core.compare",
+    "make_charts": "core.timeline",
+    "estimate": "core.estimate",
     "Estimate": "estimates",
-    "Machine": "budget.told",
+    "Machine": "budget.inputs",
     "Trace": "trace.tables",
     "read_trace": "trace.tables",
     **dict.fromkeys(("DoctorError", "RuleError", "SourceError", "UsageError"), "errors"),

@@ -41,7 +41,7 @@ def show_briefly(value: Any, page: Any, _cycle: bool) -> None:
 
 def show_incident(incident: Incident) -> str:
     """The report as Markdown, in the language of the environment."""
-    from rlhfdoctor.language import load_words, preferred, translate
+    from rlhfdoctor.i18n.language import load_words, preferred, translate
     from rlhfdoctor.report import markdown
 
     words = load_words(preferred())
@@ -50,8 +50,8 @@ def show_incident(incident: Incident) -> str:
 
 def show_comparison(found: Comparison) -> str:
     """The table of `doctor compare`."""
+    from rlhfdoctor.cli.console import make_page, trimmed
     from rlhfdoctor.report import comparison
-    from rlhfdoctor.screen import make_page, trimmed
 
     page = make_page(to_file=True, width=120)
     comparison.render(found, page)
@@ -60,8 +60,8 @@ def show_comparison(found: Comparison) -> str:
 
 def show_trace(trace: Trace) -> bytes | None:
     """The picture of its first node; None where it cannot be drawn."""
+    from rlhfdoctor.core.timeline import trace_charts
     from rlhfdoctor.report import picture
-    from rlhfdoctor.timeline import trace_charts
 
     try:
         first = trace.nodes[:1]

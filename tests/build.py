@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlhfdoctor.budget.told import Machine, Told
-from rlhfdoctor.evidence.setup import make_told
+from rlhfdoctor.budget.inputs import Inputs, Machine
+from rlhfdoctor.core.estimate import opened
+from rlhfdoctor.evidence.setup import make_inputs
 from rlhfdoctor.logs.events import PATTERNS, read_events
 from rlhfdoctor.logs.open import Source, find_sources
 from rlhfdoctor.logs.scan import Scanner
-from rlhfdoctor.preflight import opened
 from rlhfdoctor.types import Event, Gap, Origin, Setting, Value
 from rlhfdoctor.vocabulary.index import FIELDS, KINDS
 
@@ -75,7 +75,7 @@ def read_folder(paths: Sequence[Any]) -> tuple[dict[str, bytes], list[Gap]]:
     return found, gaps
 
 
-def told_of(path: Path, framework: str | None = None, machine: Machine | None = None) -> Told:
+def told_of(path: Path, framework: str | None = None, machine: Machine | None = None) -> Inputs:
     """What the budget is computed from."""
     with opened([str(path)], framework=framework) as session:
-        return make_told(session.case, machine or Machine())
+        return make_inputs(session.case, machine or Machine())

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from rlhfdoctor.cli import main
-from rlhfdoctor.diagnose import analyze
+from rlhfdoctor.core.diagnose import analyze
 from rlhfdoctor.types import Incident
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import yaml
 
-from rlhfdoctor import selftest
+from rlhfdoctor.core import rule_testing as selftest
 from rlhfdoctor.engine.catalogue import load_rules
 from rlhfdoctor.engine.explain import explain
 from rlhfdoctor.engine.rulefile import json_schema
-from rlhfdoctor.language import load_words
+from rlhfdoctor.i18n.language import load_words
 from rlhfdoctor.vocabulary import EVENT, FACT
 from rlhfdoctor.vocabulary.index import FIELDS, scopes
 from rlhfdoctor.vocabulary.names import Fact, Kind, names_of

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from rlhfdoctor import analyze
-from rlhfdoctor.bundle import make_bundle
-from rlhfdoctor.redact import Redactor
+from rlhfdoctor.core.bundle import make_bundle
+from rlhfdoctor.privacy.redact import Redactor
 from rlhfdoctor.trace.read import read_node
 from tests.record.build import event, kernel_lines, write_run
 
@@ -133,8 +133,8 @@ def test_traces_are_redacted_and_readable(tmp_path: Path) -> None:
 
 def test_long_logs_lose_their_middle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Head and tail stay, overlong lines are cut, and the manifest says how much is missing."""
-    monkeypatch.setattr("rlhfdoctor.bundle._HEAD_BYTES", 100_000)
-    monkeypatch.setattr("rlhfdoctor.bundle._TAIL_BYTES", 200_000)
+    monkeypatch.setattr("rlhfdoctor.core.bundle._HEAD_BYTES", 100_000)
+    monkeypatch.setattr("rlhfdoctor.core.bundle._TAIL_BYTES", 200_000)
     folder = tmp_path / "in"
     shutil.copytree(ROOT / "samples/openrlhf-save-kill/run", folder)
     filler = "".join(f"line {number} of progress\n" for number in range(200_000))
@@ -268,7 +268,7 @@ def test_long_lines_cost_little(word: str) -> None:
     import subprocess
     import sys
 
-    code = f"from rlhfdoctor.redact import Redactor; r = Redactor(); t = {word!r} * ({65536} // {len(word)}); r.learn(t); r.text(t)"
+    code = f"from rlhfdoctor.privacy.redact import Redactor; r = Redactor(); t = {word!r} * ({65536} // {len(word)}); r.learn(t); r.text(t)"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)
 
 

@@ -13,10 +13,10 @@ import pytest
 from rlhfdoctor import analyze
 from rlhfdoctor.engine.catalogue import load_rules
 from rlhfdoctor.errors import DoctorError
-from rlhfdoctor.language import load_words, preferred, read_table, translate
+from rlhfdoctor.i18n.language import load_words, preferred, read_table, translate
+from rlhfdoctor.i18n.words import Words
 from rlhfdoctor.report import markdown
 from rlhfdoctor.types import Incident
-from rlhfdoctor.words import Words
 
 ROOT = Path(__file__).resolve().parents[1]
 CASES = sorted([*(ROOT / "samples").glob("*/run"), *(ROOT / "rules").glob("*/fires/*"), *(ROOT / "rules").glob("*/silent/*")])
@@ -26,14 +26,14 @@ _PLACE = re.compile(r"\{[^{}]*\}")
 @pytest.mark.parametrize("name", ["evidence", "patches", "reading", "report"])
 def test_places_are_the_same(name: str) -> None:
     """In the tables of the doctor's own sentences, too."""
-    for english, chinese in read_table((ROOT / f"rlhfdoctor/zh/{name}.yaml").read_text(encoding="utf-8")).items():
+    for english, chinese in read_table((ROOT / f"rlhfdoctor/i18n/zh/{name}.yaml").read_text(encoding="utf-8")).items():
         assert sorted(_PLACE.findall(english)) == sorted(_PLACE.findall(chinese.replace("!}", "}"))), english
 
 
 def words_of_page() -> set[str]:
     """What the reports look up: in the modules by name of the function, in the template by `t("...")`."""
     found = set(re.findall(r'\bt\("([^"]*)"', (ROOT / "rlhfdoctor/report/templates/report.html").read_text()))
-    for path in [ROOT / f"rlhfdoctor/report/{name}.py" for name in ("story", "terminal", "markdown", "html")] + [ROOT / "rlhfdoctor/engine/explain.py"]:
+    for path in [ROOT / f"rlhfdoctor/report/{name}.py" for name in ("phrasing", "terminal", "markdown", "html")] + [ROOT / "rlhfdoctor/engine/explain.py"]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and node.args and (getattr(node.func, "id", "") in ("t", "words") or getattr(node.func, "attr", "") == "words"):
                 found |= {part.value for part in ast.walk(node.args[0]) if isinstance(part, ast.Constant) and isinstance(part.value, str) and re.search("[a-z]{2}", part.value)}
@@ -42,7 +42,7 @@ def words_of_page() -> set[str]:
 
 def test_every_word_of_the_page() -> None:
     """Is in the table, and nothing stands there that nobody asks for any more."""
-    table = read_table((ROOT / "rlhfdoctor/zh/report.yaml").read_text(encoding="utf-8"))
+    table = read_table((ROOT / "rlhfdoctor/i18n/zh/report.yaml").read_text(encoding="utf-8"))
     found = words_of_page()
     assert len(found) > 80
     assert sorted(text for text in found if text not in table) == []

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from rlhfdoctor.core.compare import compare
 from rlhfdoctor.report.comparison import verdict
-from rlhfdoctor.sidebyside import compare
 from rlhfdoctor.types import Figure
 from rlhfdoctor.units import MIB
 from tests.record.build import steps, write_run

@@ -142,7 +142,7 @@ def test_long_line_without_newline(tmp_path: Path) -> None:
     with path.open("wb") as handle:
         handle.write(b"x" * 50_000_000 + KILL.strip() + b"y" * 50_000_000)
     script = (
-        "import sys\nfrom rlhfdoctor.diagnose import analyze\nincident = analyze([sys.argv[1]])\n"
+        "import sys\nfrom rlhfdoctor.core.diagnose import analyze\nincident = analyze([sys.argv[1]])\n"
         "peak = [line for line in open('/proc/self/status') if line.startswith('VmHWM')][0]\n"
         "print(incident.death.killer, int(peak.split()[1]) < 150_000)\n"
     )

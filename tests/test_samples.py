@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 import yaml
 
-from rlhfdoctor.diagnose import analyze
+from rlhfdoctor.core.diagnose import analyze
 from rlhfdoctor.report import json as json_report
 from rlhfdoctor.types import Incident
 

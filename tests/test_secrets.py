@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rlhfdoctor.redact import Redactor
-from rlhfdoctor.secrets import cut_line, cut_words
+from rlhfdoctor.privacy.redact import Redactor
+from rlhfdoctor.privacy.secrets import cut_line, cut_words
 from tests.test_bundle import LEAKS
 
 KEY, TOKEN = "AKIA" + "Q7ABCDEFGHIJKLMN", "hf_" + "Zq7abcdefghijklmno"

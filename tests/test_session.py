@@ -13,11 +13,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from rlhfdoctor import analyze, compare, make_charts
-from rlhfdoctor.bundle import make_bundle
 from rlhfdoctor.cli import main
-from rlhfdoctor.diagnose import make_incident
-from rlhfdoctor.session import Session
-from rlhfdoctor.timeline import draw_charts
+from rlhfdoctor.core.bundle import make_bundle
+from rlhfdoctor.core.diagnose import make_incident
+from rlhfdoctor.core.session import Session
+from rlhfdoctor.core.timeline import draw_charts
 from rlhfdoctor.trace.frames import Decoder
 from rlhfdoctor.trace.read import NodeTrace, read_node, thinned
 from rlhfdoctor.trace.run import find_runs

@@ -8,8 +8,8 @@ import pytest
 
 from rlhfdoctor import analyze
 from rlhfdoctor.charts import Chart
+from rlhfdoctor.core.timeline import make_charts
 from rlhfdoctor.report.html import render
-from rlhfdoctor.timeline import make_charts
 from tests.record.build import event, phase, steps, write_run
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -94,7 +94,7 @@ def test_a_phase_does_not_outlive_the_job(tmp_path: Path) -> None:
 @pytest.mark.parametrize("back_s", [30, 86_400 * 60])
 def test_a_clock_that_was_set(tmp_path: Path, back_s: int) -> None:
     """Samples are in order of time, the page can be made, and a note tells of it; also where the jump is months."""
-    from rlhfdoctor.timeline import trace_charts
+    from rlhfdoctor.core.timeline import trace_charts
     from rlhfdoctor.trace.read import read_node
 
     node = read_node(write_run(tmp_path / "run", 60, use=lambda t: 90.0, anon={"actor": lambda t: 100.0}))
@@ -119,7 +119,7 @@ def test_forked_processes_are_said_to_share() -> None:
 
 def test_gpus_are_lines_against_their_size(tmp_path: Path) -> None:
     """A line for each GPU, not stacked; a reading that failed is a gap in its line."""
-    from rlhfdoctor.timeline import trace_charts
+    from rlhfdoctor.core.timeline import trace_charts
     from rlhfdoctor.trace.read import Columns, read_node
     from rlhfdoctor.trace.schema import NULL
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from rlhfdoctor.budget.inputs import Inputs
 from rlhfdoctor.budget.placement import read_sub_groups
-from rlhfdoctor.budget.told import Told
 
 
-def read_zero(told: Told, stage: int) -> dict[str, Any]:
+def read_zero(told: Inputs, stage: int) -> dict[str, Any]:
     """DeepSpeed's own settings, as they stand in its JSON."""
     pins = told.value("offload_optimizer.pin_memory"), told.value("offload_param.pin_memory")
     default = not told.before("deepspeed", "0.19.5")

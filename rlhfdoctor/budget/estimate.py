@@ -10,15 +10,15 @@ from rlhfdoctor.budget.deepspeed import deepspeed_needs
 from rlhfdoctor.budget.engine import engine_needs
 from rlhfdoctor.budget.fsdp import fsdp_needs
 from rlhfdoctor.budget.hazards import find_hazards
+from rlhfdoctor.budget.inputs import Inputs
 from rlhfdoctor.budget.layout import make_plans
 from rlhfdoctor.budget.plan import Plan
 from rlhfdoctor.budget.process import process_needs
 from rlhfdoctor.budget.storage import storage_needs
-from rlhfdoctor.budget.told import Told
 from rlhfdoctor.estimates import BUDGET_PHASES, Estimate, Need
 
 
-def fullest(told: Told) -> Estimate:
+def fullest(told: Inputs) -> Estimate:
     """The node that comes nearest to a limit, or takes most where no limit is known.
 
     Raises:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rlhfdoctor.budget.engine import weights_of
+from rlhfdoctor.budget.inputs import Inputs
 from rlhfdoctor.budget.layout import find_layout
 from rlhfdoctor.budget.plan import Plan
-from rlhfdoctor.budget.told import Told
 from rlhfdoctor.estimates import Hazard
 from rlhfdoctor.units import GIB, show_bytes
 from rlhfdoctor.vocabulary import TRAIT
@@ -15,7 +15,7 @@ from rlhfdoctor.vocabulary import TRAIT
 _MUCH_SWAP_BYTES = 8 * GIB
 
 
-def find_hazards(told: Told, plan: Plan) -> Iterator[Hazard]:
+def find_hazards(told: Inputs, plan: Plan) -> Iterator[Hazard]:
     """Each trap that these settings walk into at these versions: the framework's own first."""
     own = find_layout(told.framework.name if told.framework is not None else "")
     if own is not None and own.find_hazards is not None:
@@ -39,7 +39,7 @@ def find_hazards(told: Told, plan: Plan) -> Iterator[Hazard]:
                 )
 
 
-def _churn(told: Told, plan: Plan) -> Iterator[Hazard]:
+def _churn(told: Inputs, plan: Plan) -> Iterator[Hazard]:
     engine = plan.engine
     if engine is not None and engine.swap_bytes > _MUCH_SWAP_BYTES and told.flag("rollout.free_cache_engine", default=told.has(TRAIT.frees_cache_engine)):  # fmt: skip
         yield churn(engine.here, engine.swap_bytes)
@@ -58,7 +58,7 @@ def is_stage3(plan: Plan) -> bool:
     return any(m.role == "actor" and m.backend == "deepspeed" and m.stage == 3 for m in plan.models)
 
 
-def _resume(told: Told, plan: Plan) -> Iterator[Hazard]:
+def _resume(told: Inputs, plan: Plan) -> Iterator[Hazard]:
     """Ways to read a checkpoint that DeepSpeed offers and that do not work everywhere.
 
     runtime/engine.py `_load_zero_checkpoint` and zero/stage3.py `load_state_dict`, 0.10.1 to 0.19.8: a rank waits for the one

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 
+from rlhfdoctor.budget.inputs import Inputs
 from rlhfdoctor.budget.plan import Plan
-from rlhfdoctor.budget.told import Told
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.estimates import Hazard
 from rlhfdoctor.plugins import folders
@@ -20,9 +20,9 @@ from rlhfdoctor.vocabulary import TRAIT
 class Layout:
     """What a framework's `layout.py` offers."""
 
-    make_plans: Callable[[Told], list[Plan]]
+    make_plans: Callable[[Inputs], list[Plan]]
     """A plan for each kind of node."""
-    find_hazards: Callable[[Told, Plan], Iterator[Hazard]] | None = None
+    find_hazards: Callable[[Inputs, Plan], Iterator[Hazard]] | None = None
     """Traps that only this framework has; optional."""
 
 
@@ -36,7 +36,7 @@ def find_layout(framework: str) -> Layout | None:
     return Layout(found.make_plans, getattr(found, "find_hazards", None))
 
 
-def make_plans(told: Told) -> list[Plan]:
+def make_plans(told: Inputs) -> list[Plan]:
     """A plan for each kind of node; the machine's flags fill in what the files do not tell.
 
     Raises:

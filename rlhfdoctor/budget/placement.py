@@ -7,9 +7,9 @@ from typing import Any
 
 from packaging.version import Version
 
+from rlhfdoctor.budget.inputs import Inputs
 from rlhfdoctor.budget.plan import Engine, Model, Plan
 from rlhfdoctor.budget.shapes import Shape
-from rlhfdoctor.budget.told import Told
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.settings.spell import parse_version
 from rlhfdoctor.units import GIB, show_count
@@ -30,7 +30,7 @@ class Placed:
     nodes: int = 1
 
 
-def actor_shape(told: Told, *names: str) -> Shape:
+def actor_shape(told: Inputs, *names: str) -> Shape:
     """The policy's shape: by the files, else by --model.
 
     Raises:
@@ -43,7 +43,7 @@ def actor_shape(told: Told, *names: str) -> Shape:
 
 
 def make_nodes(
-    told: Told, groups: list[Placed], models: dict[str, Model], engine: Engine | None, **rest: Any
+    told: Inputs, groups: list[Placed], models: dict[str, Model], engine: Engine | None, **rest: Any
 ) -> list[Plan]:
     """Groups packed into nodes, first fit; one plan for each node that differs."""
     gpus = told.machine.gpus_per_node
@@ -104,7 +104,7 @@ def make_nodes(
     return plans
 
 
-def read_lengths(told: Told) -> tuple[int, int]:
+def read_lengths(told: Inputs) -> tuple[int, int]:
     """Prompt and response tokens at their longest."""
     total = told.value("max_total_length")
     prompt, answer = told.count("max_prompt_length", default=1024), told.count("max_response_length", default=1024)
@@ -113,13 +113,13 @@ def read_lengths(told: Told) -> tuple[int, int]:
     return prompt, answer
 
 
-def read_sub_groups(told: Told) -> dict[str, Any]:
+def read_sub_groups(told: Inputs) -> dict[str, Any]:
     """How stage 3 cuts its shards, and the share of them that an offload keeps on the host."""
     size = told.number("zero.sub_group_size", default=1e9)
     return {"ratio": told.number("offload_optimizer.ratio", default=1.0), "sub_group": max(int(size), 1)}
 
 
-def read_resume(told: Told, *, launched: bool = True) -> dict[str, Any]:
+def read_resume(told: Inputs, *, launched: bool = True) -> dict[str, Any]:
     """Whether the run resumes from DeepSpeed's files, and how they are read.
 
     DeepSpeed runtime/engine.py `_load_zero_checkpoint` at 0.10.1 to 0.19.5: with pipeline_loading_checkpoint a rank waits for
@@ -149,7 +149,7 @@ def read_resume(told: Told, *, launched: bool = True) -> dict[str, Any]:
     return {"resumes": True, "reads": reads, "launched": launched}
 
 
-def _waits(told: Told) -> bool:
+def _waits(told: Inputs) -> bool:
     """Whether a receive keeps its process waiting, as far as it is known.
 
     Since 0.17.3 DeepSpeed names the device to torch (comm/torch.py), but for torch behind 2.6.0 and before 2.7.1; newer ones
@@ -163,14 +163,14 @@ def _waits(told: Told) -> bool:
     )
 
 
-def find_swap(told: Told) -> int:
+def find_swap(told: Inputs) -> int:
     """Bytes of swap blocks a GPU: allocated by vLLM up to 0.7 only."""
     if not told.before("vllm", "0.8"):
         return 0
     return int(told.number("rollout.swap_space", default=SWAP_GIB) * GIB)
 
 
-def find_file_size(told: Told) -> int:
+def find_file_size(told: Inputs) -> int:
     """Bytes that a Hugging Face save copies at once: a file's worth, which safetensors turns into bytes before it writes.
 
     safetensors 0.3.1 to 0.7.0 (torch.py, `_tobytes`; measured, 750 to 800 of 800 MiB), no more in 0.8.0; transformers writes
@@ -181,7 +181,7 @@ def find_file_size(told: Told) -> int:
     return (50 if told.version("transformers") and not told.before("transformers", "5.0") else 5) * 10**9
 
 
-def find_store(told: Told) -> int | None:
+def find_store(told: Inputs) -> int | None:
     """Bytes of Ray's object store, where they are set."""
     value = told.value("ray.object_store_memory")
     return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from rlhfdoctor.budget.estimate import estimate
+from rlhfdoctor.budget.inputs import Inputs, change
 from rlhfdoctor.budget.layout import make_plans
-from rlhfdoctor.budget.told import Told, change
 from rlhfdoctor.types import Value
 
 _PHASE = "update"
 """When all that training takes is there."""
 
 
-def host_bytes_of(told: Told, changes: Mapping[str, Value]) -> int:
+def host_bytes_of(told: Inputs, changes: Mapping[str, Value]) -> int:
     """Host memory of one node in the update, beyond that after these changes; of the node where it is most.
 
     Raises:
@@ -26,7 +26,7 @@ def host_bytes_of(told: Told, changes: Mapping[str, Value]) -> int:
     return max((estimate(one).of("host", _PHASE) - estimate(two).of("host", _PHASE) for one, two in nodes), default=0)
 
 
-def gpu_bytes_of(told: Told, roles: Collection[str]) -> int:
+def gpu_bytes_of(told: Inputs, roles: Collection[str]) -> int:
     """Weights, gradients and optimizer states of roles that share a GPU.
 
     Raises:
@@ -43,7 +43,7 @@ def gpu_bytes_of(told: Told, roles: Collection[str]) -> int:
     return max(sums, default=0)
 
 
-def sequence_bytes(told: Told, setting: str, phase: str, role: str) -> int:
+def sequence_bytes(told: Inputs, setting: str, phase: str, role: str) -> int:
     """What one more sequence of full length takes of a GPU in a pass of a role: activations and logits.
 
     Args:

@@ -7,8 +7,8 @@ import textwrap
 import unicodedata
 
 from rlhfdoctor.engine.schema import Rule, Treatment
+from rlhfdoctor.i18n.words import ENGLISH, Words
 from rlhfdoctor.settings.spell import FRAMEWORKS, spell
-from rlhfdoctor.words import ENGLISH, Words
 
 _HEADINGS = {
     "meaning": "What it means",

@@ -7,7 +7,10 @@ import re
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from rlhfdoctor.evidence import comm, cures, flight, gpu, host, offload, process, program, recorded, setup, shm, workers
+from rlhfdoctor.evidence import comm, flight, gpu, host, offload, recorded, setup, shm, workers
+from rlhfdoctor.evidence import errors as program
+from rlhfdoctor.evidence import rlimits as process
+from rlhfdoctor.evidence import sizing as cures
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.types import Death, Event, Evidence, Gap
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD

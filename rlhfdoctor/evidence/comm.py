@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from rlhfdoctor.evidence.case import Case, fact, number, whole
-from rlhfdoctor.evidence.killer import classify
+from rlhfdoctor.evidence.classify import classify
 from rlhfdoctor.evidence.roles import MARKS
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.types import Event, Evidence

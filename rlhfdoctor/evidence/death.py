@@ -11,8 +11,8 @@ import re
 from dataclasses import replace
 
 from rlhfdoctor.evidence.case import Case, number, page_size, whole
+from rlhfdoctor.evidence.classify import RAY_SERVICE, classify
 from rlhfdoctor.evidence.flight import find_flight
-from rlhfdoctor.evidence.killer import RAY_SERVICE, classify
 from rlhfdoctor.evidence.recorded import find_culprit, kernel_was_silent
 from rlhfdoctor.evidence.roles import MARKS, find_phase, find_role
 from rlhfdoctor.evidence.setup import find_refused

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rlhfdoctor.evidence.case import Case, page_size, whole
-from rlhfdoctor.evidence.recorded import Scene, find_holders, find_scene
+from rlhfdoctor.evidence.recorded import FailureWindow, find_failure_window, find_process_usage
 from rlhfdoctor.evidence.roles import find_role
 from rlhfdoctor.logs.ray import read_top
 from rlhfdoctor.types import Death, Part
@@ -15,7 +15,7 @@ from rlhfdoctor.vocabulary import EVENT, FIELD
 
 def make_ledger(case: Case, death: Death | None = None) -> Iterator[Part]:
     """Parts of the recorder's last sample, else of the kernel's task table against the cgroup's use, else of Ray's table."""
-    scene = find_scene(case, death)
+    scene = find_failure_window(case, death)
     if scene is not None and scene.use:
         yield from _recorded(scene)
         return
@@ -39,7 +39,7 @@ def make_ledger(case: Case, death: Death | None = None) -> Iterator[Part]:
         yield from _parts([(name, size) for _, size, name in top], whole(kill, FIELD.used_bytes), "Ray's ten largest")
 
 
-def _recorded(scene: Scene) -> Iterator[Part]:
+def _recorded(scene: FailureWindow) -> Iterator[Part]:
     """At the peak of the use: anonymous and page-locked memory by role, then what no process owns alone; the rest is always shown.
 
     What the kernel counts once and processes count each (pages shared after a fork) is a row of its own, below zero.
@@ -48,7 +48,7 @@ def _recorded(scene: Scene) -> Iterator[Part]:
     at = f"at the peak, {show_time(peak_s)}"
     anon_by_role: dict[str, int] = {}
     locked_by_role: dict[str, int] = {}
-    for holder in find_holders(scene, peak_s):
+    for holder in find_process_usage(scene, peak_s):
         anon_by_role[holder.role] = anon_by_role.get(holder.role, 0) + holder.anon_bytes
         locked_by_role[holder.role] = locked_by_role.get(holder.role, 0) + min(holder.locked_bytes, holder.shmem_bytes)
     kept = _node_parts(scene, peak_s) if scene.limit == "node" else _cgroup_parts(scene, peak_s)
@@ -75,7 +75,7 @@ def _recorded(scene: Scene) -> Iterator[Part]:
     )
 
 
-def _shared(scene: Scene, at_s: float, rest: int, basis: str) -> Iterator[tuple[str, int, str]]:
+def _shared(scene: FailureWindow, at_s: float, rest: int, basis: str) -> Iterator[tuple[str, int, str]]:
     """Shared memory that is not page-locked: what lies in /dev/shm with a name, without one (plasma unlinks its files at once), and the rest.
 
     In one row where the recorder's /dev/shm holds more than that: then it is another mount than the job's, or other jobs use it, too.
@@ -90,7 +90,7 @@ def _shared(scene: Scene, at_s: float, rest: int, basis: str) -> Iterator[tuple[
     yield "other shared memory", rest - used, f"{basis}, less /dev/shm"
 
 
-def _node_parts(scene: Scene, at_s: float) -> dict[str, int]:
+def _node_parts(scene: FailureWindow, at_s: float) -> dict[str, int]:
     """What /proc/meminfo tells of memory that MemAvailable does not count; `anon` and `shmem` are split further by the caller."""
 
     def last(name: str) -> int:
@@ -104,7 +104,7 @@ def _node_parts(scene: Scene, at_s: float) -> dict[str, int]:
     }  # fmt: skip
 
 
-def _cgroup_parts(scene: Scene, at_s: float) -> dict[str, int]:
+def _cgroup_parts(scene: FailureWindow, at_s: float) -> dict[str, int]:
     """What memory.stat tells; `use` is the whole, page cache included."""
     uid = next(int(uid) for uid, row in scene.trace.known["cgroup"].items() if row.get("path") == scene.limit)
     values = {

@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from rlhfdoctor.budget.inputs import Inputs
 from rlhfdoctor.budget.shapes import find_shape
 from rlhfdoctor.budget.states import gpu_bytes_of, host_bytes_of
-from rlhfdoctor.budget.told import Told
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.evidence.case import Case, fact, whole
 from rlhfdoctor.evidence.host import find_total
-from rlhfdoctor.evidence.setup import machine_of, make_told
+from rlhfdoctor.evidence.setup import machine_of, make_inputs
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.types import Evidence, Setting
 from rlhfdoctor.units import show_bytes
@@ -47,7 +47,7 @@ def find_offload(case: Case) -> Iterator[Evidence]:
 
 
 def _need(case: Case) -> Iterator[Evidence]:
-    told, where = case_told(case)
+    told, where = case_inputs(case)
     with contextlib.suppress(UsageError):  # the framework or the model is unknown, and so are its bytes
         need = host_bytes_of(told, {"offload_optimizer": False, "offload_param": False})
         frees = host_bytes_of(told, {"offload_optimizer": False})
@@ -71,7 +71,7 @@ def _of_node(case: Case, need: int, frees: int, where: Setting | None) -> Iterat
 
 def find_states(case: Case) -> Iterator[Evidence]:
     """Weights, gradients and Adam's states on one GPU against its size, where the failing allocation tells that."""
-    told, where = case_told(case)
+    told, where = case_inputs(case)
     total = told.machine.gpu_bytes
     if not total or case.first(EVENT.torch.cuda_oom) is None:
         return
@@ -87,16 +87,16 @@ def find_states(case: Case) -> Iterator[Evidence]:
 def find_freed_gradients(case: Case) -> Iterator[Evidence]:
     """What bf16 in place of fp32 gradients frees on a node."""
     with contextlib.suppress(UsageError):
-        frees = host_bytes_of(case_told(case)[0], {"grad_accum_dtype": "bf16"})
+        frees = host_bytes_of(case_inputs(case)[0], {"grad_accum_dtype": "bf16"})
         if frees > 0:
             yield Evidence(
                 name=FACT.frees.gradients_bytes, value=frees, says=f"{show_bytes(frees)} less, by the budget"
             )
 
 
-def case_told(case: Case) -> tuple[Told, Setting | None]:
+def case_inputs(case: Case) -> tuple[Inputs, Setting | None]:
     """What the budget is asked with, and the setting that names the model."""
-    told, found = make_told(case, machine_of(case)), find_model_size(case)
+    told, found = make_inputs(case, machine_of(case)), find_model_size(case)
     if found is not None and found[1] is None:  # only a log tells the size
         told.machine = replace(told.machine, model=f"{found[0]:g}B")
     return told, found[1] if found is not None else None

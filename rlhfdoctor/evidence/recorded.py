@@ -33,7 +33,7 @@ _TELLING_RATIO = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class FailureWindow:
     """The node on which it happened, until the moment when it happened."""
 
     trace: Recorded
@@ -50,7 +50,7 @@ class Scene:
         return Origin(file=self.trace.node.folder)
 
 
-def find_scene(case: Case, death: Death | None) -> Scene | None:
+def find_failure_window(case: Case, death: Death | None) -> FailureWindow | None:
     """The trace of the node that the death names, else the first one; cut at the death."""
     traces = case.traces
     if not traces:
@@ -68,7 +68,7 @@ def find_scene(case: Case, death: Death | None) -> Scene | None:
         near = [at for at in kills if abs(at - until_s) < _NEAR_S or death.time is None]
         until_s = min([until_s, *near])
     limit, limit_bytes, use = _use(trace, case, death, until_s)
-    return Scene(trace, until_s, limit, limit_bytes, use)
+    return FailureWindow(trace, until_s, limit, limit_bytes, use)
 
 
 def _use(
@@ -118,7 +118,7 @@ def kernel_was_silent(trace: Recorded) -> bool:
 
 def find_recorded(case: Case, death: Death | None) -> Iterator[Evidence]:
     """All evidence of the trace."""
-    scene = find_scene(case, death)
+    scene = find_failure_window(case, death)
     if scene is None:
         return
     if scene.limit != "node" and scene.limit_bytes:
@@ -137,7 +137,7 @@ def find_recorded(case: Case, death: Death | None) -> Iterator[Evidence]:
 Facts = Iterator[tuple[Fact, Value, str]]
 
 
-def _limits(scene: Scene, death: Death | None) -> Facts:
+def _limits(scene: FailureWindow, death: Death | None) -> Facts:
     trace = scene.trace
     total = trace.last("host", 0, "total_bytes")
     limits = [value for uid in trace.keys("cgroup") if (value := trace.last("cgroup", uid, "max_bytes")) is not None]
@@ -170,7 +170,7 @@ def find_steps(trace: Recorded) -> list[float]:
     return sorted(starts.values())
 
 
-def _growth(scene: Scene, _death: Death | None) -> Facts:
+def _growth(scene: FailureWindow, _death: Death | None) -> Facts:
     """The growth model over the run, and the rise of the peaks from step to step."""
     if len(scene.use) < 5 or not scene.limit_bytes:
         return
@@ -210,7 +210,7 @@ def _growth(scene: Scene, _death: Death | None) -> Facts:
     yield FACT.host.growth_ratio, grown, f"the peaks grew by {show_ratio(grown)}"
 
 
-def _grown_shmem(scene: Scene, since_s: float) -> Facts:
+def _grown_shmem(scene: FailureWindow, since_s: float) -> Facts:
     """How much of what the limit's cgroup grew by is shmem (page-locked or shared) rather than anonymous memory."""
     uid = next((int(u) for u, row in scene.trace.known["cgroup"].items() if row.get("path") == scene.limit), None)
     if uid is None:
@@ -236,7 +236,7 @@ def _thin(points: Sequence[tuple[float, int]], count: int = 480) -> list[tuple[f
     return list(points[::step]) if step == 1 else [max(points[i : i + step], key=lambda p: p[1]) for i in range(0, len(points), step)]  # fmt: skip
 
 
-def _phases(scene: Scene, _death: Death | None) -> Facts:
+def _phases(scene: FailureWindow, _death: Death | None) -> Facts:
     """In which phase the peak fell, and how much memory rose within the last phase."""
     marks = [
         (scene.trace.seconds(mark_time_of(e)), str(e["phase"]))
@@ -263,7 +263,7 @@ def _phases(scene: Scene, _death: Death | None) -> Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class ProcessUsage:
     """A process at its last sample."""
 
     uid: int
@@ -282,7 +282,7 @@ class Holder:
         return self.anon_bytes + self.shmem_bytes
 
 
-def find_holders(scene: Scene, at_s: float | None = None) -> list[Holder]:
+def find_process_usage(scene: FailureWindow, at_s: float | None = None) -> list[ProcessUsage]:
     """The processes that lived within five seconds of the end, or in the sample of a given time; the largest first."""
     holders = []
     until_s = scene.until_s if at_s is None else at_s
@@ -296,7 +296,7 @@ def find_holders(scene: Scene, at_s: float | None = None) -> list[Holder]:
         shmem = scene.trace.last("process", uid, "rss_shmem_bytes", until_s) or 0
         first = [scene.trace.first("process", uid, f"rss_{kind}_bytes") or 0 for kind in ("anon", "shmem")]
         holders.append(
-            Holder(
+            ProcessUsage(
                 uid=uid, pid=int(row.get("pid") or 0), role=str(row.get("role") or _NO_ROLE), name=str(row.get("name") or ""),
                 anon_bytes=anon[1], shmem_bytes=shmem, first_bytes=sum(first),
                 locked_bytes=scene.trace.last("process", uid, "locked_bytes", until_s) or 0,
@@ -307,8 +307,8 @@ def find_holders(scene: Scene, at_s: float | None = None) -> list[Holder]:
 
 def find_culprit(case: Case, death: Death) -> Process | None:
     """Who held most at the last sample before the death."""
-    scene = find_scene(case, death)
-    holders = find_holders(scene) if scene is not None else []
+    scene = find_failure_window(case, death)
+    holders = find_process_usage(scene) if scene is not None else []
     if not holders or death.killer not in SIGKILLERS:
         return None
     top = holders[0]
@@ -317,8 +317,8 @@ def find_culprit(case: Case, death: Death) -> Process | None:
     return Process(role=None if top.role == _NO_ROLE else top.role, name=top.name, pid=top.pid, bytes=top.bytes)
 
 
-def _processes(scene: Scene, _death: Death | None) -> Facts:
-    holders = find_holders(scene)
+def _processes(scene: FailureWindow, _death: Death | None) -> Facts:
+    holders = find_process_usage(scene)
     if not holders:
         return
     total = sum(holder.anon_bytes for holder in holders) + max(holder.shmem_bytes for holder in holders)
@@ -356,10 +356,10 @@ def _processes(scene: Scene, _death: Death | None) -> Facts:
     )
 
 
-def _shared(scene: Scene, _death: Death | None) -> Facts:
+def _shared(scene: FailureWindow, _death: Death | None) -> Facts:
     """Shared and page-locked memory: of the culprit, of the host, and what /dev/shm holds of it."""
     trace, until_s = scene.trace, scene.until_s
-    holders = find_holders(scene)
+    holders = find_process_usage(scene)
     if holders:
         top = holders[0]
         ratio = top.shmem_bytes / max(top.bytes, 1)

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 from packaging.specifiers import SpecifierSet
 
-from rlhfdoctor.budget.told import Machine, Told
+from rlhfdoctor.budget.inputs import Inputs, Machine
 from rlhfdoctor.evidence.case import Case, fact
 from rlhfdoctor.evidence.host import find_total
 from rlhfdoctor.logs.torch import read_cuda_oom
@@ -42,7 +42,7 @@ _OWN_COUNT = 3
 """With so many of the user's own lines at hand, a setting that is not among them is at its default."""
 
 
-def make_told(case: Case, machine: Machine) -> Told:
+def make_inputs(case: Case, machine: Machine) -> Inputs:
     """What the budget asks of a case: its settings, and what its logs tell of the machine and of edited code."""
     settings = case.in_force()
     edited = case.first(EVENT.config.pin_edited)
@@ -59,7 +59,7 @@ def make_told(case: Case, machine: Machine) -> Told:
     size = read_cuda_oom(" ".join((event.text, *event.after))).get("total_bytes") if event is not None else None
     if machine.gpu_bytes is None and event is not None and isinstance(size, int):
         machine = replace(machine, gpu_bytes=size, gpu_basis=str(event.origin))
-    return Told(settings, case.framework, case.versions, machine)
+    return Inputs(settings, case.framework, case.versions, machine)
 
 
 def machine_of(case: Case) -> Machine:

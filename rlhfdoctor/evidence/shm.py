@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rlhfdoctor.evidence.case import Case
-from rlhfdoctor.evidence.recorded import Scene, find_scene
+from rlhfdoctor.evidence.recorded import FailureWindow, find_failure_window
 from rlhfdoctor.types import Death, Evidence
 from rlhfdoctor.units import show_bytes, show_ratio
 from rlhfdoctor.vocabulary import FACT
@@ -23,7 +23,7 @@ _FALL_RATIO = 0.15
 
 def find_leaks(case: Case, death: Death | None) -> Iterator[Evidence]:
     """What ownerless files and growing files in /dev/shm are of the limit that was hit."""
-    scene = find_scene(case, death)
+    scene = find_failure_window(case, death)
     if scene is None:
         return
     origin = scene.origin()
@@ -59,7 +59,7 @@ def find_leaks(case: Case, death: Death | None) -> Iterator[Evidence]:
         )  # fmt: skip
 
 
-def _limit(scene: Scene, death: Death | None) -> tuple[int | None, str]:
+def _limit(scene: FailureWindow, death: Death | None) -> tuple[int | None, str]:
     """/dev/shm's own size where a page could not be backed, else the memory limit."""
     size = scene.trace.last("host", 0, "shm_size_bytes", scene.until_s)
     if death is None or death.killer not in SIGKILLERS:
@@ -67,7 +67,7 @@ def _limit(scene: Scene, death: Death | None) -> tuple[int | None, str]:
     return scene.limit_bytes or size, "the node" if scene.limit == "node" else "the memory limit"
 
 
-def _charged(scene: Scene) -> tuple[int, int] | None:
+def _charged(scene: FailureWindow) -> tuple[int, int] | None:
     """Shared memory charged to the cgroup whose limit was hit, at first and at last; files of other jobs are not."""
     uids = [int(uid) for uid, row in scene.trace.known["cgroup"].items() if row.get("path") == scene.limit]
     if not uids:
@@ -77,7 +77,7 @@ def _charged(scene: Scene) -> tuple[int, int] | None:
     return None if first is None or last is None else (first, last)
 
 
-def _named(scene: Scene) -> list[tuple[float, int]]:
+def _named(scene: FailureWindow) -> list[tuple[float, int]]:
     """Bytes of the files that have a name, over time; empty where unlinked ones are not known."""
     used = dict(scene.trace.series("host", 0, "shm_used_bytes"))
     unlinked = scene.trace.series("host", 0, "shm_unlinked_bytes")

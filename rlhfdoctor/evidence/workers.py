@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from rlhfdoctor.evidence.case import Case, fact, page_size, whole
 from rlhfdoctor.evidence.host import read_rows
-from rlhfdoctor.evidence.recorded import Scene, find_holders, find_scene, find_steps
+from rlhfdoctor.evidence.recorded import FailureWindow, find_failure_window, find_process_usage, find_steps
 from rlhfdoctor.evidence.roles import MARKS, find_role
 from rlhfdoctor.types import Death, Event, Evidence, Origin
 from rlhfdoctor.units import show_bytes, show_count, show_ratio
@@ -54,7 +54,7 @@ class Share:
 
 def find_workers(case: Case, death: Death | None) -> Iterator[Evidence]:
     """Shares of reward workers and data loader workers, and what the driver does before the first step."""
-    scene = find_scene(case, death)
+    scene = find_failure_window(case, death)
     table = _recorded(scene) or _ray(case) or _kernel(case)
     if table is not None:
         reward, loader = share_of(table, REWARD), share_of(table, LOADER)
@@ -101,10 +101,10 @@ def share_of(table: Table, role: str) -> Share | None:
     return Share(len(own), least, ratio, f"{show_count(len(own), role)} held {says}", most_ratio)
 
 
-def _recorded(scene: Scene | None) -> Table | None:
+def _recorded(scene: FailureWindow | None) -> Table | None:
     if scene is None:
         return None
-    holders = find_holders(scene)
+    holders = find_process_usage(scene)
     if not holders:
         return None
     shmem = max(holder.shmem_bytes for holder in holders)  # the same pages in each of them
@@ -135,14 +135,14 @@ def _kernel(case: Case) -> Table | None:
     )
 
 
-def _late_growth(scene: Scene) -> Iterator[Evidence]:
+def _late_growth(scene: FailureWindow) -> Iterator[Evidence]:
     """Which role grew since the second step began: before it, everyone loads and warms up."""
     starts = [at for at in find_steps(scene.trace) if at <= scene.until_s]
     if len(starts) < 3 or not scene.limit_bytes:
         return
     use = [value for at, value in scene.use if at >= starts[1]]
     growth: dict[str, int] = {}
-    for holder in find_holders(scene):
+    for holder in find_process_usage(scene):
         parts = [scene.trace.last("process", holder.uid, f"rss_{kind}_bytes", starts[1]) or 0 for kind in ("anon", "shmem")]  # fmt: skip
         growth[holder.role] = growth.get(holder.role, 0) + holder.bytes - sum(parts)
     grower = max(growth, key=lambda role: growth[role], default="")
@@ -155,7 +155,7 @@ def _late_growth(scene: Scene) -> Iterator[Evidence]:
     yield Evidence(name=FACT.share.late_grower_ratio, value=ratio, says=says, origin=scene.origin())
 
 
-def _is_apart(scene: Scene) -> bool:
+def _is_apart(scene: FailureWindow) -> bool:
     """Whether other processes than the driver hold the models."""
     processes = scene.trace.known["process"].values()
     return any(row.get("role") in _RANKS for row in processes) or any(

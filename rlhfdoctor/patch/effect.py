@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from rlhfdoctor.budget.estimate import fullest
-from rlhfdoctor.budget.told import Told, change
+from rlhfdoctor.budget.inputs import Inputs, change
 from rlhfdoctor.errors import DoctorError
 from rlhfdoctor.estimates import Estimate, Limit
 from rlhfdoctor.types import Patch, Value
@@ -33,7 +33,7 @@ _LEAST_SHARE = 1 / 16
 class Counterfactual:
     """A run that died, and the budget of its settings: what would have been with others."""
 
-    told: Told
+    told: Inputs
     now: Estimate
     died_in: Phase | None
     """None: nobody knows."""
@@ -151,7 +151,7 @@ class Counterfactual:
 
 
 def make_counterfactual(
-    told: Told, phase: Phase | None, *, of_host: bool, measured_bytes: int | None, limit_bytes: int | None
+    told: Inputs, phase: Phase | None, *, of_host: bool, measured_bytes: int | None, limit_bytes: int | None
 ) -> Counterfactual | None:
     """None where the budget does not know the model, or is too far from what was measured.
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rlhfdoctor.budget.estimate import fullest
-from rlhfdoctor.budget.told import Told, change
+from rlhfdoctor.budget.inputs import Inputs, change
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.estimates import Estimate
 from rlhfdoctor.patch.edit import add_setting, change_setting, remove_setting
@@ -81,7 +81,7 @@ MORE_NODES = tuple(
 Change = tuple[Remedy, Value]
 
 
-def suggest(told: Told, configuration: Configuration) -> tuple[Estimate, list[Patch]]:
+def suggest(told: Inputs, configuration: Configuration) -> tuple[Estimate, list[Patch]]:
     """The estimate after the smallest change that fits and avoids known traps, and the change; no patches where none of the known ones does.
 
     One change before several, the user's own nodes before more of them, milder values before stronger ones; a change that
@@ -102,7 +102,7 @@ def suggest(told: Told, configuration: Configuration) -> tuple[Estimate, list[Pa
     return now, []
 
 
-def _search(told: Told, now: Estimate, traps: int) -> list[Change] | None:
+def _search(told: Inputs, now: Estimate, traps: int) -> list[Change] | None:
     """The fewest and mildest changes with which it fits, and at most so many traps stay."""
     for remedies in (REMEDIES, MORE_NODES, (*REMEDIES, *MORE_NODES)):
         tried = [
@@ -119,7 +119,7 @@ def _search(told: Told, now: Estimate, traps: int) -> list[Change] | None:
     return None
 
 
-def _several(told: Told, changes: Sequence[Change], traps: int) -> list[Change] | None:
+def _several(told: Inputs, changes: Sequence[Change], traps: int) -> list[Change] | None:
     """The first set of changes that fits together, few before many."""
     for count in range(2, _MOST_CHANGES + 1):
         for chosen in itertools.combinations(changes, count):
@@ -128,7 +128,7 @@ def _several(told: Told, changes: Sequence[Change], traps: int) -> list[Change] 
     return None
 
 
-def _milder(told: Told, changes: list[Change], traps: int) -> list[Change]:
+def _milder(told: Inputs, changes: list[Change], traps: int) -> list[Change]:
     """The same changes with the mildest values that still fit together."""
     for place, (remedy, last) in enumerate(changes):
         for value in _values(remedy, told):
@@ -166,13 +166,13 @@ def _relieves(now: Estimate, after: Estimate) -> bool:
     return gains
 
 
-def _with(told: Told, changes: Sequence[Change]) -> Estimate:
+def _with(told: Inputs, changes: Sequence[Change]) -> Estimate:
     for remedy, value in changes:
         told = change(told, remedy.setting, value)
     return fullest(told)
 
 
-def _values(remedy: Remedy, told: Told, resumes: bool = False) -> Iterator[Value]:
+def _values(remedy: Remedy, told: Inputs, resumes: bool = False) -> Iterator[Value]:
     """The values to try that differ from what is in force, for settings that this release has and that act here."""
     own = told.settings.get(remedy.setting)
     if own is None and not _surely_there(remedy.setting, told):
@@ -200,7 +200,7 @@ def _values(remedy: Remedy, told: Told, resumes: bool = False) -> Iterator[Value
             yield value
 
 
-def _surely_there(name: str, told: Told) -> bool:
+def _surely_there(name: str, told: Inputs) -> bool:
     """Whether the release has the setting; where only a range is known, in one spelling at both ends of it."""
     framework = told.framework
     found = _spelling(name, told)
@@ -218,7 +218,7 @@ def _is_number(value: Value) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _spelling(name: str, told: Told) -> Spelling | None:
+def _spelling(name: str, told: Inputs) -> Spelling | None:
     framework = told.framework.name if told.framework is not None else ""
     found = spell(name, framework, told.release) if framework in FRAMEWORKS else None
     if found is None and told.has(TRAIT.reads_deepspeed_json):
@@ -226,7 +226,7 @@ def _spelling(name: str, told: Told) -> Spelling | None:
     return found
 
 
-def _patch(remedy: Remedy, value: Value, told: Told, configuration: Configuration) -> Patch:
+def _patch(remedy: Remedy, value: Value, told: Inputs, configuration: Configuration) -> Patch:
     own, spelling = configuration.editable(remedy.setting), _spelling(remedy.setting, told)
     seen: Setting | None = told.settings.get(remedy.setting)
     spelled = own.spelled if own is not None else spelling.spelled if spelling is not None else remedy.setting
@@ -262,7 +262,7 @@ def _merged(patches: list[Patch], configuration: Configuration) -> list[Patch]:
     return [replace(patch, diff=diffs.get(patch.file or "", patch.diff)) for patch in patches]
 
 
-def _raise_container(told: Told, traps: int, configuration: Configuration) -> tuple[Estimate, list[Patch]] | None:
+def _raise_container(told: Inputs, traps: int, configuration: Configuration) -> tuple[Estimate, list[Patch]] | None:
     """A wider limit of the container, where the node is known to have the room, beside the changes that avoid traps."""
     lifted = replace(
         told,

@@ -25,9 +25,9 @@ from typing import Any
 import click
 
 from rlhfdoctor.errors import DoctorError, UsageError
-from rlhfdoctor.record.command import Wish, find_ray_pids
+from rlhfdoctor.record.command import WatchOptions, find_ray_pids
 from rlhfdoctor.record.command import watch as watch_here
-from rlhfdoctor.record.orders import Orders
+from rlhfdoctor.record.recorder_config import Orders
 from rlhfdoctor.record.start import command_of, describe_run, make_folder, start_recorder
 from rlhfdoctor.record.state import State
 from rlhfdoctor.record.view import say_event, show_line
@@ -136,7 +136,7 @@ class Node:
 class Collector:
     """Keeps a recorder on every node and brings home what they write."""
 
-    def __init__(self, ray: Any, folder: Path, wish: Wish) -> None:
+    def __init__(self, ray: Any, folder: Path, wish: WatchOptions) -> None:
         """`ray` is connected already."""
         self.ray, self.folder, self.wish = ray, folder, wish
         self.failures = (ray.exceptions.RayError, OSError, RuntimeError, ValueError)
@@ -297,7 +297,7 @@ class Collector:
         return any(not node.lost for node in self.nodes.values())
 
 
-def watch_ray(wish: Wish, address: str, verdict: Callable[[Path, bool], int]) -> int:
+def watch_ray(wish: WatchOptions, address: str, verdict: Callable[[Path, bool], int]) -> int:
     """Records a Ray cluster until it ends or Ctrl-C; the exit status.
 
     Raises:
@@ -316,7 +316,7 @@ def watch_ray(wish: Wish, address: str, verdict: Callable[[Path, bool], int]) ->
                 "--ray: the ray package is not installed beside the doctor, and no raylet runs here"
             ) from None
         click.echo("doctor: the ray package is not installed beside the doctor: only this node is recorded", err=True)
-        return watch_here(Wish(**{**asdict(wish), "pids": tuple(pids)}), verdict)
+        return watch_here(WatchOptions(**{**asdict(wish), "pids": tuple(pids)}), verdict)
     folder = make_folder(wish.out, "ray")
     package = str(Path(__file__).resolve().parent.parent)
     try:

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from rlhfdoctor.errors import UsageError
-from rlhfdoctor.record.orders import Orders
+from rlhfdoctor.record.recorder_config import Orders
 from rlhfdoctor.record.start import (
     command_of,
     describe_run,
@@ -35,7 +35,7 @@ _BAD_END = ("kernel.line", "cgroup.oom", "node.lost")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class WatchOptions:
     """What the user asked for."""
 
     command: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class Wish:
     view: bool = True
 
 
-def watch(wish: Wish, verdict: Callable[[Path, bool], int]) -> int:
+def watch(wish: WatchOptions, verdict: Callable[[Path, bool], int]) -> int:
     """Records and waits; the exit status for the shell.
 
     Args:
@@ -75,7 +75,7 @@ def watch(wish: Wish, verdict: Callable[[Path, bool], int]) -> int:
     return _finish(_wait(session, live), folder, bool(argv and orders.command), verdict, wish.interval_s)
 
 
-def prepare(wish: Wish) -> tuple[Orders, list[str], Path]:
+def prepare(wish: WatchOptions) -> tuple[Orders, list[str], Path]:
     """Orders for the recorder, the argument list that is watched, and the run's folder, with run.json in it."""
     modes = [bool(wish.command), bool(wish.pids), wish.cgroup is not None]
     if sum(modes) != 1:
@@ -155,7 +155,7 @@ def _same_stream() -> bool:
     return (one.st_dev, one.st_ino, one.st_rdev) == (two.st_dev, two.st_ino, two.st_rdev)
 
 
-def _attach(wish: Wish, verdict: Callable[[Path, bool], int]) -> int:
+def _attach(wish: WatchOptions, verdict: Callable[[Path, bool], int]) -> int:
     folder = Path(wish.attach or "")
     if not any(folder.glob("*.trace")):
         raise UsageError(f"--attach {folder}: no trace in it; give the folder that doctor watch named")

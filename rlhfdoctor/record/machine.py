@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from rlhfdoctor.evidence.roles import find_phase
-from rlhfdoctor.record.slow import SlowLane
+from rlhfdoctor.record.background import SlowLane
 from rlhfdoctor.record.target import Process, Target
 from rlhfdoctor.sources.cgroupfs import Hierarchy, Level, find_chain, find_hierarchy, find_path, read_level
 from rlhfdoctor.sources.nvml import Gpu, GpuProcess, Nvml, find_own_pid

@@ -19,16 +19,16 @@ from dataclasses import replace
 from typing import Any
 
 from rlhfdoctor.errors import SourceError
-from rlhfdoctor.record import self_care
+from rlhfdoctor.privacy.secrets import cut_line, cut_words
+from rlhfdoctor.record import daemon as self_care
+from rlhfdoctor.record.activity import Signs
 from rlhfdoctor.record.alarm import Alarms
+from rlhfdoctor.record.encode import limit_rows, process_tables
 from rlhfdoctor.record.limits import Limit, Limits, RayLimit, find_ray_limit
 from rlhfdoctor.record.machine import Machine
-from rlhfdoctor.record.notify import Notifier
-from rlhfdoctor.record.orders import Orders, read_orders, write_orders
-from rlhfdoctor.record.rows import limit_rows, process_tables
-from rlhfdoctor.record.signs import Signs
+from rlhfdoctor.record.recorder_config import Orders, read_orders, write_orders
 from rlhfdoctor.record.target import FORKED, Process, Target
-from rlhfdoctor.secrets import cut_line, cut_words
+from rlhfdoctor.record.wakeups import Notifier
 from rlhfdoctor.sources.procfs import has_host_pids, read_boot_id
 from rlhfdoctor.trace.store import Writer
 

@@ -18,8 +18,8 @@ from typing import Any
 
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.plugins import folders
-from rlhfdoctor.record.orders import Orders, write_orders
-from rlhfdoctor.secrets import cut_secrets, cut_words
+from rlhfdoctor.privacy.secrets import cut_secrets, cut_words
+from rlhfdoctor.record.recorder_config import Orders, write_orders
 from rlhfdoctor.sources.cgroupfs import find_chain, find_hierarchy, find_path, read_level
 from rlhfdoctor.sources.procfs import parse_cmdline, parse_meminfo, read_boot_id, read_file
 from rlhfdoctor.sources.shm import read_shm

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rlhfdoctor.record.state import Limit, Role, State
-from rlhfdoctor.report.clean import clean
+from rlhfdoctor.report.sanitize import clean
 from rlhfdoctor.units import show_bytes, show_duration
 
 _BARS = " ▁▂▃▄▅▆▇█"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from rlhfdoctor.errors import DoctorError
-from rlhfdoctor.record.orders import read_orders
+from rlhfdoctor.record.recorder_config import read_orders
 from rlhfdoctor.record.start import restarted, start_recorder
 from rlhfdoctor.record.state import State
 from rlhfdoctor.sources.procfs import parse_stat, read_file

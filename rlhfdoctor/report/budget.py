@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rlhfdoctor.estimates import Estimate, Limit, Need
-from rlhfdoctor.report.clean import clean
+from rlhfdoctor.report.sanitize import clean
 from rlhfdoctor.types import Patch
 from rlhfdoctor.units import show_bytes, show_ratio
 

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rlhfdoctor.report.clean import clean
-from rlhfdoctor.report.story import headline
+from rlhfdoctor.report.phrasing import headline
+from rlhfdoctor.report.sanitize import clean
 from rlhfdoctor.types import Comparison, Figure, Incident
 from rlhfdoctor.units import show_bytes, show_ratio, show_seconds
 

@@ -8,7 +8,7 @@ from html import escape
 from itertools import accumulate
 
 from rlhfdoctor.charts import Chart, Panel
-from rlhfdoctor.report.clean import clean
+from rlhfdoctor.report.sanitize import clean
 from rlhfdoctor.units import show_bytes
 
 WIDTH, HEIGHT = 960, 260

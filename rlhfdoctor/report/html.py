@@ -14,12 +14,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from rlhfdoctor.charts import Chart, Level, Panel
-from rlhfdoctor.report.clean import clean, visible
+from rlhfdoctor.i18n.words import ENGLISH, Words
 from rlhfdoctor.report.drawing import colours, draw, show_elapsed, top_of
-from rlhfdoctor.report.story import VANISHED_SAYS, freed, headline, killed, known_version, sentence
+from rlhfdoctor.report.phrasing import VANISHED_SAYS, freed, headline, killed, known_version, sentence
+from rlhfdoctor.report.sanitize import clean, visible
 from rlhfdoctor.types import Event, Incident, Part, Quote
 from rlhfdoctor.units import show_bytes, show_confidence, show_time
-from rlhfdoctor.words import ENGLISH, Words
 
 _LIKELY = 0.2
 """Findings below are named only."""

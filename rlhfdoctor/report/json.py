@@ -8,7 +8,7 @@ import re
 from importlib import resources
 from typing import Any
 
-from rlhfdoctor.report.clean import clean
+from rlhfdoctor.report.sanitize import clean
 from rlhfdoctor.types import Death, Event, Finding, Framework, Incident, Patch, Process, Quote
 from rlhfdoctor.units import show_time
 

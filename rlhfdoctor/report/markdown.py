@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from rlhfdoctor.report.clean import clean
-from rlhfdoctor.report.story import headline, killed, known_version, sentence
+from rlhfdoctor.i18n.words import ENGLISH, Words
+from rlhfdoctor.report.phrasing import headline, killed, known_version, sentence
+from rlhfdoctor.report.sanitize import clean
 from rlhfdoctor.types import Finding, Incident, Quote
 from rlhfdoctor.units import show_bytes, show_confidence
-from rlhfdoctor.words import ENGLISH, Words
 
 _LEAST_CONFIDENCE = 0.2
 """Findings below are named only."""

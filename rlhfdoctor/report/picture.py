@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rlhfdoctor.charts import Chart, Mark, Panel
 from rlhfdoctor.errors import UsageError
-from rlhfdoctor.report.clean import clean
 from rlhfdoctor.report.drawing import PALETTE, PHASES, colours, show_elapsed, ticks, top_of
+from rlhfdoctor.report.sanitize import clean
 from rlhfdoctor.units import show_bytes, show_time
 
 if TYPE_CHECKING:

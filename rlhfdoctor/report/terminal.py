@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from rlhfdoctor.report.clean import clean
-from rlhfdoctor.report.story import VANISHED_SAYS, freed, headline, killed, known_version, sentence
+from rlhfdoctor.i18n.words import ENGLISH, Words
+from rlhfdoctor.report.phrasing import VANISHED_SAYS, freed, headline, killed, known_version, sentence
+from rlhfdoctor.report.sanitize import clean
 from rlhfdoctor.types import Finding, Incident, Part, Patch, Quote
 from rlhfdoctor.units import show_bytes, show_confidence
-from rlhfdoctor.words import ENGLISH, Words
 
 _STYLE = {"cause": "bold red", "undecided": "bold yellow", "healthy": "bold green"}
 _SAFETY = {"safe": "green", "consent": "yellow", "show": "magenta"}

@@ -262,7 +262,7 @@ def processes(trace: Any) -> Iterator[dict[str, Any]]:
 
 def predict(row: dict[str, Any]) -> Any:
     """The estimate of a run from its configuration alone, as `doctor estimate` reads it."""
-    from rlhfdoctor.preflight import Machine, estimate
+    from rlhfdoctor.core.estimate import Machine, estimate
 
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "ds.json").write_text(deepspeed(row["zero"]))

@@ -19,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from rlhfdoctor.record.orders import Orders
+from rlhfdoctor.record.recorder_config import Orders
 from rlhfdoctor.record.start import start_recorder
 from rlhfdoctor.trace.read import read_node
 from rlhfdoctor.trace.store import SUFFIX

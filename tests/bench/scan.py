@@ -12,8 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from rlhfdoctor.core.session import Session
 from rlhfdoctor.logs.events import PATTERNS
-from rlhfdoctor.session import Session
 
 LINE = "(ActorModelRayActor pid={pid}, ip=10.0.0.{ip}) [2025-04-21 18:02:32,{ms:03d}] [INFO] [logging.py:128:log_dist] [Rank {rank}] step={step} lr=1e-6 loss=0.{ms}\n"
 

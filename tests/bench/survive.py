@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlhfdoctor.record.orders import Orders
+from rlhfdoctor.record.recorder_config import Orders
 from rlhfdoctor.record.start import start_recorder
 from rlhfdoctor.trace.follow import Follower
 from rlhfdoctor.trace.frames import KEY, SAMPLE, Frame, Sample, unpack
@@ -33,7 +33,7 @@ JOIN = "import os, sys\nopen(sys.argv[1], 'w').write('0')\nos.execv(sys.executab
 START = """
 import sys
 from pathlib import Path
-from rlhfdoctor.record.orders import read_orders
+from rlhfdoctor.record.recorder_config import read_orders
 from rlhfdoctor.record.start import start_recorder
 start_recorder(Path(sys.argv[1]), read_orders(sys.argv[1]))
 """

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from rlhfdoctor.budget.needs import pinned_size
+from rlhfdoctor.core.estimate import Machine, estimate, suggest
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.estimates import Estimate, Limit, Need
-from rlhfdoctor.preflight import Machine, estimate, suggest
 from rlhfdoctor.report.budget import sentence, verdict
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,8 +12,8 @@ import pytest
 from rich.console import Console
 
 from rlhfdoctor import analyze
+from rlhfdoctor.core.estimate import Machine, estimate, suggest
 from rlhfdoctor.estimates import Estimate
-from rlhfdoctor.preflight import Machine, estimate, suggest
 from rlhfdoctor.report.budget import by_phase, render_suggestion, sentence, verdict
 from rlhfdoctor.types import Patch
 from tests.build import told_of

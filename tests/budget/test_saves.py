@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from rlhfdoctor.core.estimate import Machine, estimate
 from rlhfdoctor.estimates import Estimate
-from rlhfdoctor.preflight import Machine, estimate
 from rlhfdoctor.report.budget import by_phase, sentence, to_dict, verdict
 
 GIB = 1 << 30

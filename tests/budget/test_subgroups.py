@@ -10,7 +10,7 @@ import pytest
 from rlhfdoctor.budget.plan import Model
 from rlhfdoctor.budget.shapes import Shape, find_shape
 from rlhfdoctor.budget.subgroups import elements_on_gpu
-from rlhfdoctor.preflight import estimate
+from rlhfdoctor.core.estimate import estimate
 
 SMALL = Shape(name="small", layers=6, hidden=256, heads=4, kv_heads=2, head_dim=64, intermediate=768, vocabulary=3000, tied=False, attention_bias=True)
 CUT = {1_000_000: [1161216, 1179648, 1179648, 1179648, 1554432, 6400], 500_000: [768000, 589824, 589824, 524288, 655360, 589824, 589824, 524288, 655360, 768000, 6400]}

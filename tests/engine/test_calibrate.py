@@ -75,7 +75,7 @@ def test_fit_of_nothing_is_the_logistic() -> None:
 
 
 def test_reliability() -> None:
-    """Told 0.9 and right in 8 of 10: an error of 0.1."""
+    """Inputs 0.9 and right in 8 of 10: an error of 0.1."""
     error, rows = reliability([(0.9, True)] * 8 + [(0.9, False)] * 2)
     assert (round(error, 6), len(rows)) == (0.1, 1)
 

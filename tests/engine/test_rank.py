@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rlhfdoctor.diagnose import analyze
+from rlhfdoctor.core.diagnose import analyze
 from rlhfdoctor.engine.catalogue import load_rules, rules_folder
 from rlhfdoctor.engine.match import Facts
 from rlhfdoctor.engine.rank import CLOSE_SCORE, SHOWN_SCORE, fill, judge

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from rlhfdoctor.core.session import Session
 from rlhfdoctor.evidence.collect import find_evidence
 from rlhfdoctor.evidence.death import find_death
-from rlhfdoctor.session import Session
 from rlhfdoctor.types import Value
 
 Facts = Callable[[Mapping[str, str]], dict[str, Value]]

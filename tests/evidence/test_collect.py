@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rlhfdoctor.diagnose import analyze
+from rlhfdoctor.core.diagnose import analyze
 from rlhfdoctor.evidence import collect
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.types import Evidence

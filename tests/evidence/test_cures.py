@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rlhfdoctor.preflight import estimate
+from rlhfdoctor.core.estimate import estimate
 from rlhfdoctor.types import Incident, Value
 
 Facts = Callable[[Mapping[str, str]], dict[str, Value]]

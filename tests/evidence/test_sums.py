@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rlhfdoctor.preflight import estimate
-from rlhfdoctor.session import Session
+from rlhfdoctor.core.estimate import estimate
+from rlhfdoctor.core.session import Session
 from rlhfdoctor.types import Value
 
 Facts = Callable[[Mapping[str, str]], dict[str, Value]]

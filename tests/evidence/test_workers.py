@@ -10,7 +10,7 @@ import pytest
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.comm import find_collectives
 from rlhfdoctor.evidence.death import find_death
-from rlhfdoctor.evidence.process import find_process_limit
+from rlhfdoctor.evidence.rlimits import find_process_limit
 from rlhfdoctor.evidence.roles import find_role
 from rlhfdoctor.evidence.shm import climb, find_leaks
 from rlhfdoctor.evidence.workers import Table, find_workers, share_of

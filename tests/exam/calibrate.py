@@ -15,7 +15,7 @@ from pathlib import Path
 
 import yaml
 
-from rlhfdoctor.diagnose import analyze
+from rlhfdoctor.core.diagnose import analyze
 from rlhfdoctor.engine.calibrate import FILE, confidence, load_knots
 from tests.exam.cases import ROOT, all_cases
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from unittest import mock
 
-from rlhfdoctor.diagnose import analyze
+from rlhfdoctor.core.diagnose import analyze
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.logs import streams
 from rlhfdoctor.types import Incident

@@ -20,7 +20,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rlhfdoctor.diagnose import analyze
+from rlhfdoctor.core.diagnose import analyze
+from rlhfdoctor.core.rule_testing import samples
 from rlhfdoctor.engine.catalogue import load_rules
 from rlhfdoctor.engine.match import Facts
 from rlhfdoctor.engine.schema import Target
@@ -28,7 +29,6 @@ from rlhfdoctor.patch.apply import revert_files, write_file
 from rlhfdoctor.patch.merge import apply_all
 from rlhfdoctor.patch.plan import Configuration, plan_patches
 from rlhfdoctor.patch.spans import splice
-from rlhfdoctor.selftest import samples
 from rlhfdoctor.settings.read import read_configuration
 from rlhfdoctor.settings.spell import load_table, normal, spell
 from rlhfdoctor.types import Finding, Framework, Incident, Patch

@@ -16,8 +16,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from rlhfdoctor.core.estimate import Machine, estimate
 from rlhfdoctor.errors import DoctorError
-from rlhfdoctor.preflight import Machine, estimate
 from rlhfdoctor.report.budget import sentence, verdict
 from tests.frameworks.registry import tagged_trees
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from rlhfdoctor.diagnose import analyze
+from rlhfdoctor.core.diagnose import analyze
 
 MEMORY = Path("/sys/fs/cgroup/memory")
 LIMIT_BYTES = 192 * 1024**2

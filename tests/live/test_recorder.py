@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rlhfdoctor.errors import UsageError
-from rlhfdoctor.record.orders import Orders
+from rlhfdoctor.record.recorder_config import Orders
 from rlhfdoctor.record.start import restarted, start_recorder
 from rlhfdoctor.trace.follow import Follower
 from rlhfdoctor.trace.frames import Sample

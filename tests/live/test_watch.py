@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-from rlhfdoctor.diagnose import analyze
+from rlhfdoctor.core.diagnose import analyze
 from rlhfdoctor.trace.follow import Follower
 from rlhfdoctor.trace.read import read_node
 from rlhfdoctor.trace.tables import Trace, read_trace

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rlhfdoctor.diagnose import analyze
+from rlhfdoctor.core.diagnose import analyze
 from rlhfdoctor.logs.flight import rank_of_dump, read_dump
 from rlhfdoctor.types import Event, Gap
 

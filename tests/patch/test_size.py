@@ -9,9 +9,9 @@ import pytest
 
 from rlhfdoctor import analyze
 from rlhfdoctor.budget.estimate import fullest
-from rlhfdoctor.budget.told import change
+from rlhfdoctor.budget.inputs import change
+from rlhfdoctor.core.estimate import Machine
 from rlhfdoctor.patch.effect import Counterfactual, make_counterfactual
-from rlhfdoctor.preflight import Machine
 from tests.build import told_of
 
 ROOT = Path(__file__).resolve().parents[2]

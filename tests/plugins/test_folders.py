@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from rlhfdoctor.budget.inputs import Inputs, Machine
 from rlhfdoctor.budget.layout import make_plans
-from rlhfdoctor.budget.told import Machine, Told
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.evidence.roles import find_role
 from rlhfdoctor.plugins import folders
@@ -87,7 +87,7 @@ def test_its_estimate_answers(spec: FrameworkSpec) -> None:
     machine = Machine(gpus_per_node=8, model="Qwen2.5-7B", host_bytes=1 << 40, gpu_bytes=80 << 30)
     framework = Framework(name=spec.framework, version=None)
     try:
-        plans = make_plans(Told({}, framework, {}, machine))
+        plans = make_plans(Inputs({}, framework, {}, machine))
     except UsageError as error:
         assert "not modelled" in str(error)
     else:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from rlhfdoctor.core.estimate import Machine, estimate
+from rlhfdoctor.core.session import Session
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.offload import find_offload
 from rlhfdoctor.evidence.roles import find_phase, find_role
 from rlhfdoctor.plugins import folders
-from rlhfdoctor.preflight import Machine, estimate
-from rlhfdoctor.session import Session
 from rlhfdoctor.settings.framework import find_framework, find_versions
 from rlhfdoctor.settings.spell import spell
 from tests.build import make_event, read_log

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from rlhfdoctor.core.estimate import estimate
+from rlhfdoctor.core.session import Session
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.roles import find_phase, find_role
 from rlhfdoctor.patch.plan import Configuration, _usable
-from rlhfdoctor.preflight import estimate
-from rlhfdoctor.session import Session
 from rlhfdoctor.settings.spell import spell
 
 SCRIPT = """#!/bin/bash

@@ -13,7 +13,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from rlhfdoctor.errors import UsageError
-from rlhfdoctor.record.command import Wish, prepare
+from rlhfdoctor.record.command import WatchOptions, prepare
 from rlhfdoctor.record.limits import Limit
 from rlhfdoctor.record.metrics import make_registry, serve
 from rlhfdoctor.units import GIB
@@ -94,7 +94,7 @@ def test_missing_package_is_a_message(monkeypatch: pytest.MonkeyPatch, tmp_path:
     """Without prometheus_client the option is refused before anything is started, and says what to install."""
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(UsageError, match=r"prometheus_client is missing: pip install 'rlhfdoctor\[metrics\]'"):
-        prepare(Wish(command=(sys.executable, "-V"), port=0, out=str(tmp_path / "run")))
+        prepare(WatchOptions(command=(sys.executable, "-V"), port=0, out=str(tmp_path / "run")))
     assert not (tmp_path / "run").exists()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rlhfdoctor.record.notify import Notifier
+from rlhfdoctor.record.wakeups import Notifier
 from rlhfdoctor.sources.cgroupfs import Hierarchy
 from rlhfdoctor.units import GIB
 from tests.fake_tree import FakeTree

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rlhfdoctor.evidence.ledger import make_ledger
-from rlhfdoctor.evidence.recorded import find_culprit, find_scene
+from rlhfdoctor.evidence.recorded import find_culprit, find_failure_window
 from rlhfdoctor.types import Death, Process, Value
 from rlhfdoctor.units import GIB, MIB
 from tests.record.build import (
@@ -232,7 +232,7 @@ def test_what_came_after_the_death(tmp_path: Path) -> None:
     write_run(
         tmp_path, SECONDS, use=lambda t: 15000 if t < 60 else 100, anon={"actor": lambda t: 14000 if t < 60 else 10}
     )
-    scene = find_scene(make_case(tmp_path), make_death(59))
+    scene = find_failure_window(make_case(tmp_path), make_death(59))
     found = facts(tmp_path, make_death(59))
     assert scene is not None
     assert (scene.until_s, scene.limit, len(scene.use)) == (START_S + 59, CGROUP, 60)
@@ -334,7 +334,7 @@ def test_node_without_a_limit(tmp_path: Path) -> None:
     found = facts(tmp_path, make_death(SECONDS - 1, killer="kernel-oom-node"))
     used = TOTAL_BYTES // MIB - (60000 - 400 * 119)
     assert found["trace.full_ratio"] == pytest.approx(used / (TOTAL_BYTES // MIB))
-    scene = find_scene(make_case(tmp_path), None)
+    scene = find_failure_window(make_case(tmp_path), None)
     assert (found["trace.growth"], scene is not None and scene.limit) == ("slope", "node")
 
 
@@ -342,7 +342,7 @@ def test_killer_of_the_node(tmp_path: Path) -> None:
     """Where the node ran out of memory the node counts, however full the cgroup was."""
     write_run(tmp_path, SECONDS, use=flat(LIMIT_MIB * 0.99))
     limits = [
-        find_scene(make_case(tmp_path), make_death(5, killer=f"kernel-oom-{name}")) for name in ("node", "cgroup")
+        find_failure_window(make_case(tmp_path), make_death(5, killer=f"kernel-oom-{name}")) for name in ("node", "cgroup")
     ]
     assert [scene.limit for scene in limits if scene is not None] == ["node", CGROUP]
 
@@ -351,7 +351,7 @@ def test_killer_of_the_node(tmp_path: Path) -> None:
 def test_scene_of_several_nodes(tmp_path: Path, node: str | None, expected: str) -> None:
     """The trace of the node that the death names counts, else the first one."""
     case = make_case(*[write_run(tmp_path / name, 10, use=flat(1000), node=name) for name in ("n1", "n2")])
-    scene = find_scene(case, make_death(5, node=node))
+    scene = find_failure_window(case, make_death(5, node=node))
     assert scene is not None
     assert scene.trace.node.node == expected
 
@@ -359,14 +359,14 @@ def test_scene_of_several_nodes(tmp_path: Path, node: str | None, expected: str)
 def test_clock_of_another_node(tmp_path: Path) -> None:
     """A node's clock offset is taken out of the time of its samples."""
     write_run(tmp_path, 10, use=flat(1000), run={"clock_offset_s": 100.0})
-    scene = find_scene(make_case(tmp_path), None)
+    scene = find_failure_window(make_case(tmp_path), None)
     assert scene is not None
     assert scene.use[0][0] == START_S - 100
 
 
 def test_no_trace() -> None:
     """Without a trace there is no scene."""
-    assert find_scene(make_case(), None) is None
+    assert find_failure_window(make_case(), None) is None
 
 
 def ledger(folder: Path, death: Death | None = None) -> dict[str, int]:

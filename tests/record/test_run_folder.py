@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from rlhfdoctor.diagnose import analyze
+from rlhfdoctor.core.diagnose import analyze
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.record.start import keep_configs, shell_line
 from rlhfdoctor.trace.run import find_runs, read_run

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from rlhfdoctor.record.notify import Notifier
-from rlhfdoctor.record.signs import Signs
+from rlhfdoctor.record.activity import Signs
 from rlhfdoctor.record.target import Target
+from rlhfdoctor.record.wakeups import Notifier
 from tests.fake_tree import FakeTree
 
 KILL = "Memory cgroup out of memory: Killed process 8 (python) total-vm:9kB, anon-rss:8kB, file-rss:1kB"
@@ -298,7 +298,7 @@ def test_kill_of_a_stranger(
     kernel: Callable[..., tuple[list[dict[str, Any]], str]], monkeypatch: pytest.MonkeyPatch, host_pids: bool, kind: str
 ) -> None:
     """The kill of a process that was never followed is another job's, where the kernel's pids are ours."""
-    monkeypatch.setattr("rlhfdoctor.record.signs.has_host_pids", lambda: host_pids)
+    monkeypatch.setattr("rlhfdoctor.record.activity.has_host_pids", lambda: host_pids)
     told, _ = kernel(KILL.replace("process 8", "process 42"))
     assert [(event["kind"], event["pid"]) for event in told] == [(kind, 42)]
 

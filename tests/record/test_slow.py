@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from rlhfdoctor.record.slow import SlowLane
+from rlhfdoctor.record.background import SlowLane
 from rlhfdoctor.types import Gap
 
 

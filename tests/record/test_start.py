@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rlhfdoctor.errors import UsageError
-from rlhfdoctor.record.orders import Orders, read_orders, write_orders
+from rlhfdoctor.record.recorder_config import Orders, read_orders, write_orders
 from rlhfdoctor.record.start import (
     command_of,
     describe_run,

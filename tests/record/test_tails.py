@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rlhfdoctor.record.tails import Tails
+from rlhfdoctor.record.log_tailer import Tails
 
 Mark = tuple[str, object]
 KEEP_BYTES, MOST_PER_READ = 1 << 20, 256 << 10

@@ -17,9 +17,9 @@ import pytest
 
 from rlhfdoctor import analyze
 from rlhfdoctor.charts import Bound, Chart, Level, Mark, Panel, Span
+from rlhfdoctor.core.timeline import make_charts
 from rlhfdoctor.report.drawing import ticks, top_of
 from rlhfdoctor.report.html import pack, render
-from rlhfdoctor.timeline import make_charts
 from rlhfdoctor.types import Incident
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from rlhfdoctor import analyze
+from rlhfdoctor.core.timeline import make_charts
 from rlhfdoctor.report.html import render
-from rlhfdoctor.timeline import make_charts
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -9,9 +9,10 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from rlhfdoctor.report import html, markdown, story, terminal
-from rlhfdoctor.report.clean import clean
+from rlhfdoctor.report import html, markdown, terminal
+from rlhfdoctor.report import phrasing as story
 from rlhfdoctor.report.json import to_dict
+from rlhfdoctor.report.sanitize import clean
 from rlhfdoctor.types import Death, Event, Finding, Gap, Incident, Origin, Patch, Process, Quote
 from rlhfdoctor.vocabulary import EVENT
 from rlhfdoctor.vocabulary.run import KILLERS

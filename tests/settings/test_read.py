@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rlhfdoctor.diagnose import analyze
+from rlhfdoctor.core.diagnose import analyze
 from rlhfdoctor.settings.dump import parse_dump
 from rlhfdoctor.settings.read import (
     is_configuration,
@@ -573,7 +573,7 @@ def test_gap_type() -> None:
 
 def test_a_framework_is_found_in_one_reading(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Each file is parsed once, though the framework that they show decides what their settings mean."""
-    import rlhfdoctor.session as session
+    import rlhfdoctor.core.session as session
 
     calls: list[str] = []
     parse = session.parse_configuration

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rlhfdoctor.record.notify import Notifier
+from rlhfdoctor.record.wakeups import Notifier
 from rlhfdoctor.sources.cgroupfs import (
     Hierarchy,
     Level,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from rlhfdoctor.diagnose import analyze
+from rlhfdoctor.core.diagnose import analyze
 from rlhfdoctor.logs.archive import ENDINGS
 from rlhfdoctor.types import Incident
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from rlhfdoctor.budget.inputs import Inputs
 from rlhfdoctor.budget.plan import Plan
-from rlhfdoctor.budget.told import Told
 from rlhfdoctor.frameworks.verl.layout import LOGITS, Variant, copied_logits, plan_variant
 
 
@@ -19,26 +19,26 @@ class _EasyR1(Variant):
     copies_states = True
     saves_at_end = True
 
-    def sleep_level(self, told: Told) -> int:
+    def sleep_level(self, told: Inputs) -> int:
         return 1
 
-    def late_cache(self, told: Told) -> bool:
+    def late_cache(self, told: Inputs) -> bool:
         return not told.before("vllm", "0.8.3")
 
-    def has_reference(self, told: Told) -> bool:
+    def has_reference(self, told: Inputs) -> bool:
         return not told.flag("algorithm.disable_kl")
 
-    def reference_offloaded(self, told: Told) -> bool:
+    def reference_offloaded(self, told: Inputs) -> bool:
         return told.flag("ref.cpu_offload", default=True)
 
-    def reference_default_width(self, told: Told) -> int:
+    def reference_default_width(self, told: Inputs) -> int:
         return 2
 
-    def logit_widths(self, told: Told, reference: bool = False) -> dict[str, Any]:
+    def logit_widths(self, told: Inputs, reference: bool = False) -> dict[str, Any]:
         """It never computes an entropy (log_probs_from_logits at 0.3.0 to 0.3.2)."""
         return {"logit_width": 2 * LOGITS, "scored_logit_width": LOGITS + copied_logits(told)}
 
 
-def make_plans(told: Told) -> list[Plan]:
+def make_plans(told: Inputs) -> list[Plan]:
     """Nodes of an EasyR1 run."""
     return plan_variant(told, _EasyR1())

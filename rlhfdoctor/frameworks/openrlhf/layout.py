@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from rlhfdoctor.budget.hazards import is_stage3
+from rlhfdoctor.budget.inputs import Inputs
 from rlhfdoctor.budget.placement import (
     BYTES_PER_TOKEN,
     GPUS,
@@ -21,14 +22,13 @@ from rlhfdoctor.budget.placement import (
 )
 from rlhfdoctor.budget.plan import Engine, Model, Plan
 from rlhfdoctor.budget.shapes import Shape
-from rlhfdoctor.budget.told import Told
 from rlhfdoctor.estimates import Hazard
 
 _ROLES = ("actor", "critic", "ref", "reward")
 _GROUP_FLAGS = ("_num_nodes", "_num_gpus_per_node", ".num_nodes", ".num_gpus_per_node")
 
 
-def make_plans(told: Told) -> list[Plan]:
+def make_plans(told: Inputs) -> list[Plan]:
     """Nodes of an OpenRLHF PPO run: which roles there are follows from estimator, KL and reward settings."""
     shape = actor_shape(told, "pretrain", "actor.model_name_or_path")
     has_reward = not (
@@ -88,7 +88,7 @@ def make_plans(told: Told) -> list[Plan]:
     )  # fmt: skip
 
 
-def find_hazards(told: Told, plan: Plan) -> Iterator[Hazard]:
+def find_hazards(told: Inputs, plan: Plan) -> Iterator[Hazard]:
     """Ranks that generate for themselves while their layers are gathered from all of them."""
     engines = told.value("rollout.num_engines")
     if is_stage3(plan) and not engines and (engines == 0 or "rollout.num_engines" not in told.settings):
@@ -98,7 +98,7 @@ def find_hazards(told: Told, plan: Plan) -> Iterator[Hazard]:
         )  # fmt: skip
 
 
-def _shared(told: Told, wanted: dict[str, bool]) -> list[tuple[str, ...]]:
+def _shared(told: Inputs, wanted: dict[str, bool]) -> list[tuple[str, ...]]:
     """Roles by the GPUs that they share (--colocate_*)."""
     sets: list[tuple[str, ...]] = [("actor",), ("critic",), ("reference",), ("reward",)]
     if told.flag("colocate_all"):
@@ -114,7 +114,7 @@ def _shared(told: Told, wanted: dict[str, bool]) -> list[tuple[str, ...]]:
     return [roles for roles in found if roles]
 
 
-def _place_engine(told: Told, engine: Engine, groups: list[Placed]) -> None:
+def _place_engine(told: Inputs, engine: Engine, groups: list[Placed]) -> None:
     """Engines share the roles' GPUs, or have nodes of their own."""
     if engine.colocated:
         groups[0].roles = (*groups[0].roles, "engine")
@@ -124,7 +124,7 @@ def _place_engine(told: Told, engine: Engine, groups: list[Placed]) -> None:
     groups += [Placed(("engine",), per)] * whole + ([Placed(("engine",), rest)] if rest else [])
 
 
-def _group_size(told: Told, role: str) -> tuple[int, int]:
+def _group_size(told: Inputs, role: str) -> tuple[int, int]:
     nodes = told.count(f"{role}_num_nodes", f"{role}.num_nodes", default=1)
     return nodes, told.count(f"{role}_num_gpus_per_node", f"{role}.num_gpus_per_node", default=GPUS)
 
@@ -133,7 +133,7 @@ def _total(size: tuple[int, int]) -> int:
     return size[0] * size[1]
 
 
-def _tokens(told: Told) -> dict[str, Any]:
+def _tokens(told: Inputs) -> dict[str, Any]:
     prompt, answer = read_lengths(told)
     tokens, parallel = prompt + answer, told.count("sequence_parallel_size", default=1)
     sequences, scored = (
@@ -153,7 +153,7 @@ def _tokens(told: Told) -> dict[str, Any]:
     }
 
 
-def _training(told: Told, sizes: dict[str, tuple[int, int]]) -> Any:
+def _training(told: Inputs, sizes: dict[str, tuple[int, int]]) -> Any:
     stage = int(told.number("zero_stage", default=2))
     offload = told.flag("offload_optimizer")
     early = told.framework_before("0.1.5")  # no pin_memory, no grad_accum_dtype (deepspeed_utils.py at 0.1.4 and 0.1.5)
@@ -183,7 +183,7 @@ def _training(told: Told, sizes: dict[str, tuple[int, int]]) -> Any:
     return of
 
 
-def _engine(told: Told, shape: Shape, colocated: bool) -> Engine | None:
+def _engine(told: Inputs, shape: Shape, colocated: bool) -> Engine | None:
     engines = told.value("rollout.num_engines")
     if not isinstance(engines, int) or isinstance(engines, bool) or engines < 1:
         return None

@@ -7,15 +7,15 @@ from typing import Any
 
 from rlhfdoctor.budget.deepspeed_settings import read_zero
 from rlhfdoctor.budget.hazards import churn, is_stage3
+from rlhfdoctor.budget.inputs import Inputs
 from rlhfdoctor.budget.placement import Placed, find_store, make_nodes, read_resume
 from rlhfdoctor.budget.plan import Engine, Model, Plan
 from rlhfdoctor.budget.shapes import Shape
-from rlhfdoctor.budget.told import Told
 from rlhfdoctor.estimates import Hazard
 from rlhfdoctor.units import GIB
 
 
-def make_plans(told: Told) -> list[Plan]:
+def make_plans(told: Inputs) -> list[Plan]:
     """The bundled trainer: a Qwen2 from its sizes, or a folder; one process a role, or one for all (cluster.placement)."""
     shape = told.given_shape() or told.shape("model.path") or _own_shape(told)
     ranks = told.count("cluster.world_size", default=2)
@@ -80,7 +80,7 @@ def make_plans(told: Told) -> list[Plan]:
     )  # fmt: skip
 
 
-def find_hazards(told: Told, plan: Plan) -> Iterator[Hazard]:
+def find_hazards(told: Inputs, plan: Plan) -> Iterator[Hazard]:
     """Ranks that end their answers early, and swap blocks of the trainer's own that come and go."""
     if is_stage3(plan) and plan.engine is None and told.value("synced_gpus") is False:
         yield Hazard(
@@ -92,7 +92,7 @@ def find_hazards(told: Told, plan: Plan) -> Iterator[Hazard]:
         yield churn(plan.models[0].here, swap)
 
 
-def _own_shape(told: Told) -> Shape:
+def _own_shape(told: Inputs) -> Shape:
     hidden, heads = told.count("model.hidden_size", default=256), told.count("model.num_heads", default=4)
     return Shape(
         name="the trainer's own", layers=told.count("model.num_layers", default=4), hidden=hidden, heads=heads, kv_heads=max(heads // 2, 1), head_dim=hidden // heads,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from rlhfdoctor.budget.inputs import Inputs
 from rlhfdoctor.budget.plan import Plan
-from rlhfdoctor.budget.told import Told
 from rlhfdoctor.frameworks.verl.layout import Variant, plan_variant
 from rlhfdoctor.units import GIB
 
@@ -12,25 +12,25 @@ _SWAP_GIB = 40
 
 
 class _SimpleRL(Variant):
-    def sleep_level(self, told: Told) -> int:
+    def sleep_level(self, told: Inputs) -> int:
         return 2
 
-    def late_cache(self, told: Told) -> bool:
+    def late_cache(self, told: Inputs) -> bool:
         return False
 
-    def swap_bytes(self, told: Told) -> int:
+    def swap_bytes(self, told: Inputs) -> int:
         return int(told.number("rollout.swap_space", default=_SWAP_GIB) * GIB)
 
-    def reference_default_width(self, told: Told) -> int:
+    def reference_default_width(self, told: Inputs) -> int:
         return 2
 
-    def entropy_always(self, told: Told) -> bool:
+    def entropy_always(self, told: Inputs) -> bool:
         return True
 
-    def divides_anew(self, told: Told) -> bool:
+    def divides_anew(self, told: Inputs) -> bool:
         return False
 
 
-def make_plans(told: Told) -> list[Plan]:
+def make_plans(told: Inputs) -> list[Plan]:
     """Nodes of a simpleRL-reason run."""
     return plan_variant(told, _SimpleRL())

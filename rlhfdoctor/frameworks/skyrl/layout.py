@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from rlhfdoctor.budget.inputs import Inputs
 from rlhfdoctor.budget.placement import BYTES_PER_TOKEN, Placed, actor_shape, find_store, make_nodes
 from rlhfdoctor.budget.plan import Engine, Model, Plan
 from rlhfdoctor.budget.shapes import Shape
-from rlhfdoctor.budget.told import Told
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.estimates import Hazard
 
@@ -18,7 +18,7 @@ wide; entropy in chunks (model_wrapper.py:325-360, torch_utils.py at skyrl-train
 _GROUPS = {"actor": "policy", "critic": "critic", "reference": "ref"}
 
 
-def make_plans(told: Told) -> list[Plan]:
+def make_plans(told: Inputs) -> list[Plan]:
     """Nodes of a SkyRL run.
 
     Raises:
@@ -43,7 +43,7 @@ def make_plans(told: Told) -> list[Plan]:
     )  # fmt: skip
 
 
-def find_hazards(told: Told, plan: Plan) -> Iterator[Hazard]:
+def find_hazards(told: Inputs, plan: Plan) -> Iterator[Hazard]:
     """What its tracker and its own checks know of these settings."""
     engine = plan.engine
     if (
@@ -63,7 +63,7 @@ def find_hazards(told: Told, plan: Plan) -> Iterator[Hazard]:
         )  # fmt: skip
 
 
-def _roles(told: Told) -> list[str]:
+def _roles(told: Inputs) -> list[str]:
     """Which roles there are: a critic where it has a model, a reference where a KL term asks for it."""
     keeps = told.flag("use_kl_loss", default=True) or told.flag("trainer.algorithm.use_kl_in_reward")
     return [
@@ -73,7 +73,7 @@ def _roles(told: Told) -> list[str]:
     ]
 
 
-def _size(told: Told, role: str) -> tuple[int, int]:
+def _size(told: Inputs, role: str) -> tuple[int, int]:
     group = f"trainer.placement.{_GROUPS[role]}"
     nodes = told.machine.nodes or told.count(f"{group}_num_nodes", default=1)
     own = told.settings.get(f"{group}_num_gpus_per_node")
@@ -83,11 +83,11 @@ def _size(told: Told, role: str) -> tuple[int, int]:
     return nodes, told.count(f"{group}_num_gpus_per_node", default=4 if told.framework_before("0.3.1") else 1)
 
 
-def _is_fsdp1(told: Told, strategy: str) -> bool:
+def _is_fsdp1(told: Inputs, strategy: str) -> bool:
     return strategy == "fsdp" and told.framework_before("1!0.3.0")
 
 
-def _model(told: Told, role: str, shape: Shape, size: tuple[int, int], strategy: str, together: bool) -> Model:
+def _model(told: Inputs, role: str, shape: Shape, size: tuple[int, int], strategy: str, together: bool) -> Model:
     group = _GROUPS[role]
     trained = role != "reference"
     prefix = f"trainer.{group}"
@@ -115,7 +115,7 @@ def _model(told: Told, role: str, shape: Shape, size: tuple[int, int], strategy:
     )  # fmt: skip
 
 
-def _engine(told: Told, shape: Shape, together: bool) -> Engine:
+def _engine(told: Inputs, shape: Shape, together: bool) -> Engine:
     level = 0 if not together else 1 if told.framework_before("0.2.0") or told.number("lora_rank", default=0) > 0 else 2
     return Engine(
         shape=shape, here=0, tensor_parallel=told.count("rollout.tensor_parallel_size", default=1),
@@ -124,7 +124,7 @@ def _engine(told: Told, shape: Shape, together: bool) -> Engine:
 
 
 def _groups(
-    told: Told, wanted: list[str], sizes: dict[str, tuple[int, int]], engine: Engine, together: bool
+    told: Inputs, wanted: list[str], sizes: dict[str, tuple[int, int]], engine: Engine, together: bool
 ) -> list[Placed]:
     if together:
         return [Placed((*wanted, "engine"), sizes["actor"][1], sizes["actor"][0])]
@@ -140,7 +140,7 @@ def _groups(
     return [Placed(roles, sizes[roles[0]][1], sizes[roles[0]][0]) for roles in sets] + engines
 
 
-def _lengths(told: Told) -> tuple[int, int]:
+def _lengths(told: Inputs) -> tuple[int, int]:
     """Prompt (of the longest turn where there are several) and response."""
     turns = told.number("generator.max_turns", default=1)
     longest = told.value("generator.max_input_length") if turns > 1 else None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from rlhfdoctor.budget.inputs import Inputs
 from rlhfdoctor.budget.plan import Plan
-from rlhfdoctor.budget.told import Told
 from rlhfdoctor.errors import UsageError
 
 
-def make_plans(told: Told) -> list[Plan]:
+def make_plans(told: Inputs) -> list[Plan]:
     """No plan.
 
     Raises:

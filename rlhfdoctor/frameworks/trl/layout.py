@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from rlhfdoctor.budget.deepspeed_settings import read_zero
+from rlhfdoctor.budget.inputs import Inputs
 from rlhfdoctor.budget.placement import GPUS, Placed, actor_shape, make_nodes, read_lengths, read_resume
 from rlhfdoctor.budget.plan import Engine, Model, Plan
-from rlhfdoctor.budget.told import Told
 
 
-def make_plans(told: Told) -> list[Plan]:
+def make_plans(told: Inputs) -> list[Plan]:
     """Nodes of a TRL run: one process a GPU; DeepSpeed as its JSON or accelerate's YAML tells it, else plain data parallelism."""
     shape = actor_shape(told, "model_name_or_path", "actor.model_name_or_path")
     gpus = told.machine.gpus_per_node
@@ -59,7 +59,7 @@ def make_plans(told: Told) -> list[Plan]:
     )
 
 
-def _gathers(told: Told) -> bool:
+def _gathers(told: Inputs) -> bool:
     return told.flag("zero.stage3_gather_16bit_weights_on_model_save") or told.flag(
         "deepspeed_config.zero3_save_16bit_model"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rlhfdoctor.budget.inputs import Inputs
 from rlhfdoctor.budget.placement import (
     BYTES_PER_TOKEN,
     GPUS,
@@ -16,7 +17,6 @@ from rlhfdoctor.budget.placement import (
 )
 from rlhfdoctor.budget.plan import Engine, Model, Plan
 from rlhfdoctor.budget.shapes import Shape
-from rlhfdoctor.budget.told import Told
 from rlhfdoctor.errors import UsageError
 
 _TOKENS = 16_384
@@ -43,7 +43,7 @@ class Variant:
     """Whether a checkpoint goes through host memory, weights and Adam's states."""
     saves_at_end = False
 
-    def sleep_level(self, told: Told) -> int:
+    def sleep_level(self, told: Inputs) -> int:
         """What happens to the engine's weights between rollouts (settings_notes section 1, 6): 0 nothing, 1 kept on the host, 2 dropped."""
         if told.before("vllm", "0.7"):
             return 2  # weights are dropped with the cache engine
@@ -52,15 +52,15 @@ class Variant:
         frees = told.flag("rollout.free_cache_engine", default=True)
         return 0 if not frees else 1 if told.framework_before("0.6.0") else 2
 
-    def late_cache(self, told: Told) -> bool:
+    def late_cache(self, told: Inputs) -> bool:
         """Whether the cache comes back after the weights (wake_up(tags=["weights"]))."""
         return not told.before("vllm", "0.8.3") and not told.framework_before("0.4")
 
-    def swap_bytes(self, told: Told) -> int:
+    def swap_bytes(self, told: Inputs) -> int:
         """Swap blocks of the engine."""
         return find_swap(told)
 
-    def has_reference(self, told: Told) -> bool:
+    def has_reference(self, told: Inputs) -> bool:
         """Whether a KL term asks for a reference."""
         return (
             told.flag("actor_rollout_ref.actor.use_kl_loss")
@@ -68,28 +68,28 @@ class Variant:
             or told.framework_before("0.3")
         )
 
-    def reference_offloaded(self, told: Told) -> bool:
+    def reference_offloaded(self, told: Inputs) -> bool:
         """verl offloads the reference whatever its setting says (fsdp_workers.py, 0.1 to 0.9.1)."""
         return True
 
-    def reference_width(self, told: Told) -> int:
+    def reference_width(self, told: Inputs) -> int:
         """Bytes of a weight of the reference."""
         asked = str(told.value("ref.model_dtype") or "")
         return self.reference_default_width(told) if not asked else 4 if "32" in asked else 2
 
-    def reference_default_width(self, told: Told) -> int:
+    def reference_default_width(self, told: Inputs) -> int:
         """The same where no setting says it."""
         return 2 if told.framework_before("0.6.0") else 4
 
-    def entropy_always(self, told: Told) -> bool:
+    def entropy_always(self, told: Inputs) -> bool:
         """Whether every pass computes an entropy."""
         return told.framework_before("0.4")
 
-    def divides_anew(self, told: Told) -> bool:
+    def divides_anew(self, told: Inputs) -> bool:
         """Whether the logits are divided by the temperature into new ones."""
         return not told.framework_before("0.9")
 
-    def logit_widths(self, told: Told, reference: bool = False) -> dict[str, Any]:
+    def logit_widths(self, told: Inputs, reference: bool = False) -> dict[str, Any]:
         """Bytes a token and word at the peaks of training and of scoring.
 
         flash-attn's cross entropy takes the logits as they are and writes their gradients in their place; the division by the
@@ -105,13 +105,13 @@ class Variant:
         return {"logit_width": 4 * LOGITS if trains else 2 * LOGITS, "scored_logit_width": LOGITS + scored + copied}
 
 
-def copied_logits(told: Told) -> float:
+def copied_logits(told: Inputs) -> float:
     """Bytes a token and word of the responses' logits that padded batches copy."""
     prompt, answer = read_lengths(told)
     return 0.0 if told.flag("packing_samples") else LOGITS * answer / (prompt + answer)
 
 
-def make_plans(told: Told) -> list[Plan]:
+def make_plans(told: Inputs) -> list[Plan]:
     """Nodes of a verl run.
 
     Raises:
@@ -120,7 +120,7 @@ def make_plans(told: Told) -> list[Plan]:
     return plan_variant(told, Variant())
 
 
-def plan_variant(told: Told, variant: Variant) -> list[Plan]:
+def plan_variant(told: Inputs, variant: Variant) -> list[Plan]:
     """Nodes of a run of verl or of a fork: all of them alike.
 
     Raises:
@@ -155,7 +155,7 @@ def plan_variant(told: Told, variant: Variant) -> list[Plan]:
     )  # fmt: skip
 
 
-def _other_trainer(told: Told, actor: str, strategy: str) -> str:
+def _other_trainer(told: Inputs, actor: str, strategy: str) -> str:
     """What shows that the roles are trained by Megatron or another backend than FSDP; empty where nothing does."""
     engine = told.settings.get("model_engine")
     config = told.settings.get("config_name")
@@ -171,7 +171,7 @@ def _other_trainer(told: Told, actor: str, strategy: str) -> str:
     return f"{parallel.spelled} is set" if parallel is not None else ""
 
 
-def _models(told: Told, variant: Variant, shape: Shape, world: int) -> dict[str, Model]:
+def _models(told: Inputs, variant: Variant, shape: Shape, world: int) -> dict[str, Model]:
     actor = variant.actor
     strategy = str(told.value(f"{actor}.strategy"))
     other = _other_trainer(told, actor, strategy)
@@ -215,7 +215,7 @@ def _models(told: Told, variant: Variant, shape: Shape, world: int) -> dict[str,
     return models
 
 
-def _per_gpu(told: Told, name: str, ranks: int, default: int) -> int:
+def _per_gpu(told: Inputs, name: str, ranks: int, default: int) -> int:
     """Sequences of a pass on one GPU; the older names count those of all GPUs (verl, EasyR1 says per device)."""
     own = told.settings.get(name)
     count = told.count(name, default=default)
@@ -223,7 +223,7 @@ def _per_gpu(told: Told, name: str, ranks: int, default: int) -> int:
     return max(count // ranks, 1) if every else count
 
 
-def _tokens(told: Told, variant: Variant, world: int, reference: bool = False) -> dict[str, Any]:
+def _tokens(told: Inputs, variant: Variant, world: int, reference: bool = False) -> dict[str, Any]:
     prompt, answer = read_lengths(told)
     tokens, parallel = prompt + answer, told.count("sequence_parallel_size", default=1)
     sequences = _per_gpu(told, "train.micro_batch_size", world, 1)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rlhfdoctor.charts import Bound, Chart, Level, Mark, Panel, Span
 from rlhfdoctor.evidence.case import Case
-from rlhfdoctor.evidence.recorded import Scene, find_scene, find_steps
+from rlhfdoctor.evidence.recorded import FailureWindow, find_failure_window, find_steps
 from rlhfdoctor.trace.events import Recorded
 from rlhfdoctor.trace.read import NodeTrace, time_of
 from rlhfdoctor.trace.run import read_traces
@@ -61,12 +61,16 @@ def draw_charts(traces: Sequence[Recorded], incident: Incident) -> list[Chart]:
     if not traces:
         return []
     require_polars("charts of a recorded run")
-    first = find_scene(Case(incident.timeline, traces=traces), incident.death)
+    first = find_failure_window(Case(incident.timeline, traces=traces), incident.death)
     traces = sorted(traces, key=lambda trace: first is None or trace is not first.trace)
     charts = []
     for number, trace in enumerate(traces[:_MOST_NODES]):
         death = incident.death if number == 0 else None
-        scene = find_scene(Case(incident.timeline, traces=[trace]), death) if death is not None else _fullest(trace)
+        scene = (
+            find_failure_window(Case(incident.timeline, traces=[trace]), death)
+            if death is not None
+            else _fullest(trace)
+        )
         if scene is not None and len(trace.node.times_ns) > 1:
             charts.append(_chart(trace, scene, incident if number == 0 else None))
     if charts and len(traces) > _MOST_NODES:
@@ -87,23 +91,25 @@ def trace_charts(nodes: Sequence[NodeTrace]) -> list[Chart]:
     return charts
 
 
-def _fullest(trace: Recorded) -> Scene | None:
+def _fullest(trace: Recorded) -> FailureWindow | None:
     """The limit that was fullest at its peak, where nothing tells which one counts."""
     end_s = trace.seconds(trace.node.times_ns[-1]) if trace.node.times_ns else 0.0
     found = []
     for uid, row in trace.known["cgroup"].items():
         limit, use = trace.last("cgroup", int(uid), "max_bytes"), trace.series("cgroup", int(uid), "used_bytes")
         if limit and use:
-            found.append((max(size for _, size in use) / limit, Scene(trace, end_s, str(row.get("path")), limit, use)))
+            found.append(
+                (max(size for _, size in use) / limit, FailureWindow(trace, end_s, str(row.get("path")), limit, use))
+            )
     total = trace.last("host", 0, "total_bytes")
     free = trace.series("host", 0, "available_bytes")
     if total and free:
         use = [(at, total - size) for at, size in free]
-        found.append((max(size for _, size in use) / total, Scene(trace, end_s, "node", total, use)))
+        found.append((max(size for _, size in use) / total, FailureWindow(trace, end_s, "node", total, use)))
     return max(found, key=lambda pair: pair[0])[1] if found else None
 
 
-def _chart(trace: Recorded, scene: Scene, incident: Incident | None) -> Chart:
+def _chart(trace: Recorded, scene: FailureWindow, incident: Incident | None) -> Chart:
     begin_s, end_s = (trace.seconds(at) for at in (min(trace.node.times_ns), max(trace.node.times_ns)))
     panels = [panel for panel in (_by_role(trace, scene), _by_kind(trace, scene), _by_gpu(trace)) if panel is not None]
     notes = [
@@ -136,7 +142,7 @@ def _doubts(trace: Recorded, panels: Sequence[Panel], incident: Incident | None,
         yield "the clock was set back during the run"
 
 
-def _by_role(trace: Recorded, scene: Scene) -> Panel | None:
+def _by_role(trace: Recorded, scene: FailureWindow) -> Panel | None:
     """Anonymous and page-locked memory of the run's processes; shared memory that many map is in no role's sum."""
     import polars as pl
 
@@ -201,7 +207,7 @@ def _processes(trace: Recorded) -> polars.DataFrame | None:
     )
 
 
-def _by_kind(trace: Recorded, scene: Scene) -> Panel | None:
+def _by_kind(trace: Recorded, scene: FailureWindow) -> Panel | None:
     """What the limit's owner holds: anonymous, page-locked, other shared memory, page cache, kernel."""
     import polars as pl
 
@@ -305,7 +311,7 @@ def _levels(trace: Recorded, at: polars.Series, columns: Sequence[polars.Series]
     )
 
 
-def _limits(trace: Recorded, scene: Scene) -> Iterator[tuple[str, int]]:
+def _limits(trace: Recorded, scene: FailureWindow) -> Iterator[tuple[str, int]]:
     """(name, bytes) of the limits that bound host memory, as they were seen last."""
     seen = {
         _WORDS[str(row["name"])]: size

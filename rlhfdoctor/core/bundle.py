@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from rlhfdoctor.diagnose import analyze, make_incident
+from rlhfdoctor.core.diagnose import analyze, make_incident
+from rlhfdoctor.core.session import Session
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.logs.flight import MOST_BYTES, plain_dump, rank_of_dump
 from rlhfdoctor.logs.open import Source, find_sources
 from rlhfdoctor.plugins import folders
-from rlhfdoctor.redact import Redactor
-from rlhfdoctor.session import Session
+from rlhfdoctor.privacy.redact import Redactor
 from rlhfdoctor.trace.archive import MANIFEST
 from rlhfdoctor.trace.frames import EVENT, HEADER, Frame, json_payload, pack, unpack
 from rlhfdoctor.trace.read import find_nodes

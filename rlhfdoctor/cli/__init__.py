@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rlhfdoctor import __version__
-from rlhfdoctor.cli_bundle import bundle
-from rlhfdoctor.cli_compare import compare
-from rlhfdoctor.cli_estimate import estimate
-from rlhfdoctor.cli_report import render_page, report
-from rlhfdoctor.cli_rules import rules
+from rlhfdoctor.cli.bundle import bundle
+from rlhfdoctor.cli.compare import compare
+from rlhfdoctor.cli.console import Progress, language_option, make_page, text_of, write
+from rlhfdoctor.cli.estimate import estimate
+from rlhfdoctor.cli.report import render_page, report
+from rlhfdoctor.cli.rules import rules
 from rlhfdoctor.errors import DoctorError, UsageError
-from rlhfdoctor.screen import Progress, language_option, make_page, text_of, write
 
 if TYPE_CHECKING:
-    from rlhfdoctor.session import Session
+    from rlhfdoctor.core.session import Session
     from rlhfdoctor.types import Incident, Patch
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -210,9 +210,9 @@ def _analyze(
     paths: tuple[str, ...], configs: tuple[str, ...], framework: str | None, since: str | None, until: str | None,
     min_confidence: float = 0.0, everything: bool = False,
 ) -> tuple[Incident, Session]:  # fmt: skip
-    from rlhfdoctor.diagnose import make_incident
+    from rlhfdoctor.core.diagnose import make_incident
+    from rlhfdoctor.core.session import Session
     from rlhfdoctor.logs.clock import read_time
-    from rlhfdoctor.session import Session
 
     if min_confidence != min_confidence:
         raise UsageError("--min-confidence takes a number from 0 to 1")
@@ -232,7 +232,7 @@ def _analyze(
 
 
 def _render(incident: Incident, form: str, to_file: bool, all_findings: bool, lang: str) -> str:
-    from rlhfdoctor.language import load_words, translate
+    from rlhfdoctor.i18n.language import load_words, translate
 
     words = load_words(lang)
     incident = translate(incident, words)
@@ -299,7 +299,7 @@ def watch(
       doctor watch --ray
       doctor watch --attach doctor-runs/20260131T120000Z-train
     """
-    from rlhfdoctor.record.command import Wish
+    from rlhfdoctor.record.command import WatchOptions
     from rlhfdoctor.record.command import watch as run
     from rlhfdoctor.units import parse_seconds
 
@@ -309,7 +309,7 @@ def watch(
         if seconds is None or not 0 < seconds < 10 * 86400:
             raise UsageError(f"{name} {text}: write a time such as 1s, 500ms, 10m or 2h")
         times.append(seconds)
-    wish = Wish(
+    wish = WatchOptions(
         command=command, pids=pids, cgroup=cgroup, attach=attach, out=out, interval_s=max(times[0], 0.05), alert_at_s=times[1],
         alert_command=alert_command, port=metrics_port, metrics=engines, view=not no_view,
     )  # fmt: skip
@@ -323,7 +323,7 @@ def watch(
 def _verdict(folder: Path, command: bool) -> int:
     """Analyzes a recorded run and prints what ended it; to standard error where standard output is the command's."""
     incident, _ = _analyze((str(folder),), (), None, None, None)
-    from rlhfdoctor.language import preferred
+    from rlhfdoctor.i18n.language import preferred
 
     text = _render(incident, "text", False, False, preferred())
     to_stderr = command and not sys.stdout.isatty()

@@ -22,7 +22,7 @@ def language_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """`--lang`, whose default is the environment's language."""
 
     def chosen(_context: click.Context, _option: click.Parameter, value: str | None) -> str:
-        from rlhfdoctor.language import preferred
+        from rlhfdoctor.i18n.language import preferred
 
         return value or preferred()
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from rlhfdoctor.core.session import Session
 from rlhfdoctor.engine.catalogue import load_rules
 from rlhfdoctor.engine.match import Facts
 from rlhfdoctor.engine.rank import diagnose, is_decided, treatments
 from rlhfdoctor.engine.schema import Rule
 from rlhfdoctor.evidence.case import Case
+from rlhfdoctor.evidence.classify import classify
 from rlhfdoctor.evidence.collect import find_evidence
 from rlhfdoctor.evidence.death import find_death
-from rlhfdoctor.evidence.killer import classify
 from rlhfdoctor.evidence.ledger import make_ledger
-from rlhfdoctor.evidence.setup import machine_of, make_told
+from rlhfdoctor.evidence.setup import machine_of, make_inputs
 from rlhfdoctor.patch.effect import Counterfactual, make_counterfactual
 from rlhfdoctor.patch.plan import Configuration, plan_patches
 from rlhfdoctor.patch.size import size_treatments
-from rlhfdoctor.session import Session
 from rlhfdoctor.settings.read import read_configuration
 from rlhfdoctor.types import Death, Event, Evidence, Finding, Incident, Part, Patch, RuledOut, Setting
 from rlhfdoctor.vocabulary import FACT
@@ -131,7 +131,7 @@ def _foresee(case: Case, death: Death | None, facts: Facts, ledger: Sequence[Par
         facts.evidence[name].value for name in (FACT.host.limit_bytes, FACT.host.total_bytes) if name in facts.evidence
     ]
     return make_counterfactual(
-        make_told(case, machine_of(case)),
+        make_inputs(case, machine_of(case)),
         death.phase,
         of_host=death.killer not in ("cuda-oom", "collective-timeout"),
         measured_bytes=sum(part.bytes for part in ledger) or None,

@@ -35,7 +35,7 @@ class Machine:
 
 
 @dataclass(slots=True)
-class Told:
+class Inputs:
     """Settings in force by canonical name, the framework, versions of packages, and what the user says of the machines."""
 
     settings: Mapping[str, Setting]
@@ -225,7 +225,7 @@ class Told:
         return Limit(name=name, place=place, bytes=parse_bytes(text), basis=f"{own.spelled} {own.value} ({own.origin})")  # type: ignore[arg-type]
 
 
-def change(told: Told, name: str, value: Value) -> Told:
+def change(told: Inputs, name: str, value: Value) -> Inputs:
     """The same with one setting changed, as an edit of the user's files would change it."""
     own = told.settings.get(name)
     framework = told.framework.name if told.framework is not None else ""
@@ -240,4 +240,4 @@ def change(told: Told, name: str, value: Value) -> Told:
             origin=Origin(file="(added)"),
             form=spelling.form if spelling else "flag",
         )
-    return Told({**told.settings, name: replace(own, value=value)}, told.framework, told.versions, told.machine)
+    return Inputs({**told.settings, name: replace(own, value=value)}, told.framework, told.versions, told.machine)

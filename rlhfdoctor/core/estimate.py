@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from rlhfdoctor.budget.estimate import fullest
-from rlhfdoctor.budget.told import Machine
+from rlhfdoctor.budget.inputs import Machine
+from rlhfdoctor.core.session import CONFIG_LIMIT_BYTES, Session
 from rlhfdoctor.estimates import Estimate
-from rlhfdoctor.evidence.setup import make_told
-from rlhfdoctor.session import CONFIG_LIMIT_BYTES, Session
+from rlhfdoctor.evidence.setup import make_inputs
 from rlhfdoctor.types import Patch, Setting
 
 __all__ = ["Machine", "estimate", "suggest"]
@@ -53,7 +53,7 @@ def suggest(
 
 def estimate_session(session: Session, machine: Machine | None = None) -> Estimate:
     """As `estimate`, of a session that is open."""
-    return replace(fullest(make_told(session.case, machine or Machine())), gaps=tuple(session.gaps))
+    return replace(fullest(make_inputs(session.case, machine or Machine())), gaps=tuple(session.gaps))
 
 
 def suggest_session(session: Session, machine: Machine | None = None) -> tuple[Estimate, list[Patch]]:
@@ -61,7 +61,7 @@ def suggest_session(session: Session, machine: Machine | None = None) -> tuple[E
     from rlhfdoctor.patch.plan import Configuration
     from rlhfdoctor.patch.suggest import suggest as find_change
 
-    told = make_told(session.case, machine or Machine())
+    told = make_inputs(session.case, machine or Machine())
     configuration = Configuration(session.texts, list(told.settings.values()), told.framework, told.versions)
     found, patches = find_change(told, configuration)
     return replace(found, gaps=tuple(session.gaps)), patches

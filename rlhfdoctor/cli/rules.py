@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
+from rlhfdoctor.cli.console import language_option
 from rlhfdoctor.errors import UsageError
-from rlhfdoctor.screen import language_option
 
 
 @click.group()
@@ -29,7 +29,7 @@ def rules() -> None:
 def rules_list(lang: str) -> None:
     """All rules with their titles."""
     from rlhfdoctor.engine.catalogue import load_rules
-    from rlhfdoctor.language import load_words
+    from rlhfdoctor.i18n.language import load_words
 
     words = load_words(lang)
 
@@ -49,7 +49,7 @@ def rules_explain(rule_id: str, lang: str) -> None:
     """
     from rlhfdoctor.engine.catalogue import load_rules
     from rlhfdoctor.engine.explain import explain
-    from rlhfdoctor.language import load_words
+    from rlhfdoctor.i18n.language import load_words
 
     found = next((rule for rule in load_rules() if rule.id == rule_id), None)
     if found is None:
@@ -67,7 +67,7 @@ def rules_test(folder: Path | None) -> None:
 
     FOLDER is a catalogue or a single rule; by default the bundled catalogue.
     """
-    from rlhfdoctor.selftest import check_parts, check_rules
+    from rlhfdoctor.core.rule_testing import check_parts, check_rules
 
     missing = check_parts(folder)
     failures, count = check_rules(folder)

@@ -23,7 +23,7 @@ _ECHO_ERRORS = (
 _WARNING = re.compile(r"\[W\d{3,4} \d\d:\d\d:")
 TRIED_AGAIN = re.compile(r"(?<!fork: )\bretry|\bWARN", re.I)
 _CUDA_ERROR = re.compile(r"CUDA(?: driver| runtime)? error|CUDA out of memory|CUDA kernel")
-"""Told by torch.cuda_error and torch.cuda_oom."""
+"""Inputs by torch.cuda_error and torch.cuda_oom."""
 RAY_SERVICE = re.compile(
     r"(?:^|[/!])(?:monitor|dashboard|dashboard_\w+|runtime_env_agent|log_monitor|ray_client_server\w*|gcs_server)\.(?:log|out|err)(?:\.|$)"
 )

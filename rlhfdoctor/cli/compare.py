@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from rlhfdoctor.screen import make_page, trimmed, write
+from rlhfdoctor.cli.console import make_page, trimmed, write
 
 
 @click.command()
@@ -27,8 +27,8 @@ def compare(before: str, after: str, form: str, out: str | None) -> None:
       doctor compare doctor-runs/20260131T120000Z-train doctor-runs/20260201T090000Z-train
       doctor compare before/ after/ --format json
     """
+    from rlhfdoctor.core.compare import compare as run
     from rlhfdoctor.report import comparison
-    from rlhfdoctor.sidebyside import compare as run
 
     found = run([before], [after])
     if form == "json":

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from rlhfdoctor.evidence.case import Case
-from rlhfdoctor.evidence.killer import classify
+from rlhfdoctor.evidence.classify import classify
 from rlhfdoctor.logs.kernel import HARDWARE_XIDS
 from rlhfdoctor.types import Event, Evidence
 from rlhfdoctor.units import show_bytes

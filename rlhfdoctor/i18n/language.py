@@ -1,4 +1,4 @@
-"""The languages of reports, and an incident told in another one. The tables are data: rlhfdoctor/zh/ and each rule's zh.yaml."""
+"""The languages of reports, and an incident told in another one. The tables are data: i18n/zh/ and each rule's zh.yaml."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import yaml
 
 from rlhfdoctor.charts import Chart
 from rlhfdoctor.engine.catalogue import rules_folder
+from rlhfdoctor.i18n.words import ENGLISH, Words
 from rlhfdoctor.types import Finding, Incident, Missing, Patch, Quote
-from rlhfdoctor.words import ENGLISH, Words
 
 LANGUAGES = ("en", "zh")
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -32,7 +32,7 @@ def load_words(name: str) -> Words:
     """The table of a language: what the doctor says, and what the bundled rules say."""
     if name == "en":
         return ENGLISH
-    folder = resources.files("rlhfdoctor") / name
+    folder = resources.files("rlhfdoctor.i18n") / name
     page = read_table((folder / "report.yaml").read_text(encoding="utf-8"))
     table = {english: other for english, other in page.items() if "{" not in english}
     for file in ("evidence", "patches", "reading"):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rlhfdoctor.cli.console import Progress, language_option, write, write_bytes
 from rlhfdoctor.errors import UsageError
-from rlhfdoctor.screen import Progress, language_option, write, write_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,9 +51,9 @@ def report(paths: tuple[str, ...], out: str | None, form: str | None, framework:
     chosen = form or {"htm": "html", "markdown": "md"}.get(ending, ending)
     if chosen not in FORMS:
         raise UsageError(f"--out {target}: end it in .html, .md, .png or .svg, or say --format")
-    from rlhfdoctor.diagnose import make_incident
-    from rlhfdoctor.language import load_words, translate
-    from rlhfdoctor.session import Session
+    from rlhfdoctor.core.diagnose import make_incident
+    from rlhfdoctor.core.session import Session
+    from rlhfdoctor.i18n.language import load_words, translate
 
     with (
         Progress() as progress,
@@ -68,8 +68,9 @@ def report(paths: tuple[str, ...], out: str | None, form: str | None, framework:
         words = load_words(lang)
         write(markdown.render(translate(incident, words), words), str(target))
     else:
-        from rlhfdoctor.report import picture, story
-        from rlhfdoctor.timeline import draw_charts
+        from rlhfdoctor.core.timeline import draw_charts
+        from rlhfdoctor.report import phrasing as story
+        from rlhfdoctor.report import picture
 
         charts = draw_charts(session.whole, incident)
         write_bytes(picture.render(charts, story.headline(incident), chosen), target)  # type: ignore[arg-type]
@@ -81,9 +82,9 @@ def render_page(incident: Incident, traces: Sequence[Recorded], lang: str) -> st
     import time
 
     from rlhfdoctor import __version__
-    from rlhfdoctor.language import load_words, translate, translate_chart
+    from rlhfdoctor.core.timeline import draw_charts
+    from rlhfdoctor.i18n.language import load_words, translate, translate_chart
     from rlhfdoctor.report import html
-    from rlhfdoctor.timeline import draw_charts
 
     words = load_words(lang)
     charts = [translate_chart(chart, words) for chart in draw_charts(traces, incident)]

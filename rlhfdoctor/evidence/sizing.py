@@ -16,7 +16,7 @@ from rlhfdoctor.errors import UsageError
 from rlhfdoctor.evidence.case import Case, number, whole
 from rlhfdoctor.evidence.comm import find_busy, read_elapsed
 from rlhfdoctor.evidence.host import find_total
-from rlhfdoctor.evidence.offload import case_told, find_freed_gradients
+from rlhfdoctor.evidence.offload import case_inputs, find_freed_gradients
 from rlhfdoctor.evidence.roles import find_role
 from rlhfdoctor.logs.torch import read_cuda_oom
 from rlhfdoctor.settings.spell import lookup
@@ -94,7 +94,7 @@ def _batch(case: Case) -> Iterator[Evidence]:
         return  # it counts the sequences of all GPUs
     tokens = sum(length for length in lengths if isinstance(length, int))
     try:
-        one = sequence_bytes(case_told(case)[0], name, "score" if scoring else "update", "actor")
+        one = sequence_bytes(case_inputs(case)[0], name, "score" if scoring else "update", "actor")
     except UsageError:
         return
     if one <= 0:

@@ -14,7 +14,7 @@ import signal
 from collections.abc import Iterator
 from typing import Any
 
-from rlhfdoctor.record.orders import Orders
+from rlhfdoctor.record.recorder_config import Orders
 from rlhfdoctor.sources.procfs import parse_status, read_file
 
 _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 15, 36

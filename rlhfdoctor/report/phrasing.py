@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rlhfdoctor.i18n.words import ENGLISH, Words
 from rlhfdoctor.types import Death, Framework, Incident, Patch
 from rlhfdoctor.units import show_bytes, show_time
 from rlhfdoctor.vocabulary import EVENT, FIELD
-from rlhfdoctor.words import ENGLISH, Words
 
 KILLER_SAYS = {
     "kernel-oom-cgroup": "the kernel's OOM killer, at a cgroup's memory limit",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rlhfdoctor.diagnose import analyze
+from rlhfdoctor.core.diagnose import analyze
 from rlhfdoctor.engine.catalogue import load_conditions, load_rules, rules_folder
 from rlhfdoctor.engine.draft import missing_parts
 from rlhfdoctor.engine.resolve import read_rule

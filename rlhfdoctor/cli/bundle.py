@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rlhfdoctor.screen import Progress
+from rlhfdoctor.cli.console import Progress
 from rlhfdoctor.units import show_bytes, show_count
 
 if TYPE_CHECKING:
-    from rlhfdoctor.bundle import Bundle
+    from rlhfdoctor.core.bundle import Bundle
 
 _KINDS = {"user": "users", "host": "hosts", "address": "addresses", "email": "e-mail addresses", "path": "private paths", "word": "words of --hide"}  # fmt: skip
 
@@ -44,7 +44,7 @@ def bundle(paths: tuple[str, ...], out: str, hide: tuple[str, ...], framework: s
       doctor bundle doctor-runs/20260131T120000Z-train
       doctor bundle ray_logs launch.sh dmesg.txt --hide acme --out incident.tar.gz
     """
-    from rlhfdoctor.bundle import make_bundle
+    from rlhfdoctor.core.bundle import make_bundle
 
     with Progress() as progress:
         made = make_bundle(paths, Path(out), hide=hide, framework=framework, progress=progress)

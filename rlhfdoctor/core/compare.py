@@ -6,10 +6,10 @@ import statistics
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from rlhfdoctor.diagnose import make_incident
+from rlhfdoctor.core.diagnose import make_incident
+from rlhfdoctor.core.session import Session
 from rlhfdoctor.evidence.case import Case
-from rlhfdoctor.evidence.recorded import Scene, find_holders, find_scene, find_steps
-from rlhfdoctor.session import Session
+from rlhfdoctor.evidence.recorded import FailureWindow, find_failure_window, find_process_usage, find_steps
 from rlhfdoctor.trace.growth import theil_sen
 from rlhfdoctor.trace.schema import NULL
 from rlhfdoctor.types import Comparison, Figure, Incident
@@ -36,11 +36,13 @@ def compare(before: Sequence[str], after: Sequence[str]) -> Comparison:
     return Comparison(before=one, after=two, figures=tuple(_figures(*scenes)), settings=tuple(_changed(one, two)))
 
 
-def _scene(session: Session, incident: Incident) -> Scene | None:
-    return find_scene(Case(incident.timeline, traces=session.traces), incident.death) if session.traces else None
+def _scene(session: Session, incident: Incident) -> FailureWindow | None:
+    return (
+        find_failure_window(Case(incident.timeline, traces=session.traces), incident.death) if session.traces else None
+    )
 
 
-def _figures(before: Scene | None, after: Scene | None) -> Iterator[Figure]:
+def _figures(before: FailureWindow | None, after: FailureWindow | None) -> Iterator[Figure]:
     """What traces tell; a run without one has no figures."""
     scenes = (before, after)
     if before is None and after is None:
@@ -73,7 +75,7 @@ def _figures(before: Scene | None, after: Scene | None) -> Iterator[Figure]:
     yield _step_time(before, after)
 
 
-def _use(scene: Scene | None) -> list[tuple[float, int]]:
+def _use(scene: FailureWindow | None) -> list[tuple[float, int]]:
     """(Unix seconds, anonymous and page-locked memory of all processes of the run) at each sample until the death."""
     table = scene.trace.node.tables.get("process") if scene is not None else None
     if scene is None or table is None:
@@ -89,7 +91,7 @@ def _use(scene: Scene | None) -> list[tuple[float, int]]:
     return sorted(sums.items())
 
 
-def _step_peaks(scene: Scene | None, use: Sequence[tuple[float, int]]) -> list[int]:
+def _step_peaks(scene: FailureWindow | None, use: Sequence[tuple[float, int]]) -> list[int]:
     """The highest use of each step, the load before the first one left out."""
     if scene is None:
         return []
@@ -102,13 +104,13 @@ def _step_peaks(scene: Scene | None, use: Sequence[tuple[float, int]]) -> list[i
     return found
 
 
-def _by_role(scene: Scene | None, use: Sequence[tuple[float, int]]) -> dict[str, float]:
+def _by_role(scene: FailureWindow | None, use: Sequence[tuple[float, int]]) -> dict[str, float]:
     """The same by role at the peak."""
     if scene is None or not use:
         return {}
     peak_s, _ = max(use, key=lambda point: point[1])
     sizes: dict[str, float] = {}
-    for holder in find_holders(scene, peak_s):
+    for holder in find_process_usage(scene, peak_s):
         sizes[holder.role] = (
             sizes.get(holder.role, 0) + holder.anon_bytes + min(holder.locked_bytes, holder.shmem_bytes)
         )
@@ -134,7 +136,7 @@ def _slope(peaks: Sequence[int]) -> tuple[float, float, float] | None:
     return theil_sen([(float(i), value) for i, value in enumerate(warm)]) if len(warm) >= _LEAST_STEPS else None
 
 
-def _step_time(before: Scene | None, after: Scene | None) -> Figure:
+def _step_time(before: FailureWindow | None, after: FailureWindow | None) -> Figure:
     times = [
         [b - a for a, b in pairwise(find_steps(scene.trace)[1:])] if scene is not None else []
         for scene in (before, after)

@@ -7,8 +7,8 @@ import sys
 
 import click
 
+from rlhfdoctor.cli.console import make_page, trimmed, write
 from rlhfdoctor.errors import UsageError
-from rlhfdoctor.screen import make_page, trimmed, write
 
 _GPU_SIZES = {"a10": 24, "l4": 24, "l40": 48, "l40s": 48, "a100": 80, "a800": 80, "h100": 80, "h800": 80, "h20": 96, "h200": 141, "b200": 180, "v100": 32, "4090": 24, "3090": 24, "a6000": 48}  # fmt: skip
 """GiB of a GPU by its name; a size in the name wins, as in a100-40g."""
@@ -61,7 +61,7 @@ def estimate(
       doctor estimate config.yaml --model Qwen2.5-7B --gpus-per-node 8 --suggest
       doctor estimate launch.sh --brief || exit 1      # in a job script
     """
-    from rlhfdoctor import preflight
+    from rlhfdoctor.core import estimate as preflight
     from rlhfdoctor.report import budget
 
     if framework is not None and not framework.partition("==")[0].strip():

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from rlhfdoctor.secrets import SECRET, cut_secrets, cut_words, hides, is_secret
+from rlhfdoctor.privacy.secrets import SECRET, cut_secrets, cut_words, hides, is_secret
 
 _FLAG = re.compile(r"-{0,2}[A-Za-z][\w.-]{1,60}")
 _EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}\.[a-z]{2,24}\b", re.I)

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from rlhfdoctor.evidence.roles import MARKS
-from rlhfdoctor.record.notify import Notifier
-from rlhfdoctor.record.tails import Tails
+from rlhfdoctor.record.log_tailer import Tails
 from rlhfdoctor.record.target import Process, Target
-from rlhfdoctor.report.clean import clean
+from rlhfdoctor.record.wakeups import Notifier
+from rlhfdoctor.report.sanitize import clean
 from rlhfdoctor.sources.kmsg import KernelLog
 from rlhfdoctor.sources.procfs import has_host_pids, parse_cmdline, read_file
 from rlhfdoctor.sources.ray import SessionNames, find_node

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from rlhfdoctor.evidence.case import Case, fact
-from rlhfdoctor.evidence.killer import TRIED_AGAIN
+from rlhfdoctor.evidence.classify import TRIED_AGAIN
 from rlhfdoctor.types import Death, Event, Evidence
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 

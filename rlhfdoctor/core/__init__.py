@@ -1,0 +1,1 @@
+"""The use cases: a session, and what commands do with it."""
