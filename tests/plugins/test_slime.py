@@ -73,6 +73,12 @@ def test_script_is_not_openrlhf(tmp_path: Path) -> None:
     assert case.value("offload_optimizer") is True
 
 
+def test_few_flags_of_its_own_suffice(tmp_path: Path) -> None:
+    """Flags that OpenRLHF has, too, count for both, so that one of its own decides."""
+    case = case_of(tmp_path, "python3 train.py --rollout-batch-size 32 --n-samples-per-prompt 8 --advantage-estimator grpo\n")
+    assert case.framework is not None and case.framework.name == "slime"
+
+
 def test_openrlhf_is_not_slime(tmp_path: Path) -> None:
     """The other way round as well."""
     framework = case_of(tmp_path, OPENRLHF).framework
