@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from rlhfdoctor.engine.resolve import Conditions, check_causes, read_conditions, read_rule
-from rlhfdoctor.engine.schema import Rule
+from rlhfdoctor.engine.resolve import Conditions, read_conditions, read_rule
+from rlhfdoctor.engine.rulefile import Place, read_yaml
+from rlhfdoctor.engine.schema import Rule, named_causes
 from rlhfdoctor.errors import RuleError
+from rlhfdoctor.vocabulary.names import did_you_mean
 
 
 def rules_folder() -> Path:
@@ -53,3 +57,23 @@ def load_rules(folder: Path | None = None) -> tuple[Rule, ...]:
     if not rules:
         raise RuleError(f"{where}: holds no rule (a folder with rule.yaml)")
     return tuple(rules)
+
+
+def check_causes(rules: Mapping[str, Rule]) -> list[str]:
+    """Faults of what rules say of each other: causes that do not exist."""
+    found = []
+    for rule in rules.values():
+        unknown = [(key, cause) for key, cause in named_causes(rule) if cause not in rules]
+        if unknown:
+            raw, faults = read_yaml(rule.path)
+            for key, cause in unknown:
+                where = next((place for place in faults.lines if key in place and _at(raw, place) == cause), ())
+                faults.add(where, f"unknown cause '{cause}' in {key}.{did_you_mean(cause, rules)}")
+            found += faults.found
+    return found
+
+
+def _at(raw: Any, place: Place) -> Any:
+    for key in place:
+        raw = raw[key]
+    return raw

@@ -11,13 +11,13 @@ from typing import Any
 import yaml
 
 from rlhfdoctor.engine.catalogue import rules_folder
-from rlhfdoctor.engine.schema import Rule
+from rlhfdoctor.engine.schema import Rule, named_causes
 from rlhfdoctor.errors import UsageError
 
 LANGUAGES = ("zh",)
 """Each has a file beside rule.yaml; a rule of the catalogue that is shipped needs all of them."""
 _SAID = {
-    "title", "summary", "says", "meaning", "impact", "check", "false_positives", "effect", "cost", "note", "instead",
+    "title", "summary", "says", "meaning", "impact", "check", "differs", "other", "effect", "cost", "note", "instead",
     "side_effects", "what", "because", "how_to_check",
 }  # fmt: skip
 _PLACE = re.compile(r"\{[^{}]*\}")
@@ -56,13 +56,12 @@ def missing_parts(rule: Rule, causes: Collection[str]) -> list[str]:
     """What is missing in a rule's folder, one sentence each.
 
     Args:
-        causes: the ids that `suppresses` and `compatible_with` may name.
+        causes: the ids that a rule may name.
     """
     found = [f"{rule.path}: still the skeleton's: '{text}'" for text in sentences(rule.path) if text in _skeleton()]
     found += [
         f"{rule.path}: '{key}' names {name}, and no rule has that id"
-        for key, names in (("suppresses", rule.suppresses), ("compatible_with", rule.compatible_with))
-        for name in names
+        for key, name in named_causes(rule)
         if name not in causes
     ]
     shipped = rule.path.parent.parent.resolve() == rules_folder().resolve()
@@ -129,7 +128,8 @@ docs:
   meaning: What it means.
   impact: What it does to a run.
   check: How to check it by hand.
-  false_positives: What looks alike, and how to tell.
+  false_positives:  # also {{causes: [host-leak], differs: how to tell it from this one}} and {{other: what is no cause here}}
+  - {{note: 'What looks alike, and how to tell.'}}
 remediation: []
 references: []
 """

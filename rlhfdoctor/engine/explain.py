@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import re
 import textwrap
 import unicodedata
+from collections.abc import Sequence
 
-from rlhfdoctor.engine.schema import Rule, Treatment
+from rlhfdoctor.engine.schema import LookAlike, Rule, Treatment
 from rlhfdoctor.i18n.words import ENGLISH, Words
 from rlhfdoctor.settings.spell import FRAMEWORKS, spell
 
@@ -14,7 +17,6 @@ _HEADINGS = {
     "meaning": "What it means",
     "impact": "What it does to a run",
     "check": "How to check by hand",
-    "false_positives": "What looks alike",
 }
 
 
@@ -23,6 +25,7 @@ def explain(rule: Rule, t: Words = ENGLISH) -> str:
     parts = [f"{rule.id}: {t.of(rule.title)}", ""]
     for key, heading in _HEADINGS.items():
         parts += [t(heading), *_wrap(t.of(rule.docs[key])), ""]
+    parts += [t("What looks alike"), *_wrap(_look_alikes(rule.false_positives, t)), ""]
     if rule.remediation:
         parts.append(t("Treatment"))
         for item in rule.remediation:
@@ -44,6 +47,24 @@ def explain(rule: Rule, t: Words = ENGLISH) -> str:
     if rule.references:
         parts += [t("References"), *(f"  {link}" for link in rule.references), ""]
     return "\n".join(parts).rstrip()
+
+
+def _look_alikes(look_alikes: Sequence[LookAlike], t: Words) -> str:
+    """What lies between two notes is one sentence."""
+    sentences = []
+    for is_note, group in itertools.groupby(look_alikes, key=lambda one: bool(one.note)):
+        if is_note:
+            sentences += [t.of(one.note) for one in group]
+        else:
+            sentences.append(
+                functools.reduce(lambda a, b: t("{0}, {1}", a, b), (_look_alike(one, t) for one in group)) + t.stop
+            )
+    return functools.reduce(lambda a, b: t("{0} {1}", a, b), sentences)
+
+
+def _look_alike(one: LookAlike, t: Words) -> str:
+    names = functools.reduce(lambda a, b: t("{0} and {1}", a, b), one.causes or (t.of(one.other),))
+    return t("{0} ({1})", names, t.of(one.differs)) if one.differs else names
 
 
 def _spelled(treatment: Treatment) -> str:

@@ -24,7 +24,6 @@ BARE_SCORE = -0.85
 """A finding that nothing speaks for is shown from here on."""
 CLOSE_SCORE = 0.2
 """Two roots that are nearer to each other than this (log-odds) leave it undecided."""
-_TELL = re.compile(r"((?:[a-z]+(?:-[a-z0-9]+)+(?:, | and )?)+) \(([^)]*)\)")
 
 
 def diagnose(rules: Sequence[Rule], facts: Facts) -> tuple[list[Finding], list[RuledOut]]:
@@ -142,11 +141,12 @@ def _fold(findings: list[Finding], rules: Sequence[Rule]) -> list[Finding]:
 
 
 def _tell_apart(findings: list[Finding], rules: Sequence[Rule]) -> list[Finding]:
-    """Every other finding with the words by which the first one's page tells it apart, and as sure as the second are."""
+    """Add to each runner-up how it differs from the first finding, and its runner-up confidence."""
     if not findings:
         return findings
-    page = next(rule.docs["false_positives"] for rule in rules if rule.id == findings[0].cause)
-    tells, behind = read_tells(page), load_knots(which="behind")
+    rule = next(rule for rule in rules if rule.id == findings[0].cause)
+    differs = {cause: look_alike.differs for look_alike in rule.false_positives for cause in look_alike.causes}
+    behind = load_knots(which="behind")
     first = findings[0]
     shares = [
         f.confidence
@@ -154,20 +154,7 @@ def _tell_apart(findings: list[Finding], rules: Sequence[Rule]) -> list[Finding]
         else min(confidence(f.score, behind), first.confidence)
         for f in findings[1:]
     ]  # as likely as the first one is no second
-    return [first, *(replace(f, differs=tells.get(f.cause, ""), confidence=c) for f, c in zip(findings[1:], shares))]
-
-
-def read_tells(look_alikes: str) -> Mapping[str, str]:
-    """Cause -> how it is told apart, from the text of a page.
-
-    >>> read_tells("gpu-leak and gpu-fragmentation (reserved grows), host-leak (on the host).")["gpu-leak"]
-    'reserved grows'
-    """
-    return {
-        cause: match[2]
-        for match in _TELL.finditer(look_alikes)
-        for cause in re.findall(r"[a-z]+(?:-[a-z0-9]+)+", match[1])
-    }
+    return [first, *(replace(f, differs=differs.get(f.cause, ""), confidence=c) for f, c in zip(findings[1:], shares))]
 
 
 def fill(text: str, facts: Facts) -> str:

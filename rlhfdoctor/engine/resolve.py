@@ -15,6 +15,7 @@ from rlhfdoctor.engine.quantity import EXAMPLES, read_quantity
 from rlhfdoctor.engine.rulefile import (
     COMPARATORS,
     Faults,
+    LookAlikeForm,
     Place,
     Remedy,
     RuleForm,
@@ -31,6 +32,7 @@ from rlhfdoctor.engine.schema import (
     Comparison,
     Condition,
     DataRequest,
+    LookAlike,
     Rule,
     RuledOutBy,
     Target,
@@ -159,6 +161,19 @@ class Resolver:
             never_below=optional("raise", form.raise_ if isinstance(form.raise_, str) else UNSET),
         )
 
+    def look_alike(self, form: LookAlikeForm, place: Place) -> LookAlike:
+        """A row of what looks alike; whether its causes exist is checked when all rules are known."""
+        given = [key for key in ("causes", "other", "note") if getattr(form, key)]
+        if len(given) != 1:
+            self.faults.add(
+                place, f"a look-alike has one of causes, other and note; this one has {' and '.join(given) or 'none'}"
+            )
+        elif form.differs and given == ["note"]:
+            self.faults.add((*place, "differs"), "'differs' stands beside 'causes' or 'other'")
+        return LookAlike(
+            tuple(form.causes), *(" ".join(text.split()) for text in (form.differs, form.other, form.note))
+        )
+
     def treatment(self, remedy: Remedy, place: Place) -> Treatment:
         """A treatment with its names looked up."""
         named = [key for key in ("setting", "measure") if getattr(remedy, key) is not UNSET]
@@ -244,6 +259,8 @@ def resolve_rule(raw: Any, faults: Faults, folder: Path, conditions: Conditions)
         raise RuleError("\n".join(faults.found))
     if form.id != folder.name:
         faults.add(("id",), f"id '{form.id}' differs from the folder's name '{folder.name}'")
+    if not form.docs.false_positives:
+        faults.add(("docs", "false_positives"), "'false_positives' needs at least one look-alike or note")
     rule = _resolved(form, resolver, folder / "rule.yaml")
     for place, text in texts(form):
         for word in PLACE.findall(text):
@@ -299,6 +316,9 @@ def _resolved(form: RuleForm, look: Resolver, path: Path) -> Rule:
         suppresses=tuple(form.suppresses),
         compatible_with=tuple(form.compatible_with),
         docs={heading: " ".join(getattr(form.docs, heading).split()) for heading in DOC_HEADINGS},
+        false_positives=tuple(
+            look.look_alike(one, ("docs", "false_positives", i)) for i, one in enumerate(form.docs.false_positives)
+        ),
         remediation=tuple(look.treatment(r, ("remediation", i)) for i, r in enumerate(form.remediation)),
         references=tuple(form.references),
         path=path,
@@ -326,14 +346,3 @@ def read_conditions(folder: Path) -> Conditions:
         found[name] = resolver.condition(when, (name,))
     faults.check()
     return found
-
-
-def check_causes(rules: Mapping[str, Rule]) -> list[str]:
-    """Faults of what rules say of each other: causes that do not exist."""
-    return [
-        f"{rule.path}:1: unknown cause '{cause}' in {key}.{did_you_mean(cause, rules)}"
-        for rule in rules.values()
-        for key, causes in (("suppresses", rule.suppresses), ("compatible_with", rule.compatible_with))
-        for cause in causes
-        if cause not in rules
-    ]

@@ -79,13 +79,22 @@ class Detect(Struct, forbid_unknown_fields=True, rename={"for_": "for"}):
     missing: list[Request] = []
 
 
+class LookAlikeForm(Struct, forbid_unknown_fields=True):
+    """What may be mistaken for the cause: other causes and how they differ, something else, or a free note."""
+
+    causes: list[str] = []
+    differs: str = ""
+    other: str = ""
+    note: str = ""
+
+
 class Docs(Struct, forbid_unknown_fields=True):
     """The page of the cause."""
 
     meaning: str
     impact: str
     check: str
-    false_positives: str
+    false_positives: list[LookAlikeForm]
 
 
 class TargetForm(Struct, forbid_unknown_fields=True, rename={"from_": "from", "else_": "else", "raise_": "raise"}):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -116,6 +116,19 @@ class Treatment:
 
 
 @dataclass(frozen=True, slots=True)
+class LookAlike:
+    """What may be mistaken for a cause; one of `causes`, `other` and `note` is given."""
+
+    causes: tuple[str, ...] = ()
+    differs: str = ""
+    """How these causes are distinguished from the rule's own."""
+    other: str = ""
+    """A look-alike that is no cause of the catalogue."""
+    note: str = ""
+    """One or more whole sentences."""
+
+
+@dataclass(frozen=True, slots=True)
 class Rule:
     """One cause: how to detect it, what to say of it, how to treat it."""
 
@@ -134,11 +147,19 @@ class Rule:
     compatible_with: tuple[str, ...]
     """Causes that may hold at the same time."""
     docs: Mapping[str, str]
+    false_positives: tuple[LookAlike, ...]
     remediation: tuple[Treatment, ...]
     references: tuple[str, ...]
     path: Path
 
 
-DOC_HEADINGS = ("meaning", "impact", "check", "false_positives")
+def named_causes(rule: Rule) -> Iterator[tuple[str, str]]:
+    """The keys under which a rule names other causes, and each cause."""
+    yield from (("suppresses", cause) for cause in rule.suppresses)
+    yield from (("compatible_with", cause) for cause in rule.compatible_with)
+    yield from (("false_positives", cause) for one in rule.false_positives for cause in one.causes)
+
+
+DOC_HEADINGS = ("meaning", "impact", "check")
 PLACE = re.compile(r"\{([a-z_]+\.[a-z_0-9]+)\}")
 """A fact in a sentence, shown by value and unit."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib import resources
@@ -18,7 +17,6 @@ from rlhfdoctor.types import Finding, Incident, Missing, Patch, Quote
 
 LANGUAGES = ("en", "zh")
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_TELL = re.compile(r"((?:[a-z]+(?:-[a-z0-9]+)+(?:、|，|, | 和 | 与 |和|与|及)?)+) ?[（(]([^）)]*)[）)]")
 
 
 def preferred() -> str:
@@ -52,19 +50,18 @@ def translate(incident: Incident, words: Words) -> Incident:
     if words is ENGLISH:
         return incident
     of = words.of
-    first = incident.findings[0].cause if incident.findings else ""
     framework = incident.framework
     return replace(
         incident,
         framework=replace(framework, basis=of(framework.basis)) if framework is not None else None,
-        findings=tuple(_finding(finding, first, words) for finding in incident.findings),
+        findings=tuple(_finding(finding, words) for finding in incident.findings),
         ruled_out=tuple(replace(item, because=of(item.because)) for item in incident.ruled_out),
         ledger=tuple(replace(part, part=of(part.part), basis=of(part.basis)) for part in incident.ledger),
         gaps=tuple(replace(gap, what=of(gap.what), why=of(gap.why)) for gap in incident.gaps),
     )
 
 
-def _finding(finding: Finding, first: str, words: Words) -> Finding:
+def _finding(finding: Finding, words: Words) -> Finding:
     of = words.of
     return replace(
         finding,
@@ -74,7 +71,7 @@ def _finding(finding: Finding, first: str, words: Words) -> Finding:
         against=tuple(_quote(quote, words) for quote in finding.against),
         missing=tuple(Missing(what=of(item.what), settle=of(item.settle)) for item in finding.missing),
         patches=tuple(_patch(patch, words) for patch in finding.patches),
-        differs=_tells(first, words).get(finding.cause, finding.differs) if finding.differs else "",
+        differs=of(finding.differs),
     )
 
 
@@ -88,15 +85,6 @@ def _patch(patch: Patch, words: Words) -> Patch:
         patch, spelled=of(patch.spelled), effect=of(patch.effect), cost=of(patch.cost), note=of(patch.note),
         side_effects=tuple(of(effect) for effect in patch.side_effects),
     )  # fmt: skip
-
-
-def _tells(cause: str, words: Words) -> Mapping[str, str]:
-    """Cause -> how it is told from the first finding's, from the translated page of that rule."""
-    path = rules_folder() / cause / "rule.yaml"
-    if not cause or not path.is_file():
-        return {}
-    page = words.of(str(yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)["docs"]["false_positives"]))
-    return {name: match[2] for match in _TELL.finditer(page) for name in re.findall(r"[a-z]+(?:-[a-z0-9]+)+", match[1])}
 
 
 def translate_chart(chart: Chart, words: Words) -> Chart:

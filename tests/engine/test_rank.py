@@ -10,8 +10,10 @@ import pytest
 
 from rlhfdoctor.core.diagnose import analyze
 from rlhfdoctor.engine.catalogue import load_rules, rules_folder
+from rlhfdoctor.engine.explain import explain
 from rlhfdoctor.engine.match import Facts
 from rlhfdoctor.engine.rank import CLOSE_SCORE, SHOWN_SCORE, fill, judge
+from rlhfdoctor.i18n.language import load_words, translate
 from rlhfdoctor.types import Evidence, Incident
 from rlhfdoctor.vocabulary import FACT
 
@@ -87,6 +89,18 @@ def test_culprit_is_told_from_the_victim(case: Case) -> None:
     assert death is not None
     assert death.culprit is not None
     assert (death.victim.pid, death.culprit.pid, death.culprit.role) == (8, 7, "critic")
+
+
+def test_runner_up_says_how_it_differs() -> None:
+    """By the first finding's row about it, in the reader's language; the page shows the same words."""
+    incident = analyze([str(rules_folder() / "comm-moe-expert-desync" / "fires" / "experts")])
+    runner_up = next(f for f in incident.findings if f.cause == "comm-zero3-generate-desync")
+    assert runner_up.differs == "dense models too, only inside generate"
+    chinese = load_words("zh")
+    differs = next(f.differs for f in translate(incident, chinese).findings if f.cause == runner_up.cause)
+    rule = next(rule for rule in load_rules() if rule.id == "comm-moe-expert-desync")
+    assert "comm-zero3-generate-desync (dense models too, only inside generate), comm-shape-mismatch." in " ".join(explain(rule).split())
+    assert f"comm-zero3-generate-desync（{differs}）、comm-shape-mismatch。" in explain(rule, chinese).replace("\n    ", "")
 
 
 def test_weights_are_the_rules_own(tmp_path: Path) -> None:

@@ -70,6 +70,12 @@ REMEDY = "remediation: [{setting: zero_stage, to: 1, safety: safe, effect: x}]"
         ("remediation: []", REMEDY.replace("to: 1", "to: {from: cure.micro_batch}"), "unknown fact 'cure.micro_batch'"),
         ("remediation: []", REMEDY.replace("to: 1", "to: {scale: half}"), "'scale': expected float, got str"),
         ("remediation: []", REMEDY.replace("effect: x", "effect: x, frees: {evidence: host.limit_ratio, least: 0, most: 1}"), "host.limit_ratio is in share, not in bytes"),
+        ("- {note: ", "- {notes: ", "unknown key 'notes' in false_positives. Did you mean 'note'?"),
+        ("- {note: ", "- {causes: [host-leak], note: ", "one of causes, other and note; this one has causes and note"),
+        ("- {note: ", "- {differs: ", "one of causes, other and note; this one has none"),
+        ("- {note: ", "- {differs: so, note: ", "'differs' stands beside 'causes' or 'other'"),
+        ("  - {note: 'What looks alike, and how to tell.'}", "    []", "'false_positives' needs at least one look-alike or note"),
+        ("  - {note: 'What looks alike, and how to tell.'}", "    What looks alike.", "'false_positives': expected array, got str"),
     ],
 )
 def test_fault_is_reported(tmp_path: Path, old: str, new: str, message: str) -> None:
@@ -97,9 +103,17 @@ def test_unknown_cause(tmp_path: Path) -> None:
     """What a rule says of other causes is checked when the catalogue is loaded."""
     write_skeleton(tmp_path / "host-x-y")
     other = write_skeleton(tmp_path / "host-x-z")
-    other.write_text(other.read_text() + "suppresses: [host-x-x]\n")
-    with pytest.raises(RuleError, match="unknown cause"):
-        load_rules(tmp_path)
+    text = other.read_text()
+    for old, new, message in (
+        ("references: []", "references: []\nsuppresses: [host-x-x]", "unknown cause 'host-x-x' in suppresses. Did you mean 'host-x-z'?"),
+        ("references: []", "compatible_with:\n- host-x-y\n- host-x-x", "unknown cause 'host-x-x' in compatible_with. Did you mean 'host-x-z'?"),
+        ("- {note: ", "- {causes: [host-x-y, host-x-x], differs: so}\n  - {note: ", "unknown cause 'host-x-x' in false_positives. Did you mean 'host-x-z'?"),
+    ):  # fmt: skip
+        other.write_text(text.replace(old, new))
+        line = next(n for n, row in enumerate(other.read_text().splitlines(), 1) if "host-x-x" in row)
+        with pytest.raises(RuleError) as error:
+            load_rules(tmp_path)
+        assert str(error.value) == f"{other}:{line}: {message}"
 
 
 def test_named_condition(tmp_path: Path) -> None:

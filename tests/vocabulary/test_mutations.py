@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from rlhfdoctor.engine.catalogue import load_conditions, load_rules, rules_folder
-from rlhfdoctor.engine.resolve import check_causes, read_conditions, resolve_rule
+from rlhfdoctor.engine.catalogue import check_causes, load_conditions, load_rules, rules_folder
+from rlhfdoctor.engine.resolve import read_conditions, resolve_rule
 from rlhfdoctor.engine.rulefile import Faults, Place, read_yaml
 from rlhfdoctor.engine.schema import PLACE, Rule
 from rlhfdoctor.errors import RuleError
@@ -35,7 +35,7 @@ def places(value: Any, place: Place = ()) -> Iterator[Place]:
                 yield here
             elif key == "with":
                 yield from ((*here, field) for field in part)
-            elif key in ("suppresses", "compatible_with", "frameworks"):
+            elif key in ("suppresses", "compatible_with", "causes", "frameworks"):
                 yield from ((*here, index) for index in range(len(part)))
             yield from places(part, here)
     elif isinstance(value, list):
