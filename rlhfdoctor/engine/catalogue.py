@@ -16,10 +16,13 @@ from rlhfdoctor.vocabulary.names import did_you_mean
 
 
 def rules_folder() -> Path:
-    """The catalogue: `$RLHFDOCTOR_RULES`, else beside the package (checkout) or inside it (wheel)."""
+    """The catalogue in use: `$RLHFDOCTOR_RULES`, else the bundled one."""
     named = os.environ.get("RLHFDOCTOR_RULES")
-    if named:
-        return Path(named)
+    return Path(named) if named else bundled_folder()
+
+
+def bundled_folder() -> Path:
+    """The catalogue that comes with the package: beside it (checkout) or inside it (wheel)."""
     package = Path(__file__).resolve().parent.parent
     beside = package.parent / "rules"
     return beside if beside.is_dir() else package / "rules"
@@ -31,7 +34,7 @@ def load_conditions(folder: Path) -> Conditions:
     Raises:
         RuleError: a fault in one of the files.
     """
-    return {**read_conditions(rules_folder()), **read_conditions(folder)}
+    return {**read_conditions(bundled_folder()), **read_conditions(folder)}
 
 
 @functools.cache
@@ -60,15 +63,16 @@ def load_rules(folder: Path | None = None) -> tuple[Rule, ...]:
 
 
 def check_causes(rules: Mapping[str, Rule]) -> list[str]:
-    """Faults of what rules say of each other: causes that do not exist."""
+    """Faults of what rules say of causes: ids that neither these rules nor the bundled ones have."""
     found = []
+    known = {*rules, *(path.parent.name for path in bundled_folder().glob("*/rule.yaml"))}
     for rule in rules.values():
-        unknown = [(key, cause) for key, cause in named_causes(rule) if cause not in rules]
+        unknown = [(key, cause) for key, cause in named_causes(rule) if cause not in known]
         if unknown:
             raw, faults = read_yaml(rule.path)
             for key, cause in unknown:
                 where = next((place for place in faults.lines if key in place and _at(raw, place) == cause), ())
-                faults.add(where, f"unknown cause '{cause}' in {key}.{did_you_mean(cause, rules)}")
+                faults.add(where, f"unknown cause '{cause}' in {key}.{did_you_mean(cause, known)}")
             found += faults.found
     return found
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import jsonschema
 import pytest
 import yaml
 
-from rlhfdoctor.engine.catalogue import load_rules, rules_folder
+from rlhfdoctor.engine.catalogue import bundled_folder, load_rules, rules_folder
 from rlhfdoctor.engine.draft import write_skeleton
 from rlhfdoctor.engine.resolve import read_rule
 from rlhfdoctor.engine.rulefile import json_schema
@@ -148,3 +149,11 @@ def test_rule_without_both_kinds_of_sample(tmp_path: Path, kind: str) -> None:
     next((path.parent / kind).glob("*/*")).unlink()
     with pytest.raises(RuleError, match=f"no sample under {kind}/"):
         read_rule(path.parent)
+
+
+def test_catalogue_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rules of a folder of one's own use the bundled conditions, and name bundled causes."""
+    shutil.copytree(bundled_folder() / "host-leak", tmp_path / "host-leak")
+    monkeypatch.setenv("RLHFDOCTOR_RULES", str(tmp_path))
+    (rule,) = load_rules(tmp_path)
+    assert rule.id == "host-leak" and rule.suppresses
