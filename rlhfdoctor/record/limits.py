@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rlhfdoctor.sources.cgroupfs import Level
-from rlhfdoctor.sources.nvml import Gpu
+from rlhfdoctor.sources.gpus import Gpu
 from rlhfdoctor.sources.procfs import read_file
 from rlhfdoctor.sources.shm import SharedMemory
 from rlhfdoctor.trace.growth import Forecast, Series

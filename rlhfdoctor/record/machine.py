@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -11,7 +10,9 @@ from rlhfdoctor.evidence.roles import find_phase
 from rlhfdoctor.record.background import SlowLane
 from rlhfdoctor.record.target import Process, Target
 from rlhfdoctor.sources.cgroupfs import Hierarchy, Level, find_chain, find_hierarchy, find_path, read_level
-from rlhfdoctor.sources.nvml import Gpu, GpuProcess, Nvml, find_own_pid
+from rlhfdoctor.sources.gpu_drivers import Driver, find_drivers
+from rlhfdoctor.sources.gpus import Gpu, GpuProcess, GpuReading, GpuSource
+from rlhfdoctor.sources.nvml import find_own_pid
 from rlhfdoctor.sources.pressure import parse_pressure
 from rlhfdoctor.sources.procfs import Mappings, parse_maps, parse_meminfo, parse_vmstat, parse_zoneinfo, read_file
 from rlhfdoctor.sources.shm import SharedMemory, SharedObject, find_orphans, find_owners, list_objects, read_shm
@@ -24,7 +25,6 @@ _LEAST_SHM_BYTES = 1 << 20
 _WHOLE_LEVEL_TICKS = 10
 _COUNTER_TICKS = 3
 _KILL_ECHO_S = 5.0
-_GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg")
 _PLACES = {name: number for number, name in enumerate(TABLES["host"])}
 
 
@@ -36,6 +36,18 @@ def number(value: float | None) -> int:
 def thousandths(seconds: float | None) -> float | None:
     """Seconds as the store keeps them; what is beyond a century is not in sight."""
     return None if seconds is None or seconds > 3.2e9 else seconds * SECONDS_SCALE
+
+
+def _reader(driver: Driver) -> Callable[[], GpuReading]:
+    """Reads a driver's devices; its library is opened by the first call, in the slow lane's thread."""
+    opened: list[GpuSource] = []
+
+    def read() -> GpuReading:
+        if not opened:
+            opened.append(driver.open())
+        return opened[0].read()
+
+    return read
 
 
 class Machine:
@@ -50,6 +62,8 @@ class Machine:
         self.shm: SharedMemory | None = None
         self._counters: dict[str, int] = {}
         self.gpus: list[Gpu] = []
+        self._drivers = find_drivers(root)
+        self._gpu_readings: dict[str, GpuReading] = {}
         self._gpu_processes: list[GpuProcess] = []
         self._engines: dict[str, EngineLoad] = {}
         self._folders: dict[str, tuple[int, bool]] = {}
@@ -69,21 +83,11 @@ class Machine:
     def start(self, metrics: Iterable[str]) -> None:
         """Starts the slow lane with what this machine has."""
         self._lane.add("/dev/shm", 5.0, self._read_objects)
-        if any(os.path.exists(self._root + device) for device in _GPU_DEVICES):
-            self._lane.add("GPUs", 1.0, self._make_nvml())
+        for driver in self._drivers:
+            self._lane.add(driver.name, 1.0, _reader(driver))
         for address in metrics:
             self._add_engine(address)
         self._lane.start()
-
-    def _make_nvml(self) -> Callable[[], Any]:
-        opened: list[Nvml] = []
-
-        def read() -> Any:
-            if not opened:
-                opened.append(Nvml())
-            return opened[0].read()
-
-        return read
 
     def _add_engine(self, address: str) -> None:
         host, _, port = address.rpartition(":")
@@ -244,16 +248,22 @@ class Machine:
                     maps[process.pid] = parse_maps(data)
         return find_owners(objects, maps), unlinked
 
+    def _take_gpus(self, name: str, reading: GpuReading | None) -> None:
+        if reading is None:
+            return
+        self._gpu_readings[name] = reading
+        self.gpus = [gpu for gpus, _, _ in self._gpu_readings.values() for gpu in gpus]
+        self._gpu_processes = [process for _, processes, _ in self._gpu_readings.values() for process in processes]
+        for gap in reading[2]:
+            self._tell("gap", what=gap.what, why=gap.why)
+
     def _take_slow(self) -> None:
         objects = self._lane.take("/dev/shm")
         if objects is not None:
             self._unlinked_bytes = objects[1]
             self._take_objects(objects[0])
-        gpus = self._lane.take("GPUs")
-        if gpus is not None:
-            self.gpus, self._gpu_processes, gaps = gpus
-            for gap in gaps:
-                self._tell("gap", what=gap.what, why=gap.why)
+        for driver in self._drivers:
+            self._take_gpus(driver.name, self._lane.take(driver.name))
         for address in self._ports:
             load = self._lane.take(f"vLLM {address}")
             if load is not None:

@@ -7,39 +7,15 @@ namespace, and all-ones values (NVML_VALUE_NOT_AVAILABLE) where it knows nothing
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from rlhfdoctor.sources.gpus import Gpu, GpuProcess, GpuReading
 from rlhfdoctor.sources.procfs import read_file
 from rlhfdoctor.types import Gap
 
 _UNKNOWN = 2**64 - 1
 _LARGEST_BYTES = 2**50
 """No GPU has a pebibyte; a size beyond is a sentinel of some driver."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gpu:
-    """One GPU or MIG instance at one moment."""
-
-    index: int
-    name: str
-    total_bytes: int | None
-    used_bytes: int | None
-    """All processes and the driver's own."""
-    busy_ratio: float | None
-    mig: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuProcess:
-    """What one process holds on one GPU."""
-
-    gpu: int
-    pid: int
-    """In the host's namespace."""
-    used_bytes: int | None
-    """None where the driver does not say (WSL, MIG without rights)."""
 
 
 class Nvml:
@@ -65,7 +41,7 @@ class Nvml:
             raise OSError(f"NVML: {error}") from None
         self._failed: set[str] = set()
 
-    def read(self) -> tuple[list[Gpu], list[GpuProcess], list[Gap]]:
+    def read(self) -> GpuReading:
         """All devices, their processes, and what could not be read (each gap is told once)."""
         gpus: list[Gpu] = []
         processes: list[GpuProcess] = []

@@ -10,7 +10,7 @@ import pytest
 
 from rlhfdoctor.record.limits import Limit, Limits, RayLimit, find_ray_limit
 from rlhfdoctor.sources.cgroupfs import Level
-from rlhfdoctor.sources.nvml import Gpu
+from rlhfdoctor.sources.gpus import Gpu
 from rlhfdoctor.sources.shm import SharedMemory
 from rlhfdoctor.units import GIB, MIB
 from tests.record.build import make_level, make_limit

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rlhfdoctor.sources.nvml import Gpu, GpuProcess, Nvml, find_own_pid, known
+from rlhfdoctor.sources.gpus import Gpu, GpuProcess
+from rlhfdoctor.sources.nvml import Nvml, find_own_pid, known
 from rlhfdoctor.types import Gap
 from rlhfdoctor.units import GIB
 from tests.fake_nvml import NOT_AVAILABLE, FakeGpu, FakeNvml
