@@ -64,6 +64,14 @@ def test_step_time(tmp_path: Path) -> None:
     assert (found.before, found.after, found.within_noise) == (10.0, 14.0, False)
 
 
+def test_runs_without_steps(tmp_path: Path) -> None:
+    """A run that never began a step has its peak, and no figure of steps."""
+    run = write_run(tmp_path / "a", 30, anon={"driver": lambda _: 500.0})
+    found = figures(run, run)
+    assert found["all processes, at the peak"].before is not None
+    assert found["growth of the peaks"].before is None
+
+
 def test_what_became_of_them() -> None:
     """One died and one ended well; settings that differ are named as they are spelled."""
     died, well = str(SAMPLES / "lab-driver-leak/run"), str(SAMPLES / "lab-healthy-close/run")

@@ -97,7 +97,7 @@ def _step_peaks(scene: FailureWindow | None, use: Sequence[tuple[float, int]]) -
         return []
     starts = [at for at in find_steps(scene.trace) if at <= scene.until_s][1:]
     found = []
-    for begin, end in zip(starts, [*starts[1:], scene.until_s], strict=True):
+    for begin, end in pairwise([*starts, scene.until_s]):
         inside = [value for at, value in use if begin <= at <= end]
         if inside:
             found.append(max(inside))
