@@ -225,11 +225,11 @@ class Inputs:
         return Limit(name=name, place=place, bytes=parse_bytes(text), basis=f"{own.spelled} {own.value} ({own.origin})")  # type: ignore[arg-type]
 
 
-def change(told: Inputs, name: str, value: Value) -> Inputs:
+def change(inputs: Inputs, name: str, value: Value) -> Inputs:
     """The same with one setting changed, as an edit of the user's files would change it."""
-    own = told.settings.get(name)
-    framework = told.framework.name if told.framework is not None else ""
-    spelling = spell(name, framework, told.release) if framework in FRAMEWORKS else None
+    own = inputs.settings.get(name)
+    framework = inputs.framework.name if inputs.framework is not None else ""
+    spelling = spell(name, framework, inputs.release) if framework in FRAMEWORKS else None
     if own is None:
         spelled = spelling.spelled if spelling is not None else name
         own = Setting(
@@ -240,4 +240,6 @@ def change(told: Inputs, name: str, value: Value) -> Inputs:
             origin=Origin(file="(added)"),
             form=spelling.form if spelling else "flag",
         )
-    return Inputs({**told.settings, name: replace(own, value=value)}, told.framework, told.versions, told.machine)
+    return Inputs(
+        {**inputs.settings, name: replace(own, value=value)}, inputs.framework, inputs.versions, inputs.machine
+    )
