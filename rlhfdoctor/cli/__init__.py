@@ -50,9 +50,9 @@ class _Group(click.Group):
         except Exception as error:
             if os.environ.get("RLHFDOCTOR_DEBUG"):
                 raise
-            told = f"{type(error).__name__}: {error}"[:300]
+            message = f"{type(error).__name__}: {error}"[:300]
             click.echo(
-                f"doctor: an error of the doctor itself, not of your run: {told}\n"
+                f"doctor: an error of the doctor itself, not of your run: {message}\n"
                 "Please report it with the output of the same command under RLHFDOCTOR_DEBUG=1.",
                 err=True,
             )

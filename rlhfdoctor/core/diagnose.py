@@ -113,8 +113,8 @@ def conclude(
         if counterfactual is None:
             return tuple(plan_patches(chosen, facts, configuration))
         sized = size_treatments(chosen, facts, configuration, counterfactual)
-        told = (counterfactual.effect(patch) for patch in plan_patches(*sized, configuration))
-        return tuple(patch for patch in told if patch is not None)
+        changes = (counterfactual.effect(patch) for patch in plan_patches(*sized, configuration))
+        return tuple(patch for patch in changes if patch is not None)
 
     complete = [
         replace(f, patches=patches(f.cause)) if f.explained_by is None and f.score >= _TREATED_SCORE else f
@@ -172,13 +172,13 @@ def make_facts(case: Case, evidence: Mapping[Fact, Evidence]) -> Facts:
 
 def _timeline(case: Case, death: Death | None) -> list[Event]:
     """The marks and failures that tell the story, in order, each kind of mark once in a row."""
-    told: list[Event] = []
+    shown: list[Event] = []
     for event in case.events:
         failure = classify(event) is not None or (death is not None and event is death.event)
         mark = event.kind.startswith(("phase.", "deepspeed.checkpoint", "deepspeed.optimizer"))
         if not failure and not mark:
             continue
-        if told and told[-1].kind == event.kind and told[-1].origin.file == event.origin.file:
+        if shown and shown[-1].kind == event.kind and shown[-1].origin.file == event.origin.file:
             continue
-        told.append(event)
-    return told[-_TIMELINE_COUNT:]
+        shown.append(event)
+    return shown[-_TIMELINE_COUNT:]

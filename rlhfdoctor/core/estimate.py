@@ -61,9 +61,9 @@ def suggest_session(session: Session, machine: Machine | None = None) -> tuple[E
     from rlhfdoctor.patch.plan import Configuration
     from rlhfdoctor.patch.suggest import suggest as find_change
 
-    told = make_inputs(session.case, machine or Machine())
-    configuration = Configuration(session.texts, list(told.settings.values()), told.framework, told.versions)
-    found, patches = find_change(told, configuration)
+    inputs = make_inputs(session.case, machine or Machine())
+    configuration = Configuration(session.texts, list(inputs.settings.values()), inputs.framework, inputs.versions)
+    found, patches = find_change(inputs, configuration)
     return replace(found, gaps=tuple(session.gaps)), patches
 
 

@@ -115,12 +115,12 @@ def find_ray(case: Case) -> Iterator[Evidence]:
     used, total = whole(kill, FIELD.used_bytes), whole(kill, FIELD.total_bytes)
     if kill is not None and total:
         yield fact(FACT.ray.total_bytes, total, f"Ray took the node's memory as {show_bytes(total)}", kill)
-    told = case.first(
+    event = case.first(
         EVENT.ray.memory_threshold, EVENT.ray.memory_kill_old, EVENT.ray.memory_error_old, EVENT.ray.memory_reason
     )
-    threshold = number(told, FIELD.threshold_ratio)
-    if told is not None and threshold is not None:
-        yield fact(FACT.ray.threshold_ratio, threshold, f"Ray's threshold was {show_ratio(threshold)}", reason or told)
+    threshold = number(event, FIELD.threshold_ratio)
+    if event is not None and threshold is not None:
+        yield fact(FACT.ray.threshold_ratio, threshold, f"Ray's threshold was {show_ratio(threshold)}", reason or event)
     yield from _top(case, used)
 
 
