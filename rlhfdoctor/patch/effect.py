@@ -33,7 +33,7 @@ _LEAST_SHARE = 1 / 16
 class Counterfactual:
     """A run that died, and the budget of its settings: what would have been with others."""
 
-    told: Inputs
+    inputs: Inputs
     now: Estimate
     died_in: Phase | None
     """None: nobody knows."""
@@ -70,7 +70,7 @@ class Counterfactual:
         on_gpu = then - most if abs(then - most) >= _TELLING * most else 0
         if not delta and not on_gpu:
             return patch
-        parts = [self._told(delta, after)] if delta else []
+        parts = [self._describe(delta, after)] if delta else []
         if on_gpu:
             parts.append(
                 f"at its longest sequences the pass would need {show_bytes(then)} of a GPU in place of {show_bytes(most)} (by the budget)"
@@ -129,7 +129,7 @@ class Counterfactual:
 
     def _with(self, setting: str, value: Value) -> Estimate | None:
         try:
-            return fullest(change(self.told, setting, value))
+            return fullest(change(self.inputs, setting, value))
         except DoctorError:
             return None
 
@@ -138,7 +138,7 @@ class Counterfactual:
         phases = [self.phase] if self.phase in after.phases else after.phases
         return max(after.of("host", phase) + after.of("shm", phase) for phase in phases) - self.use_bytes
 
-    def _told(self, delta: int, after: Estimate) -> str:
+    def _describe(self, delta: int, after: Estimate) -> str:
         use, measured = self.use_bytes, self.measured_bytes
         start = use if measured is None else measured
         basis = (
@@ -151,7 +151,7 @@ class Counterfactual:
 
 
 def make_counterfactual(
-    told: Inputs, phase: Phase | None, *, of_host: bool, measured_bytes: int | None, limit_bytes: int | None
+    inputs: Inputs, phase: Phase | None, *, of_host: bool, measured_bytes: int | None, limit_bytes: int | None
 ) -> Counterfactual | None:
     """None where the budget does not know the model, or is too far from what was measured.
 
@@ -162,11 +162,11 @@ def make_counterfactual(
         limit_bytes: the host limit, where it is known.
     """
     try:
-        now = fullest(told)
+        now = fullest(inputs)
     except DoctorError:
         return None
     found = Counterfactual(
-        told=told, now=now, died_in=phase, phase=_phase(now, phase), of_host=of_host, measured_bytes=measured_bytes, limit_bytes=limit_bytes
+        inputs=inputs, now=now, died_in=phase, phase=_phase(now, phase), of_host=of_host, measured_bytes=measured_bytes, limit_bytes=limit_bytes
     )  # fmt: skip
     if measured_bytes is not None and not abs(found.use_bytes - measured_bytes) <= _TRUSTED * measured_bytes:
         return None

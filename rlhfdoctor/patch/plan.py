@@ -92,8 +92,8 @@ def _plan(treatment: Treatment, facts: Facts, configuration: Configuration) -> P
     if treatment.instead:
         table, spelling = _spelling(treatment, configuration)
         logged = configuration.logged(treatment.setting)
-        told = _target(treatment, logged, facts)
-        return None if told is _UNKNOWN else _shown(treatment, table, spelling, logged, told, facts, configuration)
+        target = _target(treatment, logged, facts)
+        return None if target is _UNKNOWN else _shown(treatment, table, spelling, logged, target, facts, configuration)
     own = configuration.editable(treatment.setting)
     if treatment.to is None and (own is None or own.value is not True):
         return None

@@ -23,7 +23,7 @@ def size_treatments(
     sized: list[Treatment] = []
     evidence = dict(facts.evidence)
     for treatment in treatments:
-        found = None if _is_told(treatment, facts) else _size(treatment, configuration, counterfactual)
+        found = None if _is_known(treatment, facts) else _size(treatment, configuration, counterfactual)
         if found is not None and isinstance(treatment.to, Target):
             evidence[found.name] = found
             treatment = replace(treatment, to=replace(treatment.to, sized_by=found.name))
@@ -31,7 +31,7 @@ def size_treatments(
     return sized, replace(facts, evidence=evidence)
 
 
-def _is_told(treatment: Treatment, facts: Facts) -> bool:
+def _is_known(treatment: Treatment, facts: Facts) -> bool:
     to = treatment.to
     if not isinstance(to, Target) or (1 if to.scale is None else to.scale) >= 1:
         return True
