@@ -51,20 +51,20 @@ def protect() -> dict[str, Any]:
             refused = error.strerror or str(error)
     libc = ctypes.CDLL(None, use_errno=True)
     locked = libc.mlockall(_MCL_CURRENT | _MCL_FUTURE | _MCL_ONFAULT) == 0
-    told: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "oom_score_adj": int(after),
         "oom_score_adj_inherited": int(before),
         "memory_locked": locked,
     }
     if refused:
-        told["oom_score_adj_refused"] = refused
+        facts["oom_score_adj_refused"] = refused
     if not locked:
-        told["memory_locked_refused"] = os.strerror(ctypes.get_errno())
+        facts["memory_locked_refused"] = os.strerror(ctypes.get_errno())
     with contextlib.suppress(OSError):
         os.nice(-5)
     with contextlib.suppress(OSError, ValueError):  # three descriptors a process; the job keeps its own limit
         resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
-    return told
+    return facts
 
 
 def launch(orders: Orders) -> int:

@@ -56,7 +56,7 @@ class Machine:
         """Folder of a level -> its number, and whether followed processes live in it."""
         self._ticks = 0
         self._kills: dict[str, int] = {}
-        self._kill_told_s = -1e9
+        self._kill_reported_s = -1e9
         self._objects: dict[int, SharedObject] = {}
         self._lost: set[int] = set()
         """Inodes of the orphaned ones."""
@@ -203,14 +203,14 @@ class Machine:
             if count is not None and count > self._kills.get(where, count)
         }
         self._kills |= {where: count for where, count in counts.items() if count is not None}
-        told: list[str] = []
+        reported: list[str] = []
         for where in sorted(risen, key=lambda path: (path == "node", -len(path))):
-            if where == "node" and (told or time.monotonic() - self._kill_told_s < _KILL_ECHO_S):
+            if where == "node" and (reported or time.monotonic() - self._kill_reported_s < _KILL_ECHO_S):
                 continue
-            if any(path.startswith(where + "/") for path in told):
+            if any(path.startswith(where + "/") for path in reported):
                 continue
-            told.append(where)
-            self._kill_told_s = time.monotonic()
+            reported.append(where)
+            self._kill_reported_s = time.monotonic()
             level = next((item for item in self.levels if item.path == where), None)
             self._tell(
                 "oom_kill", level=where, count=risen[where],

@@ -139,11 +139,11 @@ class Recorder:
         return f"too many faults of the recorder itself ({why})" if self.failures > _MOST_FAULTS else None
 
     def _start(self) -> None:
-        told = self_care.prepare()
+        facts = self_care.prepare()
         if self.orders.command:
             self._launch()
-        told |= self_care.protect()
-        self.tell("recorder.start", **told)
+        facts |= self_care.protect()
+        self.tell("recorder.start", **facts)
         for gap in self.signs.start(self.notifier):
             self.tell("gap", what=gap.what, why=gap.why)
         self.machine.start(self.orders.metrics)

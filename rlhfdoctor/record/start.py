@@ -222,8 +222,8 @@ def start_recorder(folder: Path, orders: Orders, *, daemon: bool = False) -> sub
         if recorder.poll() not in (None, 0):
             break
         time.sleep(0.01)
-    told = (folder / "recorder.log").read_text(errors="replace").strip().splitlines()
-    raise UsageError(f"the recorder did not start: {told[-1].removeprefix('doctor: ') if told else 'it said nothing'}")
+    said = (folder / "recorder.log").read_text(errors="replace").strip().splitlines()
+    raise UsageError(f"the recorder did not start: {said[-1].removeprefix('doctor: ') if said else 'it said nothing'}")
 
 
 def is_open(descriptor: int) -> bool:

@@ -104,7 +104,7 @@ class Watch:
         self._restarts = 0
         self._signal = 0
         self.runs_command = False
-        self._told_s = time.monotonic() - _LINE_EVERY_S + 5
+        self._line_s = time.monotonic() - _LINE_EVERY_S + 5
         self._seen_events = 0
         with contextlib.suppress(OSError, ValueError, TypeError):
             orders = read_orders(str(folder))
@@ -173,8 +173,8 @@ class Watch:
         from rlhfdoctor.record.view import show_line
 
         self._tell_events(say)
-        if time.monotonic() - self._told_s >= _LINE_EVERY_S and self.state.last_s is not None:
-            self._told_s = time.monotonic()
+        if time.monotonic() - self._line_s >= _LINE_EVERY_S and self.state.last_s is not None:
+            self._line_s = time.monotonic()
             say(show_line(self.state))
 
     def _tell_events(self, say: Callable[[str], None]) -> None:

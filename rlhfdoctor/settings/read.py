@@ -99,7 +99,7 @@ def parse_shell(name: str, text: str) -> Iterator[Written]:
         line = text.count("\n", 0, match.start()) + 1
         yield _written(match["key"], match["value"], name, line, "sbatch", match.span("value"), "container")
     tokens = list(read_tokens(text))
-    in_docker = told = False
+    in_docker = printed = False
     for index, token in enumerate(tokens):
         if token.first:
             in_docker = token.text in ("docker", "podman", "nvidia-docker")
@@ -108,8 +108,8 @@ def parse_shell(name: str, text: str) -> Iterator[Written]:
         following = tokens[index + 1] if index + 1 < len(tokens) and not tokens[index + 1].first else None
         if following is not None and (token.group not in (0, following.group) or _REST.fullmatch(following.text)):
             following = None  # it stands in other quotes, or for any number of words
-        told = token.text in ("echo", "printf") if token.first else told
-        if token.group >= 0 and not told:
+        printed = token.text in ("echo", "printf") if token.first else printed
+        if token.group >= 0 and not printed:
             yield from _read_word(name, token, following, in_docker)
 
 

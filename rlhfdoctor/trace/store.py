@@ -237,14 +237,14 @@ class Writer:
         os.close(self._fd)
         self._fd, self._in_memory = fresh, False
         self.stored_bytes += done
-        told = {
+        recovered = {
             "kind": "store.recovered",
             "why": self.trouble,
             "kept_count": self.kept_count,
             "lost_count": self.lost_count,
         }
         self.trouble, self.kept_count = "", 0
-        self.event({**told, "wall_ns": time.time_ns(), "mono_ns": time.monotonic_ns()})
+        self.event({**recovered, "wall_ns": time.time_ns(), "mono_ns": time.monotonic_ns()})
 
     def _wait_longer(self) -> None:
         self._pause_s = min(self._pause_s * 2, 30.0)

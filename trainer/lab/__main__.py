@@ -36,10 +36,10 @@ def show_list() -> None:
     """What there is to run."""
     table = Table("scenario", "killer", "right first causes", "what happens", box=None, padding=(0, 2, 0, 0))
     for scenario in load_all():
-        told = f"[dim]gpu: {scenario.gpu}[/] " if scenario.gpu else ""
+        gpu = f"[dim]gpu: {scenario.gpu}[/] " if scenario.gpu else ""
         table.add_row(
             scenario.name, ", ".join(scenario.truth.get("killers", [scenario.truth.get("killer") or "-"])),
-            ", ".join(scenario.truth.get("accept", [])) or scenario.truth["verdict"], told + " ".join(scenario.story.split()),
+            ", ".join(scenario.truth.get("accept", [])) or scenario.truth["verdict"], gpu + " ".join(scenario.story.split()),
         )  # fmt: skip
     Console(width=None if sys.stdout.isatty() else 160).print(table)
 
