@@ -9,7 +9,7 @@ from rlhfdoctor.budget.placement import read_sub_groups
 
 
 def read_zero(inputs: Inputs, stage: int) -> dict[str, Any]:
-    """DeepSpeed's own settings, as they stand in its JSON."""
+    """DeepSpeed's own settings, as written in its JSON."""
     pins = inputs.value("offload_optimizer.pin_memory"), inputs.value("offload_param.pin_memory")
     default = not inputs.before("deepspeed", "0.19.5")
     optimizer = inputs.flag("offload_optimizer") or inputs.flag("deepspeed_config.offload_optimizer_device")

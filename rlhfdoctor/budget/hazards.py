@@ -1,4 +1,4 @@
-"""What a configuration alone tells will go wrong, whatever the memory: traps that need no footprint to be seen."""
+"""Faults that are visible in the configuration alone: traps that do not depend on the memory footprint."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _churn(inputs: Inputs, plan: Plan) -> Iterator[Hazard]:
 
 
 def churn(count: int, size: int) -> Hazard:
-    """Swap blocks of so many processes that come and go around every rollout."""
+    """Swap blocks of this many processes, dropped and rebuilt around every rollout."""
     return Hazard(
         phase="rollout", cause="host-rollout-cache-churn",
         says=f"{count} x {show_bytes(size)} of swap blocks are dropped and built anew, page-locked, around every rollout; what was freed stays locked in torch's cache whenever a size changes",

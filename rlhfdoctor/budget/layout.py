@@ -28,7 +28,7 @@ class Layout:
 
 @functools.cache
 def find_layout(framework: str) -> Layout | None:
-    """The layout of a framework, imported when it is first asked for; None where it has none."""
+    """The layout of a framework, imported on first use; None if it has no layout."""
     module = f"rlhfdoctor.frameworks.{framework}.layout"
     if framework not in folders.names() or find_spec(module) is None:
         return None
@@ -37,7 +37,7 @@ def find_layout(framework: str) -> Layout | None:
 
 
 def make_plans(inputs: Inputs) -> list[Plan]:
-    """A plan for each kind of node; the machine's flags fill in what the files do not tell.
+    """A plan for each kind of node; the machine's flags fill in what is unknown from the files.
 
     Raises:
         UsageError: the framework or the model's size is unknown, or what it trains with is not modelled.

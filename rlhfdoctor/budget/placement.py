@@ -1,4 +1,4 @@
-"""Where roles lie: groups of GPUs packed into nodes, and what all frameworks' layouts ask for alike."""
+"""Placement of roles: groups of GPUs packed into nodes, and settings that all frameworks' layouts read."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def actor_shape(inputs: Inputs, *names: str) -> Shape:
     """The policy's shape: by the files, else by --model.
 
     Raises:
-        UsageError: neither tells it.
+        UsageError: it is unknown from both.
     """
     shape = inputs.given_shape() or inputs.shape(*names, of="the actor")
     if shape is None:

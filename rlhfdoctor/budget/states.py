@@ -1,4 +1,4 @@
-"""What evidence asks of the budget: bytes that settings take on the host, and the states of trained models on a GPU."""
+"""Queries by the evidence: host bytes taken by settings, and the states of trained models on a GPU."""
 
 from __future__ import annotations
 
