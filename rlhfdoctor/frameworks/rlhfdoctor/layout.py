@@ -1,4 +1,4 @@
-"""The bundled trainer: DeepSpeed as its own JSON tells it; one process a role, or one for all."""
+"""The bundled trainer: DeepSpeed as configured by its own JSON; one process per role, or one for all."""
 
 from __future__ import annotations
 

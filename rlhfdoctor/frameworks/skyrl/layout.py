@@ -13,7 +13,7 @@ from rlhfdoctor.errors import UsageError
 from rlhfdoctor.estimates import Hazard
 
 _LOGITS = (4, 2)
-"""Bytes a token and word in training and scoring: bf16 logits, divided in place; flash-attn's cross entropy and a gradient as
+"""Bytes per token and vocabulary entry in training and scoring: bf16 logits, divided in place; flash-attn's cross entropy and a gradient as
 wide; entropy in chunks (model_wrapper.py:325-360, torch_utils.py at skyrl-train 0.3.0). Read, not measured."""
 _GROUPS = {"actor": "policy", "critic": "critic", "reference": "ref"}
 
@@ -44,7 +44,7 @@ def make_plans(inputs: Inputs) -> list[Plan]:
 
 
 def find_hazards(inputs: Inputs, plan: Plan) -> Iterator[Hazard]:
-    """What its tracker and its own checks know of these settings."""
+    """Known problems of these settings, from its issue tracker and its own checks."""
     engine = plan.engine
     if (
         engine is not None
@@ -106,7 +106,7 @@ def _model(inputs: Inputs, role: str, shape: Shape, size: tuple[int, int], strat
         "scored": inputs.count("logprob.micro_batch_size", default=1),
         "tokens": prompt + answer,
     }
-    if cap > 0:  # a soft cap: a longer sequence stands alone above it
+    if cap > 0:  # a soft cap: a longer sequence exceeds it as a batch of its own
         common = {"sequences": 1, "scored": 1, "tokens": max(cap, prompt + answer)}
     return Model(
         role=role, shape=own, trained=trained, ranks=size[0] * size[1], here=0, backend="fsdp1" if _is_fsdp1(inputs, strategy) else "fsdp2", process=role,

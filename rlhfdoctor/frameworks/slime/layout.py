@@ -1,4 +1,4 @@
-"""slime trains with Megatron, which the estimate does not know yet."""
+"""slime trains with Megatron, which the estimate does not support yet."""
 
 from __future__ import annotations
 

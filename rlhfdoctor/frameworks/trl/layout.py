@@ -1,4 +1,4 @@
-"""TRL: DeepSpeed as its own JSON tells it, or plain data parallelism."""
+"""TRL: DeepSpeed as configured by its own JSON, or plain data parallelism."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rlhfdoctor.budget.plan import Engine, Model, Plan
 
 
 def make_plans(inputs: Inputs) -> list[Plan]:
-    """Nodes of a TRL run: one process a GPU; DeepSpeed as its JSON or accelerate's YAML tells it, else plain data parallelism."""
+    """Nodes of a TRL run: one process per GPU; DeepSpeed as configured by its JSON or accelerate's YAML, else plain data parallelism."""
     shape = actor_shape(inputs, "model_name_or_path", "actor.model_name_or_path")
     gpus = inputs.machine.gpus_per_node
     if gpus is None:

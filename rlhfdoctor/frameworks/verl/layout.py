@@ -29,7 +29,7 @@ inductor on a CPU, torch 2.13)."""
 
 
 class Variant:
-    """What a fork may do otherwise; as it stands here, verl does."""
+    """What a fork may override; the defaults here are verl's."""
 
     model = "actor_rollout_ref.model.path"
     actor = "actor_rollout_ref.actor"
@@ -69,7 +69,7 @@ class Variant:
         )
 
     def reference_offloaded(self, inputs: Inputs) -> bool:
-        """verl offloads the reference whatever its setting says (fsdp_workers.py, 0.1 to 0.9.1)."""
+        """verl offloads the reference regardless of its setting (fsdp_workers.py, 0.1 to 0.9.1)."""
         return True
 
     def reference_width(self, inputs: Inputs) -> int:
@@ -78,7 +78,7 @@ class Variant:
         return self.reference_default_width(inputs) if not asked else 4 if "32" in asked else 2
 
     def reference_default_width(self, inputs: Inputs) -> int:
-        """The same where no setting says it."""
+        """The same if not set explicitly."""
         return 2 if inputs.framework_before("0.6.0") else 4
 
     def entropy_always(self, inputs: Inputs) -> bool:
@@ -90,7 +90,7 @@ class Variant:
         return not inputs.framework_before("0.9")
 
     def logit_widths(self, inputs: Inputs, reference: bool = False) -> dict[str, Any]:
-        """Bytes a token and word at the peaks of training and of scoring.
+        """Bytes per token and vocabulary entry at the peaks of training and of scoring.
 
         flash-attn's cross entropy takes the logits as they are and writes their gradients in their place; the division by the
         temperature makes these once more (verl/workers/actor/dp_actor.py at 0.1 to 0.6; workers/engine/fsdp at 0.8). With an entropy
@@ -106,7 +106,7 @@ class Variant:
 
 
 def copied_logits(inputs: Inputs) -> float:
-    """Bytes a token and word of the responses' logits that padded batches copy."""
+    """Bytes per token and vocabulary entry of the responses' logits that padded batches copy."""
     prompt, answer = read_lengths(inputs)
     return 0.0 if inputs.flag("packing_samples") else LOGITS * answer / (prompt + answer)
 
