@@ -1,4 +1,4 @@
-"""Who killed what, when and in which phase: the first failure, told from its echoes.
+"""Who killed what, when and in which phase: the first failure, as opposed to secondary ones.
 
 A certain killer (a kernel line, Ray's monitor, an allocator's error) outranks a timeout, a
 timeout outranks an exception, and all outrank a process that merely vanished, because each of
@@ -26,7 +26,7 @@ _RAY_ITSELF = re.compile(r"(?:site|dist)-packages/ray/|/ray/_private/")
 
 
 def find_death(case: Case) -> Death | None:
-    """The first failure of a run, or None where nothing died."""
+    """The first failure of a run, or None if nothing died."""
     shown = [(event, found) for event in case.events if (found := classify(event))]
     if not shown:
         return _cut_traceback(case) or _stuck(case)
@@ -57,7 +57,7 @@ def find_death(case: Case) -> Death | None:
 
 
 def _with_trace(case: Case, death: Death) -> Death:
-    """The death with what a recorder knows: roles by pid, the process that was gone then, and who held most."""
+    """The death with what the recorder measured: roles by pid, the process that was gone then, and who held most."""
     if not case.traces:
         return death
     victim = death.victim
@@ -91,7 +91,7 @@ def _in_cgroup(case: Case, event: Event) -> bool:
 
 
 def _telling(case: Case, event: Event, killer: str) -> Event:
-    """The line of the same death that says most: numbers rather than a class name or a notice."""
+    """The most informative line of the same death: numbers rather than a class name or a notice."""
     better = {
         "ray-memory-monitor": (EVENT.ray.memory_kill, EVENT.ray.memory_kill_numbers, EVENT.ray.memory_kill_old, EVENT.ray.memory_summary),
         "cuda-oom": (EVENT.torch.cuda_oom, EVENT.vllm.wake_oom),

@@ -65,7 +65,7 @@ def _own_limit(case: Case) -> tuple[int, str] | None:
 
 
 def _table(case: Case, killed: Event | None) -> Iterator[Evidence]:
-    """Sums over the task table; the page size is told by the victim's total_vm."""
+    """Sums over the task table; the page size is derived from the victim's total_vm."""
     rows = case.of(EVENT.kernel.task)
     if not rows:
         return
@@ -125,7 +125,7 @@ def find_ray(case: Case) -> Iterator[Evidence]:
 
 
 def read_rows(case: Case) -> tuple[list[tuple[int, int, str]], Event | None]:
-    """(pid, bytes, command) of Ray's table of the largest processes, and the line that it stands on."""
+    """(pid, bytes, command) of Ray's table of the largest processes, and the line where it is printed."""
     header = case.first(EVENT.ray.memory_top, EVENT.ray.memory_error_old)
     rows = read_top(header.after, header.text) if header is not None else []
     if rows:
@@ -270,7 +270,7 @@ def find_growth(case: Case) -> Iterator[Evidence]:
     """The slope of host memory from one step to the next, where the framework logs it.
 
     A plain difference quotient over the steps behind the first two (which load and warm up);
-    rising in nearly every step is a climb, rising and falling is none.
+    rising in nearly every step counts as a climb, rising and falling does not.
     """
     marks = case.of(EVENT.host.used)
     used = [size for e in marks if (size := whole(e, FIELD.used_bytes)) is not None]

@@ -70,7 +70,7 @@ def _of_node(case: Case, need: int, frees: int, where: Setting | None) -> Iterat
 
 
 def find_states(case: Case) -> Iterator[Evidence]:
-    """Weights, gradients and Adam's states on one GPU against its size, where the failing allocation tells that."""
+    """Weights, gradients and Adam's states on one GPU against its size, if the failing allocation reports it."""
     inputs, where = case_inputs(case)
     total = inputs.machine.gpu_bytes
     if not total or case.first(EVENT.torch.cuda_oom) is None:
@@ -97,7 +97,7 @@ def find_freed_gradients(case: Case) -> Iterator[Evidence]:
 def case_inputs(case: Case) -> tuple[Inputs, Setting | None]:
     """What the budget is asked with, and the setting that names the model."""
     inputs, found = make_inputs(case, machine_of(case)), find_model_size(case)
-    if found is not None and found[1] is None:  # only a log tells the size
+    if found is not None and found[1] is None:  # the size is known only from a log
         inputs.machine = replace(inputs.machine, model=f"{found[0]:g}B")
     return inputs, found[1] if found is not None else None
 
