@@ -37,7 +37,7 @@ from rlhfdoctor.trace.store import Writer
 _COLLECT_S = 2.0
 _LOOK_S = 10.0
 _PATIENCE_S = 15.0
-"""A node that does not answer for so long counts as lost."""
+"""A node that does not answer for this long counts as lost."""
 _MOST_BYTES = 8 << 20
 _LINE_S = 30.0
 _PINGS = 5
@@ -70,7 +70,7 @@ class NodeRecorder:
         return read_files(folder, offsets)
 
     def clean(self, folder: str) -> None:
-        """Deletes a run that is home."""
+        """Deletes a run that was copied completely."""
         shutil.rmtree(folder, ignore_errors=True)
 
     def stop(self, folder: str) -> None:
@@ -90,7 +90,7 @@ def _session(pid: int) -> str:
 
 
 def read_files(folder: str, offsets: dict[str, int]) -> dict[str, tuple[int, bytes]]:
-    """File below the folder -> (offset, new bytes); copies of logs that were cut start anew."""
+    """File below the folder -> (offset, new bytes); copies of truncated logs start again at 0."""
     found: dict[str, tuple[int, bytes]] = {}
     left = _MOST_BYTES
     for path in sorted(Path(folder).rglob("*")):
@@ -134,7 +134,7 @@ class Node:
 
 
 class Collector:
-    """Keeps a recorder on every node and brings home what they write."""
+    """Keeps a recorder on every node and copies what they write to this machine."""
 
     def __init__(self, ray: Any, folder: Path, wish: WatchOptions) -> None:
         """`ray` is connected already."""
@@ -242,7 +242,7 @@ class Collector:
         return said
 
     def _news(self, node: Node) -> list[str]:
-        """Events of a node that people should hear of: alarms, kills, gaps."""
+        """Events of a node that are shown to the user: alerts, kills, gaps."""
         fresh = [event for event in node.state.events if int(event.get("wall_ns") or 0) > node.reported_ns]
         node.reported_ns = max([node.reported_ns, *(int(event.get("wall_ns") or 0) for event in fresh)])
         return [
@@ -271,11 +271,11 @@ class Collector:
         """A node is back with its disk: what its earlier recorder wrote after we lost it."""
         try:
             self._keep(old, self.ray.get(actor.read.remote(old.remote, old.offsets), timeout=60))
-        except self.failures as error:  # its disk is new: what came home before is all there is
+        except self.failures as error:  # its disk is new: only what was copied before is available
             self.tell("gap", what=f"rest of {old.name}", why=_first_line(error))
 
     def finish(self) -> None:
-        """Stops the recorders and brings home the rest, as far as Ray still works."""
+        """Stops the recorders and copies the rest, as far as Ray still works."""
         for node in self.nodes.values():
             if node.lost:
                 if node.host == os.uname().nodename and Path(node.remote).is_dir():
@@ -336,7 +336,7 @@ def watch_ray(wish: WatchOptions, address: str, verdict: Callable[[Path, bool], 
 
 
 def run_collector(collector: Collector, verdict: Callable[[Path, bool], int]) -> int:
-    """Collects until the cluster is gone or the user stops it, then says what happened."""
+    """Collects until the cluster is gone or the user stops it, then reports what happened."""
     reported_s = time.monotonic()
     click.echo(f"doctor: recording the cluster to {collector.folder}; Ctrl-C ends it", err=True)
     before = signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))

@@ -1,4 +1,4 @@
-"""The recorder's own life: its memory stays, it dies late, it starts the command cleanly and reaps orphans.
+"""The recorder's own process: locks its memory, lowers its OOM score, starts the command cleanly and reaps orphans.
 
 `oom_score_adj` is inherited: inside a Ray worker it is +1000 and we would die first. Lowering needs
 CAP_SYS_RESOURCE, and Python's buffered write hides the refusal, hence os.write.
@@ -33,7 +33,7 @@ def prepare() -> dict[str, Any]:
 def protect() -> dict[str, Any]:
     """After the command has started: die late, keep memory resident, run before the job's threads.
 
-    What was not allowed is told under its name.
+    What was refused is returned under its name.
     """
     before = (read_file("/proc/self/oom_score_adj", 16) or b"0").decode().strip()
     wishes = ["-999", "0"] if int(before) > 0 else ["-999"]

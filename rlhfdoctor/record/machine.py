@@ -99,7 +99,7 @@ class Machine:
             self._lane.add(f"vLLM {address}", 2.0, read)
 
     def met(self, process: Process) -> None:
-        """A new process: its cgroup's levels, its engine's metrics, the phase that its title tells."""
+        """A new process: its cgroup's levels, its engine's metrics, the phase in its title."""
         self.place(process)
         port = find_port(process.command)
         if port is not None:
@@ -124,7 +124,7 @@ class Machine:
                 self._tell("cgroup.seen", uid=uid, path=level, name=level.removeprefix(self.hierarchy.mount), version=self.hierarchy.version, own=own)  # fmt: skip
 
     def title(self, process: Process) -> None:
-        """A Ray worker's title names the method that runs; where that tells a phase, it is a mark."""
+        """A Ray worker's title names the running method; if that implies a phase, it is stored as a mark."""
         phase = find_phase(process.command) if process.command.startswith("ray::") else None
         if phase is not None and self._titles.get(process.uid) != phase:
             self._titles[process.uid] = phase
@@ -193,7 +193,7 @@ class Machine:
     def _tell_kills(self, node_count: int | None) -> None:
         """A kill counter that rose is an event, also where the kernel log cannot be read.
 
-        v2's counters include the cgroups below and the node's includes all: a kill is told once, at the
+        v2's counters include the cgroups below and the node's includes all: a kill is reported once, at the
         deepest level that counted it.
         """
         counts = {level.path: level.oom_kill_count for level in self.levels} | {"node": node_count}

@@ -1,4 +1,4 @@
-"""The live view: who holds the memory, which limit comes first and when; one more reader of the store."""
+"""The live view: which processes hold the memory, which limit is reached first and when; another reader of the store."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def name_limit(name: str, level: str) -> str:
 
 
 class View:
-    """What rich draws; made anew from the state on every refresh."""
+    """What rich draws; rebuilt from the state on every refresh."""
 
     def __init__(self, state: State, title: str, folder: str, log_lines: list[str]) -> None:
         """`log_lines`: the last lines of the job's output, newest last; changed from outside."""
