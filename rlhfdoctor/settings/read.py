@@ -1,7 +1,7 @@
 """Configuration of any form -> canonical settings with file and line.
 
 Shell scripts and logged command lines, Hydra overrides, YAML, DeepSpeed JSON, environment files,
-resolved-config dumps in logs. What no table knows is kept under its own name, so that rules and
+resolved-config dumps in logs. What is in no table is kept under its own name, so that rules and
 people can still ask for it.
 """
 
@@ -107,7 +107,7 @@ def parse_shell(name: str, text: str) -> Iterator[Written]:
             in_docker = False
         following = tokens[index + 1] if index + 1 < len(tokens) and not tokens[index + 1].first else None
         if following is not None and (token.group not in (0, following.group) or _REST.fullmatch(following.text)):
-            following = None  # it stands in other quotes, or for any number of words
+            following = None  # it is in other quotes, or expands to any number of words
         printed = token.text in ("echo", "printf") if token.first else printed
         if token.group >= 0 and not printed:
             yield from _read_word(name, token, following, in_docker)
