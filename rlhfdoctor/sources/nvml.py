@@ -2,7 +2,7 @@
 
 Same numbers: `nvidia-smi --query-gpu=index,memory.used,memory.total --format=csv` and
 `nvidia-smi --query-compute-apps=pid,used_memory --format=csv`. NVML gives pids of the host's
-namespace, and all-ones values (NVML_VALUE_NOT_AVAILABLE) where it knows nothing: these become None.
+namespace, and all-ones values (NVML_VALUE_NOT_AVAILABLE) where the value is unknown: these become None.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class GpuProcess:
     pid: int
     """In the host's namespace."""
     used_bytes: int | None
-    """None where the driver does not say (WSL, MIG without rights)."""
+    """None if the driver does not report it (WSL, MIG without rights)."""
 
 
 class Nvml:
@@ -66,7 +66,7 @@ class Nvml:
         self._failed: set[str] = set()
 
     def read(self) -> tuple[list[Gpu], list[GpuProcess], list[Gap]]:
-        """All devices, their processes, and what could not be read (each gap is told once)."""
+        """All devices, their processes, and what could not be read (each gap is reported once)."""
         gpus: list[Gpu] = []
         processes: list[GpuProcess] = []
         gaps: list[Gap] = []
@@ -97,7 +97,7 @@ class Nvml:
         return gpus, processes, gaps
 
     def _instances(self, handle: Any) -> list[Any]:
-        """The MIG instances of a device; none where MIG is off or unknown."""
+        """The MIG instances of a device; empty if MIG is off or unknown."""
         nvml = self._nvml
         try:
             current, _ = nvml.nvmlDeviceGetMigMode(handle)
@@ -125,7 +125,7 @@ class Nvml:
 
 
 def known(value: Any) -> int | None:
-    """A size, or None for the sentinels by which NVML says that it does not know.
+    """A size, or None for NVML's sentinels for an unknown value.
 
     >>> known(17), known(None), known(2**64 - 1), known(2**63)
     (17, None, None, None)
