@@ -139,7 +139,7 @@ def _is_level(path: str, memcg: str) -> bool:
 def _is_ours(report: Sequence[Event], trace: Recorded) -> bool:
     event = report[-1]
     if not trace.known["process"]:
-        return True  # the trace is too damaged to tell
+        return True  # unknown: the trace is too damaged
     host = bool(trace.node.header.get("host_pids"))
     levels = [str(row.get("name") if host and row.get("name") else row.get("path")) for row in trace.known["cgroup"].values()]  # fmt: skip
     named = [_MEMCG.search(str(e.fields.get(FIELD.rest_text, ""))) for e in report if e.kind == EVENT.kernel.oom_kill]
@@ -215,7 +215,7 @@ def _kill(recorded: Recorded, event: dict[str, Any], gone: list[dict[str, Any]])
 
 
 def _full_limit(recorded: Recorded, at_ns: int) -> str | None:
-    """The cgroup whose limit was full (or that said so) within the seconds before, or None."""
+    """The cgroup whose limit was full (or reported so) within the seconds before, or None."""
     at = recorded.seconds(at_ns)
     for uid, row in recorded.known["cgroup"].items():
         limit = recorded.last("cgroup", uid, "max_bytes", at)
