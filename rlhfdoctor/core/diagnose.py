@@ -41,12 +41,12 @@ def analyze(
     min_confidence: float = 0.0,
     progress: Callable[[str, int], None] | None = None,
 ) -> Incident:
-    """Reads what a run left behind and says what ended it.
+    """Reads what a run left behind and determines what ended it.
 
     Args:
         paths: folders, files, archives, or `-`.
         configs: configuration files beside the paths.
-        framework: `NAME` or `NAME==VERSION`, where the user knows better.
+        framework: `NAME` or `NAME==VERSION`, to override detection.
         rules: the catalogue; by default the bundled one.
         engine: of the scanner, `auto`, `hyperscan` or `re`.
         since, until: Unix seconds; events outside are ignored.
@@ -171,7 +171,7 @@ def make_facts(case: Case, evidence: Mapping[Fact, Evidence]) -> Facts:
 
 
 def _timeline(case: Case, death: Death | None) -> list[Event]:
-    """The marks and failures that tell the story, in order, each kind of mark once in a row."""
+    """Marks and failures for the timeline, in order, repeated marks of one kind only once."""
     shown: list[Event] = []
     for event in case.events:
         failure = classify(event) is not None or (death is not None and event is death.event)
