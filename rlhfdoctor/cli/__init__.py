@@ -189,7 +189,7 @@ def _show_patch(cause: str, item: Patch, wanted: bool) -> None:
 def _write_patches(
     incident: Incident, paths: tuple[str, ...], consent: tuple[str, ...], reading: dict[str, Any]
 ) -> None:
-    """One patch after the other: each is planned anew on the text that the one before left."""
+    """One patch after the other: each is planned again on the text that the previous one produced."""
     from rlhfdoctor.patch.apply import selected, write_file
     from rlhfdoctor.patch.merge import apply_all
 
