@@ -47,7 +47,7 @@ def explain(rule: Rule, t: Words = ENGLISH) -> str:
 
 
 def _spelled(treatment: Treatment) -> str:
-    """How the frameworks write a setting, each in its newest spelling; empty where it is told in words."""
+    """How the frameworks write a setting, each in its newest spelling; empty if it is described in prose."""
     if treatment.instead:
         return ""
     tables = treatment.frameworks or (*FRAMEWORKS, "container", "ray", "torch", "deepspeed")
