@@ -1,4 +1,4 @@
-"""The languages of reports, and an incident told in another one. The tables are data: i18n/zh/ and each rule's zh.yaml."""
+"""The languages of reports, and translation of an incident. The tables are data: i18n/zh/ and each rule's zh.yaml."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def preferred() -> str:
 
 @functools.cache
 def load_words(name: str) -> Words:
-    """The table of a language: what the doctor says, and what the bundled rules say."""
+    """The table of a language: sentences of the doctor and of the bundled rules."""
     if name == "en":
         return ENGLISH
     folder = resources.files("rlhfdoctor.i18n") / name
@@ -91,7 +91,7 @@ def _patch(patch: Patch, words: Words) -> Patch:
 
 
 def _tells(cause: str, words: Words) -> Mapping[str, str]:
-    """Cause -> how it is told from the first finding's, from the translated page of that rule."""
+    """Cause -> how to distinguish it from the first finding's, from the translated page of that rule."""
     path = rules_folder() / cause / "rule.yaml"
     if not cause or not path.is_file():
         return {}
