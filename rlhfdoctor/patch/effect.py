@@ -24,7 +24,7 @@ _ERROR = 0.1
 _TELLING = 0.02
 """A smaller share of the use is not worth a sentence."""
 _TRUSTED = 0.35
-"""A budget that is further from the measured use does not know this run, and its differences are not shown."""
+"""A budget further from the measured use does not describe this run; its differences are not shown."""
 _LEAST_SHARE = 1 / 16
 """A setting is not proposed at less than this part of its value: then it is not what the run needs."""
 
@@ -36,9 +36,9 @@ class Counterfactual:
     inputs: Inputs
     now: Estimate
     died_in: Phase | None
-    """None: nobody knows."""
+    """None if unknown."""
     phase: str
-    """The same as the budget names it; that of the host's peak where nobody knows."""
+    """The same as the budget names it; that of the host's peak if unknown."""
     of_host: bool
     """Whether it was host memory that ran out; else only GPUs are spoken of."""
     measured_bytes: int | None = None
@@ -52,7 +52,7 @@ class Counterfactual:
         return self.now.of("host", self.phase) + self.now.of("shm", self.phase)
 
     def effect(self, patch: Patch) -> Patch | None:
-        """The patch with the bytes that it would have freed or taken on the fullest node, where the budget can tell; None for a known trap."""
+        """The patch with the bytes that it would have freed or taken on the fullest node, if the budget can compute it; None for a known trap."""
         if patch.setting.startswith(_NO_USE) or patch.published or patch.after is None or " " in patch.after:
             return patch
         after = self._with(patch.setting, parse_value(patch.after))
@@ -82,7 +82,7 @@ class Counterfactual:
         )  # fmt: skip
 
     def size(self, setting: str, value: float, least: float | None) -> tuple[float, str] | None:
-        """The largest smaller value with which the run would have fitted, and why it fits; None where the budget cannot tell.
+        """The largest smaller value with which the run would have fitted, and why it fits; None if the budget cannot compute it.
 
         Args:
             value: what the run had.
@@ -115,13 +115,13 @@ class Counterfactual:
             return f"the largest with which the node's {show_bytes(self.limit_bytes)} keep a tenth free (by the budget)"
         gpu = next((limit for limit in self.now.limits if limit.place == "gpu" and limit.bytes), None)
         if gpu is None or gpu.bytes is None or self._on_gpu(self.now, gpu) <= gpu.bytes:
-            return None  # the budget does not see the shortage, so it cannot tell what ends it
+            return None  # the budget does not show the shortage, so what ends it is unknown
         if self._on_gpu(after, gpu) > gpu.bytes * (1 - _ERROR):
             return None
         return f"the largest with which {show_bytes(gpu.bytes)} of a GPU keep a tenth free, with all sequences at their longest (by the budget)"
 
     def _on_gpu(self, found: Estimate, gpu: Limit) -> int:
-        """Of the phase in which it died; of the fullest where nobody knows."""
+        """Of the phase in which it died; of the fullest if that is unknown."""
         return max(
             (found.used(gpu, phase) for phase in found.phases if self.died_in in (None, *_phases_of_logs(phase))),
             default=0,
@@ -153,10 +153,10 @@ class Counterfactual:
 def make_counterfactual(
     inputs: Inputs, phase: Phase | None, *, of_host: bool, measured_bytes: int | None, limit_bytes: int | None
 ) -> Counterfactual | None:
-    """None where the budget does not know the model, or is too far from what was measured.
+    """None if the model is unknown to the budget, or its result is too far from what was measured.
 
     Args:
-        phase: in which the run died; None: not known.
+        phase: in which the run died; None if unknown.
         of_host: whether it was host memory that ran out.
         measured_bytes: use of the limit's owner at its peak, from the ledger.
         limit_bytes: the host limit, where it is known.
@@ -196,7 +196,7 @@ def _phase(now: Estimate, phase: Phase | None) -> str:
 
 
 def _phases_of_logs(phase: str) -> tuple[str, ...]:
-    """What a log calls a phase of the budget: it does not tell the last save from those before."""
+    """A budget phase as named in logs, which do not distinguish the last save from earlier ones."""
     return (phase, "checkpoint") if phase == "final_save" else (phase,)
 
 

@@ -1,4 +1,4 @@
-"""Treatments that scale a setting -> the value with which the run would have fitted, where the budget can tell."""
+"""Treatments that scale a setting -> the value with which the run would have fitted, if the budget can compute it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def size_treatments(
 ) -> tuple[list[Treatment], Facts]:
     """The treatments with values by arithmetic in place of the rule's rough factor, and the facts that say why.
 
-    What the case's own figures size (`cure.*`) stays so; what the budget cannot tell keeps the rule's factor.
+    What the case's own figures size (`cure.*`) stays so; what the budget cannot compute keeps the rule's factor.
     """
     sized: list[Treatment] = []
     evidence = dict(facts.evidence)

@@ -82,10 +82,10 @@ Change = tuple[Remedy, Value]
 
 
 def suggest(inputs: Inputs, configuration: Configuration) -> tuple[Estimate, list[Patch]]:
-    """The estimate after the smallest change that fits and avoids known traps, and the change; no patches where none of the known ones does.
+    """The estimate after the smallest change that fits and avoids known traps, and the change; no patches if no known change does.
 
     One change before several, the user's own nodes before more of them, milder values before stronger ones; a change that
-    fits and leaves a trap only where none avoids it.
+    fits and leaves a trap only if no change avoids it.
     """
     now = fullest(inputs)
     for traps in range(len(now.hazards) + 1):
@@ -103,7 +103,7 @@ def suggest(inputs: Inputs, configuration: Configuration) -> tuple[Estimate, lis
 
 
 def _search(inputs: Inputs, now: Estimate, traps: int) -> list[Change] | None:
-    """The fewest and mildest changes with which it fits, and at most so many traps stay."""
+    """The fewest and mildest changes with which it fits, and at most `traps` traps remain."""
     for remedies in (REMEDIES, MORE_NODES, (*REMEDIES, *MORE_NODES)):
         tried = [
             (remedy, value, after)
@@ -140,7 +140,7 @@ def _milder(inputs: Inputs, changes: list[Change], traps: int) -> list[Change]:
 
 
 def _fits(found: Estimate, traps: int) -> bool:
-    """Whether it fits, also if all sequences are at their longest, with no more than so many known traps."""
+    """Whether it fits, also if all sequences are at their longest, with at most `traps` known traps."""
     return len(found.hazards) <= traps and all(
         limit.bytes is None or found.peak(limit)[1] <= limit.bytes for limit in found.limits
     )
@@ -152,7 +152,7 @@ def _relieves(now: Estimate, after: Estimate) -> bool:
     if len(after.hazards) > len(now.hazards):
         return False  # it would fit, and die of something else
     for before, behind in zip(now.limits, after.limits, strict=False):
-        if before.bytes is None:  # nobody knows whether that place has the room
+        if before.bytes is None:  # unknown whether that place has the room
             if after.peak(behind)[1] > now.peak(before)[1] and not avoids:
                 return False
             continue
@@ -176,9 +176,9 @@ def _values(remedy: Remedy, inputs: Inputs, resumes: bool = False) -> Iterator[V
     """The values to try that differ from what is in force, for settings that this release has and that act here."""
     own = inputs.settings.get(remedy.setting)
     if own is None and not _surely_there(remedy.setting, inputs):
-        return  # nobody adds a setting that the release may not have
+        return  # a setting that the release may not have is never added
     if remedy in MORE_NODES and inputs.flag("colocate_all"):
-        return  # every role wants as many GPUs then
+        return  # every role needs as many GPUs then
     if resumes and (remedy in MORE_NODES or remedy.setting == "zero_stage"):
         return  # a checkpoint of other ranks or of another stage is not read
     if remedy.setting in ("train.micro_batch_size", "logprob.micro_batch_size") and (
