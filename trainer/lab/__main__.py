@@ -100,7 +100,7 @@ def _line(outcome: Outcome) -> str:
 
 
 def show(outcomes: list[Outcome]) -> Table:
-    """The table of all outcomes; `told` is what `doctor estimate` says of the peak before it."""
+    """The table of all outcomes; `told` is the peak that `doctor estimate` predicts."""
     table = Table(
         "scenario", "killer", "right", "first cause", "right", "logs alone", "patch", "survives", "peak", "told", "after", "told", "ledger rest", "s",
         box=None, padding=(0, 1, 0, 0),
