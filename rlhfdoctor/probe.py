@@ -36,7 +36,7 @@ def start() -> None:
 def _loop() -> None:
     sent: dict[str, Any] = {}
     while True:
-        with contextlib.suppress(Exception):  # whatever a half-initialised torch raises, training goes on
+        with contextlib.suppress(Exception):  # training continues, whatever a half-initialised torch raises
             fresh = read()
             if fresh != sent:
                 marks._write({"kind": "probe", **fresh})
