@@ -10,7 +10,7 @@ from rlhfdoctor.types import Gap
 BudgetPhase: TypeAlias = Literal[
     "load", "resume", "rollout", "score", "update", "weight_sync", "checkpoint", "final_save"
 ]
-"""The phases that a budget tells apart; `resume` is the load from a checkpoint, `final_save` the model's save behind the last step."""
+"""The phases that a budget distinguishes; `resume` is the load from a checkpoint, `final_save` the model's save behind the last step."""
 BUDGET_PHASES: tuple[BudgetPhase, ...] = get_args(BudgetPhase)
 Place: TypeAlias = Literal["host", "shm", "gpu"]
 """Where bytes are: memory of processes, /dev/shm (which counts for the container's limit, too), one GPU."""
@@ -43,7 +43,7 @@ class Need:
     exact: bool = False
     """A size that is set, not estimated, such as the engine's share of a GPU."""
     from_step: bool = False
-    """It comes with the first optimizer step; what goes before is without it."""
+    """Allocated by the first optimizer step; earlier phases are without it."""
     gpus: str = ""
     """Which GPUs of the node; roles with one name here share them."""
 
@@ -56,13 +56,13 @@ class Limit:
     """container, node, /dev/shm, GPU."""
     place: Place
     bytes: int | None
-    """None: nobody told."""
+    """None if unknown."""
     basis: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hazard:
-    """What the settings alone tell will go wrong in a phase, whatever the memory."""
+    """A fault in a phase that is visible in the settings alone, independent of memory."""
 
     phase: str
     cause: str
@@ -83,7 +83,7 @@ class Estimate:
     phases: tuple[str, ...]
     """Those that this run goes through, in order."""
     assumed: tuple[str, ...] = ()
-    """What no file told, in sentences."""
+    """Assumptions about what is unknown from the files, as sentences."""
     hazards: tuple[Hazard, ...] = ()
     gaps: tuple[Gap, ...] = ()
 
@@ -153,7 +153,7 @@ class Estimate:
         return max(sizes, key=lambda pair: pair[1], default=("", 0))
 
     def breaks(self, limit: Limit, *, surely: bool = True) -> tuple[str, int] | None:
-        """The phase in which the limit is exceeded first, in order of the run, and by what size; None: it never is."""
+        """The phase in which the limit is exceeded first, in order of the run, and by what size; None if never."""
         if limit.bytes is None:
             return None
         for first in (False,) if "resume" in self.phases else (True, False):

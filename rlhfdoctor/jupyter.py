@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @functools.cache
 def register() -> None:
-    """Tells IPython; does nothing where none runs."""
+    """Registers with IPython; does nothing outside IPython."""
     from IPython import get_ipython  # type: ignore[import-not-found, unused-ignore]
 
     shell: Any = get_ipython()  # type: ignore[no-untyped-call, unused-ignore]
@@ -59,7 +59,7 @@ def show_comparison(found: Comparison) -> str:
 
 
 def show_trace(trace: Trace) -> bytes | None:
-    """The picture of its first node; None where it cannot be drawn."""
+    """The picture of its first node; None if it cannot be drawn."""
     from rlhfdoctor.core.timeline import trace_charts
     from rlhfdoctor.report import picture
 

@@ -25,17 +25,17 @@ _written = 0
 
 
 def role(name: str, rank: int | None = None) -> None:
-    """Says which role this process plays: actor, critic, reference, reward, rollout engine, driver."""
+    """Marks the role of this process: actor, critic, reference, reward, rollout engine, driver."""
     _write({"kind": "role", "role": name, "rank": rank, "phase": None, "step": -1})
 
 
 def step(number: int, **fields: int | str) -> None:
-    """Says that a step (one PPO iteration) begins."""
+    """Marks the start of a step (one PPO iteration)."""
     _write({"step": number, **fields})
 
 
 def mark(phase: str, step: int | None = None, edge: str | None = None, **fields: int | str) -> None:
-    """Says that a phase begins (`edge` "start", the default) or ends ("end").
+    """Marks that a phase begins (`edge` "start", the default) or ends ("end").
 
     `phase` is one of load, rollout, score, update, weight_sync, checkpoint, eval.
     """

@@ -34,13 +34,13 @@ def start() -> None:
 
 
 def _loop() -> None:
-    told: dict[str, Any] = {}
+    sent: dict[str, Any] = {}
     while True:
-        with contextlib.suppress(Exception):  # whatever a half-initialised torch raises, training goes on
+        with contextlib.suppress(Exception):  # training continues, whatever a half-initialised torch raises
             fresh = read()
-            if fresh != told:
+            if fresh != sent:
                 marks._write({"kind": "probe", **fresh})
-                told = fresh
+                sent = fresh
         time.sleep(_EVERY_S)
 
 

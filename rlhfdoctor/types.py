@@ -26,7 +26,7 @@ class Origin:
     line: int | None = None
     """Line number from 1; counts newlines, not carriage returns."""
     host: str | None = None
-    """Node address or host name, where the line or the path tells."""
+    """Node address or host name, if known from the line or the path."""
     pid: int | None = None
     rank: int | None = None
     """Global rank."""
@@ -49,7 +49,7 @@ class Event:
     time: float | None = None
     """Unix seconds, if the line bears a stamp with a date."""
     repeats_count: int = 1
-    """How often the line stands for, from Ray's `[repeated 12x across cluster]`."""
+    """Repeat count of the line, from Ray's `[repeated 12x across cluster]`."""
     after: tuple[str, ...] = ()
     """The lines behind it, for patterns that ask for them (tables)."""
 
@@ -78,7 +78,7 @@ class Framework:
 
     name: str
     version: str | None = None
-    """Exact version, or None; with the epoch of PEP 440 for a second package that counts anew."""
+    """Exact version, or None; with the epoch of PEP 440 for a second package that restarts its release numbers."""
     package: str = ""
     """Which of its packages has this version, where that is not the one of its name."""
     since: str | None = None
@@ -86,7 +86,7 @@ class Framework:
     until: str | None = None
     """Newest release that accepts every spelling seen."""
     basis: str = ""
-    """The line or file that tells."""
+    """The line or file that shows it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,13 +215,13 @@ class Finding:
     missing: tuple[Missing, ...] = ()
     patches: tuple[Patch, ...] = ()
     explained_by: str | None = None
-    """The finding of which this one is only an echo."""
+    """The finding of which this one is a secondary failure."""
     score: float = 0.0
     """Log-odds before calibration: the rule's prior and the weights that hold."""
     goes_with: tuple[str, ...] = ()
     """Causes that may hold at the same time."""
     differs: str = ""
-    """How this cause is told from the first finding's."""
+    """How to distinguish this cause from the first finding's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,11 +271,11 @@ class Figure:
     before: float | None
     after: float | None
     noise: float | None = None
-    """Differences up to here happen between steps of one run; None: not known."""
+    """Differences up to here happen between steps of one run; None if unknown."""
 
     @property
     def within_noise(self) -> bool | None:
-        """Whether the difference is no more than noise; None where a figure or the noise is missing."""
+        """Whether the difference is within noise; None if a figure or the noise is missing."""
         if self.before is None or self.after is None or self.noise is None:
             return None
         return abs(self.after - self.before) <= self.noise

@@ -1,4 +1,4 @@
-"""Parse and show bytes, seconds and ratios: the only place that knows 1024.
+"""Parse and show bytes, seconds and ratios: the only module that uses 1024.
 
 Kernel and torch write binary units (`kB` in /proc is 1024 bytes, `GiB` is 1024**3); Ray's
 memory monitor writes `GB` but divides by 1024**3 (src/ray/common/memory_monitor.cc,
@@ -119,7 +119,7 @@ def show_ratio(value: float) -> str:
 
 
 def show_confidence(share: float) -> str:
-    """A confidence for people, in steps of 0.05, never rounded up: the calibration tells no smaller ones apart.
+    """A confidence for people, in steps of 0.05, never rounded up: the calibration does not resolve smaller ones.
 
     >>> show_confidence(0.87), show_confidence(0.49), show_confidence(0.99), show_confidence(0.02)
     ('0.85', '0.45', '0.95+', '<0.05')

@@ -28,14 +28,14 @@ class ConfigError(Exception):
 @dataclass
 class Model:
     path: str | None = None
-    """Folder of a Hugging Face causal LM; none: a Qwen2 of the sizes below with random weights, and bytes as tokens."""
+    """Folder of a Hugging Face causal LM; None: a Qwen2 of the sizes below with random weights, and bytes as tokens."""
     hidden_size: int = 256
     num_layers: int = 4
     num_heads: int = 4
     vocab_size: int = 260
     """Rows of the embedding; 260 are used, more are padding (and make a large model that computes little)."""
     dtype: str = "float32"
-    """float32 or bfloat16: weights, activations and (unless told otherwise) gradients."""
+    """float32 or bfloat16: weights, activations and (unless set otherwise) gradients."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass instead of keeping them."""
 
@@ -116,7 +116,7 @@ class Train:
     lr: float = 1e-3
     critic_lr: float = 2e-3
     grad_accum_dtype: str | None = None
-    """fp32 or bf16: what gradients accumulate in; none: as the model."""
+    """fp32 or bf16: what gradients accumulate in; None: as the model."""
     max_grad_norm: float = 1.0
     seed: int = 0
     callback: str | None = None
@@ -148,11 +148,11 @@ class Cluster:
     threads: int = 1
     """CPU threads of a rank."""
     num_cpus: int | None = None
-    """CPUs that Ray is told of, where the trainer starts it; none: all. Ray keeps as many idle workers in memory."""
+    """CPUs that Ray is given, if the trainer starts it; None: all. Ray keeps as many idle workers in memory."""
     object_store_memory: int | None = None
-    """Bytes of Ray's object store; none: Ray's default."""
+    """Bytes of Ray's object store; None: Ray's default."""
     address: str | None = None
-    """Ray cluster to join; none: the one of RAY_ADDRESS, or a new one on this machine."""
+    """Ray cluster to join; None: the one of RAY_ADDRESS, or a new one on this machine."""
 
 
 @dataclass

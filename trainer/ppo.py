@@ -33,7 +33,7 @@ def entropy_of(logits_BTV: Tensor) -> Tensor:
 
 
 def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
-    """Mean over the places where the mask is 1; 0 if there is none. What stands behind the mask never counts, NaN or not."""
+    """Mean over the places where the mask is 1; 0 if there is none. Values outside the mask never count, NaN or not."""
     return torch.where(mask > 0, values, 0.0).sum() / mask.sum().clamp(min=1.0)
 
 

@@ -24,7 +24,7 @@ class SwapBlocks:
 
     vLLM up to 0.7 (worker/cache_engine.py, `_allocate_kv_cache(num_cpu_blocks, "cpu")`) takes `swap_space` GiB at start,
     zeroed, one pinned tensor a layer, and each is rounded up to a power of two. Forks that drop the cache engine after
-    every rollout (`free_cache_engine`) build them anew before the next one. Here they are sized for the prompts of the
+    every rollout (`free_cache_engine`) rebuild them before the next one. Here they are sized for the prompts of the
     rollout, so one with longer prompts asks for larger blocks, while the pinned allocator keeps those that it has.
     This engine never preempts: the blocks are only held, as they are in a vLLM that never preempts.
     """

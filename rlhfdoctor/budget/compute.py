@@ -26,7 +26,7 @@ def compute_needs(model: Model, device: str) -> Iterator[Need]:
     """Activations and logits of scoring, and of training where the model is trained.
 
     The head is the last to compute and the first to have gradients: on a GPU the logits take the place of what one layer
-    computed with. On a CPU malloc keeps that (blocks below 32 MiB), and it is there beside the logits, as measured.
+    computed with. On a CPU malloc keeps that (blocks below 32 MiB), and it coexists with the logits, as measured.
     """
     hidden = model.shape.hidden * model.compute_width
     values, what_stays = _AT_HEAD, "hidden states"

@@ -39,7 +39,7 @@ _READ_ALONE, _HEADS_ALONE = 0.6, 2.75
 """Of a single rank's weights at stage 3 while they are made, whose shard is a copy of the whole; and whole copies of a head that is
 tied to the embedding at the end; measured."""
 _GATHERED_ALONE = 0.65
-"""Of a single rank's weights at stage 3 on a CPU, where there is nobody to gather from; measured as well."""
+"""Of a single rank's weights at stage 3 on a CPU, where there are no other ranks to gather from; also measured."""
 
 
 def deepspeed_needs(model: Model, device: str) -> Iterator[Need]:

@@ -18,16 +18,16 @@ from rlhfdoctor.budget.storage import storage_needs
 from rlhfdoctor.estimates import BUDGET_PHASES, Estimate, Need
 
 
-def fullest(told: Inputs) -> Estimate:
+def fullest(inputs: Inputs) -> Estimate:
     """The node that comes nearest to a limit, or takes most where no limit is known.
 
     Raises:
         UsageError: the framework or the model's size is unknown.
     """
-    plans = make_plans(told)
+    plans = make_plans(inputs)
     chosen = max((estimate(plan) for plan in plans), key=_fullness)
-    hazards = dict.fromkeys(hazard for plan in plans for hazard in find_hazards(told, plan))  # on whichever node
-    return replace(chosen, assumed=tuple(told.assumed), hazards=tuple(hazards))
+    hazards = dict.fromkeys(hazard for plan in plans for hazard in find_hazards(inputs, plan))  # on whichever node
+    return replace(chosen, assumed=tuple(inputs.assumed), hazards=tuple(hazards))
 
 
 def _fullness(found: Estimate) -> tuple[float, int]:

@@ -1,4 +1,4 @@
-"""What a configuration alone tells will go wrong, whatever the memory: traps that need no footprint to be seen."""
+"""Faults that are visible in the configuration alone: traps that do not depend on the memory footprint."""
 
 from __future__ import annotations
 
@@ -15,23 +15,25 @@ from rlhfdoctor.vocabulary import TRAIT
 _MUCH_SWAP_BYTES = 8 * GIB
 
 
-def find_hazards(told: Inputs, plan: Plan) -> Iterator[Hazard]:
+def find_hazards(inputs: Inputs, plan: Plan) -> Iterator[Hazard]:
     """Each trap that these settings walk into at these versions: the framework's own first."""
-    own = find_layout(told.framework.name if told.framework is not None else "")
+    own = find_layout(inputs.framework.name if inputs.framework is not None else "")
     if own is not None and own.find_hazards is not None:
-        yield from own.find_hazards(told, plan)
-    yield from _churn(told, plan)
+        yield from own.find_hazards(inputs, plan)
+    yield from _churn(inputs, plan)
     yield from _share(plan)
     if plan.resumes:
-        yield from _resume(told, plan)
+        yield from _resume(inputs, plan)
     if (
         plan.engine is not None
         and plan.engine.sleep_level
-        and told.before("vllm", "0.20")
-        and not told.has(TRAIT.switches_expandable_segments)
+        and inputs.before("vllm", "0.20")
+        and not inputs.has(TRAIT.switches_expandable_segments)
     ):
         for variable in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
-            if "expandable_segments:True" in str(told.settings[variable].value if variable in told.settings else ""):
+            if "expandable_segments:True" in str(
+                inputs.settings[variable].value if variable in inputs.settings else ""
+            ):
                 yield Hazard(
                     phase="load",
                     cause="gpu-rollout-reservation",
@@ -39,14 +41,14 @@ def find_hazards(told: Inputs, plan: Plan) -> Iterator[Hazard]:
                 )
 
 
-def _churn(told: Inputs, plan: Plan) -> Iterator[Hazard]:
+def _churn(inputs: Inputs, plan: Plan) -> Iterator[Hazard]:
     engine = plan.engine
-    if engine is not None and engine.swap_bytes > _MUCH_SWAP_BYTES and told.flag("rollout.free_cache_engine", default=told.has(TRAIT.frees_cache_engine)):  # fmt: skip
+    if engine is not None and engine.swap_bytes > _MUCH_SWAP_BYTES and inputs.flag("rollout.free_cache_engine", default=inputs.has(TRAIT.frees_cache_engine)):  # fmt: skip
         yield churn(engine.here, engine.swap_bytes)
 
 
 def churn(count: int, size: int) -> Hazard:
-    """Swap blocks of so many processes that come and go around every rollout."""
+    """Swap blocks of this many processes, dropped and rebuilt around every rollout."""
     return Hazard(
         phase="rollout", cause="host-rollout-cache-churn",
         says=f"{count} x {show_bytes(size)} of swap blocks are dropped and built anew, page-locked, around every rollout; what was freed stays locked in torch's cache whenever a size changes",
@@ -58,7 +60,7 @@ def is_stage3(plan: Plan) -> bool:
     return any(m.role == "actor" and m.backend == "deepspeed" and m.stage == 3 for m in plan.models)
 
 
-def _resume(told: Inputs, plan: Plan) -> Iterator[Hazard]:
+def _resume(inputs: Inputs, plan: Plan) -> Iterator[Hazard]:
     """Ways to read a checkpoint that DeepSpeed offers and that do not work everywhere.
 
     runtime/engine.py `_load_zero_checkpoint` and zero/stage3.py `load_state_dict`, 0.10.1 to 0.19.8: a rank waits for the one
@@ -69,7 +71,7 @@ def _resume(told: Inputs, plan: Plan) -> Iterator[Hazard]:
     trained = [model for model in plan.models if model.trained and model.backend == "deepspeed"]
     third = [model for model in trained if model.stage == 3]
     spread = any(model.ranks > model.here for model in third)
-    if told.flag("zero.pipeline_loading_checkpoint"):
+    if inputs.flag("zero.pipeline_loading_checkpoint"):
         if any(model.stage in (1, 2) for model in trained):
             yield Hazard(
                 phase="resume", cause="other-software-error",
@@ -89,7 +91,7 @@ def _resume(told: Inputs, plan: Plan) -> Iterator[Hazard]:
                 phase="resume", cause="other-version-regression",
                 says=f"pipeline_loading_checkpoint makes ranks wait for each other until the time-out: {why}",
             )  # fmt: skip
-    if plan.reads == "universal" and third and told.before("deepspeed", "0.18.0"):
+    if plan.reads == "universal" and third and inputs.before("deepspeed", "0.18.0"):
         also = ", and each node but the first loads the shards of the first" if spread else ""
         yield Hazard(
             phase="resume", cause="other-software-error",

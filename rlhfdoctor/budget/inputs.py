@@ -1,4 +1,4 @@
-"""Settings as a budget asks for them: what the files say, else the release's default, else an assumption that is told."""
+"""Settings as the budget reads them: from the files, else the release's default, else a reported assumption."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rlhfdoctor.vocabulary.names import Trait
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What the user says of the machines, where the files do not. None: not said."""
+    """Properties of the machines given by the user, if the files do not have them. None if unknown."""
 
     nodes: int | None = None
     gpus_per_node: int | None = None
@@ -36,7 +36,7 @@ class Machine:
 
 @dataclass(slots=True)
 class Inputs:
-    """Settings in force by canonical name, the framework, versions of packages, and what the user says of the machines."""
+    """Settings in force by canonical name, the framework, versions of packages, and what the user gave for the machines."""
 
     settings: Mapping[str, Setting]
     framework: Framework | None
@@ -45,7 +45,7 @@ class Inputs:
     assumed: list[str] = field(default_factory=list)
 
     def value(self, *names: str) -> Value:
-        """The first of these that is set, else the default of the framework's release, else None."""
+        """The first of these that is set, else the release's default, else None."""
         for name in names:
             setting = self.settings.get(name)
             if setting is None:
@@ -97,7 +97,7 @@ class Inputs:
         return default if value is None else value not in (False, "none", "None", 0)
 
     def version(self, package: str) -> str | None:
-        """Of a package beside the framework."""
+        """Of a package other than the framework."""
         found = self.versions.get(package)
         return found[0] if found else None
 
@@ -116,7 +116,7 @@ class Inputs:
         return self.framework is not None and folders.has(self.framework.name, trait, self.value)
 
     def assume(self, sentence: str) -> None:
-        """Notes what no file told."""
+        """Records an assumption about something unknown."""
         if sentence not in self.assumed:
             self.assumed.append(sentence)
 
@@ -124,7 +124,7 @@ class Inputs:
         """The shape of the model that the first of these settings names; None where none of them is set.
 
         Raises:
-            UsageError: a model is named, and neither its name nor its files tell the size.
+            UsageError: a model is named, and its size is unknown from both its name and its files.
         """
         for name in names:
             setting = self.settings.get(name)
@@ -142,7 +142,7 @@ class Inputs:
         return None
 
     def shape_or(self, other: Shape, *names: str, of: str) -> Shape:
-        """As `shape` for a role beside the actor: where nothing tells its size, it is taken to be as large as `other`."""
+        """Like `shape`, for roles other than the actor: if the size is unknown, that of `other` is assumed."""
         try:
             found = self.shape(*names, of=of)
         except UsageError:
@@ -154,7 +154,7 @@ class Inputs:
         """The shape that --model names.
 
         Raises:
-            UsageError: it names none.
+            UsageError: no model is named.
         """
         name = self.machine.model
         if name is None:
@@ -190,7 +190,7 @@ class Inputs:
             )
 
     def limits(self, gpu: bool) -> tuple[Limit, ...]:
-        """Container, node, /dev/shm and GPU as far as files or flags tell them."""
+        """Limits of container, node, /dev/shm and GPU, as far as known from files or flags."""
         machine = self.machine
         found = [
             self._limit("container", "host", machine.container_bytes, "--container-memory", "container.memory"),
@@ -225,11 +225,11 @@ class Inputs:
         return Limit(name=name, place=place, bytes=parse_bytes(text), basis=f"{own.spelled} {own.value} ({own.origin})")  # type: ignore[arg-type]
 
 
-def change(told: Inputs, name: str, value: Value) -> Inputs:
+def change(inputs: Inputs, name: str, value: Value) -> Inputs:
     """The same with one setting changed, as an edit of the user's files would change it."""
-    own = told.settings.get(name)
-    framework = told.framework.name if told.framework is not None else ""
-    spelling = spell(name, framework, told.release) if framework in FRAMEWORKS else None
+    own = inputs.settings.get(name)
+    framework = inputs.framework.name if inputs.framework is not None else ""
+    spelling = spell(name, framework, inputs.release) if framework in FRAMEWORKS else None
     if own is None:
         spelled = spelling.spelled if spelling is not None else name
         own = Setting(
@@ -240,4 +240,6 @@ def change(told: Inputs, name: str, value: Value) -> Inputs:
             origin=Origin(file="(added)"),
             form=spelling.form if spelling else "flag",
         )
-    return Inputs({**told.settings, name: replace(own, value=value)}, told.framework, told.versions, told.machine)
+    return Inputs(
+        {**inputs.settings, name: replace(own, value=value)}, inputs.framework, inputs.versions, inputs.machine
+    )

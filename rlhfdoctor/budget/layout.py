@@ -28,7 +28,7 @@ class Layout:
 
 @functools.cache
 def find_layout(framework: str) -> Layout | None:
-    """The layout of a framework, imported when it is first asked for; None where it has none."""
+    """The layout of a framework, imported on first use; None if it has no layout."""
     module = f"rlhfdoctor.frameworks.{framework}.layout"
     if framework not in folders.names() or find_spec(module) is None:
         return None
@@ -36,13 +36,13 @@ def find_layout(framework: str) -> Layout | None:
     return Layout(found.make_plans, getattr(found, "find_hazards", None))
 
 
-def make_plans(told: Inputs) -> list[Plan]:
-    """A plan for each kind of node; the machine's flags fill in what the files do not tell.
+def make_plans(inputs: Inputs) -> list[Plan]:
+    """A plan for each kind of node; the machine's flags fill in what is unknown from the files.
 
     Raises:
         UsageError: the framework or the model's size is unknown, or what it trains with is not modelled.
     """
-    name = told.framework.name if told.framework is not None else ""
+    name = inputs.framework.name if inputs.framework is not None else ""
     layout = find_layout(name)
     if layout is None:
         known = ", ".join(name for name in folders.names() if find_layout(name) is not None)
@@ -50,7 +50,7 @@ def make_plans(told: Inputs) -> list[Plan]:
             "the files do not tell the framework; give the launch script or configuration of an RLHF run, "
             f"or add --framework NAME[==VERSION] ({known})"
         )
-    if told.framework is not None and told.framework.version is None and not told.has(TRAIT.released_with_doctor):
-        newest = f"as {told.release}" if told.release else "as the newest"
-        told.assume(f"the release of {name} is not told: {newest} (--framework {name}==VERSION)")
-    return layout.make_plans(told)
+    if inputs.framework is not None and inputs.framework.version is None and not inputs.has(TRAIT.released_with_doctor):
+        newest = f"as {inputs.release}" if inputs.release else "as the newest"
+        inputs.assume(f"the release of {name} is not told: {newest} (--framework {name}==VERSION)")
+    return layout.make_plans(inputs)

@@ -40,7 +40,7 @@ def pinned_size(size: int, buffer: int) -> int:
     """Bytes that page-locked buffers of this size take: torch's host allocator rounds each up to a power of two.
 
     Args:
-        size: bytes asked for in all.
+        size: bytes requested in total.
         buffer: bytes of one buffer; the last one is smaller.
 
     aten/src/ATen/core/CachingHostAllocator.h, `PowerOf2Ceil`; pytorch issues 95823 and 150517.

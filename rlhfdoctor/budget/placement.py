@@ -1,4 +1,4 @@
-"""Where roles lie: groups of GPUs packed into nodes, and what all frameworks' layouts ask for alike."""
+"""Placement of roles: groups of GPUs packed into nodes, and settings that all frameworks' layouts read."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ class Placed:
     nodes: int = 1
 
 
-def actor_shape(told: Inputs, *names: str) -> Shape:
+def actor_shape(inputs: Inputs, *names: str) -> Shape:
     """The policy's shape: by the files, else by --model.
 
     Raises:
-        UsageError: neither tells it.
+        UsageError: it is unknown from both.
     """
-    shape = told.given_shape() or told.shape(*names, of="the actor")
+    shape = inputs.given_shape() or inputs.shape(*names, of="the actor")
     if shape is None:
         raise UsageError(f"no model in the files ({', '.join(names[:2])}); add --model, such as --model Qwen2.5-7B")
     return shape
 
 
 def make_nodes(
-    told: Inputs, groups: list[Placed], models: dict[str, Model], engine: Engine | None, **rest: Any
+    inputs: Inputs, groups: list[Placed], models: dict[str, Model], engine: Engine | None, **rest: Any
 ) -> list[Plan]:
     """Groups packed into nodes, first fit; one plan for each node that differs."""
-    gpus = told.machine.gpus_per_node
+    gpus = inputs.machine.gpus_per_node
     if gpus is None:
         gpus = max([GPUS, *(group.gpus for group in groups)])
     widest = max(groups, key=lambda group: group.gpus)
@@ -54,14 +54,14 @@ def make_nodes(
         raise UsageError(
             f"--gpus-per-node {gpus}: {' and '.join(widest.roles)} want {show_count(widest.gpus, 'GPU')} on a node"
         )
-    if told.machine.gpus_per_node != 0:
-        told.assume(
+    if inputs.machine.gpus_per_node != 0:
+        inputs.assume(
             "a process takes 3 GiB of host memory beside what it computes with (Python, torch, CUDA, NCCL), 1 GiB more where it trains, and 1 GiB of its GPU"
         )
-        told.assume(
+        inputs.assume(
             "the error of 10 % is known from runs on CPUs only; activations are those of sequences at their longest"
         )
-    rest = {"file_bytes": find_file_size(told), **rest}
+    rest = {"file_bytes": find_file_size(inputs), **rest}
     free: list[int] = []
     nodes: list[dict[str, int]] = []
     shared = {role: "+".join(group.roles) for group in groups for role in group.roles}
@@ -96,30 +96,30 @@ def make_nodes(
         label = words if len(nodes) == 1 else f"{show_count(like, 'node')} of {len(nodes)}: {words}"
         plans.append(
             Plan(
-                device="cpu" if told.machine.gpus_per_node == 0 else "cuda", models=own, engine=here, driver=number == 0, nodes=len(nodes), node=label,
-                gpu_bytes=told.machine.gpu_bytes, limits=told.limits(told.machine.gpus_per_node != 0), framework=told.framework.name if told.framework else "",
-                version=told.version_words, assumed=tuple(told.assumed), **rest,
+                device="cpu" if inputs.machine.gpus_per_node == 0 else "cuda", models=own, engine=here, driver=number == 0, nodes=len(nodes), node=label,
+                gpu_bytes=inputs.machine.gpu_bytes, limits=inputs.limits(inputs.machine.gpus_per_node != 0), framework=inputs.framework.name if inputs.framework else "",
+                version=inputs.version_words, assumed=tuple(inputs.assumed), **rest,
             )
         )  # fmt: skip
     return plans
 
 
-def read_lengths(told: Inputs) -> tuple[int, int]:
+def read_lengths(inputs: Inputs) -> tuple[int, int]:
     """Prompt and response tokens at their longest."""
-    total = told.value("max_total_length")
-    prompt, answer = told.count("max_prompt_length", default=1024), told.count("max_response_length", default=1024)
-    if isinstance(total, int) and "max_prompt_length" not in told.settings and "max_total_length" in told.settings:
+    total = inputs.value("max_total_length")
+    prompt, answer = inputs.count("max_prompt_length", default=1024), inputs.count("max_response_length", default=1024)
+    if isinstance(total, int) and "max_prompt_length" not in inputs.settings and "max_total_length" in inputs.settings:
         return max(total - answer, total // 2), min(answer, total)
     return prompt, answer
 
 
-def read_sub_groups(told: Inputs) -> dict[str, Any]:
+def read_sub_groups(inputs: Inputs) -> dict[str, Any]:
     """How stage 3 cuts its shards, and the share of them that an offload keeps on the host."""
-    size = told.number("zero.sub_group_size", default=1e9)
-    return {"ratio": told.number("offload_optimizer.ratio", default=1.0), "sub_group": max(int(size), 1)}
+    size = inputs.number("zero.sub_group_size", default=1e9)
+    return {"ratio": inputs.number("offload_optimizer.ratio", default=1.0), "sub_group": max(int(size), 1)}
 
 
-def read_resume(told: Inputs, *, launched: bool = True) -> dict[str, Any]:
+def read_resume(inputs: Inputs, *, launched: bool = True) -> dict[str, Any]:
     """Whether the run resumes from DeepSpeed's files, and how they are read.
 
     DeepSpeed runtime/engine.py `_load_zero_checkpoint` at 0.10.1 to 0.19.5: with pipeline_loading_checkpoint a rank waits for
@@ -128,60 +128,62 @@ def read_resume(told: Inputs, *, launched: bool = True) -> dict[str, Any]:
     Args:
         launched: a launcher gives every rank of a node its own LOCAL_RANK.
     """
-    own = told.settings.get("checkpoint.resume")
+    own = inputs.settings.get("checkpoint.resume")
     if own is not None and isinstance(own.value, str) and "$" in own.value:
-        told.assume(f"it resumes from {own.value}, whatever the shell makes of that")
+        inputs.assume(f"it resumes from {own.value}, whatever the shell makes of that")
     else:
-        value = told.value("checkpoint.resume")
+        value = inputs.value("checkpoint.resume")
         if not value or str(value).lower() in ("false", "none", "null"):
             return {"launched": launched}
     reads = "shards"
-    if told.flag("checkpoint.load_universal"):
+    if inputs.flag("checkpoint.load_universal"):
         reads = "universal"
-        told.assume("the universal checkpoint was made of as many ranks as there are now")
-    elif told.flag("zero.pipeline_loading_checkpoint") and not told.before("deepspeed", "0.10.1"):
-        if _waits(told):
+        inputs.assume("the universal checkpoint was made of as many ranks as there are now")
+    elif inputs.flag("zero.pipeline_loading_checkpoint") and not inputs.before("deepspeed", "0.10.1"):
+        if _waits(inputs):
             reads = "in turn"
         else:
-            told.assume(
+            inputs.assume(
                 "pipeline_loading_checkpoint is taken to keep no rank on a GPU waiting: from DeepSpeed 0.17.3 on it depends on torch"
             )
     return {"resumes": True, "reads": reads, "launched": launched}
 
 
-def _waits(told: Inputs) -> bool:
+def _waits(inputs: Inputs) -> bool:
     """Whether a receive keeps its process waiting, as far as it is known.
 
     Since 0.17.3 DeepSpeed names the device to torch (comm/torch.py), but for torch behind 2.6.0 and before 2.7.1; newer ones
     may then use the communicator that is there already, and which of them do was not found out.
     """
-    torch = parse_version(told.version("torch"))
+    torch = parse_version(inputs.version("torch"))
     return (
-        told.machine.gpus_per_node == 0
-        or told.before("deepspeed", "0.17.3")
+        inputs.machine.gpus_per_node == 0
+        or inputs.before("deepspeed", "0.17.3")
         or (torch is not None and Version("2.6.0") < torch < Version("2.7.1"))
     )
 
 
-def find_swap(told: Inputs) -> int:
+def find_swap(inputs: Inputs) -> int:
     """Bytes of swap blocks a GPU: allocated by vLLM up to 0.7 only."""
-    if not told.before("vllm", "0.8"):
+    if not inputs.before("vllm", "0.8"):
         return 0
-    return int(told.number("rollout.swap_space", default=SWAP_GIB) * GIB)
+    return int(inputs.number("rollout.swap_space", default=SWAP_GIB) * GIB)
 
 
-def find_file_size(told: Inputs) -> int:
+def find_file_size(inputs: Inputs) -> int:
     """Bytes that a Hugging Face save copies at once: a file's worth, which safetensors turns into bytes before it writes.
 
     safetensors 0.3.1 to 0.7.0 (torch.py, `_tobytes`; measured, 750 to 800 of 800 MiB), no more in 0.8.0; transformers writes
     safetensors since 4.35, in files of 5 GB, since 5.0 of 50 GB (modeling_utils.py, `save_pretrained`).
     """
-    if told.before("transformers", "4.35") or (told.version("safetensors") and not told.before("safetensors", "0.8")):
+    if inputs.before("transformers", "4.35") or (
+        inputs.version("safetensors") and not inputs.before("safetensors", "0.8")
+    ):
         return 0
-    return (50 if told.version("transformers") and not told.before("transformers", "5.0") else 5) * 10**9
+    return (50 if inputs.version("transformers") and not inputs.before("transformers", "5.0") else 5) * 10**9
 
 
-def find_store(told: Inputs) -> int | None:
+def find_store(inputs: Inputs) -> int | None:
     """Bytes of Ray's object store, where they are set."""
-    value = told.value("ray.object_store_memory")
+    value = inputs.value("ray.object_store_memory")
     return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

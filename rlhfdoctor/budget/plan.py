@@ -1,4 +1,4 @@
-"""What a configuration asks for, in numbers: the roles with their shards, the rollout engine, and the limits of one node."""
+"""What a configuration requests, in numbers: the roles with their shards, the rollout engine, and the limits of one node."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class Model:
     width: int = 2
     """Bytes of a weight."""
     sum_width: int | None = None
-    """Bytes of a gradient while they add up; none: as the weights."""
+    """Bytes per gradient during accumulation; None: as the weights."""
     sums: bool = False
     """Several micro batches make one optimizer step."""
     lora_rank: int = 0
-    """Above 0 only adapters of this rank are trained, beside frozen weights."""
+    """If above 0, only adapters of this rank are trained; the weights are frozen."""
     value_head: bool = False
     """One number a token in place of logits."""
     sequences: int = 1
@@ -57,14 +57,14 @@ class Model:
     tokens: int = 1024
     """Of a sequence at its longest, prompt and response."""
     answer_tokens: int | None = None
-    """Positions whose logits are computed; none: all of them."""
+    """Positions whose logits are computed; None: all."""
     parallel: int = 1
     """GPUs that share one sequence (ring attention, Ulysses)."""
     recompute: bool = False
     logit_width: float = 12
-    """Bytes a token and word of the vocabulary at the peak of training (settings_notes section 3)."""
+    """Bytes per token and vocabulary entry at the peak of training (settings_notes section 3)."""
     scored_logit_width: float | None = None
-    """The same where a micro batch only passes forward; none: half of it."""
+    """The same for a forward-only micro batch; None: half of it."""
     beside: bool = False
     """It is trained while other roles on its GPUs are."""
     sleeps: bool = False
@@ -72,7 +72,7 @@ class Model:
     on_host: bool = False
     """FSDP2's CPUOffloadPolicy: weights, gradients and states live in host memory and are stepped there."""
     saved: bool = True
-    """Rank 0 saves it in Hugging Face's form, where that is asked for."""
+    """Rank 0 saves it in Hugging Face's format, if requested."""
     gathers: bool = True
     """For that rank 0 gathers whole weights in host memory."""
     clones: bool = False
@@ -80,7 +80,7 @@ class Model:
     swap_bytes: int = 0
     """Of page-locked swap blocks that its processes hold (the bundled trainer), one buffer a layer."""
     rebuilds: bool = False
-    """The blocks are dropped and built anew around every rollout."""
+    """The blocks are dropped and rebuilt around every rollout."""
     process: str = ""
     """Roles with one name share their processes."""
     gpus: str = ""
@@ -141,7 +141,7 @@ class Engine:
     utilization: float | None = None
     """Share of a GPU that it claims."""
     cache_bytes: int | None = None
-    """Of the KV cache, where it is told instead."""
+    """Size of the KV cache, if set directly."""
     sleep_level: int = 0
     """1: keeps the weights in page-locked host memory while it sleeps; 2: drops them; 0: never sleeps."""
     late_cache: bool = False
@@ -165,7 +165,7 @@ class Plan:
     driver: bool = True
     """Whether the driver may run on this node."""
     store_bytes: int | None = None
-    """Ray's object store, as far as it was told."""
+    """Ray's object store; None if unknown."""
     experience_bytes: int = 0
     """Of a step's rollout in the object store."""
     loaders: int = 0
@@ -193,8 +193,8 @@ class Plan:
     limits: tuple[Limit, ...] = ()
     nodes: int = 1
     node: str = ""
-    """Which node this is, in words."""
+    """Label of the node, for the report."""
     framework: str = ""
     version: str | None = None
     assumed: tuple[str, ...] = ()
-    """What no file told, in sentences."""
+    """Assumptions about what is unknown from the files, as sentences."""

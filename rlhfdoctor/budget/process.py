@@ -1,7 +1,7 @@
 """What a process takes before it holds a model, and what belongs to no model: driver, Ray, object store, loaders, reward workers.
 
 The figures for CPU were measured with the bundled trainer (Python 3.11, torch 2.13, DeepSpeed 0.19.8, Ray 2.60); those
-for CUDA processes are assumptions, said as such in every estimate, and corrected by a trace where there is one.
+for CUDA processes are assumptions, marked as such in every estimate, and corrected by a trace where there is one.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ _COMPUTING = tuple(phase for phase in ALL if phase not in ("load", "resume"))
 
 
 def _on_host(role: str, process: str, size: int, count: int, what: str, *, phases: tuple[str, ...] = ALL) -> Need:
-    """Host memory of some processes, all through the run unless told."""
+    """Host memory of some processes, throughout the run unless given."""
     return Need(role=role, process=process, place="host", phases=phases, bytes=size, count=count, what=what)
 
 

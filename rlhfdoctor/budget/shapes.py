@@ -114,7 +114,7 @@ def _table() -> tuple[tuple[re.Pattern[str], tuple[Any, ...]], ...]:
 
 
 def find_shape(name: str) -> Shape | None:
-    """The shape of a public model by its name or path; None where the name tells neither family nor size.
+    """The shape of a public model by its name or path; None if neither family nor size can be read from the name.
 
     >>> find_shape("/models/Qwen2.5-7B-Instruct").parameters
     7615616512
@@ -140,7 +140,7 @@ def _is_qwen2(plain: str) -> bool:
 
 
 def of_size(parameters: float, name: str = "") -> Shape:
-    """A typical dense shape of so many parameters, with groups of four queries and a vocabulary of 128k."""
+    """A typical dense shape with this number of parameters, with groups of four queries and a vocabulary of 128k."""
     layers = 8
     while layers < 160 and 12 * layers * (layers * _TYPICAL_LAYER_RATIO) ** 2 < parameters:
         layers += 4
@@ -153,7 +153,7 @@ def of_size(parameters: float, name: str = "") -> Shape:
 
 
 def read_shape(path: Path) -> Shape:
-    """The shape that a model's config.json (or its folder) tells.
+    """The shape described by a model's config.json (or its folder).
 
     Raises:
         SourceError: no such file, or no JSON.

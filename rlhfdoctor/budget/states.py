@@ -1,4 +1,4 @@
-"""What evidence asks of the budget: bytes that settings take on the host, and the states of trained models on a GPU."""
+"""Queries by the evidence: host bytes taken by settings, and the states of trained models on a GPU."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _PHASE = "update"
 """When all that training takes is there."""
 
 
-def host_bytes_of(told: Inputs, changes: Mapping[str, Value]) -> int:
+def host_bytes_of(inputs: Inputs, changes: Mapping[str, Value]) -> int:
     """Host memory of one node in the update, beyond that after these changes; of the node where it is most.
 
     Raises:
         UsageError: the framework or the model's size is unknown.
     """
-    other = told
+    other = inputs
     for name, value in changes.items():
         other = change(other, name, value)
-    nodes = zip(make_plans(told), make_plans(other), strict=True)
+    nodes = zip(make_plans(inputs), make_plans(other), strict=True)
     return max((estimate(one).of("host", _PHASE) - estimate(two).of("host", _PHASE) for one, two in nodes), default=0)
 
 
-def gpu_bytes_of(told: Inputs, roles: Collection[str]) -> int:
+def gpu_bytes_of(inputs: Inputs, roles: Collection[str]) -> int:
     """Weights, gradients and optimizer states of roles that share a GPU.
 
     Raises:
@@ -38,12 +38,12 @@ def gpu_bytes_of(told: Inputs, roles: Collection[str]) -> int:
             for need in estimate(plan).needs
             if need.place == "gpu" and need.role in roles and not need.moment and not need.at_longest
         )
-        for plan in make_plans(told)
+        for plan in make_plans(inputs)
     ]
     return max(sums, default=0)
 
 
-def sequence_bytes(told: Inputs, setting: str, phase: str, role: str) -> int:
+def sequence_bytes(inputs: Inputs, setting: str, phase: str, role: str) -> int:
     """What one more sequence of full length takes of a GPU in a pass of a role: activations and logits.
 
     Args:
@@ -53,7 +53,7 @@ def sequence_bytes(told: Inputs, setting: str, phase: str, role: str) -> int:
         UsageError: the framework or the model's size is unknown.
     """
     one, two = (
-        max(estimate(plan).of("gpu", phase, role) for plan in make_plans(change(told, setting, count)))
+        max(estimate(plan).of("gpu", phase, role) for plan in make_plans(change(inputs, setting, count)))
         for count in (1, 2)
     )
     return two - one

@@ -84,7 +84,7 @@ def _resumed(model: Model, plan: Plan) -> Iterator[Need]:
 
 
 def _resumed_universal(model: Model) -> Iterator[Need]:
-    """Beside what is kept; the ranks that wrote the checkpoint are taken to be as many as now.
+    """In addition to what is kept; assumes that as many ranks wrote the checkpoint as there are now.
 
     Files hold one whole parameter in fp32 each; malloc keeps what was freed of those below its threshold for mappings.
     """

@@ -33,7 +33,7 @@ def elements_on_gpu(model: Model) -> int:
     ):
         return 0
     sizes = list(_sub_groups(model))
-    scale = min(model.states / max(sum(sizes), 1), 1)  # of a shape that only tells the whole size
+    scale = min(model.states / max(sum(sizes), 1), 1)  # of a shape with only the total size known
     if model.since(_FIRST_ON_GPU):
         return int(scale * sum(sizes[: int((1 - model.ratio) * len(sizes))]))
     return int(scale * sum(sizes[int(model.ratio * len(sizes)) :]))

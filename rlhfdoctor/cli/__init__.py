@@ -50,9 +50,9 @@ class _Group(click.Group):
         except Exception as error:
             if os.environ.get("RLHFDOCTOR_DEBUG"):
                 raise
-            told = f"{type(error).__name__}: {error}"[:300]
+            message = f"{type(error).__name__}: {error}"[:300]
             click.echo(
-                f"doctor: an error of the doctor itself, not of your run: {told}\n"
+                f"doctor: an error of the doctor itself, not of your run: {message}\n"
                 "Please report it with the output of the same command under RLHFDOCTOR_DEBUG=1.",
                 err=True,
             )
@@ -189,7 +189,7 @@ def _show_patch(cause: str, item: Patch, wanted: bool) -> None:
 def _write_patches(
     incident: Incident, paths: tuple[str, ...], consent: tuple[str, ...], reading: dict[str, Any]
 ) -> None:
-    """One patch after the other: each is planned anew on the text that the one before left."""
+    """One patch after the other: each is planned again on the text that the previous one produced."""
     from rlhfdoctor.patch.apply import selected, write_file
     from rlhfdoctor.patch.merge import apply_all
 

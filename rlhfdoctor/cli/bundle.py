@@ -53,7 +53,7 @@ def bundle(paths: tuple[str, ...], out: str, hide: tuple[str, ...], framework: s
 
 
 def _said(made: Bundle) -> str:
-    """What the archive holds, what was changed, and whether it still tells the same."""
+    """What the archive holds, what was changed, and whether it still gives the same diagnosis."""
     size = sum(int(file["bytes"]) for file in made.files)
     lines = [
         f"wrote {made.path}: {show_count(len(made.files) - 1, 'file')}, {show_bytes(size)}, packed {show_bytes(made.path.stat().st_size)}"

@@ -1,4 +1,4 @@
-"""What commands print: a page as wide as the terminal, plain where there is none, to standard output or to a file."""
+"""Output of commands: a page as wide as the terminal, plain without one, to standard output or to a file."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def write(text: str, out: str | None) -> None:
 
 
 def write_bytes(data: bytes, target: Path) -> None:
-    """A binary file, said on standard error.
+    """A binary file, reported on standard error.
 
     Raises:
         UsageError: it cannot be written.

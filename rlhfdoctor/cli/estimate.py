@@ -102,11 +102,11 @@ def _gpu(name: str | None) -> int | None:
     if name is None:
         return None
     plain = name.lower().replace("_", "-").replace(" ", "-")
-    told = re.search(r"(?<![a-z0-9])(\d{1,3})\s?g(?:i?b)?$", plain)
+    stated = re.search(r"(?<![a-z0-9])(\d{1,3})\s?g(?:i?b)?$", plain)
     found = next(
         (size for key, size in _GPU_SIZES.items() if re.search(rf"(?:^|[-/]|rtx|gtx|nvidia){key}(?:$|-)", plain)), None
     )
-    size = int(told[1]) if told else found
+    size = int(stated[1]) if stated else found
     if not size:
         raise UsageError(
             f"--gpu {name}: not known; add its size, such as {plain}-80g, or give --gpu-memory. Known: {', '.join(_GPU_SIZES)}"

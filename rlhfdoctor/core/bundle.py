@@ -132,7 +132,7 @@ def _manifest(bundle: Bundle) -> dict[str, Any]:
 
 
 def _texts(session: Session, progress: Callable[[str, int], None] | None) -> Iterator[str]:
-    """All text once, in pieces of whole lines, to learn names from; and what the traces tell."""
+    """All text once, in pieces of whole lines, to learn names from; and names from the traces."""
     done = 0
     for source in find_sources(list(session.names), []):
         if rank_of_dump(source.name) is not None:
@@ -186,7 +186,7 @@ class _Writer:
         self._archive, self._bundle, self._redactor = archive, bundle, redactor
 
     def add(self, path: str, shown: str, name: str) -> None:
-        """A path, as one folder of the archive; `shown` is its name as the user knows it."""
+        """A path, as one folder of the archive; `shown` is its name as the user gave it."""
         gaps: list[Gap] = []
         folder = Path(path).is_dir()
         for source in find_sources([path], gaps):
@@ -260,6 +260,6 @@ class _Writer:
         return bytes(out)
 
     def _free(self, name: str) -> str:
-        """A name that no member has yet: a log and its packed copy lie beside one another."""
+        """A name that no member has yet: a log and its packed copy may be in one folder."""
         taken = {file["name"] for file in self._bundle.files}
         return next(new for new in (name, *(f"{name}.{number}" for number in range(2, 10_000))) if new not in taken)

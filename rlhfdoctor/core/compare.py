@@ -16,7 +16,7 @@ from rlhfdoctor.types import Comparison, Figure, Incident
 
 _LEAST_STEPS = 4
 _SPREADS = 3.0
-"""Median absolute deviations, scaled to standard ones, that steps of one run may lie apart."""
+"""Median absolute deviations, scaled to standard ones, by which steps of one run may differ."""
 _LEAST_SHARE = 0.01
 """A difference below this share is noise, however still the run was."""
 
@@ -43,7 +43,7 @@ def _scene(session: Session, incident: Incident) -> FailureWindow | None:
 
 
 def _figures(before: FailureWindow | None, after: FailureWindow | None) -> Iterator[Figure]:
-    """What traces tell; a run without one has no figures."""
+    """Figures from traces; a run without a trace has none."""
     scenes = (before, after)
     if before is None and after is None:
         return
@@ -118,7 +118,7 @@ def _by_role(scene: FailureWindow | None, use: Sequence[tuple[float, int]]) -> d
 
 
 def _noise(peaks: Sequence[Sequence[int]], sizes: Sequence[float | None]) -> float:
-    """How far peaks of neighbouring steps lie from their trend, and at least a hundredth of the size."""
+    """Deviation of neighbouring steps' peaks from their trend, and at least a hundredth of the size."""
     spreads = [
         _SPREADS * _deviation([b - a for a, b in pairwise(row)]) / 2**0.5 for row in peaks if len(row) > _LEAST_STEPS
     ]

@@ -41,12 +41,12 @@ def analyze(
     min_confidence: float = 0.0,
     progress: Callable[[str, int], None] | None = None,
 ) -> Incident:
-    """Reads what a run left behind and says what ended it.
+    """Reads what a run left behind and determines what ended it.
 
     Args:
         paths: folders, files, archives, or `-`.
         configs: configuration files beside the paths.
-        framework: `NAME` or `NAME==VERSION`, where the user knows better.
+        framework: `NAME` or `NAME==VERSION`, to override detection.
         rules: the catalogue; by default the bundled one.
         engine: of the scanner, `auto`, `hyperscan` or `re`.
         since, until: Unix seconds; events outside are ignored.
@@ -113,8 +113,8 @@ def conclude(
         if counterfactual is None:
             return tuple(plan_patches(chosen, facts, configuration))
         sized = size_treatments(chosen, facts, configuration, counterfactual)
-        told = (counterfactual.effect(patch) for patch in plan_patches(*sized, configuration))
-        return tuple(patch for patch in told if patch is not None)
+        changes = (counterfactual.effect(patch) for patch in plan_patches(*sized, configuration))
+        return tuple(patch for patch in changes if patch is not None)
 
     complete = [
         replace(f, patches=patches(f.cause)) if f.explained_by is None and f.score >= _TREATED_SCORE else f
@@ -171,14 +171,14 @@ def make_facts(case: Case, evidence: Mapping[Fact, Evidence]) -> Facts:
 
 
 def _timeline(case: Case, death: Death | None) -> list[Event]:
-    """The marks and failures that tell the story, in order, each kind of mark once in a row."""
-    told: list[Event] = []
+    """Marks and failures for the timeline, in order, repeated marks of one kind only once."""
+    shown: list[Event] = []
     for event in case.events:
         failure = classify(event) is not None or (death is not None and event is death.event)
         mark = event.kind.startswith(("phase.", "deepspeed.checkpoint", "deepspeed.optimizer"))
         if not failure and not mark:
             continue
-        if told and told[-1].kind == event.kind and told[-1].origin.file == event.origin.file:
+        if shown and shown[-1].kind == event.kind and shown[-1].origin.file == event.origin.file:
             continue
-        told.append(event)
-    return told[-_TIMELINE_COUNT:]
+        shown.append(event)
+    return shown[-_TIMELINE_COUNT:]

@@ -28,12 +28,12 @@ def estimate(
     Args:
         paths: launch scripts, YAML, DeepSpeed JSON, logs that show the settings; `-` for standard input.
         configs: configuration files beside the paths.
-        framework: `NAME` or `NAME==VERSION`, where the files do not tell.
-        machine: what the files do not tell of the machines.
+        framework: `NAME` or `NAME==VERSION`, if it cannot be detected.
+        machine: properties of the machines that are unknown from the files.
 
     Raises:
         SourceError: nothing could be read.
-        UsageError: neither files nor flags tell the framework or the model's size.
+        UsageError: the framework or the model's size is unknown from both files and flags.
     """
     with opened(paths, configs=configs, framework=framework) as session:
         return estimate_session(session, machine)
@@ -61,9 +61,9 @@ def suggest_session(session: Session, machine: Machine | None = None) -> tuple[E
     from rlhfdoctor.patch.plan import Configuration
     from rlhfdoctor.patch.suggest import suggest as find_change
 
-    told = make_inputs(session.case, machine or Machine())
-    configuration = Configuration(session.texts, list(told.settings.values()), told.framework, told.versions)
-    found, patches = find_change(told, configuration)
+    inputs = make_inputs(session.case, machine or Machine())
+    configuration = Configuration(session.texts, list(inputs.settings.values()), inputs.framework, inputs.versions)
+    found, patches = find_change(inputs, configuration)
     return replace(found, gaps=tuple(session.gaps)), patches
 
 
@@ -80,7 +80,7 @@ def opened(paths: Sequence[str], *, configs: Sequence[str] = (), framework: str 
 
 
 def _from_stdin(folder: Path) -> str:
-    """Standard input as a file, whose name tells JSON, YAML and shell apart."""
+    """Standard input as a file, named by its format: JSON, YAML or shell."""
     data = sys.stdin.buffer.read(CONFIG_LIMIT_BYTES)
     text = data.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
     yaml = re.match(r"(?:#[^\n]*\n|\s)*[\w.-]+:(?:\s|$)", text) is not None
@@ -90,7 +90,7 @@ def _from_stdin(folder: Path) -> str:
 
 
 def _named(settings: Sequence[Setting]) -> list[Path]:
-    """DeepSpeed's JSON files that other files name, where they lie beside them or below the working folder."""
+    """DeepSpeed's JSON files that other files name, if they are in the same folder or below the working folder."""
     found = []
     for setting in settings:
         if setting.name.rpartition(".")[2] not in (

@@ -52,7 +52,7 @@ class Session:
         Args:
             paths: folders, files, archives, or `-`.
             configs: configuration files beside the paths.
-            framework: `NAME` or `NAME==VERSION`, where the user knows better.
+            framework: `NAME` or `NAME==VERSION`, to override detection.
             since, until: Unix seconds; events outside are ignored.
             engine: of the scanner, `auto`, `hyperscan` or `re`.
             everything: every sample of the traces is kept, as charts need them.
@@ -60,7 +60,7 @@ class Session:
         """
         self.paths = tuple(str(path) for path in paths)
         self.names: dict[str, str] = {}
-        """Each path that is read -> its name as the user knows it."""
+        """Each path that is read -> its name as the user gave it."""
         self.events: list[Event] = []
         """Of all sources, in the order of reading; `case` has them in order of time."""
         self.texts: dict[str, str] = {}
@@ -79,7 +79,7 @@ class Session:
         self._scanner = Scanner(PATTERNS, engine)
         self._stack = contextlib.ExitStack()
         self._shown_only: set[str] = set()
-        """Configuration that tells settings and is not the user's to edit."""
+        """Configuration with settings that is not for the user to edit."""
         self._places: dict[str, tuple[str | None, tzinfo]] = {}
         """Log of a recorded run -> its node and time zone."""
         self._written: dict[str, list[Written]] = {}
@@ -116,7 +116,7 @@ class Session:
         self.__dict__.pop("case", None)
 
     def shown(self, name: str) -> str:
-        """The name of a file as the user knows it."""
+        """The name of a file as the user gave it."""
         return shown(name, self.names)
 
     @cached_property
@@ -131,7 +131,7 @@ class Session:
         written = [*self._configured(), *_logged(events)]
         settings = interpret(written, prefer)
         framework = find_framework(events, settings, versions, self._framework)
-        if framework is not None and framework.name != prefer:  # its table goes before the others
+        if framework is not None and framework.name != prefer:  # its table takes precedence
             settings = interpret(written, framework.name)
             framework = find_framework(events, settings, versions, self._framework)
         return Case(events, settings, framework, versions, self.traces)
@@ -241,7 +241,7 @@ class Session:
         return stream
 
     def _show_names(self) -> None:
-        """Names of what was unpacked, as the user knows them: by the archive."""
+        """Names of what was unpacked, as the user gave them: by the archive."""
         self.events = [replace(e, origin=replace(e.origin, file=self.shown(e.origin.file))) for e in self.events]
         self.texts = {self.shown(name): text for name, text in self.texts.items()}
         self._places = {self.shown(name): place for name, place in self._places.items()}

@@ -28,11 +28,11 @@ _MOST_POINTS = 100_000
 _MOST_ROLES = 9
 _MOST_NODES = 8
 _LATE_S = 2.0
-"""A death so long after the last sample is not in the picture."""
+"""A death this long after the last sample is not drawn."""
 _DOUBLE = 1.05
 _MOST_SPANS, _MOST_STEPS = 4000, 2000
 _ABOVE = 1.6
-"""A limit further above the highest point is told in words: a picture of it would show nothing else."""
+"""A limit further above the highest point is reported as text: a chart including it would show nothing else."""
 _ORDER = (
     "actor", "critic", "reference", "reward", "rollout engine", "reward worker", "data loader", "driver", "worker", "raylet", "other",
 )  # fmt: skip
@@ -42,12 +42,12 @@ _WORDS = {"cgroup": "container limit", "node": "node", "ray": "Ray's threshold"}
 def make_charts(
     paths: Sequence[str], incident: Incident, *, progress: Callable[[str, int], None] | None = None
 ) -> list[Chart]:
-    """One chart for each recorded node, that of the death first; none where the paths hold no trace.
+    """One chart for each recorded node, that of the death first; empty if the paths hold no trace.
 
     Every sample is read, not only those that a verdict needs.
 
     Args:
-        incident: what `analyze` said of the same paths; its death is marked.
+        incident: the result of `analyze` for the same paths; its death is marked.
         progress: called with the trace's folder and its samples.
 
     Raises:
@@ -81,7 +81,7 @@ def draw_charts(traces: Sequence[Recorded], incident: Incident) -> list[Chart]:
 
 
 def trace_charts(nodes: Sequence[NodeTrace]) -> list[Chart]:
-    """The charts of traces that were read already, without what an incident tells of them."""
+    """The charts of traces that were read already, without the annotations of an incident."""
     require_polars("charts of a recorded run")
     charts = []
     for trace in map(Recorded, nodes):
@@ -92,7 +92,7 @@ def trace_charts(nodes: Sequence[NodeTrace]) -> list[Chart]:
 
 
 def _fullest(trace: Recorded) -> FailureWindow | None:
-    """The limit that was fullest at its peak, where nothing tells which one counts."""
+    """The limit that was fullest at its peak, if it is unknown which one was binding."""
     end_s = trace.seconds(trace.node.times_ns[-1]) if trace.node.times_ns else 0.0
     found = []
     for uid, row in trace.known["cgroup"].items():
@@ -128,7 +128,7 @@ def _chart(trace: Recorded, scene: FailureWindow, incident: Incident | None) -> 
 
 
 def _doubts(trace: Recorded, panels: Sequence[Panel], incident: Incident | None, end_s: float) -> Iterator[str]:
-    """What a reader of the picture must know to read it right."""
+    """Notes that are needed to interpret the chart."""
     death = incident.death if incident is not None else None
     if death is not None and death.time is not None and death.time - end_s > _LATE_S:
         yield f"the recording ends {show_seconds(round(death.time - end_s))} before the death"
@@ -324,7 +324,7 @@ def _limits(trace: Recorded, scene: FailureWindow) -> Iterator[tuple[str, int]]:
 
 
 def _spans(trace: Recorded, begin_s: float, end_s: float) -> Iterator[Span]:
-    """Phases from mark to mark; what several roles enter one after the other is one phase. None outlives the job."""
+    """Phases from mark to mark; what several roles enter one after the other is one phase. Phases end with the job."""
     marks = sorted(
         (at, event.get("edge") == "end", str(event["phase"]))
         for event in trace.of("mark")
@@ -347,7 +347,7 @@ def _spans(trace: Recorded, begin_s: float, end_s: float) -> Iterator[Span]:
 
 
 def _marked(trace: Recorded, event: Mapping[str, object]) -> float | None:
-    """When the trainer set a mark; None for a damaged one."""
+    """When the trainer set a mark; None if damaged."""
     at_ns = event.get("at_ns") or time_of(event)
     return trace.seconds(at_ns) if isinstance(at_ns, int) else None
 

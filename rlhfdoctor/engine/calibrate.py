@@ -1,7 +1,7 @@
 """Log-odds of a rule -> the share of such findings that were right, by a curve fitted to labelled incidents.
 
 The curve is `calibration.yaml` in the catalogue's folder: a few knots, straight lines between them, 0.5 at 0. `make calibrate`
-fits it anew. Without it the confidence is the logistic of the log-odds.
+fits it again. Without it the confidence is the logistic of the log-odds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Knots = Sequence[tuple[float, float]]
 
 @functools.cache
 def load_knots(folder: Path | None = None, which: str = "knots") -> Knots:
-    """A fitted curve of a catalogue; empty where it has none.
+    """A fitted curve of a catalogue; empty if it has none.
 
     Args:
         which: `knots` for first findings, `behind` for those that come after another one: at the same score fewer of them are right.

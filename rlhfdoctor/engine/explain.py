@@ -68,7 +68,7 @@ def _look_alike(one: LookAlike, t: Words) -> str:
 
 
 def _spelled(treatment: Treatment) -> str:
-    """How the frameworks write a setting, each in its newest spelling; empty where it is told in words."""
+    """How the frameworks write a setting, each in its newest spelling; empty if it is described in prose."""
     if treatment.instead:
         return ""
     tables = treatment.frameworks or (*FRAMEWORKS, "container", "ray", "torch", "deepspeed")

@@ -1,4 +1,4 @@
-"""Rules and facts -> findings, best first, echoes behind what explains them.
+"""Rules and facts -> findings, best first, secondary failures after their cause.
 
 The score of a rule is the sum of its prior and of the weights of all conditions that hold, in log-odds; its confidence is the share
 of such findings that were right (calibrate.py). What is unknown moves nothing and is listed as missing.
@@ -21,7 +21,7 @@ from rlhfdoctor.vocabulary.names import Unit
 SHOWN_SCORE = -2.2
 """Findings are shown above this (log-odds)."""
 BARE_SCORE = -0.85
-"""A finding that nothing speaks for is shown from here on."""
+"""Score (log-odds) from which a finding without supporting evidence is shown."""
 CLOSE_SCORE = 0.2
 """Two roots that are nearer to each other than this (log-odds) leave it undecided."""
 
@@ -44,7 +44,7 @@ def diagnose(rules: Sequence[Rule], facts: Facts) -> tuple[list[Finding], list[R
         elif rule.speaks_against and finding.against:
             excluded.append(RuledOut(cause=rule.id, because=finding.against[0].says))
     findings.sort(key=lambda f: (-f.score, f.cause))
-    # what nothing speaks for is kept only where there is nothing else, so that it can say what would settle it
+    # a finding without support is kept only if there is no other, to show how to check it
     findings = [f for f in findings if f.evidence or f.score >= BARE_SCORE] or findings[:2]
     return _tell_apart(_fold(findings, rules), rules), excluded
 
@@ -59,7 +59,7 @@ def is_decided(findings: Sequence[Finding]) -> bool:
 
 
 def judge(rule: Rule, facts: Facts, knots: Knots = ()) -> Finding:
-    """What one rule says to the facts."""
+    """The result of one rule on the facts."""
     score = rule.prior
     speaking: list[Quote] = []
     against: list[Quote] = []
@@ -118,7 +118,7 @@ def _kind(finding: Finding) -> str:
 
 
 def _fold(findings: list[Finding], rules: Sequence[Rule]) -> list[Finding]:
-    """Echoes go behind the best finding that explains them."""
+    """Secondary failures go after the best finding that explains them."""
     suppresses = {rule.id: rule.suppresses for rule in rules}
     done: list[Finding] = []
     echoes: list[Finding] = []

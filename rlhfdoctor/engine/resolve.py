@@ -58,13 +58,13 @@ class Resolver:
         self.faults, self.conditions = faults, conditions
 
     def name(self, word: str, known: Collection[str], what: str, place: Place) -> bool:
-        """Whether a word is known; else a fault with the nearest known one."""
+        """Whether a name is declared; else a fault with the nearest declared one."""
         if word not in known:
             self.faults.add(place, f"unknown {what} '{word}'.{did_you_mean(word, known)}")
         return word in known
 
     def fact(self, word: Any, place: Place, unit: Unit | None = None) -> Fact | None:
-        """The fact of a word, or None where there is none."""
+        """The fact of a name, or None if unknown."""
         if not isinstance(word, str) or not self.name(word, FACTS, "fact", place):
             return None
         found = FACTS[word]
@@ -326,7 +326,7 @@ def _resolved(form: RuleForm, look: Resolver, path: Path) -> Rule:
 
 
 def read_conditions(folder: Path) -> Conditions:
-    """The named conditions of a catalogue: conditions.yaml beside its rules; none without the file.
+    """The named conditions of a catalogue: conditions.yaml next to its rules; empty without the file.
 
     Raises:
         RuleError: a fault, with file and line.

@@ -68,7 +68,7 @@ class DataRequest:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A value that the figures of a case give; what is None or `_UNSET` does not take part."""
+    """A value derived from the figures of a case; what is None or `_UNSET` is ignored."""
 
     fact: Fact | None = None
     """Holds the value itself."""
@@ -79,7 +79,7 @@ class Target:
     least: int | float | None = None
     """The result is never below."""
     otherwise: tuple[Value, ...] = ()
-    """The plain value (one, or none) where there are no figures."""
+    """The plain value, if any, used without figures."""
     never_lowered: bool = False
     """Whether the user's own value is never lowered."""
     never_below: Fact | None = None
@@ -93,7 +93,7 @@ class Treatment:
     setting: str
     """Canonical name of the setting, or the id of a measure."""
     to: Value | Target
-    """The new value; None takes the setting out."""
+    """The new value; None removes the setting."""
     safety: Literal["safe", "consent", "show"]
     effect: str
     cost: str = ""
@@ -143,7 +143,7 @@ class Rule:
     rules_out: tuple[RuledOutBy, ...]
     missing: tuple[DataRequest, ...]
     suppresses: tuple[str, ...]
-    """Causes that are only echoes where this one holds."""
+    """Causes that are secondary failures if this one applies."""
     compatible_with: tuple[str, ...]
     """Causes that may hold at the same time."""
     docs: Mapping[str, str]

@@ -82,7 +82,7 @@ class Case:
         return None
 
     def around(self, event: Event, lines: int = 60) -> Iterator[Event]:
-        """Events of the same file within so many lines before or behind an event."""
+        """Events of the same file within this many lines before or after an event."""
         here = event.origin.line or 0
         for other in self.events:
             if other.origin.file == event.origin.file and abs((other.origin.line or 0) - here) <= lines:
@@ -120,7 +120,7 @@ def page_size(rows: Sequence[Event], killed: Event | None) -> int:
 
 
 def fact(name: Fact, value: Value, says: str, event: Event | None = None) -> Evidence:
-    """An evidence that rests on an event (or on several; then on the telling one)."""
+    """An evidence that rests on an event (or on several; then on the decisive one)."""
     return Evidence(
         name=name, value=value, says=says, origin=event.origin if event else None, text=event.text if event else None
     )  # fmt: skip

@@ -41,7 +41,7 @@ def classify(event: Event) -> Failure | None:
     """
     kind, fields = event.kind, event.fields
     if kind.scope == "nccl" and _WARNING.search(event.text):
-        return None  # severity W: said at orderly exits too
+        return None  # severity W: logged at orderly exits too
     if kind.failure is not None:
         return None if kind == EVENT.host.process_limit and TRIED_AGAIN.search(event.text) else kind.failure
     if kind in (EVENT.kernel.killed, EVENT.kernel.kill_choice):

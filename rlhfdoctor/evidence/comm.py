@@ -39,7 +39,7 @@ _EXPERT_CODE = re.compile(r"_moe\b|_moe[./]|mixtral|Moe|experts?\b|deepseek_v[23
 _NEAR_LINES = 200
 _BAR_LINES = 40
 _MOST_WAITS = 6
-"""Work that would take longer than so many times the limit is the training itself."""
+"""Work that would take longer than this multiple of the limit is the training itself."""
 _STACK_LINES = 40
 
 
@@ -152,7 +152,7 @@ def _meanwhile(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
 def find_busy(case: Case, first: Event, limit_s: float) -> Event | None:
     """A progress bar of work that one rank did while the others waited: begun about when the wait began, and near the report.
 
-    The bar of the whole training is none: it has hours left, or steps end beside it.
+    Ignores the overall training bar: it has hours remaining, or steps end while it runs.
     """
     for bar in reversed(case.of(EVENT.progress.long)):
         elapsed, left = (read_elapsed(str(bar.fields.get(key) or "")) for key in (FIELD.elapsed_text, FIELD.left_text))
@@ -175,7 +175,7 @@ def _stepped(case: Case, bar: Event, lines: int) -> bool:
 
 
 def _reward(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
-    """Whether a rank stood in a reward function, judge or sandbox, and for how long one had been running."""
+    """Whether a rank was in a reward function, judge or sandbox, and for how long one had been running."""
     near = [e for e in case.of(EVENT.python.frame) if _is_near(e, first, limit_s) and not _is_over(case, e, first)]
     waits = [e for e in near if _WAITING.search(str(e.fields.get(FIELD.path_text)))]
     scoring = [e for e in near if _is_rewarding(e)]
@@ -277,7 +277,7 @@ def find_peer(case: Case) -> Iterator[Evidence]:
 
 
 def _before(one: Event, two: Event) -> bool:
-    """Whether one event came first, as far as stamps or line numbers tell; else taken as so."""
+    """Whether one event came first, by time stamp or line number; assumed if neither is known."""
     if one.time is not None and two.time is not None:
         return one.time <= two.time
     if one.origin.file == two.origin.file:

@@ -1,4 +1,4 @@
-"""Who killed what, when and in which phase: the first failure, told from its echoes.
+"""Who killed what, when and in which phase: the first failure, as opposed to secondary ones.
 
 A certain killer (a kernel line, Ray's monitor, an allocator's error) outranks a timeout, a
 timeout outranks an exception, and all outrank a process that merely vanished, because each of
@@ -26,7 +26,7 @@ _RAY_ITSELF = re.compile(r"(?:site|dist)-packages/ray/|/ray/_private/")
 
 
 def find_death(case: Case) -> Death | None:
-    """The first failure of a run, or None where nothing died."""
+    """The first failure of a run, or None if nothing died."""
     shown = [(event, found) for event in case.events if (found := classify(event))]
     if not shown:
         return _cut_traceback(case) or _stuck(case)
@@ -57,7 +57,7 @@ def find_death(case: Case) -> Death | None:
 
 
 def _with_trace(case: Case, death: Death) -> Death:
-    """The death with what a recorder knows: roles by pid, the process that was gone then, and who held most."""
+    """The death with what the recorder measured: roles by pid, the process that was gone then, and who held most."""
     if not case.traces:
         return death
     victim = death.victim
@@ -91,7 +91,7 @@ def _in_cgroup(case: Case, event: Event) -> bool:
 
 
 def _telling(case: Case, event: Event, killer: str) -> Event:
-    """The line of the same death that says most: numbers rather than a class name or a notice."""
+    """The most informative line of the same death: numbers rather than a class name or a notice."""
     better = {
         "ray-memory-monitor": (EVENT.ray.memory_kill, EVENT.ray.memory_kill_numbers, EVENT.ray.memory_kill_old, EVENT.ray.memory_summary),
         "cuda-oom": (EVENT.torch.cuda_oom, EVENT.vllm.wake_oom),
@@ -167,9 +167,9 @@ def _phase(case: Case, event: Event) -> Phase | None:
     if named:
         return max(set(named), key=named.count)
     victim = case.first(EVENT.ray.memory_kill_victim, EVENT.ray.task_error, EVENT.ray.unhandled_task_error)
-    told = find_phase(str(victim.fields.get(FIELD.name))) if victim is not None else None
-    if told:
-        return told
+    found = find_phase(str(victim.fields.get(FIELD.name))) if victim is not None else None
+    if found:
+        return found
     seen_in_log = (
         event if event.time is not None or event.kind.scope not in ("kernel", "slurm", "k8s", "docker") else None
     )
@@ -181,8 +181,8 @@ def _phase(case: Case, event: Event) -> Phase | None:
     ]
     for frame in reversed(frames):
         code = frame.after[0] if frame.after and 'File "' not in frame.after[0] else ""
-        if told := find_phase(code) or find_phase(str(frame.fields.get(FIELD.function_text))):
-            return told
+        if found := find_phase(code) or find_phase(str(frame.fields.get(FIELD.function_text))):
+            return found
     event = place
     position = list(case.events).index(event) if event in case.events else len(case.events)
     stepped = False
@@ -218,11 +218,11 @@ def _victim(case: Case, event: Event, killer: str) -> Process:
             return Process(name=str(keys.get("task") or "") or None, pid=pid if isinstance(pid, int) else None,
                            role=find_role(str(keys.get("task"))))  # fmt: skip
     if killer == "ray-memory-monitor":
-        told = case.first(EVENT.ray.memory_kill_victim)
-        if told is not None:
-            task = str(told.fields.get(FIELD.name) or "") or None
+        victim = case.first(EVENT.ray.memory_kill_victim)
+        if victim is not None:
+            task = str(victim.fields.get(FIELD.name) or "") or None
             return Process(
-                role=find_role(task), name=task, pid=whole(told, FIELD.pid), bytes=whole(told, FIELD.victim_bytes)
+                role=find_role(task), name=task, pid=whole(victim, FIELD.pid), bytes=whole(victim, FIELD.victim_bytes)
             )
     actor = case.first(EVENT.ray.actor_class)
     name = event.origin.actor or (str(actor.fields.get(FIELD.name)) if actor is not None else None)

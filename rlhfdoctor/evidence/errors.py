@@ -1,4 +1,4 @@
-"""What the program, the GPU driver, the fabric and the object store said of themselves."""
+"""Errors reported by the program, the GPU driver, the fabric and the object store."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def find_flight(case: Case) -> Iterator[Evidence]:
         rank, sequence = whole(event, FIELD.rank), whole(event, FIELD.seq)
         name, members = str(event.fields[FIELD.group_text]), str(event.fields[FIELD.members_text])
         if rank is None or sequence is None or not (members or name.split(" ")[-1] in ("default_pg", "0")):
-            continue  # groups of equal names with other members cannot be told apart
+            continue  # groups of equal names with other members cannot be distinguished
         groups.setdefault((jobs[_folder(event)], name, members), {}).setdefault(rank, {})[sequence] = event
     for ranks in groups.values():
         if len(ranks) < 2:

@@ -92,7 +92,7 @@ def _sizes(event: Event) -> Iterator[Evidence]:
 
 
 def _site(case: Case, event: Event) -> tuple[str, str] | None:
-    """The kind of code nearest to the error: the innermost frame that one of the kinds knows."""
+    """The kind of code nearest to the error: the innermost frame that matches one of the kinds."""
     near = sorted(
         (e for e in case.around(event, 70) if e.kind in (EVENT.python.frame, EVENT.python.logits_code, EVENT.phase.weight_sync, EVENT.ray.task_error, EVENT.ray.unhandled_task_error, EVENT.vllm.wake_oom, EVENT.torch.cuda_oom, EVENT.torch.pin_failed)),
         key=lambda e: abs((e.origin.line or 0) - (event.origin.line or 0)),

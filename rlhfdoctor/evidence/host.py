@@ -65,7 +65,7 @@ def _own_limit(case: Case) -> tuple[int, str] | None:
 
 
 def _table(case: Case, killed: Event | None) -> Iterator[Evidence]:
-    """Sums over the task table; the page size is told by the victim's total_vm."""
+    """Sums over the task table; the page size is derived from the victim's total_vm."""
     rows = case.of(EVENT.kernel.task)
     if not rows:
         return
@@ -115,17 +115,17 @@ def find_ray(case: Case) -> Iterator[Evidence]:
     used, total = whole(kill, FIELD.used_bytes), whole(kill, FIELD.total_bytes)
     if kill is not None and total:
         yield fact(FACT.ray.total_bytes, total, f"Ray took the node's memory as {show_bytes(total)}", kill)
-    told = case.first(
+    event = case.first(
         EVENT.ray.memory_threshold, EVENT.ray.memory_kill_old, EVENT.ray.memory_error_old, EVENT.ray.memory_reason
     )
-    threshold = number(told, FIELD.threshold_ratio)
-    if told is not None and threshold is not None:
-        yield fact(FACT.ray.threshold_ratio, threshold, f"Ray's threshold was {show_ratio(threshold)}", reason or told)
+    threshold = number(event, FIELD.threshold_ratio)
+    if event is not None and threshold is not None:
+        yield fact(FACT.ray.threshold_ratio, threshold, f"Ray's threshold was {show_ratio(threshold)}", reason or event)
     yield from _top(case, used)
 
 
 def read_rows(case: Case) -> tuple[list[tuple[int, int, str]], Event | None]:
-    """(pid, bytes, command) of Ray's table of the largest processes, and the line that it stands on."""
+    """(pid, bytes, command) of Ray's table of the largest processes, and the line where it is printed."""
     header = case.first(EVENT.ray.memory_top, EVENT.ray.memory_error_old)
     rows = read_top(header.after, header.text) if header is not None else []
     if rows:
@@ -270,7 +270,7 @@ def find_growth(case: Case) -> Iterator[Evidence]:
     """The slope of host memory from one step to the next, where the framework logs it.
 
     A plain difference quotient over the steps behind the first two (which load and warm up);
-    rising in nearly every step is a climb, rising and falling is none.
+    rising in nearly every step counts as a climb, rising and falling does not.
     """
     marks = case.of(EVENT.host.used)
     used = [size for e in marks if (size := whole(e, FIELD.used_bytes)) is not None]

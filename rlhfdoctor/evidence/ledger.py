@@ -76,7 +76,7 @@ def _recorded(scene: FailureWindow) -> Iterator[Part]:
 
 
 def _shared(scene: FailureWindow, at_s: float, rest: int, basis: str) -> Iterator[tuple[str, int, str]]:
-    """Shared memory that is not page-locked: what lies in /dev/shm with a name, without one (plasma unlinks its files at once), and the rest.
+    """Shared memory that is not page-locked: named files in /dev/shm, unlinked ones (plasma unlinks its files at once), and the rest.
 
     In one row where the recorder's /dev/shm holds more than that: then it is another mount than the job's, or other jobs use it, too.
     """
@@ -91,7 +91,7 @@ def _shared(scene: FailureWindow, at_s: float, rest: int, basis: str) -> Iterato
 
 
 def _node_parts(scene: FailureWindow, at_s: float) -> dict[str, int]:
-    """What /proc/meminfo tells of memory that MemAvailable does not count; `anon` and `shmem` are split further by the caller."""
+    """Memory that MemAvailable does not count, from /proc/meminfo; `anon` and `shmem` are split further by the caller."""
 
     def last(name: str) -> int:
         return scene.trace.last("host", 0, f"{name}_bytes", at_s) or 0
@@ -105,7 +105,7 @@ def _node_parts(scene: FailureWindow, at_s: float) -> dict[str, int]:
 
 
 def _cgroup_parts(scene: FailureWindow, at_s: float) -> dict[str, int]:
-    """What memory.stat tells; `use` is the whole, page cache included."""
+    """Memory from memory.stat; `use` is the total, page cache included."""
     uid = next(int(uid) for uid, row in scene.trace.known["cgroup"].items() if row.get("path") == scene.limit)
     values = {
         name: scene.trace.last("cgroup", uid, f"{name}_bytes", at_s) or 0

@@ -47,10 +47,10 @@ def find_offload(case: Case) -> Iterator[Evidence]:
 
 
 def _need(case: Case) -> Iterator[Evidence]:
-    told, where = case_inputs(case)
+    inputs, where = case_inputs(case)
     with contextlib.suppress(UsageError):  # the framework or the model is unknown, and so are its bytes
-        need = host_bytes_of(told, {"offload_optimizer": False, "offload_param": False})
-        frees = host_bytes_of(told, {"offload_optimizer": False})
+        need = host_bytes_of(inputs, {"offload_optimizer": False, "offload_param": False})
+        frees = host_bytes_of(inputs, {"offload_optimizer": False})
         yield from _of_node(case, need, frees, where)
 
 
@@ -70,14 +70,14 @@ def _of_node(case: Case, need: int, frees: int, where: Setting | None) -> Iterat
 
 
 def find_states(case: Case) -> Iterator[Evidence]:
-    """Weights, gradients and Adam's states on one GPU against its size, where the failing allocation tells that."""
-    told, where = case_inputs(case)
-    total = told.machine.gpu_bytes
+    """Weights, gradients and Adam's states on one GPU against its size, if the failing allocation reports it."""
+    inputs, where = case_inputs(case)
+    total = inputs.machine.gpu_bytes
     if not total or case.first(EVENT.torch.cuda_oom) is None:
         return
     shared = case.value("colocate_all") or not case.has(TRAIT.separate_role_gpus)
     with contextlib.suppress(UsageError):  # as above
-        need = gpu_bytes_of(told, ("actor", "critic") if shared else ("actor",))
+        need = gpu_bytes_of(inputs, ("actor", "critic") if shared else ("actor",))
         says = f"weights, gradients and optimizer states take {show_bytes(need)} of the GPU's {show_bytes(total)}, by the budget"
         yield Evidence(
             name=FACT.gpu.states_ratio, value=need / total, says=says, origin=where.origin if where else None
@@ -96,10 +96,10 @@ def find_freed_gradients(case: Case) -> Iterator[Evidence]:
 
 def case_inputs(case: Case) -> tuple[Inputs, Setting | None]:
     """What the budget is asked with, and the setting that names the model."""
-    told, found = make_inputs(case, machine_of(case)), find_model_size(case)
-    if found is not None and found[1] is None:  # only a log tells the size
-        told.machine = replace(told.machine, model=f"{found[0]:g}B")
-    return told, found[1] if found is not None else None
+    inputs, found = make_inputs(case, machine_of(case)), find_model_size(case)
+    if found is not None and found[1] is None:  # the size is known only from a log
+        inputs.machine = replace(inputs.machine, model=f"{found[0]:g}B")
+    return inputs, found[1] if found is not None else None
 
 
 def find_model_size(case: Case) -> tuple[float, Setting | None] | None:

@@ -89,10 +89,10 @@ def _use(
     if death is not None and death.killer == "kernel-oom-node":
         return "node", total, node
     if named is not None:
-        told = named.fields.get(FIELD.level_text) or read_oom_kill(str(named.fields.get(FIELD.rest_text, ""))).get(
+        level = named.fields.get(FIELD.level_text) or read_oom_kill(str(named.fields.get(FIELD.rest_text, ""))).get(
             "oom_memcg"
         )
-        match = next((row for row in levels if told not in (None, "/") and row[1].endswith(str(told))), None)
+        match = next((row for row in levels if level not in (None, "/") and row[1].endswith(str(level))), None)
         if match is not None:
             return match[1], match[2], match[3]
     if levels and (not node or total is None or max(row[0] for row in levels) >= _fullest(node) / total):

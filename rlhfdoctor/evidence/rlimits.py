@@ -1,7 +1,7 @@
 """Limits on processes, threads and open files: which one refused, and whether it did so before the death.
 
-EAGAIN ("Resource temporarily unavailable") is also what a socket, a lock or ZeroMQ says that would have to wait;
-it speaks of a limit only where a thread or a process was to be made.
+EAGAIN ("Resource temporarily unavailable") is also the error of a socket, a lock or ZeroMQ that would block;
+it means a limit only if a thread or a process was being created.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FORK_FRAME = re.compile(r"^(?:_?fork_exec|_execute_child|fork|_launch|_start_th
 _NEAR_LINES = 200
 _NEAR_S = 300.0
 _GOES_ON = 2
-"""So many marks of later work, and the error was none that ended the run."""
+"""With this many marks of later work, the error did not end the run."""
 
 
 def find_process_limit(case: Case, death: Death | None) -> Iterator[Evidence]:
@@ -105,7 +105,7 @@ def _survived(case: Case, event: Event) -> bool:
 
 
 def _same_report(event: Event, other: Event) -> bool:
-    """Whether the line stands a few lines behind the other: one report of several lines."""
+    """Whether the line is a few lines after the other: one report of several lines."""
     return 0 <= (event.origin.line or 0) - (other.origin.line or 0) <= 3
 
 

@@ -37,7 +37,7 @@ _NAME_LENGTH = 15
 
 
 def _classes() -> dict[str, Role]:
-    """Ray class, and as the kernel cuts its process's name, -> role; a cut name that fits several roles tells none."""
+    """Ray class, and as the kernel cuts its process's name, -> role; a cut name that fits several roles is ambiguous and left out."""
     whole = {f"ray::{name}": role for spec in folders.load() for name, role in spec.actors.items() if role is not None}
     cut: dict[str, set[Role]] = {}
     for name, role in whole.items():
@@ -49,7 +49,7 @@ _CLASSES = _classes()
 
 
 def find_role(name: str | None) -> Role | None:
-    """The role that a process, actor class or command name tells, or None.
+    """The role of a process, actor class or command, by name, or None.
 
     >>> find_role("ray::ActorModelR"), find_role("ray::LLMRayActo")
     ('actor', 'rollout engine')
@@ -64,7 +64,7 @@ def find_role(name: str | None) -> Role | None:
 
 
 def find_phase(name: str | None) -> Phase | None:
-    """The phase that a function, task or command name tells, or None.
+    """The phase of a function, task or command, by name, or None.
 
     >>> find_phase("ray::WorkerDict.actor_rollout_save_checkpoint")
     'checkpoint'

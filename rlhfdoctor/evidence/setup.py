@@ -1,4 +1,4 @@
-"""What the setup itself tells: activations recomputed or kept, a mixture of experts, releases with known faults."""
+"""Facts about the setup itself: activations recomputed or kept, a mixture of experts, releases with known faults."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _LIFE = (
     EVENT.ray.job_succeeded,
     EVENT.ray.spilled,
 )
-"""What only a run says that got its resources."""
+"""Logged only by a run that was granted its resources."""
 _OWN_COUNT = 3
-"""With so many of the user's own lines at hand, a setting that is not among them is at its default."""
+"""With this many of the user's own settings found, one that is not among them is at its default."""
 
 
 def make_inputs(case: Case, machine: Machine) -> Inputs:
-    """What the budget asks of a case: its settings, and what its logs tell of the machine and of edited code."""
+    """Inputs of the budget for a case: its settings, and what its logs show about the machine and edited code."""
     settings = case.in_force()
     edited = case.first(EVENT.config.pin_edited)
     name = "offload_optimizer.pin_memory"
@@ -112,7 +112,7 @@ def _experts(case: Case) -> Iterator[Evidence]:
 
 
 def find_refused(case: Case) -> tuple[int, Event | None]:
-    """How often the scheduler refused, and its last line if nothing was begun behind it; once is said while a cluster grows, too."""
+    """How often the scheduler refused, and its last line if nothing was begun behind it; a single refusal is also logged while a cluster grows."""
     refused = case.of(EVENT.ray.unschedulable)
     count = sum(e.repeats_count for e in refused)
     if count < 2:

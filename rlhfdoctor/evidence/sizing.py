@@ -1,7 +1,7 @@
-"""Sizes for cures, by this case's own figures: what a setting must become, why it then fits, and how many bytes that frees.
+"""Sizes remedies from this case's own figures: the new value of a setting, why it then fits, and how many bytes that frees.
 
-A `cure.*` evidence holds a value, and its sentence the arithmetic; `frees.*` holds bytes. Without the figures there is
-none, and the rule's own rough factor is proposed.
+A `cure.*` evidence holds a value, and its sentence the arithmetic; `frees.*` holds bytes. Without the figures neither
+exists, and the rule's own rough factor is proposed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LEAST_SHARE = 0.2
 _ROOM = 1.25
 _LEAST_TIMEOUT_S = 7200
 _MOST_TIMEOUT_S = 4 * 3600
-"""Work that takes longer wants another cure than waiting."""
+"""Beyond this, a longer timeout is not the right fix."""
 
 
 def find_cures(case: Case) -> Iterator[Evidence]:

@@ -1,8 +1,8 @@
-"""Whether a run stood at its cgroup's limit and was not killed: the kernel takes its programs' pages away, and they are read back.
+"""Detects memcg thrashing without a kill: executable pages are evicted and refaulted at the cgroup's limit.
 
 A charge of some pages that is over a cgroup's limit is tried again as long as reclaim frees any, and a kill comes only where it frees
 none (mm/memcontrol.c, try_charge_memcg). A program's own pages can always be freed, and its next instruction reads them back: where
-they belong to the cgroup that is full, it goes on like this for minutes, the processes hardly run, and to its user the run hangs.
+they belong to the cgroup that is full, it goes on like this for minutes, the processes hardly run, and the run appears to hang.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _LEAST_S = 30.0
 _END_S = 10.0
 """In which processes that are killed give their memory back, before the death is seen."""
 _LEAST_FAULTS_PER_S = 0.5
-"""Of one process; 1.2 to 8 were measured here, and none of them had any in the minute before."""
+"""Of one process; 1.2 to 8 were measured here, and no process had any in the minute before."""
 _MORE_THAN_BEFORE = 5.0
 _BEFORE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Thrash:
-    """The end of a run that stood at its limit."""
+    """The end of a run that was at its memory limit."""
 
     since_s: float
     """Unix seconds."""
@@ -40,7 +40,7 @@ class Thrash:
 
 
 def find_thrash(trace: Recorded, use: Sequence[tuple[float, int]], limit_bytes: int, until_s: float) -> Thrash | None:
-    """The time for which a cgroup's limit was full to the end while most processes read their pages back; None where they did not.
+    """How long a cgroup was at its limit up to the end while most processes refaulted pages; None if they did not.
 
     Args:
         use: (Unix seconds, bytes in use, page cache left out), in order.
@@ -75,6 +75,6 @@ def _reads(series: Sequence[tuple[float, int]], since_s: float, end_s: float) ->
         return False
     rate = (changes[-1][1] - changes[0][1]) / (changes[-1][0] - changes[0][0])
     before = [point for point in series if since_s - _BEFORE_S <= point[0] <= since_s]
-    span_s = before[-1][0] - before[0][0] if before else 0.0  # none behind a gap in the recording
+    span_s = before[-1][0] - before[0][0] if before else 0.0  # no rate after a gap in the recording
     rate_before = (before[-1][1] - before[0][1]) / span_s if span_s else 0.0
     return rate >= max(_LEAST_FAULTS_PER_S, _MORE_THAN_BEFORE * rate_before)

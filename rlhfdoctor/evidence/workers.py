@@ -2,7 +2,7 @@
 
 Figures come from the recorder's last samples, else from Ray's table, else from the kernel's. Forked copies share
 pages, and RSS counts those in each of them: what the sum exceeds the true use by is taken off, so that a share is a
-lower bound; what the workers hold at most is told beside it.
+lower bound; the upper bound is reported with it.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Table:
     rows: tuple[tuple[str, int], ...]
     """(role, bytes); the role is empty where it is not known."""
     used_bytes: int | None
-    """What was really in use, where the source tells."""
+    """Bytes actually in use, if the source reports them."""
     origin: Origin | None
     text: str | None = None
     unowned_bytes: int = 0
-    """Shared memory in the rows that is told of no role, and may be any role's."""
+    """Shared memory in the rows that is not attributed to a role and may belong to any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def share_of(table: Table, role: str) -> Share | None:
     total = sum(own) + sum(others)
     used = max(table.used_bytes or total, 1)
     shared = max(0, total - used)
-    if role != LOADER:  # started by Ray: they share with nobody but each other
+    if role != LOADER:  # started by Ray: they share only with each other
         least = max(sum(own) - shared, max(own))
     elif shared or table.used_bytes is None:
         # a fork shares at most all of its parent, which is another row
@@ -148,7 +148,7 @@ def _late_growth(scene: FailureWindow) -> Iterator[Evidence]:
     grower = max(growth, key=lambda role: growth[role], default="")
     rise = growth.get(grower, 0)
     if not use or rise < _TOLD_RATIO * scene.limit_bytes or use[-1] - use[0] < rise / 2:
-        return  # nothing worth a word, or pages that forks share
+        return  # negligible, or pages that forks share
     ratio = rise / sum(value for value in growth.values() if value > 0)
     says = f"since the second step, {grower} grew most: by {show_bytes(rise)}, {show_ratio(ratio)} of all growth"
     yield Evidence(name=FACT.share.late_grower_role, value=grower, says=says, origin=scene.origin())
@@ -181,5 +181,5 @@ def _preparing(case: Case, death: Death | None) -> Iterator[Evidence]:
 
 
 def _is_finished(event: Event) -> bool:
-    """Whether a bar is full, or a filter tells what it left: what follows then may have no mark of its own."""
+    """Whether a bar is full, or a filter reports what remains: what follows may have no mark of its own."""
     return "100%" in event.text or FIELD.row_count in event.fields

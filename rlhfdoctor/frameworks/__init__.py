@@ -1,1 +1,1 @@
-"""One folder a training framework: `framework.yaml`, `settings.yaml`, and `layout.py` where the estimate knows its layout."""
+"""One folder per training framework: `framework.yaml`, `settings.yaml`, and `layout.py` if the estimate supports it."""

@@ -1,4 +1,4 @@
-"""The languages of reports, and an incident told in another one. The tables are data: i18n/zh/ and each rule's zh.yaml."""
+"""The languages of reports, and translation of an incident. The tables are data: i18n/zh/ and each rule's zh.yaml."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def preferred() -> str:
 
 @functools.cache
 def load_words(name: str) -> Words:
-    """The table of a language: what the doctor says, and what the bundled rules say."""
+    """The table of a language: sentences of the doctor and of the bundled rules."""
     if name == "en":
         return ENGLISH
     folder = resources.files("rlhfdoctor.i18n") / name

@@ -10,7 +10,7 @@ _PLACE = re.compile(r"\{[^{}]*\}")
 _LEAST_LETTERS = 4
 """A template with fewer letters of its own would match anything."""
 _MOST_PARTS, _LONGEST = 6, 1000
-"""So many sentences are tried as one, and no longer text is matched: what a log says may be long."""
+"""At most this many sentences are tried as one, and no longer text is matched: text from a log may be long."""
 _HAN = "[\u4e00-\u9fff]"
 _JOINTS = {". ": "。", "; ": "；", ": ": "："}
 _PROSE = re.compile(r"[A-Za-z]{2,} [a-z]{2,}")
@@ -27,10 +27,10 @@ class Words:
     """
 
     def __init__(self, name: str, table: Mapping[str, str], page: Mapping[str, str] | None = None) -> None:
-        """English -> the other language; places in braces stand in both.
+        """English -> the other language; placeholders in braces are in both.
 
         Args:
-            table: what is said of runs, also as parts of larger sentences.
+            table: sentences about runs, also as parts of larger sentences.
             page: the words of the reports themselves, which are looked up and never searched for; by default the same.
         """
         self.name = name
@@ -51,28 +51,28 @@ class Words:
         return self._spaced(found.format(*values)) if values else found
 
     def of(self, sentence: str) -> str:
-        """A filled English sentence in this language; itself where the table does not know it."""
+        """A filled English sentence in this language; unchanged if it is not in the table."""
         if not self._table:
             return sentence
         found = self.find(sentence) or "".join(known or part for part, known in self._pieces(_plain(sentence)))
         return self._spaced(found)
 
     def _spaced(self, text: str) -> str:
-        """A blank between Chinese and Latin words, none between Chinese ones, however the parts were put together."""
+        """A blank between Chinese and Latin words, but not between Chinese ones, however the parts were joined."""
         if self.name != "zh" or not text:
             return text
         text = re.sub(rf"({_HAN})([A-Za-z0-9/])", r"\1 \2", re.sub(rf"([A-Za-z0-9%])({_HAN})", r"\1 \2", text))
         return re.sub(rf"({_HAN}) +(?={_HAN})", r"\1", text)
 
     def lacks(self, sentence: str) -> list[str]:
-        """The parts of a filled sentence that the table does not know; what holds no prose of the doctor needs no translation."""
+        """The parts of a filled sentence that are not in the table; what holds no prose of the doctor needs no translation."""
         if not _PROSE.search(sentence) or self.find(sentence) is not None:
             return []
         pieces = [part for part, known in self._pieces(_plain(sentence)) if known is None]
         return [part for part in pieces if _PROSE.search(part) and not _ERROR.match(part)]
 
     def _find(self, sentence: str) -> str | None:
-        """The translation of a filled sentence, also of several that were put together; None where a part is unknown."""
+        """The translation of a filled sentence, also of several that were joined; None if a part is unknown."""
         text = _plain(sentence)
         parts = text.split("; ")
         if len(parts) > 1 and all(_is_one(part) and self.find(part) for part in parts):
@@ -86,7 +86,7 @@ class Words:
         return self._filled(text, strict=False)
 
     def _pieces(self, text: str, joints: Sequence[str] = (". ", "; ", ": ")) -> list[tuple[str, str | None]]:
-        """A text cut where the doctor puts sentences together, each piece as long as the table knows it whole."""
+        """A text cut where the doctor puts sentences together, each piece as long as it is in the table as a whole."""
         if not joints:
             return [(text, self._single(text))]
         joint, parts = joints[0], text.split(joints[0])
@@ -121,7 +121,7 @@ class Words:
         return found or self._filled(text) or self._with_remark(text, self._single)
 
     def _with_remark(self, text: str, find: Callable[[str], str | None]) -> str | None:
-        """`sentence (remark)`, which evidence is often told as."""
+        """`sentence (remark)`, a frequent form of evidence."""
         if not text.endswith(")"):
             return None
         for match in re.finditer(r" \(", text):
@@ -145,7 +145,7 @@ class Words:
         return None
 
     def _value(self, values: Mapping[str, str], match: re.Match[str]) -> str:
-        """What stands in a place: `{0}` in this language, `{0!}` as it is, since it is a name."""
+        """The value of a placeholder: `{0}` translated, `{0!}` unchanged, since it is a name."""
         place = match[0]
         if place.endswith("!}"):
             return values.get(f"{place[:-2]}}}", place)

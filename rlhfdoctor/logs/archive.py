@@ -29,7 +29,7 @@ class Member:
     handle: IO[bytes]
     size: int
     modified: float | None
-    """Unix seconds; None where the archive holds no valid date."""
+    """Unix seconds; None if the archive holds no valid date."""
 
 
 def is_archive(name: str) -> bool:
@@ -40,7 +40,7 @@ def is_archive(name: str) -> bool:
 def read_members(
     path: str | os.PathLike[str], gaps: list[Gap], *, wanted: Callable[[str], bool], most_bytes: int
 ) -> Generator[Member, None, None]:
-    """The members whose names are wanted, in the archive's order. Damage and what lies beyond the limit become a Gap."""
+    """The members whose names are wanted, in the archive's order. Damage and what exceeds the limit become a Gap."""
     name = os.fspath(path)
     members = _zip_members if name.lower().endswith(".zip") else _tar_members
     read = 0

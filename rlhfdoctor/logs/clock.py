@@ -1,6 +1,6 @@
 """Time stamps: with and without year, zone or date.
 
-A stamp without a zone is taken as UTC where the recorder does not know the node's; one without a year takes the year of the other stamps of
+A stamp without a zone is taken as UTC unless the recorder knows the node's; one without a year takes the year of the other stamps of
 its file, else of the file's modification time. dmesg's seconds since boot give no wall time.
 """
 

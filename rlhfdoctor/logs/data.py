@@ -1,4 +1,4 @@
-"""What the preparation of a data set says: reading, tokenising, filtering.
+"""Messages of data set preparation: reading, tokenising, filtering.
 
 `examples/s` is the unit of the progress bars of `datasets` (arrow_dataset.py, builder.py).
 """

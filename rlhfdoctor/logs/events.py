@@ -1,4 +1,4 @@
-"""Hits -> Events: who wrote the line, where, when, and how often it stands for.
+"""Hits -> Events: the line's writer, place, time, and repeat count.
 
 Knows the prefixes that Ray and torch put in front of a line:
 
@@ -92,7 +92,7 @@ def read_events(source: Source, scanner: Scanner, gaps: list[Gap]) -> Iterator[E
 def make_event(
     hit: Hit, file: str, year: int | None = None, zone: tzinfo = timezone.utc, host: str | None = None
 ) -> Event:
-    """The event of a hit: fields, origin, time and count; `host` is the node where the line itself names none."""
+    """The event of a hit: fields, origin, time and count; `host` is the node if the line itself does not name one."""
     fields = hit.pattern.fields(hit.match)
     text = hit.text.strip()
     repeated = _REPEATED.search(text[-400:])

@@ -3,7 +3,7 @@
 torch writes one file a rank at a collective timeout (TORCH_NCCL_DEBUG_INFO_TEMP_FILE, later TORCH_FR_DUMP_TEMP_FILE; names end in
 nccl_trace_rank_N or comm_lib_trace_rank_N) if TORCH_NCCL_TRACE_BUFFER_SIZE, later TORCH_FR_BUFFER_SIZE (2000 by default in torch 2.13:
 FlightRecorder.hpp), is not 0: a pickle of plain dictionaries (torch/csrc/distributed/c10d/FlightRecorder.cpp, version 2.10 at torch 2.13), in some setups
-JSON. A pickle from a stranger's archive can run code, so it is read with an unpickler that knows no classes at all.
+JSON. A pickle from an untrusted archive can run code, so it is read with an unpickler that refuses all classes.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _load(data: bytes) -> Any:
 
 
 def _members(groups: Any) -> dict[str, str]:
-    """Name of a process group -> its ranks, where the dump tells."""
+    """Name of a process group -> its ranks, if they are in the dump."""
     found = {}
     for name, group in groups.items() if isinstance(groups, dict) else ():
         if isinstance(group, dict) and isinstance(name, str) and isinstance(group.get("ranks"), str):

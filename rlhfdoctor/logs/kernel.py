@@ -127,7 +127,7 @@ PATTERNS: tuple[Pattern, ...] = (
 _KEY = re.compile(r",(oom_memcg|task_memcg|task|pid|uid|nodemask|cpuset|mems_allowed)=")
 #: nodemask and mems_allowed may hold commas, task names may hold blanks, so split at known keys only
 HARDWARE_XIDS = frozenset({48, 62, 63, 64, 74, 79, 92, 94, 95, 119, 120, 121, 140, 145, 149, 154})
-"""Xids that speak of hardware or firmware; 13, 31 and 43 are first of all application faults
+"""Xids that point to hardware or firmware; 13, 31 and 43 are first of all application faults
 (NVIDIA's Xid catalogue)."""
 
 
@@ -148,7 +148,7 @@ def read_oom_kill(rest: str) -> dict[str, Value]:
 def read_task(fields: dict[str, Value], columns: str | None) -> dict[str, Value]:
     """The numbers between `rss` and the name of a task row, by the header's columns.
 
-    Without a header (cut by `grep`) the columns are told by their count: 6.7+ has six
+    Without a header (cut by `grep`) the columns are inferred from their count: 6.7+ has six
     (rss_anon rss_file rss_shmem pgtables_bytes swapents oom_score_adj), older kernels 3 or 4.
     """
     numbers = [int(word) for word in str(fields["rest_text"]).split()]

@@ -71,11 +71,11 @@ class Source:
     modified: float | None = None
     """Unix seconds, where known; gives the year to stamps that lack it."""
     host: str | None = None
-    """Node whose log it is, where the recorder knows."""
+    """Node whose log it is, if recorded."""
     zone: tzinfo = timezone.utc
-    """Of stamps that bear none."""
+    """Time zone of stamps without one."""
     fingerprint: Callable[[], bytes] | None = None
-    """Tells copies of one file: a hash of its size, start and end. Small files have none."""
+    """Detects copies of one file: a hash of its size, start and end. None for small files."""
 
     def read(self, limit_bytes: int = 8 * 1024**2) -> bytes:
         """The first bytes of the source at once, for configuration files."""
@@ -125,7 +125,7 @@ def _fingerprint(path: Path, size: int) -> bytes:
 
 
 def _exists(path: Path) -> bool:
-    """Whether a named path is there, as far as this user may know."""
+    """Whether a named path exists, as far as this user may see."""
     try:
         return path.exists()
     except OSError as error:

@@ -1,6 +1,6 @@
 """A pattern: one message of one program, as data, with its own sample line.
 
-The suffix of a named group says how its text becomes a value, so that units are converted
+The suffix of a named group defines how its text becomes a value, so that units are converted
 once, at the border:
 
     _kb    kernel kB (1024 bytes)      -> _bytes     _gib   float GiB           -> _bytes
@@ -34,7 +34,7 @@ class Pattern:
 
     kind: Kind
     regex: str
-    """Python `re` syntax without look-around and back-references (hyperscan knows neither)."""
+    """Python `re` syntax without look-around and back-references (unsupported by hyperscan)."""
     sample: str
     """A line as the program writes it; the tests match the pattern on it."""
     follow: int = 0
@@ -49,7 +49,7 @@ class Pattern:
 
 
 def say(kind: Kind, regex: str, sample: str, *, follow: int = 0, when: str = "") -> Pattern:
-    """Short form for the tables of the speakers."""
+    """Short form for the pattern tables."""
     return Pattern(kind=kind, regex=regex, sample=sample, follow=follow, when=when)
 
 

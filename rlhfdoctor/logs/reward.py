@@ -1,4 +1,4 @@
-"""How far the scoring of responses is. What a framework says of calls that failed is in its folder."""
+"""Progress of scoring responses. A framework's messages about failed calls are in its folder."""
 
 from __future__ import annotations
 

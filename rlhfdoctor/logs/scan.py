@@ -2,11 +2,11 @@
 
 Two engines give the same hits. hyperscan runs all expressions together; where its wheel is
 missing, the literals that a match must contain are looked for with `bytes.find`, or the
-expression itself where it has none. Both only propose places: what counts is Python's `re` on
-the line around the place, so the engines cannot differ in what an event says.
+expression itself where it has none. Both only propose places: the result comes from Python's `re` on
+the line around the place, so the events are the same with both engines.
 
-A line ends at `\\n`; a carriage return (progress bars) ends a segment, so that what stands
-behind the last redraw is seen. Colour codes are taken out before anything is matched.
+A line ends at `\\n`; a carriage return (progress bars) ends a segment, so that the text
+after the last redraw is seen. Colour codes are taken out before anything is matched.
 """
 
 from __future__ import annotations

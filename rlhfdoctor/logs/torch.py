@@ -114,7 +114,7 @@ def read_cuda_oom(text: str) -> dict[str, Value]:
     """The sizes of a CUDA OOM message, in bytes; what the wording lacks is left out.
 
     `unallocated_bytes` is `reserved - allocated` where only those two are given (to 2.0);
-    `others_bytes` is what other processes on the GPU hold, where the driver tells.
+    `others_bytes` is what other processes on the GPU hold, if the driver reports it.
 
     >>> read_cuda_oom("(GPU 0; 6.00 GiB total capacity; 4.00 GiB already allocated; 0 bytes free; "
     ...               "5.00 GiB reserved in total by PyTorch)")["unallocated_bytes"] == 1024**3

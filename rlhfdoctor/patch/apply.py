@@ -60,7 +60,7 @@ def write_file(path: Path, text: str) -> None:
 
 
 def find_original(path: Path) -> tuple[str, float] | None:
-    """The text before the doctor patched a file, and when it did (Unix seconds); None where it has not, or somebody has edited it since."""
+    """The text before the doctor patched a file, and when it did (Unix seconds); None if it has not, or the file was edited since."""
     journal = _journal(path)
     try:
         entry = json.loads(journal.read_text())

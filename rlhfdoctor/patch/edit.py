@@ -34,7 +34,7 @@ def change_setting(own: Setting, value: Any, text: str) -> Edit | None:
         if not old and text[start - 1 : start] == ":":
             start, new = start - 1, f": {new}"
     elif own.form == "flag" and own.value is True:
-        return None  # a switch that stands there is already on
+        return None  # a switch that is present is already on
     elif own.spelled in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF") or "=" in own.spelled:
         return None
     else:
@@ -43,7 +43,7 @@ def change_setting(own: Setting, value: Any, text: str) -> Edit | None:
 
 
 def remove_setting(own: Setting, text: str) -> Edit | None:
-    """A switch taken out; a line that held only the switch goes with it."""
+    """A switch taken out; a line that held only the switch is removed."""
     if own.span is None:
         return None
     start, end = own.span
@@ -62,7 +62,7 @@ def remove_setting(own: Setting, text: str) -> Edit | None:
 
 
 def add_setting(spelling: Spelling, value: Any, texts: Mapping[str, str], settings: Sequence[Setting]) -> Edit | None:
-    """A setting added beside its nearest relatives; None where there are none."""
+    """A setting added beside its nearest relatives; None if there are none."""
     if value is None or (value is False and spelling.form == "flag"):
         return None
     if spelling.form in ("flag", "hydra"):
@@ -96,7 +96,7 @@ def _add_word(spelling: Spelling, value: Any, texts: Mapping[str, str], settings
     indent = re.match(r"[ \t]*", text[line_start:])
     alone = indent is not None and text[line_start + indent.end() :].startswith(("-", "+", last.spelled))
     around = [t for t in read_tokens(text) if t.start <= end - 1 < t.end]
-    token = min(around, key=lambda t: t.end - t.start, default=None)  # a word, not the quotes that it stands in
+    token = min(around, key=lambda t: t.end - t.start, default=None)  # a word, not the quotes around it
     token_end = token.end if token is not None else end
     if token is not None and token.nested and not text[:line_start].rstrip("\r\n").endswith("\\"):
         alone = False  # in quotes a backslash may be a word of its own
@@ -150,7 +150,7 @@ def _newline(text: str) -> str:
 
 
 def _in_braces(before: str) -> bool:
-    """Whether a place in YAML lies inside a flow mapping."""
+    """Whether a place in YAML is inside a flow mapping."""
     bare = re.sub(r"#[^\n]*|'[^']*'|\"[^\"]*\"", "", before)
     return bare.count("{") > bare.count("}")
 

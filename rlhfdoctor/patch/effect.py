@@ -24,7 +24,7 @@ _ERROR = 0.1
 _TELLING = 0.02
 """A smaller share of the use is not worth a sentence."""
 _TRUSTED = 0.35
-"""A budget that is further from the measured use does not know this run, and its differences are not shown."""
+"""A budget further from the measured use does not describe this run; its differences are not shown."""
 _LEAST_SHARE = 1 / 16
 """A setting is not proposed at less than this part of its value: then it is not what the run needs."""
 
@@ -33,12 +33,12 @@ _LEAST_SHARE = 1 / 16
 class Counterfactual:
     """A run that died, and the budget of its settings: what would have been with others."""
 
-    told: Inputs
+    inputs: Inputs
     now: Estimate
     died_in: Phase | None
-    """None: nobody knows."""
+    """None if unknown."""
     phase: str
-    """The same as the budget names it; that of the host's peak where nobody knows."""
+    """The same as the budget names it; that of the host's peak if unknown."""
     of_host: bool
     """Whether it was host memory that ran out; else only GPUs are spoken of."""
     measured_bytes: int | None = None
@@ -52,7 +52,7 @@ class Counterfactual:
         return self.now.of("host", self.phase) + self.now.of("shm", self.phase)
 
     def effect(self, patch: Patch) -> Patch | None:
-        """The patch with the bytes that it would have freed or taken on the fullest node, where the budget can tell; None for a known trap."""
+        """The patch with the bytes that it would have freed or taken on the fullest node, if the budget can compute it; None for a known trap."""
         if patch.setting.startswith(_NO_USE) or patch.published or patch.after is None or " " in patch.after:
             return patch
         after = self._with(patch.setting, parse_value(patch.after))
@@ -70,7 +70,7 @@ class Counterfactual:
         on_gpu = then - most if abs(then - most) >= _TELLING * most else 0
         if not delta and not on_gpu:
             return patch
-        parts = [self._told(delta, after)] if delta else []
+        parts = [self._describe(delta, after)] if delta else []
         if on_gpu:
             parts.append(
                 f"at its longest sequences the pass would need {show_bytes(then)} of a GPU in place of {show_bytes(most)} (by the budget)"
@@ -82,7 +82,7 @@ class Counterfactual:
         )  # fmt: skip
 
     def size(self, setting: str, value: float, least: float | None) -> tuple[float, str] | None:
-        """The largest smaller value with which the run would have fitted, and why it fits; None where the budget cannot tell.
+        """The largest smaller value with which the run would have fitted, and why it fits; None if the budget cannot compute it.
 
         Args:
             value: what the run had.
@@ -115,13 +115,13 @@ class Counterfactual:
             return f"the largest with which the node's {show_bytes(self.limit_bytes)} keep a tenth free (by the budget)"
         gpu = next((limit for limit in self.now.limits if limit.place == "gpu" and limit.bytes), None)
         if gpu is None or gpu.bytes is None or self._on_gpu(self.now, gpu) <= gpu.bytes:
-            return None  # the budget does not see the shortage, so it cannot tell what ends it
+            return None  # the budget does not show the shortage, so what ends it is unknown
         if self._on_gpu(after, gpu) > gpu.bytes * (1 - _ERROR):
             return None
         return f"the largest with which {show_bytes(gpu.bytes)} of a GPU keep a tenth free, with all sequences at their longest (by the budget)"
 
     def _on_gpu(self, found: Estimate, gpu: Limit) -> int:
-        """Of the phase in which it died; of the fullest where nobody knows."""
+        """Of the phase in which it died; of the fullest if that is unknown."""
         return max(
             (found.used(gpu, phase) for phase in found.phases if self.died_in in (None, *_phases_of_logs(phase))),
             default=0,
@@ -129,7 +129,7 @@ class Counterfactual:
 
     def _with(self, setting: str, value: Value) -> Estimate | None:
         try:
-            return fullest(change(self.told, setting, value))
+            return fullest(change(self.inputs, setting, value))
         except DoctorError:
             return None
 
@@ -138,7 +138,7 @@ class Counterfactual:
         phases = [self.phase] if self.phase in after.phases else after.phases
         return max(after.of("host", phase) + after.of("shm", phase) for phase in phases) - self.use_bytes
 
-    def _told(self, delta: int, after: Estimate) -> str:
+    def _describe(self, delta: int, after: Estimate) -> str:
         use, measured = self.use_bytes, self.measured_bytes
         start = use if measured is None else measured
         basis = (
@@ -151,22 +151,22 @@ class Counterfactual:
 
 
 def make_counterfactual(
-    told: Inputs, phase: Phase | None, *, of_host: bool, measured_bytes: int | None, limit_bytes: int | None
+    inputs: Inputs, phase: Phase | None, *, of_host: bool, measured_bytes: int | None, limit_bytes: int | None
 ) -> Counterfactual | None:
-    """None where the budget does not know the model, or is too far from what was measured.
+    """None if the model is unknown to the budget, or its result is too far from what was measured.
 
     Args:
-        phase: in which the run died; None: not known.
+        phase: in which the run died; None if unknown.
         of_host: whether it was host memory that ran out.
         measured_bytes: use of the limit's owner at its peak, from the ledger.
         limit_bytes: the host limit, where it is known.
     """
     try:
-        now = fullest(told)
+        now = fullest(inputs)
     except DoctorError:
         return None
     found = Counterfactual(
-        told=told, now=now, died_in=phase, phase=_phase(now, phase), of_host=of_host, measured_bytes=measured_bytes, limit_bytes=limit_bytes
+        inputs=inputs, now=now, died_in=phase, phase=_phase(now, phase), of_host=of_host, measured_bytes=measured_bytes, limit_bytes=limit_bytes
     )  # fmt: skip
     if measured_bytes is not None and not abs(found.use_bytes - measured_bytes) <= _TRUSTED * measured_bytes:
         return None
@@ -196,7 +196,7 @@ def _phase(now: Estimate, phase: Phase | None) -> str:
 
 
 def _phases_of_logs(phase: str) -> tuple[str, ...]:
-    """What a log calls a phase of the budget: it does not tell the last save from those before."""
+    """A budget phase as named in logs, which do not distinguish the last save from earlier ones."""
     return (phase, "checkpoint") if phase == "final_save" else (phase,)
 
 

@@ -34,7 +34,7 @@ class Configuration:
     """Settings of the files as the run had them, where the doctor has patched them since."""
 
     def changed_since(self, own: Setting) -> bool:
-        """Whether the doctor has changed this setting since the run: its figures tell nothing of the new value yet."""
+        """Whether the doctor has changed this setting since the run: its figures do not reflect the new value yet."""
         return any(
             s.name == own.name and s.origin.file == own.origin.file and s.value != own.value for s in self.originals
         )
@@ -81,7 +81,7 @@ def _applies(treatment: Treatment, configuration: Configuration) -> bool:
         package, specifier = framework.name if framework else "", treatment.versions
     here = parse_version(configuration.version(package))
     if here is None:
-        return not treatment.published  # that an advice does not hold here is never said on a guess
+        return not treatment.published  # an advice is never marked as not applicable on a guess
     try:
         return here in SpecifierSet(specifier, prereleases=True)
     except InvalidSpecifier:
@@ -92,8 +92,8 @@ def _plan(treatment: Treatment, facts: Facts, configuration: Configuration) -> P
     if treatment.instead:
         table, spelling = _spelling(treatment, configuration)
         logged = configuration.logged(treatment.setting)
-        told = _target(treatment, logged, facts)
-        return None if told is _UNKNOWN else _shown(treatment, table, spelling, logged, told, facts, configuration)
+        target = _target(treatment, logged, facts)
+        return None if target is _UNKNOWN else _shown(treatment, table, spelling, logged, target, facts, configuration)
     own = configuration.editable(treatment.setting)
     if treatment.to is None and (own is None or own.value is not True):
         return None
@@ -154,7 +154,7 @@ def _otherwise(to: Target) -> Any:
 
 
 def _number(value: Value) -> float | None:
-    """A number, also where it is written as text; None for what is computed or none."""
+    """A number, also where it is written as text; None if it is computed or not a number."""
     try:
         return None if isinstance(value, bool) or value is None else float(value)
     except ValueError:
@@ -262,7 +262,7 @@ def _shown(
     treatment: Treatment, table: str | None, spelling: Spelling | None, own: Setting | None, value: Any,
     facts: Facts, configuration: Configuration,
 ) -> Patch | None:  # fmt: skip
-    """A change that is told and not made: no file at hand, code only, or the version unknown."""
+    """A change that is described but not made: no file at hand, code only, or the version unknown."""
     if spelling is None and not treatment.instead:
         return None
     spelled = fill(treatment.instead, facts) or (spelling.spelled if spelling else treatment.setting)
@@ -307,7 +307,7 @@ def _spelling(treatment: Treatment, configuration: Configuration) -> tuple[str |
         if found is not None and _usable(table, configuration):
             return table, found
         if version is not None and table == tables[0] and spellings(treatment.setting, table):
-            continue  # the framework knows it, but not at this version
+            continue  # the framework has it, but not at this version
     return None, None
 
 

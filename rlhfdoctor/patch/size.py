@@ -1,4 +1,4 @@
-"""Treatments that scale a setting -> the value with which the run would have fitted, where the budget can tell."""
+"""Treatments that scale a setting -> the value with which the run would have fitted, if the budget can compute it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def size_treatments(
 ) -> tuple[list[Treatment], Facts]:
     """The treatments with values by arithmetic in place of the rule's rough factor, and the facts that say why.
 
-    What the case's own figures size (`cure.*`) stays so; what the budget cannot tell keeps the rule's factor.
+    What the case's own figures size (`cure.*`) stays so; what the budget cannot compute keeps the rule's factor.
     """
     sized: list[Treatment] = []
     evidence = dict(facts.evidence)
     for treatment in treatments:
-        found = None if _is_told(treatment, facts) else _size(treatment, configuration, counterfactual)
+        found = None if _is_known(treatment, facts) else _size(treatment, configuration, counterfactual)
         if found is not None and isinstance(treatment.to, Target):
             evidence[found.name] = found
             treatment = replace(treatment, to=replace(treatment.to, sized_by=found.name))
@@ -31,7 +31,7 @@ def size_treatments(
     return sized, replace(facts, evidence=evidence)
 
 
-def _is_told(treatment: Treatment, facts: Facts) -> bool:
+def _is_known(treatment: Treatment, facts: Facts) -> bool:
     to = treatment.to
     if not isinstance(to, Target) or (1 if to.scale is None else to.scale) >= 1:
         return True

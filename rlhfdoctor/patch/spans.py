@@ -10,7 +10,7 @@ from rlhfdoctor.types import Replacement
 
 
 def splice(text: str, replacements: Sequence[Replacement]) -> str:
-    """The text with every replacement made; of two insertions at one place the last stands first.
+    """The text with every replacement made; of two insertions at one place the last comes first.
 
     >>> splice("--a 8 --b", [Replacement(4, 5, "16"), Replacement(9, 9, " --c"), Replacement(6, 9, "--d")])
     '--a 16 --d --c'

@@ -81,66 +81,66 @@ MORE_NODES = tuple(
 Change = tuple[Remedy, Value]
 
 
-def suggest(told: Inputs, configuration: Configuration) -> tuple[Estimate, list[Patch]]:
-    """The estimate after the smallest change that fits and avoids known traps, and the change; no patches where none of the known ones does.
+def suggest(inputs: Inputs, configuration: Configuration) -> tuple[Estimate, list[Patch]]:
+    """The estimate after the smallest change that fits and avoids known traps, and the change; no patches if no known change does.
 
     One change before several, the user's own nodes before more of them, milder values before stronger ones; a change that
-    fits and leaves a trap only where none avoids it.
+    fits and leaves a trap only if no change avoids it.
     """
-    now = fullest(told)
+    now = fullest(inputs)
     for traps in range(len(now.hazards) + 1):
         if _fits(now, traps):
             return now, []
-        found = _search(told, now, traps)
+        found = _search(inputs, now, traps)
         if found:
-            return _with(told, found), _merged(
-                [_patch(*change, told, configuration) for change in found], configuration
+            return _with(inputs, found), _merged(
+                [_patch(*change, inputs, configuration) for change in found], configuration
             )
-        wider = _raise_container(told, traps, configuration)
+        wider = _raise_container(inputs, traps, configuration)
         if wider:
             return wider
     return now, []
 
 
-def _search(told: Inputs, now: Estimate, traps: int) -> list[Change] | None:
-    """The fewest and mildest changes with which it fits, and at most so many traps stay."""
+def _search(inputs: Inputs, now: Estimate, traps: int) -> list[Change] | None:
+    """The fewest and mildest changes with which it fits, and at most `traps` traps remain."""
     for remedies in (REMEDIES, MORE_NODES, (*REMEDIES, *MORE_NODES)):
         tried = [
             (remedy, value, after)
             for remedy in remedies
-            for value in _values(remedy, told, "resume" in now.phases)
-            if _relieves(now, after := _with(told, [(remedy, value)]))
+            for value in _values(remedy, inputs, "resume" in now.phases)
+            if _relieves(now, after := _with(inputs, [(remedy, value)]))
         ]
         found = next(([(remedy, value)] for remedy, value, after in tried if _fits(after, traps)), None)
         strongest = {remedy: (remedy, value) for remedy, value, _ in tried}
-        found = found or _several(told, list(strongest.values()), traps)
+        found = found or _several(inputs, list(strongest.values()), traps)
         if found:
-            return _milder(told, found, traps)
+            return _milder(inputs, found, traps)
     return None
 
 
-def _several(told: Inputs, changes: Sequence[Change], traps: int) -> list[Change] | None:
+def _several(inputs: Inputs, changes: Sequence[Change], traps: int) -> list[Change] | None:
     """The first set of changes that fits together, few before many."""
     for count in range(2, _MOST_CHANGES + 1):
         for chosen in itertools.combinations(changes, count):
-            if len({remedy.setting for remedy, _ in chosen}) == count and _fits(_with(told, chosen), traps):
+            if len({remedy.setting for remedy, _ in chosen}) == count and _fits(_with(inputs, chosen), traps):
                 return list(chosen)
     return None
 
 
-def _milder(told: Inputs, changes: list[Change], traps: int) -> list[Change]:
+def _milder(inputs: Inputs, changes: list[Change], traps: int) -> list[Change]:
     """The same changes with the mildest values that still fit together."""
     for place, (remedy, last) in enumerate(changes):
-        for value in _values(remedy, told):
+        for value in _values(remedy, inputs):
             tried = [*changes[:place], (remedy, value), *changes[place + 1 :]]
-            if value == last or _fits(_with(told, tried), traps):
+            if value == last or _fits(_with(inputs, tried), traps):
                 changes = tried
                 break
     return changes
 
 
 def _fits(found: Estimate, traps: int) -> bool:
-    """Whether it fits, also if all sequences are at their longest, with no more than so many known traps."""
+    """Whether it fits, also if all sequences are at their longest, with at most `traps` known traps."""
     return len(found.hazards) <= traps and all(
         limit.bytes is None or found.peak(limit)[1] <= limit.bytes for limit in found.limits
     )
@@ -152,7 +152,7 @@ def _relieves(now: Estimate, after: Estimate) -> bool:
     if len(after.hazards) > len(now.hazards):
         return False  # it would fit, and die of something else
     for before, behind in zip(now.limits, after.limits, strict=False):
-        if before.bytes is None:  # nobody knows whether that place has the room
+        if before.bytes is None:  # unknown whether that place has the room
             if after.peak(behind)[1] > now.peak(before)[1] and not avoids:
                 return False
             continue
@@ -166,26 +166,26 @@ def _relieves(now: Estimate, after: Estimate) -> bool:
     return gains
 
 
-def _with(told: Inputs, changes: Sequence[Change]) -> Estimate:
+def _with(inputs: Inputs, changes: Sequence[Change]) -> Estimate:
     for remedy, value in changes:
-        told = change(told, remedy.setting, value)
-    return fullest(told)
+        inputs = change(inputs, remedy.setting, value)
+    return fullest(inputs)
 
 
-def _values(remedy: Remedy, told: Inputs, resumes: bool = False) -> Iterator[Value]:
+def _values(remedy: Remedy, inputs: Inputs, resumes: bool = False) -> Iterator[Value]:
     """The values to try that differ from what is in force, for settings that this release has and that act here."""
-    own = told.settings.get(remedy.setting)
-    if own is None and not _surely_there(remedy.setting, told):
-        return  # nobody adds a setting that the release may not have
-    if remedy in MORE_NODES and told.flag("colocate_all"):
-        return  # every role wants as many GPUs then
+    own = inputs.settings.get(remedy.setting)
+    if own is None and not _surely_there(remedy.setting, inputs):
+        return  # a setting that the release may not have is never added
+    if remedy in MORE_NODES and inputs.flag("colocate_all"):
+        return  # every role needs as many GPUs then
     if resumes and (remedy in MORE_NODES or remedy.setting == "zero_stage"):
         return  # a checkpoint of other ranks or of another stage is not read
     if remedy.setting in ("train.micro_batch_size", "logprob.micro_batch_size") and (
-        told.has(TRAIT.global_batch_follows_micro_batch) or told.flag("train.dynamic_batch")
+        inputs.has(TRAIT.global_batch_follows_micro_batch) or inputs.flag("train.dynamic_batch")
     ):
         return  # the global batch would change with it; with dynamic batches it does nothing
-    now = told.value(remedy.setting)
+    now = inputs.value(remedy.setting)
     for value in remedy.values:
         if isinstance(value, str) and value.startswith("*"):
             if isinstance(now, bool) or not isinstance(now, int | float):
@@ -200,10 +200,10 @@ def _values(remedy: Remedy, told: Inputs, resumes: bool = False) -> Iterator[Val
             yield value
 
 
-def _surely_there(name: str, told: Inputs) -> bool:
+def _surely_there(name: str, inputs: Inputs) -> bool:
     """Whether the release has the setting; where only a range is known, in one spelling at both ends of it."""
-    framework = told.framework
-    found = _spelling(name, told)
+    framework = inputs.framework
+    found = _spelling(name, inputs)
     if found is None or framework is None or framework.version is not None or found.framework != framework.name:
         return found is not None
     if parse_version(found.since) is None and parse_version(found.until) is None:
@@ -218,19 +218,19 @@ def _is_number(value: Value) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _spelling(name: str, told: Inputs) -> Spelling | None:
-    framework = told.framework.name if told.framework is not None else ""
-    found = spell(name, framework, told.release) if framework in FRAMEWORKS else None
-    if found is None and told.has(TRAIT.reads_deepspeed_json):
-        found = spell(name, "deepspeed", told.version("deepspeed"))
+def _spelling(name: str, inputs: Inputs) -> Spelling | None:
+    framework = inputs.framework.name if inputs.framework is not None else ""
+    found = spell(name, framework, inputs.release) if framework in FRAMEWORKS else None
+    if found is None and inputs.has(TRAIT.reads_deepspeed_json):
+        found = spell(name, "deepspeed", inputs.version("deepspeed"))
     return found
 
 
-def _patch(remedy: Remedy, value: Value, told: Inputs, configuration: Configuration) -> Patch:
-    own, spelling = configuration.editable(remedy.setting), _spelling(remedy.setting, told)
-    seen: Setting | None = told.settings.get(remedy.setting)
+def _patch(remedy: Remedy, value: Value, inputs: Inputs, configuration: Configuration) -> Patch:
+    own, spelling = configuration.editable(remedy.setting), _spelling(remedy.setting, inputs)
+    seen: Setting | None = inputs.settings.get(remedy.setting)
     spelled = own.spelled if own is not None else spelling.spelled if spelling is not None else remedy.setting
-    unset = told.value(remedy.setting)
+    unset = inputs.value(remedy.setting)
     if unset is None and spelling is not None and isinstance(spelling.default, bool | int | float | str):
         unset = spelling.default  # of another program's table
     before = show_value(seen.value if seen is not None else unset)
@@ -262,14 +262,14 @@ def _merged(patches: list[Patch], configuration: Configuration) -> list[Patch]:
     return [replace(patch, diff=diffs.get(patch.file or "", patch.diff)) for patch in patches]
 
 
-def _raise_container(told: Inputs, traps: int, configuration: Configuration) -> tuple[Estimate, list[Patch]] | None:
+def _raise_container(inputs: Inputs, traps: int, configuration: Configuration) -> tuple[Estimate, list[Patch]] | None:
     """A wider limit of the container, where the node is known to have the room, beside the changes that avoid traps."""
     lifted = replace(
-        told,
-        settings={name: own for name, own in told.settings.items() if name != "container.memory"},
-        machine=replace(told.machine, container_bytes=None),
+        inputs,
+        settings={name: own for name, own in inputs.settings.items() if name != "container.memory"},
+        machine=replace(inputs.machine, container_bytes=None),
     )
-    now, free = fullest(told), fullest(lifted)
+    now, free = fullest(inputs), fullest(lifted)
     container = next((limit for limit in now.limits if limit.name == "container" and limit.bytes), None)
     node = next((limit for limit in now.limits if limit.name == "node" and limit.bytes), None)
     if container is None or node is None:
@@ -282,10 +282,10 @@ def _raise_container(told: Inputs, traps: int, configuration: Configuration) -> 
     if size > (node.bytes or 0) or size <= (container.bytes or 0):
         return None
     wider = replace(container, bytes=size)
-    after = _with(told, changes)
+    after = _with(inputs, changes)
     after = replace(after, limits=tuple(wider if limit.name == "container" else limit for limit in after.limits))
     remedy = Remedy(
         "container.memory", (), "consent", f"the node has {show_bytes(node.bytes or 0)}; other jobs on it get less"
     )
-    patches = [_patch(remedy, f"{size // GIB}g", told, configuration)]
-    return after, _merged([*patches, *(_patch(*change, told, configuration) for change in changes)], configuration)
+    patches = [_patch(remedy, f"{size // GIB}g", inputs, configuration)]
+    return after, _merged([*patches, *(_patch(*change, inputs, configuration) for change in changes)], configuration)

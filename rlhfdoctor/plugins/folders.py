@@ -63,7 +63,7 @@ def get(name: str | None) -> FrameworkSpec | None:
 
 
 def packages(name: str | None) -> tuple[Package, ...]:
-    """The packages of a framework, the newest last; those of an unknown name are none."""
+    """The packages of a framework, the newest last; empty for an unknown name."""
     spec = get(name)
     return tuple(sorted(spec.packages, key=lambda package: package.epoch)) if spec is not None else ()
 

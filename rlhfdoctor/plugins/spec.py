@@ -17,7 +17,7 @@ class Package:
     name: str
     """As pip lists it, in lower case with `-`."""
     epoch: int = 0
-    """Of PEP 440, for a second package that counts its releases anew: they are newer than all of the first."""
+    """Epoch of PEP 440, for a second package that restarts its release numbers: they are newer than all of the first."""
 
     def release(self, version: str) -> str:
         """A version of this package as the settings table writes it: with the epoch, where there is one.
@@ -90,7 +90,7 @@ class FrameworkSpec:
     paths: tuple[str, ...] = ()
     """Parts of a source file's path."""
     actors: Mapping[str, Role | None] = field(default_factory=dict)
-    """Its Ray classes and tasks, and the role of each where the name tells it."""
+    """Its Ray classes and tasks, and the role of each if implied by the name."""
     roles: Mapping[Role, str] = field(default_factory=dict)
     """Role -> expression for names of processes, Ray classes and tasks, beside the common ones."""
     functions: Mapping[Phase, str] = field(default_factory=dict)

@@ -1,6 +1,6 @@
 """Text without what identifies people and machines: stable tokens for users, hosts, addresses and private paths; secrets are never kept.
 
-A token keeps the shape of what it stands for (an address stays an address), so that logs are read as before.
+A token keeps the form of what it replaces (an address stays an address), so that logs are read as before.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Redactor:
         self._names = None
 
     def learn_host(self, name: str, *, surely: bool = False) -> None:
-        """Notes a host by name; a plain word only if it is `surely` one, since it would be replaced everywhere."""
+        """Notes a host by name; a plain word only if it is `surely` a host name, since it would be replaced everywhere."""
         named = surely or re.search(r"[\d.-]", name)
         if (
             len(name) > _LEAST_LETTERS

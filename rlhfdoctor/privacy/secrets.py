@@ -145,14 +145,14 @@ def _cut_by_flag(words: Iterable[str]) -> list[str]:
 
 
 def _cut(match: re.Match[str], group: int | str, found: Found) -> str:
-    """The match with a secret in place of one of its groups; what stands around it stays."""
+    """The match with a secret in place of one of its groups; the text around it stays."""
     found(match[group])
     begin, end = match.start(group) - match.start(), match.end(group) - match.start()
     return match[0][:begin] + SECRET + match[0][end:]
 
 
 def _is_named(match: re.Match[str]) -> bool:
-    """Whether what stands behind the name of a secret is one."""
+    """Whether the text after the name of a secret is one."""
     name, joint, value = match["name"], match["joint"], match["quoted"] or match["bare"]
     marked = any(sign in joint for sign in "=:：,") or "%3D" in joint or match["quoted"] is not None
     if _NO_SECRET.fullmatch(value) or _is_figure(name, value) or _is_path(value):

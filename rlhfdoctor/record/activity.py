@@ -34,7 +34,7 @@ def _is_number(value: object) -> bool:
 
 
 def _mark_fields(mark: Mapping[str, Any]) -> dict[str, Any]:
-    """What a mark may say, with every value of the right type; the rest is dropped."""
+    """The valid fields of a mark, each of the right type; the rest is dropped."""
     fields: dict[str, Any] = {key: mark[key] for key in ("step", "rank", "at_ns") if _is_number(mark.get(key))}
     if mark.get("phase") in PHASES:
         fields["phase"] = mark["phase"]
@@ -46,7 +46,7 @@ def _mark_fields(mark: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Signs:
-    """Everything that tells phases, steps, names and kills apart from counters."""
+    """Sources of phases, steps, names and kills, other than counters."""
 
     def __init__(self, folder: str, target: Target, tell: Callable[..., Any], kmsg: str = "/dev/kmsg") -> None:
         """`folder` of the run; copies of logs go below its `logs/`."""
@@ -55,7 +55,7 @@ class Signs:
         self.names: dict[int, str] = {}
         """Pid -> Ray's name."""
         self.probes: dict[int, dict[str, Any]] = {}
-        """Pid -> what the probe said last."""
+        """Pid -> the probe's last report."""
         self._sessions: dict[str, SessionNames] = {}
         self._kernel: KernelLog | None = None
         self._kernel_bytes = 0
@@ -66,7 +66,7 @@ class Signs:
         self._last: tuple[str | None, int | None] = (None, None)
 
     def start(self, notifier: Notifier) -> list[Gap]:
-        """Opens the kernel log and follows the job's own output; what cannot be had is a gap."""
+        """Opens the kernel log and follows the job's own output; what is unavailable becomes a gap."""
         self._notifier = notifier
         os.makedirs(f"{self._folder}/logs", exist_ok=True)
         for name in ("job.log", "job.out.log", "job.err.log"):

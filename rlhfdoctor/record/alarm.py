@@ -1,7 +1,7 @@
-"""Alarms: when a limit comes near, by forecast or by use; to the trace and a command.
+"""Alerts when a limit is near, by forecast or by use; written to the trace and passed to a command.
 
-An alarm fires once when the forecast says a limit will be reached within `--alert-at`, and again only
-after the forecast has been well above for a while. Page cache never raises one: limits count what
+An alert fires once when a limit is forecast to be reached within `--alert-at`, and again only
+after the forecast has been well above for a while. Page cache never triggers one: limits count what
 cannot be reclaimed.
 """
 
@@ -19,16 +19,16 @@ from rlhfdoctor.units import show_bytes, show_duration
 _FULL_RATIO = 0.95
 _REARM_RATIO = 1.5
 _REACH = 3
-"""No alarm looks further ahead than so many times the span in which the growth was seen."""
+"""An alert looks ahead at most this multiple of the time span in which the growth was observed."""
 _HALF, _LONG_SEEN_S = 0.5, 30.0
-"""A start-up fills quickly and stops: below half of the limit, growth must have been seen for so long."""
+"""A start-up fills quickly and stops: below half of the limit, growth must have been observed for this long."""
 _STEADY_COUNT = 3
-"""So many forecasts in a row must agree before an alarm fires on a forecast alone."""
+"""This many consecutive forecasts must agree before an alert fires on a forecast alone."""
 
 
 @dataclass(slots=True)
 class Alarms:
-    """Which limits have an alarm standing."""
+    """Limits with an active alert."""
 
     alert_at_s: float
     command: str | None = None

@@ -1,4 +1,4 @@
-"""The slow lane: sources that may block are read in a thread of their own, so that no tick waits for them."""
+"""Sources that may block are read in a background thread, so that no tick waits for them."""
 
 from __future__ import annotations
 

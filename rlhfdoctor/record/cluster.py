@@ -37,7 +37,7 @@ from rlhfdoctor.trace.store import Writer
 _COLLECT_S = 2.0
 _LOOK_S = 10.0
 _PATIENCE_S = 15.0
-"""A node that does not answer for so long counts as lost."""
+"""A node that does not answer for this long counts as lost."""
 _MOST_BYTES = 8 << 20
 _LINE_S = 30.0
 _PINGS = 5
@@ -70,7 +70,7 @@ class NodeRecorder:
         return read_files(folder, offsets)
 
     def clean(self, folder: str) -> None:
-        """Deletes a run that is home."""
+        """Deletes a run that was copied completely."""
         shutil.rmtree(folder, ignore_errors=True)
 
     def stop(self, folder: str) -> None:
@@ -90,7 +90,7 @@ def _session(pid: int) -> str:
 
 
 def read_files(folder: str, offsets: dict[str, int]) -> dict[str, tuple[int, bytes]]:
-    """File below the folder -> (offset, new bytes); copies of logs that were cut start anew."""
+    """File below the folder -> (offset, new bytes); copies of truncated logs start again at 0."""
     found: dict[str, tuple[int, bytes]] = {}
     left = _MOST_BYTES
     for path in sorted(Path(folder).rglob("*")):
@@ -129,12 +129,12 @@ class Node:
     lost: bool = False
     follower: Follower | None = None
     state: State = field(default_factory=State)
-    told_ns: int = 0
+    reported_ns: int = 0
     couriers_count: int = 0
 
 
 class Collector:
-    """Keeps a recorder on every node and brings home what they write."""
+    """Keeps a recorder on every node and copies what they write to this machine."""
 
     def __init__(self, ray: Any, folder: Path, wish: WatchOptions) -> None:
         """`ray` is connected already."""
@@ -172,20 +172,20 @@ class Collector:
         self.nodes[node_id] = node
         try:
             offset = self._measure(actor)
-            told = self.ray.get(
+            started = self.ray.get(
                 actor.start.remote(self.folder.name, name, self.wish.interval_s, self.wish.alert_at_s, offset), timeout=60
             )  # fmt: skip
         except self.failures as error:  # whatever Ray raises: this node has no recorder, the others go on
             node.lost = True
             self.tell("gap", what=f"recorder on {name}", why=_first_line(error))
             return f"no recorder on {name}: {_first_line(error)}"
-        node.remote, node.host = told["folder"], told["host"]
+        node.remote, node.host = started["folder"], started["host"]
         node.folder.mkdir(parents=True, exist_ok=True)
         node.follower = Follower(str(node.folder))
-        self.tell("node.back" if before else "node.found", node=name, raylet=told["raylet"], clock_offset_s=offset)
+        self.tell("node.back" if before else "node.found", node=name, raylet=started["raylet"], clock_offset_s=offset)
         for old in before:
             self._fetch_rest(old, actor)
-        return f"recording on {name} (raylet {told['raylet']}, clock {offset * 1000:+.0f} ms)"
+        return f"recording on {name} (raylet {started['raylet']}, clock {offset * 1000:+.0f} ms)"
 
     def _courier(self, node_id: str) -> Any:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -242,9 +242,9 @@ class Collector:
         return said
 
     def _news(self, node: Node) -> list[str]:
-        """Events of a node that people should hear of: alarms, kills, gaps."""
-        fresh = [event for event in node.state.events if int(event.get("wall_ns") or 0) > node.told_ns]
-        node.told_ns = max([node.told_ns, *(int(event.get("wall_ns") or 0) for event in fresh)])
+        """Events of a node that are shown to the user: alerts, kills, gaps."""
+        fresh = [event for event in node.state.events if int(event.get("wall_ns") or 0) > node.reported_ns]
+        node.reported_ns = max([node.reported_ns, *(int(event.get("wall_ns") or 0) for event in fresh)])
         return [
             f"{node.name}: {text}" for event in fresh if (text := say_event(event)[0]) and event["kind"] != "ray.node"
         ]
@@ -271,11 +271,11 @@ class Collector:
         """A node is back with its disk: what its earlier recorder wrote after we lost it."""
         try:
             self._keep(old, self.ray.get(actor.read.remote(old.remote, old.offsets), timeout=60))
-        except self.failures as error:  # its disk is new: what came home before is all there is
+        except self.failures as error:  # its disk is new: only what was copied before is available
             self.tell("gap", what=f"rest of {old.name}", why=_first_line(error))
 
     def finish(self) -> None:
-        """Stops the recorders and brings home the rest, as far as Ray still works."""
+        """Stops the recorders and copies the rest, as far as Ray still works."""
         for node in self.nodes.values():
             if node.lost:
                 if node.host == os.uname().nodename and Path(node.remote).is_dir():
@@ -336,8 +336,8 @@ def watch_ray(wish: WatchOptions, address: str, verdict: Callable[[Path, bool], 
 
 
 def run_collector(collector: Collector, verdict: Callable[[Path, bool], int]) -> int:
-    """Collects until the cluster is gone or the user stops it, then says what happened."""
-    told_s = time.monotonic()
+    """Collects until the cluster is gone or the user stops it, then reports what happened."""
+    reported_s = time.monotonic()
     click.echo(f"doctor: recording the cluster to {collector.folder}; Ctrl-C ends it", err=True)
     before = signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
     try:
@@ -346,8 +346,8 @@ def run_collector(collector: Collector, verdict: Callable[[Path, bool], int]) ->
                 click.echo(f"doctor: {line}", err=True)
             if not collector.alive():
                 break
-            if time.monotonic() - told_s > _LINE_S:
-                told_s = time.monotonic()
+            if time.monotonic() - reported_s > _LINE_S:
+                reported_s = time.monotonic()
                 for node in collector.nodes.values():
                     click.echo(
                         f"doctor: {node.name}{' (lost)' if node.lost else ''}: {show_line(node.state)}", err=True

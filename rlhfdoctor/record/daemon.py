@@ -1,4 +1,4 @@
-"""The recorder's own life: its memory stays, it dies late, it starts the command cleanly and reaps orphans.
+"""The recorder's own process: locks its memory, lowers its OOM score, starts the command cleanly and reaps orphans.
 
 `oom_score_adj` is inherited: inside a Ray worker it is +1000 and we would die first. Lowering needs
 CAP_SYS_RESOURCE, and Python's buffered write hides the refusal, hence os.write.
@@ -33,7 +33,7 @@ def prepare() -> dict[str, Any]:
 def protect() -> dict[str, Any]:
     """After the command has started: die late, keep memory resident, run before the job's threads.
 
-    What was not allowed is told under its name.
+    What was refused is returned under its name.
     """
     before = (read_file("/proc/self/oom_score_adj", 16) or b"0").decode().strip()
     wishes = ["-999", "0"] if int(before) > 0 else ["-999"]
@@ -51,20 +51,20 @@ def protect() -> dict[str, Any]:
             refused = error.strerror or str(error)
     libc = ctypes.CDLL(None, use_errno=True)
     locked = libc.mlockall(_MCL_CURRENT | _MCL_FUTURE | _MCL_ONFAULT) == 0
-    told: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "oom_score_adj": int(after),
         "oom_score_adj_inherited": int(before),
         "memory_locked": locked,
     }
     if refused:
-        told["oom_score_adj_refused"] = refused
+        facts["oom_score_adj_refused"] = refused
     if not locked:
-        told["memory_locked_refused"] = os.strerror(ctypes.get_errno())
+        facts["memory_locked_refused"] = os.strerror(ctypes.get_errno())
     with contextlib.suppress(OSError):
         os.nice(-5)
     with contextlib.suppress(OSError, ValueError):  # three descriptors a process; the job keeps its own limit
         resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
-    return told
+    return facts
 
 
 def launch(orders: Orders) -> int:

@@ -43,11 +43,11 @@ def limit_rows(rows: Sequence[Limit]) -> tuple[list[int], list[list[int]]]:
     columns: list[list[int]] = [[], [], [], [], [], []]
     for limit in rows:
         f = limit.forecast
-        told = (
+        rest = (
             (thousandths(f.left_s), thousandths(f.low_s), thousandths(f.high_s), f.growth.slope_bytes_per_s)
             if f is not None
             else (None,) * 4
         )
-        for column, value in zip(columns, (limit.used_bytes, limit.limit_bytes, *told)):
+        for column, value in zip(columns, (limit.used_bytes, limit.limit_bytes, *rest)):
             column.append(number(value))
     return [limit.uid for limit in rows], columns

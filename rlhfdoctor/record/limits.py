@@ -32,7 +32,7 @@ class RayLimit(NamedTuple):
 
     threshold_bytes: int
     total_bytes: int | None
-    """Of the memory that it looks at; None in versions that do not say."""
+    """Of the memory that it looks at; None in versions that do not report it."""
 
 
 @dataclass(slots=True)
@@ -59,12 +59,12 @@ class Limit:
 
     @property
     def left_s(self) -> float | None:
-        """Seconds until it is reached, as forecast; None: not in sight."""
+        """Forecast seconds until it is reached; None: not in sight."""
         return None if self.forecast is None else self.forecast.left_s
 
 
 def is_coming(left_s: float | None, full_ratio: float) -> bool:
-    """Whether a forecast is worth a word: not the slow change of a limit that is nearly empty."""
+    """Whether a forecast is shown: not the slow change of a nearly unused limit."""
     return left_s is not None and (full_ratio >= _TELLING_RATIO or left_s < _SOON_S)
 
 
@@ -92,7 +92,7 @@ class Limits:
         for level in levels:
             limit = level.max_bytes
             if limit is None or (total is not None and limit >= total):
-                continue  # a limit above the machine's memory is none
+                continue  # limits above physical memory are not binding
             seen.append(("cgroup", level.path, level.used_bytes, limit))
         if ray is not None:
             same = next((row for row in seen if row[0] == "cgroup" and row[3] == ray.total_bytes), None)

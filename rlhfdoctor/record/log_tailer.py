@@ -1,7 +1,7 @@
 """Follows log files: keeps a copy of their tails in the run's folder, and finds step and phase marks in them.
 
 A Ray session lives on /tmp and dies with the pod, so the tails are copied while the run is alive. A
-copy holds at most twice `_KEEP_BYTES` of each file; what a burst skips is said in the copy.
+copy holds at most twice `_KEEP_BYTES` of each file; what a burst skips is noted in the copy.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Tail:
 
     path: str
     copy: str | None
-    """Where its tail goes; None: it already lies in the run's folder."""
+    """Where its tail goes; None: it is already in the run's folder."""
     inode: int = 0
     offset: int = 0
     copied: int = 0

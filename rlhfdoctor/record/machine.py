@@ -70,7 +70,7 @@ class Machine:
         """Folder of a level -> its number, and whether followed processes live in it."""
         self._ticks = 0
         self._kills: dict[str, int] = {}
-        self._kill_told_s = -1e9
+        self._kill_reported_s = -1e9
         self._objects: dict[int, SharedObject] = {}
         self._lost: set[int] = set()
         """Inodes of the orphaned ones."""
@@ -103,7 +103,7 @@ class Machine:
             self._lane.add(f"vLLM {address}", 2.0, read)
 
     def met(self, process: Process) -> None:
-        """A new process: its cgroup's levels, its engine's metrics, the phase that its title tells."""
+        """A new process: its cgroup's levels, its engine's metrics, the phase in its title."""
         self.place(process)
         port = find_port(process.command)
         if port is not None:
@@ -128,7 +128,7 @@ class Machine:
                 self._tell("cgroup.seen", uid=uid, path=level, name=level.removeprefix(self.hierarchy.mount), version=self.hierarchy.version, own=own)  # fmt: skip
 
     def title(self, process: Process) -> None:
-        """A Ray worker's title names the method that runs; where that tells a phase, it is a mark."""
+        """A Ray worker's title names the running method; if that implies a phase, it is stored as a mark."""
         phase = find_phase(process.command) if process.command.startswith("ray::") else None
         if phase is not None and self._titles.get(process.uid) != phase:
             self._titles[process.uid] = phase
@@ -197,7 +197,7 @@ class Machine:
     def _tell_kills(self, node_count: int | None) -> None:
         """A kill counter that rose is an event, also where the kernel log cannot be read.
 
-        v2's counters include the cgroups below and the node's includes all: a kill is told once, at the
+        v2's counters include the cgroups below and the node's includes all: a kill is reported once, at the
         deepest level that counted it.
         """
         counts = {level.path: level.oom_kill_count for level in self.levels} | {"node": node_count}
@@ -207,14 +207,14 @@ class Machine:
             if count is not None and count > self._kills.get(where, count)
         }
         self._kills |= {where: count for where, count in counts.items() if count is not None}
-        told: list[str] = []
+        reported: list[str] = []
         for where in sorted(risen, key=lambda path: (path == "node", -len(path))):
-            if where == "node" and (told or time.monotonic() - self._kill_told_s < _KILL_ECHO_S):
+            if where == "node" and (reported or time.monotonic() - self._kill_reported_s < _KILL_ECHO_S):
                 continue
-            if any(path.startswith(where + "/") for path in told):
+            if any(path.startswith(where + "/") for path in reported):
                 continue
-            told.append(where)
-            self._kill_told_s = time.monotonic()
+            reported.append(where)
+            self._kill_reported_s = time.monotonic()
             level = next((item for item in self.levels if item.path == where), None)
             self._tell(
                 "oom_kill", level=where, count=risen[where],

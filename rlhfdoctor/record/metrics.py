@@ -11,11 +11,11 @@ from prometheus_client.registry import Collector
 from rlhfdoctor.record.limits import Limit
 
 Figures = tuple[Sequence[Limit], Mapping[str, int], int]
-"""Limits, resident bytes by role, number of standing alarms."""
+"""Limits, resident bytes by role, number of active alerts."""
 
 
 def make_registry(read: Callable[[], Figures]) -> CollectorRegistry:
-    """Gauges that are read anew for each request: bytes by limit and role, seconds left, standing alarms."""
+    """Gauges that are read again for each request: bytes by limit and role, seconds left, active alerts."""
     registry = CollectorRegistry()
     registry.register(_Recording(read))
     return registry

@@ -37,15 +37,15 @@ _BRISK_S = 0.25
 _FAST_LEFT_S = 15.0
 _BRISK_LEFT_S = 90.0
 _HELD_S = 3.0
-"""So long the fast rate is held after a notification."""
+"""How long to keep fast sampling after a wake-up."""
 _DUE_EVERY_S = 10.0
-"""CPU time and title of a process, and all of one that stands still, are read once in so many seconds."""
+"""Interval for reading CPU time and title of a process, and everything of an idle one."""
 _TITLE_TICKS = 2
 """A Ray worker's title changes with every method that it runs."""
 _YOUNG_TICKS = 5
 """A launcher moves its child into a cgroup soon after the start, or never."""
 _MOST_COST = 0.05
-"""Of one core; beyond, the rate is lowered."""
+"""Share of one core; above it, the rate is lowered."""
 _MAPS_GROWTH_BYTES = 64 << 20
 _MOST_FAULTS = 100
 _LINGER_S = 1.0
@@ -129,7 +129,7 @@ class Recorder:
         self.tell("recorder.end", why="asked to stop", **self.store_state())
 
     def _failed(self, error: Exception) -> str | None:
-        """A tick that failed is told once a kind of fault; too many in a row end the recording."""
+        """A failed tick is reported once per kind of fault; too many in a row end the recording."""
         self.failures += 1
         why = f"{type(error).__name__}: {error}"[:300]
         if why not in self.faults:
@@ -139,11 +139,11 @@ class Recorder:
         return f"too many faults of the recorder itself ({why})" if self.failures > _MOST_FAULTS else None
 
     def _start(self) -> None:
-        told = self_care.prepare()
+        facts = self_care.prepare()
         if self.orders.command:
             self._launch()
-        told |= self_care.protect()
-        self.tell("recorder.start", **told)
+        facts |= self_care.protect()
+        self.tell("recorder.start", **facts)
         for gap in self.signs.start(self.notifier):
             self.tell("gap", what=gap.what, why=gap.why)
         self.machine.start(self.orders.metrics)
@@ -164,7 +164,7 @@ class Recorder:
         self.target.add_root(self.job_pid)
         shown = cut_words(self.orders.command)
         self.tell("job.started", pid=self.job_pid, argv=shown)
-        with contextlib.suppress(OSError):  # it is running: the words that started it need not lie around
+        with contextlib.suppress(OSError):  # it is running: its full command line need not stay on disk
             write_orders(self.folder, replace(self.orders, command=tuple(shown)))
 
     def step(self) -> str | None:
@@ -218,7 +218,7 @@ class Recorder:
         self.signs.met(process)
 
     def _left(self, process: Process) -> None:
-        """The last sample of a process that is gone, told apart from what the next tick may lose."""
+        """The last sample of a process that is gone, stored before the next tick may lose it."""
         s = process.status
         fields: dict[str, Any] = {"uid": process.uid, "pid": process.pid, "name": process.name, "role": process.role}
         if s is not None:
@@ -274,7 +274,7 @@ class Recorder:
             self.tell("process.named", uid=process.uid, pid=process.pid, name=process.name, role=process.role, basis=process.basis, command=cut_line(process.command))  # fmt: skip
 
     def _ray_limit(self) -> RayLimit | None:
-        """What Ray's memory monitor said of itself when it started; asked until it has said it."""
+        """What Ray's memory monitor logged at its start; looked for until found."""
         if self.ray_limit is None and self.tick % 5 == 0 and self.signs.sessions:
             self.ray_limit = next((found for logs in self.signs.sessions if (found := find_ray_limit(logs))), None)
         return self.ray_limit if any(p.name == "raylet" for p in self.target.processes.values()) else None

@@ -1,4 +1,4 @@
-"""What the recorder was told to do: DIR/orders.json, written by whoever starts it."""
+"""Options of one recording: DIR/orders.json, written by the process that starts the recorder."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Orders:
     """Of the cluster, as the report shows it."""
     command: tuple[str, ...] = ()
     stdout: str = ""
-    """Where the command's output goes; both streams into one file where they were one before."""
+    """Where the command's output goes; one file for both streams if they were the same before."""
     stderr: str = ""
     pids: tuple[int, ...] = ()
     ignore: tuple[int, ...] = ()
-    """Never followed: whoever watches."""
+    """PIDs excluded from tracking (the watcher)."""
     cgroup: str | None = None
     """Folder of a cgroup."""
     interval_s: float = 1.0

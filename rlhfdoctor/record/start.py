@@ -64,7 +64,7 @@ def make_folder(out: str | None, name: str) -> Path:
 
 
 def _fresh(folder: Path) -> Path:
-    """A folder of this name that nobody has: several ranks may start in the same second."""
+    """An unused folder of this name: several ranks may start in the same second."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     for number in range(1, 1000):
         candidate = folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
@@ -190,7 +190,7 @@ def find_packages(argv: Sequence[str]) -> dict[str, str]:
 
 
 def start_recorder(folder: Path, orders: Orders, *, daemon: bool = False) -> subprocess.Popen[bytes]:
-    """Starts the recorder in a session of its own: it survives whoever started it.
+    """Starts the recorder in a session of its own: it outlives the process that started it.
 
     Args:
         daemon: not even as our child; Ray kills the children of a worker that ends
@@ -222,8 +222,8 @@ def start_recorder(folder: Path, orders: Orders, *, daemon: bool = False) -> sub
         if recorder.poll() not in (None, 0):
             break
         time.sleep(0.01)
-    told = (folder / "recorder.log").read_text(errors="replace").strip().splitlines()
-    raise UsageError(f"the recorder did not start: {told[-1].removeprefix('doctor: ') if told else 'it said nothing'}")
+    said = (folder / "recorder.log").read_text(errors="replace").strip().splitlines()
+    raise UsageError(f"the recorder did not start: {said[-1].removeprefix('doctor: ') if said else 'it said nothing'}")
 
 
 def is_open(descriptor: int) -> bool:
@@ -236,7 +236,7 @@ def is_open(descriptor: int) -> bool:
 
 
 def restarted(orders: Orders, pid: int) -> Orders:
-    """Orders for a recorder that goes on where another one died."""
+    """Options for a recorder that continues after another one died."""
     return replace(orders, command=(), stdout="", stderr="", pids=(pid,))
 
 

@@ -1,4 +1,4 @@
-"""What a watcher knows of a run: the newest figures of the trace, and a little history for the eye."""
+"""A watcher's state of a run: the newest figures of the trace, and a short history for display."""
 
 from __future__ import annotations
 

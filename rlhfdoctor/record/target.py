@@ -41,7 +41,7 @@ class Process:
     slow: tuple[int, int, int, int] = (0, 0, 0, 0)
     """CPU ticks, major faults, bytes read and written, as last read."""
     row: tuple[int, ...] = ()
-    """As it is stored; empty when it has to be made anew."""
+    """The stored row; empty if it must be encoded again."""
     mappings: Mappings | None = None
     mapped_at_bytes: int = 0
     """RssShmem when `mappings` was read."""
@@ -143,7 +143,7 @@ class Target:
         return process
 
     def name(self, process: Process, ray_name: str | None = None) -> bool:
-        """Finds name and role anew; whether they changed."""
+        """Finds name and role again; whether they changed."""
         before = (process.name, process.role)
         title = process.command
         comm = process.status.comm if process.status else ""
@@ -184,7 +184,7 @@ class Target:
     def sweep(self, is_due: Callable[[Process], bool]) -> list[Process]:
         """Reads every process whose resident size moved, and those that are due; the gone ones are returned.
 
-        `statm` of all of them costs a third of `status`; a process that stands still is read in full when
+        `statm` of all of them costs a third of `status`; an idle process is read in full when
         it is due only, with CPU time. A figure is thus off by at most 127 pages.
         """
         gone: list[Process] = []

@@ -1,4 +1,4 @@
-"""The live view: who holds the memory, which limit comes first and when; one more reader of the store."""
+"""The live view: which processes hold the memory, which limit is reached first and when; another reader of the store."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def name_limit(name: str, level: str) -> str:
 
 
 class View:
-    """What rich draws; made anew from the state on every refresh."""
+    """What rich draws; rebuilt from the state on every refresh."""
 
     def __init__(self, state: State, title: str, folder: str, log_lines: list[str]) -> None:
         """`log_lines`: the last lines of the job's output, newest last; changed from outside."""
@@ -78,12 +78,12 @@ class View:
         others = [limit for limit in self.state.limits.values() if limit is not first and (limit.name != "gpu")]
         others.sort(key=lambda limit: -limit.full_ratio)
         if others:
-            told = ""
+            uses = ""
             for limit in others:
                 use = f"{name_limit(limit.name, limit.level)} {limit.full_ratio:.0%} of {show_bytes(limit.limit_bytes)}"
-                part = f"{' · ' if told else '  '}{use}"
-                told += part if len(told) + len(part) <= width else ""
-            lines.append(Text(told, style="dim", no_wrap=True))
+                part = f"{' · ' if uses else '  '}{use}"
+                uses += part if len(uses) + len(part) <= width else ""
+            lines.append(Text(uses, style="dim", no_wrap=True))
         return lines
 
     def _bar(self, limit: Limit, width: int) -> Text:
@@ -133,8 +133,8 @@ class View:
         )  # fmt: skip
 
     def _pinned(self, width: int) -> list[Text]:
-        told = say_shared(self.state)
-        return [Text(told[:width], no_wrap=True)] if told else []
+        line = say_shared(self.state)
+        return [Text(line[:width], no_wrap=True)] if line else []
 
     def _gpus(self, width: int, height: int) -> list[Text]:
         cells = []
@@ -200,10 +200,10 @@ def say_shared(state: State) -> str:
         parts.append(f"largest shmem {show_bytes(shared)}")
     if used is not None:
         orphaned = host.get("shm_orphaned_bytes") or 0
-        told = f"/dev/shm {show_bytes(used)}"
+        line = f"/dev/shm {show_bytes(used)}"
         if unlinked is not None and unlinked > 1 << 20:
-            told += f", {show_bytes(unlinked)} of it unlinked"
-        parts.append(told + (f", {show_bytes(orphaned)} orphaned" if orphaned else ""))
+            line += f", {show_bytes(unlinked)} of it unlinked"
+        parts.append(line + (f", {show_bytes(orphaned)} orphaned" if orphaned else ""))
     return " · ".join(parts)
 
 
@@ -231,8 +231,8 @@ def say_event(event: dict[str, Any]) -> tuple[str, bool]:
     }  # fmt: skip
     if kind not in says:
         return "", False
-    told, bad = says[kind]()
-    return f"{at} {clean(told)}", bad
+    text, bad = says[kind]()
+    return f"{at} {clean(text)}", bad
 
 
 def show_exit(code: int) -> str:
@@ -270,7 +270,7 @@ def show_line(state: State) -> str:
     if limit is None:
         return f"{at} recording"
     roles = sorted((r for r in state.roles.values() if r.count), key=lambda r: -(r.anon_bytes + r.shmem_bytes))[:3]
-    told = ", ".join(f"{r.name} {show_bytes(r.anon_bytes + r.shmem_bytes)}" for r in roles)
+    used = ", ".join(f"{r.name} {show_bytes(r.anon_bytes + r.shmem_bytes)}" for r in roles)
     use = f"{name_limit(limit.name, limit.level)} {limit.full_ratio:.0%} of {show_bytes(limit.limit_bytes)}"
     left = f"; {say_left(limit)}" if limit.left_s is not None else ""
-    return clean(f"{at} {where + ': ' if where else ''}{use}{left}; {told}")
+    return clean(f"{at} {where + ': ' if where else ''}{use}{left}; {used}")

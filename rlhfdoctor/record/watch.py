@@ -1,4 +1,4 @@
-"""Waits with the user: follows the trace and the job's output, shows them, forwards signals, knows how it ended."""
+"""Waits for the run: follows the trace and the job's output, shows them, forwards signals, detects how it ended."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class Outcome:
     detached: bool
     """The user left; run and recorder go on."""
     exit_code: int | None
-    """Of the command, -N for signal N; None where there is none or nobody knows."""
+    """Exit status of the command, -N for signal N; None if there is no command or it is unknown."""
     state: State
     running: bool = False
-    """The command still runs although nobody records it."""
+    """The command still runs, but it is no longer recorded."""
     recorder_pid: int | None = None
     left_count: int = 0
     """Processes that the command started and that outlive it."""
@@ -95,7 +95,7 @@ class Watch:
     """One wait."""
 
     def __init__(self, folder: Path, recorder: subprocess.Popen[bytes] | None, *, through: bool, live: bool) -> None:
-        """`recorder` is ours to look after, or None where we only attach. `live`: Ctrl-C leaves instead of interrupting the job."""
+        """`recorder` is our child to supervise, or None if we only attach. `live`: Ctrl-C leaves instead of interrupting the job."""
         self.folder, self.recorder, self.live = folder, recorder, live
         self.follower = Follower(str(folder), recorder.pid if recorder is not None else 0)
         self.state = State()
@@ -104,7 +104,7 @@ class Watch:
         self._restarts = 0
         self._signal = 0
         self.runs_command = False
-        self._told_s = time.monotonic() - _LINE_EVERY_S + 5
+        self._line_s = time.monotonic() - _LINE_EVERY_S + 5
         self._seen_events = 0
         with contextlib.suppress(OSError, ValueError, TypeError):
             orders = read_orders(str(folder))
@@ -173,8 +173,8 @@ class Watch:
         from rlhfdoctor.record.view import show_line
 
         self._tell_events(say)
-        if time.monotonic() - self._told_s >= _LINE_EVERY_S and self.state.last_s is not None:
-            self._told_s = time.monotonic()
+        if time.monotonic() - self._line_s >= _LINE_EVERY_S and self.state.last_s is not None:
+            self._line_s = time.monotonic()
             say(show_line(self.state))
 
     def _tell_events(self, say: Callable[[str], None]) -> None:

@@ -1,1 +1,1 @@
-"""An Incident as text, JSON or Markdown; knows types and units only."""
+"""An Incident as text, JSON or Markdown; depends on types and units only."""

@@ -46,7 +46,7 @@ def by_phase(found: Estimate) -> dict[str, str]:
 
 
 def _in_words(found: Estimate, phases: Sequence[str], limits: Sequence[Limit] | None = None) -> str:
-    """How these phases stand to the limits, the worst of them."""
+    """The worst verdict of these phases against the limits."""
     known = [limit for limit in (found.limits if limits is None else limits) if limit.bytes]
     if not known:
         return "unknown"

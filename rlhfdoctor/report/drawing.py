@@ -142,7 +142,7 @@ def _marks(chart: Chart, scale: _Scale) -> Iterator[str]:
 
 
 def show_elapsed(seconds: float, tenths: bool = False) -> str:
-    """Time since the begin, as the axis says it.
+    """Time since the start, as labelled on the axis.
 
     >>> show_elapsed(0), show_elapsed(75), show_elapsed(3725), show_elapsed(1.26, tenths=True)
     ('0:00', '1:15', '1:02:05', '0:01.3')

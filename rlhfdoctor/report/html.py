@@ -26,20 +26,20 @@ _LIKELY = 0.2
 _STALE_S = 15.0
 _MOST = 2**31 - 1
 _STEPS = 1 << 14
-"""Values are kept in so many steps of the highest one, or in KiB: finer than a pixel at any zoom that samples allow."""
+"""Values are rounded to 1/_STEPS of the highest one, or to KiB: finer than a pixel at any zoom that samples allow."""
 _SPOKEN = ("together", "copied", "selected: press Ctrl+C", " to ")
-"""What report.js says."""
+"""Texts of report.js."""
 _SIDES = {"log": "log", "evidence": "computed", "setting": "setting"}
 
 
 def render(
     incident: Incident, charts: Sequence[Chart] = (), *, made_s: float | None = None, version: str = "", words: Words = ENGLISH
 ) -> str:  # fmt: skip
-    """The whole page, in the language of `words`, in which incident and charts are told already.
+    """The whole page, in the language of `words`; incident and charts are already translated.
 
     Args:
         charts: of recorded nodes, that of the death first.
-        made_s: when the report was made, Unix seconds; left out where None.
+        made_s: when the report was made, Unix seconds; omitted if None.
         version: of the doctor.
     """
     folder = resources.files("rlhfdoctor.report") / "templates"
@@ -144,7 +144,7 @@ def _peaks(chart: Chart, death: float | None) -> list[tuple[str, int, str, int |
     rows = []
     last = max((place for place, at in enumerate(level.times_s) if death is None or at <= death), default=0)
     if death is not None and death - level.times_s[last] > _STALE_S:
-        death = None  # what was long before tells nothing of it
+        death = None  # the time long before it is irrelevant
     for name, values in zip(panel.shown, level.values, strict=True):
         place = max(range(len(values)), key=values.__getitem__)
         rows.append(

@@ -28,7 +28,7 @@ VANISHED_SAYS = (
     "The process vanished without a word. An OOM kill, ray stop --force and a crash in native code all look like this from "
     "outside; the causes that Ray lists in its message are guesses, not findings."
 )
-"""Said with a death of which only the disappearance is known."""
+"""Added if only the disappearance of the process is known."""
 
 
 def headline(incident: Incident, t: Words = ENGLISH) -> str:

@@ -56,7 +56,7 @@ class _Page:
 
 
 def render(incident: Incident, console: Console, all_findings: bool = False, words: Words = ENGLISH) -> None:
-    """Prints the report in the language of `words`, in which the incident is told already. Text from logs is cleaned of control characters first."""
+    """Prints the report in the language of `words`; the incident is already translated. Text from logs is cleaned of control characters first."""
     t = words
     page = _Page(console, all_findings, t)
     style = _STYLE[incident.verdict]
@@ -106,7 +106,7 @@ def render(incident: Incident, console: Console, all_findings: bool = False, wor
 
 
 def _ledger(parts: Sequence[Part], t: Words) -> Iterator[tuple[Part, str]]:
-    """The largest parts and always the remainder; a basis is said where it differs from the row above."""
+    """The largest parts and always the remainder; a basis is shown if it differs from the row above."""
     rest = [part for part in parts if part.part == t.of("unexplained") or part.bytes < 0]
     before = ""
     for part in [*[part for part in parts if part not in rest][:_LEDGER_COUNT], *rest]:

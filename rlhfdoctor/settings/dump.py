@@ -45,7 +45,7 @@ def _dict_entries(lines: Sequence[str]) -> Iterator[tuple[str, str, int, str]]:
 
 
 def _yaml_entries(first: str, lines: Sequence[str]) -> Iterator[tuple[str, str, int, str]]:
-    """The same of YAML whose first key stands at the end of a log line; it ends at the first line that is none."""
+    """The same for YAML whose first key is at the end of a log line; it ends at the first line that is not YAML."""
     stack = [(0, first)]
     for place, line in enumerate(lines[1:], 1):
         match = _YAML_ENTRY.match(line)

@@ -1,4 +1,4 @@
-"""What a word of a shell script means: quotes, variables, defaults and whole-number arithmetic."""
+"""Expands a word of a shell script: quotes, variables, defaults and whole-number arithmetic."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def unquote(raw: str, variables: Mapping[str, str], depth: int = 0) -> str:
 
 
 def _compute(expression: str, variables: Mapping[str, str]) -> int | None:
-    """The value of an arithmetic expansion of whole numbers and known variables; None for any other.
+    """The value of an arithmetic expansion of whole numbers and known variables; None for anything else.
 
     >>> _compute("GPUS * 2 - ${LESS}", {"GPUS": "8", "LESS": "1"}), _compute("GPUS", {})
     (15, None)
@@ -90,7 +90,7 @@ def _value(node: ast.AST) -> int:
 
 
 def closing(script: str, position: int, pair: str = "()") -> int:
-    """The place of the bracket that closes the one here; the length where none does."""
+    """The position of the matching closing bracket; the length if there is none."""
     depth = 0
     while position < len(script):
         depth += {pair[0]: 1, pair[1]: -1}.get(script[position], 0)

@@ -44,7 +44,7 @@ def find_framework(
     """The training framework of a run.
 
     Args:
-        given: what the user said, `NAME` or `NAME==VERSION`; it wins.
+        given: the user's choice, `NAME` or `NAME==VERSION`; it takes precedence.
     """
     if given:
         return _given(given)
@@ -71,7 +71,7 @@ def find_framework(
 
 
 def _given(text: str) -> Framework:
-    """What the user said: the framework or one of its packages; of several packages the framework's name means the newest."""
+    """The user's choice: the framework or one of its packages; of several packages the framework's name means the newest."""
     word, _, version = text.partition("==")
     name = name_of(word)
     package = next((p for p in folders.packages(name) if p.name == word.lower()), None)

@@ -1,7 +1,7 @@
 """Configuration of any form -> canonical settings with file and line.
 
 Shell scripts and logged command lines, Hydra overrides, YAML, DeepSpeed JSON, environment files,
-resolved-config dumps in logs. What no table knows is kept under its own name, so that rules and
+resolved-config dumps in logs. What is in no table is kept under its own name, so that rules and
 people can still ask for it.
 """
 
@@ -99,7 +99,7 @@ def parse_shell(name: str, text: str) -> Iterator[Written]:
         line = text.count("\n", 0, match.start()) + 1
         yield _written(match["key"], match["value"], name, line, "sbatch", match.span("value"), "container")
     tokens = list(read_tokens(text))
-    in_docker = told = False
+    in_docker = printed = False
     for index, token in enumerate(tokens):
         if token.first:
             in_docker = token.text in ("docker", "podman", "nvidia-docker")
@@ -107,9 +107,9 @@ def parse_shell(name: str, text: str) -> Iterator[Written]:
             in_docker = False
         following = tokens[index + 1] if index + 1 < len(tokens) and not tokens[index + 1].first else None
         if following is not None and (token.group not in (0, following.group) or _REST.fullmatch(following.text)):
-            following = None  # it stands in other quotes, or for any number of words
-        told = token.text in ("echo", "printf") if token.first else told
-        if token.group >= 0 and not told:
+            following = None  # it is in other quotes, or expands to any number of words
+        printed = token.text in ("echo", "printf") if token.first else printed
+        if token.group >= 0 and not printed:
             yield from _read_word(name, token, following, in_docker)
 
 

@@ -36,7 +36,7 @@ _DEEPEST = 3
 _MOST_LISTED = 20_000
 """Words of variables, over a script; lists of lists that double each other end here."""
 _MOST_UNCLOSED, _MOST_DOCUMENTS = 5, 1000
-"""So many `$(` in quotes that do not close, and here-documents, are looked for in a script: each may be a search to its end."""
+"""At most this many unclosed `$(` in quotes, and here-documents, are searched for in a script: each may be a search to its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +54,11 @@ class Token:
     first: bool
     """Whether it is the first word of its command."""
     group: int = 0
-    """Words of one pair of quotes have one number; 0: in none; below 0: behind a quoted command, so its arguments."""
+    """Words of one pair of quotes have one number; 0: unquoted; below 0: after a quoted command, so its arguments."""
 
     @property
     def nested(self) -> bool:
-        """Whether it stands in quotes that hold several words: `bash -c "..."`, `ARGS="..."`."""
+        """Whether it is in quotes that hold several words: `bash -c "..."`, `ARGS="..."`."""
         return self.group > 0
 
 
@@ -76,7 +76,7 @@ def read_tokens(script: str) -> Iterator[Token]:
 
 
 class _Scope:
-    """A text that is read as words, and where its characters stand in the script."""
+    """A text that is read as words, and the positions of its characters in the script."""
 
     def __init__(self, text: str, outer: _Scope | None = None, starts: Sequence[int] = (), ends: Sequence[int] = (), words: bool = False) -> None:  # fmt: skip
         self.text, self.starts, self.ends = text, starts, ends
@@ -88,7 +88,7 @@ class _Scope:
         self.lists: MutableMapping[str, tuple[Token, ...]] = ChainMap({}, outer.lists) if outer is not None else {}
 
     def inside(self, position: int, raw: str, words: bool = False) -> _Scope:
-        """What stands in a pair of quotes that begins here; in double quotes some backslashes are not part of it."""
+        """The content of a pair of quotes that begins here; in double quotes some backslashes are not part of it."""
         escapes = {m.start() for m in _ESCAPE.finditer(raw, 1, len(raw) - 1)} if raw[0] == '"' else set()
         places = [i for i in range(1, len(raw) - 1) if i not in escapes]
         starts = [self.span(position + i - (i - 1 in escapes), position + i + 1)[0] for i in places]
@@ -202,7 +202,7 @@ class _Reader:
         return True
 
     def _document_end(self, text: str, position: int, ending: tuple[str, str]) -> re.Match[str] | None:
-        """The line that ends a here-document; None where it has no end, so that the text is read on."""
+        """The line that ends a here-document; None if it has no end, so that reading continues."""
         if self.documents > _MOST_DOCUMENTS:
             return None
         tabs = r"\t*" if ending[0] else ""

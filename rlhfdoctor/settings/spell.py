@@ -1,6 +1,6 @@
 """Canonical name <-> spelling at a version, from the frameworks' tables and those beside this module.
 
-A rule says `offload_optimizer`; the table of OpenRLHF knows that this is `--adam_offload` up to
+A rule says `offload_optimizer`; the table of OpenRLHF maps this to `--adam_offload` up to
 0.10.1.post2 and `--ds.adam_offload` from 0.10.2 on.
 """
 
@@ -36,7 +36,7 @@ class Spelling:
     until: str | None
     default: object
     only: str | None = None
-    """The one program that takes it, where it is not the framework's PPO trainer: read where it stands, never proposed."""
+    """The one program that takes it, where it is not the framework's PPO trainer: read where it is written, never proposed."""
     per: str | None = None
     """What it counts for, where that is not one GPU: all_gpus."""
     row: Mapping[str, Any]
@@ -58,7 +58,7 @@ _DATE = re.compile(r"\d{4}-\d\d(?:-\d\d)?")
 
 @functools.lru_cache(maxsize=512)
 def parse_version(text: str | None) -> Version | None:
-    """A release number; None for none, and for dates or marks that are no release.
+    """A release number; None if missing, and for dates or marks that are not a release.
 
     >>> parse_version("~0.10.2") < parse_version("0.10.10"), parse_version("2025-03") is None
     (True, True)
@@ -137,7 +137,7 @@ def lookup(spelled: str, prefer: str | None = None) -> Spelling | None:
     ('offload_optimizer', None)
     """
     found = _by_spelling().get(normal(spelled), ())
-    if prefer in FRAMEWORKS:  # what only others of them know is no setting of this one
+    if prefer in FRAMEWORKS:  # what is only in the tables of the others is not a setting of this one
         found = tuple(s for s in found if s.framework not in FRAMEWORKS or s.framework in folders.lineage(prefer))
     if not found:
         return None
@@ -160,7 +160,7 @@ def spellings(name: str, framework: str) -> tuple[Spelling, ...]:
 
 
 def spell(name: str, framework: str, version: str | None) -> Spelling | None:
-    """The one spelling that a release accepts; None where the release has no such setting.
+    """The one spelling that a release accepts; None if the release has no such setting.
 
     With an unknown version, the newest spelling.
 

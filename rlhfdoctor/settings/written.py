@@ -30,7 +30,7 @@ class Written:
     quoted: bool = False
     """Quoted in YAML: a text, whatever it looks like."""
     name: str = ""
-    """Canonical name within the owner's table, where the place alone tells it: an argument in Python."""
+    """Canonical name within the owner's table, if the place alone determines it: an argument in Python."""
     tail: str = ""
     """Last part of the key where lines above were cut out of a dump; only one setting may end in it."""
 
@@ -39,7 +39,7 @@ def interpret(written: Iterable[Written], prefer: str | None = None) -> list[Set
     """The settings under their canonical names.
 
     Args:
-        prefer: framework whose table wins where a spelling stands in several.
+        prefer: framework whose table takes precedence if a spelling is in several.
     """
     found = (_interpret(one, prefer) for one in written)
     return [setting for setting in found if setting is not None]

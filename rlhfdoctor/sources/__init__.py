@@ -1,1 +1,1 @@
-"""One reader per file of the machine; the root path is an argument, absent is None, units are bytes."""
+"""One reader per system file; the root path is an argument, missing values are None, units are bytes."""

@@ -1,8 +1,8 @@
 """cgroup memory, v2's names for v1's files: the whole chain of ancestors, and which level binds.
 
-Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst. A limit often stands on an ancestor
+Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst. A limit is often set on an ancestor
 (pod, slice, Slurm step), and below a bind mount the path in /proc/PID/cgroup is the host's, of
-which only a tail exists in the container. Levels that cannot be seen are said to be hidden.
+which only a tail exists in the container. Levels that cannot be seen are reported as hidden.
 
     memory.max "max" or v1's 9223372036854771712 (a page-rounded LONG_MAX)  ->  None, no limit
 """
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from rlhfdoctor.sources.procfs import parse_cgroup, read_file
 
 _NO_LIMIT_BYTES = 2**60
-"""v1 has no word for "no limit"; a limit of an exbibyte is none."""
+"""v1 has no value for "no limit"; from an exbibyte on it means unlimited."""
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
@@ -43,7 +43,7 @@ class Level:
     max_bytes: int | None
     """None: no limit."""
     high_bytes: int | None
-    """Throttling starts here (v2; v1's soft limit is none)."""
+    """Throttling starts here (v2; v1's soft limit does not throttle)."""
     peak_bytes: int | None
     anon_bytes: int | None
     file_bytes: int | None

@@ -2,7 +2,7 @@
 
 Same numbers: `nvidia-smi --query-gpu=index,memory.used,memory.total --format=csv` and
 `nvidia-smi --query-compute-apps=pid,used_memory --format=csv`. NVML gives pids of the host's
-namespace, and all-ones values (NVML_VALUE_NOT_AVAILABLE) where it knows nothing: these become None.
+namespace, and all-ones values (NVML_VALUE_NOT_AVAILABLE) where the value is unknown: these become None.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Nvml:
         return gpus, processes, gaps
 
     def _instances(self, handle: Any) -> list[Any]:
-        """The MIG instances of a device; none where MIG is off or unknown."""
+        """The MIG instances of a device; empty if MIG is off or unknown."""
         nvml = self._nvml
         try:
             current, _ = nvml.nvmlDeviceGetMigMode(handle)
@@ -101,7 +101,7 @@ class Nvml:
 
 
 def known(value: Any) -> int | None:
-    """A size, or None for the sentinels by which NVML says that it does not know.
+    """A size, or None for NVML's sentinels for an unknown value.
 
     >>> known(17), known(None), known(2**64 - 1), known(2**63)
     (17, None, None, None)

@@ -25,7 +25,7 @@ class Pressure(NamedTuple):
 
 
 def parse_pressure(data: bytes) -> Pressure | None:
-    """None where the text is none of PSI's (the kernel may be built without it).
+    """None if the text is not from PSI (the kernel may be built without it).
 
     >>> parse_pressure(b"some avg10=1.50 avg60=0 avg300=0 total=7\\nfull avg10=0.00 avg60=0 avg300=0 total=3\\n")
     Pressure(some_ratio=0.015, full_ratio=0.0, some_us=7, full_us=3)

@@ -22,7 +22,7 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Status(NamedTuple):
-    """Memory of one process as /proc/PID/status tells it. None: the kernel does not show that line."""
+    """Memory of one process, from /proc/PID/status. None: the kernel does not show that line."""
 
     comm: str
     state: str
@@ -146,7 +146,7 @@ _STATUS_ROW = [
 
 
 def parse_status(data: bytes) -> Status | None:
-    """Memory of a process; None for what is no status file. Kernel threads have no memory lines.
+    """Memory of a process; None if it is not a status file. Kernel threads have no memory lines.
 
     >>> s = parse_status(b"Name:\\tpython\\nState:\\tS (sleeping)\\nRssAnon:\\t 8 kB\\nThreads:\\t3\\n")
     >>> s.comm, s.state, s.threads_count, s.rss_anon_bytes, s.rss_shmem_bytes
@@ -203,7 +203,7 @@ def parse_io(data: bytes) -> Io | None:
 
 
 def parse_cmdline(data: bytes, most_count: int = 2000) -> str:
-    """The command line for people: arguments joined by blanks, at most so many characters.
+    """The command line for people: arguments joined by blanks, cut to a number of characters.
 
     >>> parse_cmdline(b"python\\x00train.py\\x00")
     'python train.py'
@@ -345,7 +345,7 @@ class ProcReader:
 
 
 def has_moved(before: bytes, after: bytes, pages: int = 128) -> bool:
-    """Whether the resident size in two texts of `statm` differs by so many pages; a zombie's are all zero.
+    """Whether the resident size in two texts of `statm` differs by at least a number of pages; a zombie's are all zero.
 
     >>> has_moved(b"900 100 50 1 0 9 0", b"950 227 50 1 0 9 0"), has_moved(b"900 100 5 1 0 9 0", b"0 0 0 0 0 0 0")
     (False, True)

@@ -54,7 +54,7 @@ def find_node(pid: int, command: str) -> RayNode | None:
 
 
 class SessionNames:
-    """Names of the workers of one session, each file read once it has a name to tell."""
+    """Names of the workers of one session, each file read once it holds a name."""
 
     def __init__(self, session: str, root: str = "") -> None:
         """`session` is the folder that the raylet names."""

@@ -43,7 +43,7 @@ class SharedObject:
 
 
 def read_shm(path: str = "/dev/shm") -> SharedMemory | None:
-    """Size and use of the file system, or None where there is none."""
+    """Size and use of the file system, or None if it does not exist."""
     try:
         info = os.statvfs(path)
     except OSError:
@@ -106,7 +106,7 @@ def find_owners(objects: Iterable[SharedObject], maps: Mapping[int, Mappings]) -
 
 
 def find_orphans(objects: Iterable[SharedObject], now: float, least_age_s: float = 60) -> list[SharedObject]:
-    """Named objects that nobody we can see maps and nobody wrote to for a while: what SIGKILL left behind."""
+    """Named objects without a visible mapping and not written to for a while: left behind by SIGKILL."""
     return [
         item
         for item in objects

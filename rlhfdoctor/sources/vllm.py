@@ -4,7 +4,7 @@
     vllm:gpu_cache_usage_perc{model_name="m"} 0.75      (V0; a ratio although it says perc)
     vllm:kv_cache_usage_perc{model_name="m"} 0.75       (V1, vllm/v1/metrics/loggers.py)
 
-Only a served engine (`vllm serve`) has the page; engines inside Ray actors have none.
+Only a served engine (`vllm serve`) has the page; engines inside Ray actors do not.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SERVER = re.compile(r"vllm\.entrypoints|\bvllm serve\b")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineLoad:
-    """One engine's load at one moment. None: this version does not say."""
+    """One engine's load at one moment. None: not reported by this version."""
 
     running_count: int | None
     waiting_count: int | None
@@ -31,7 +31,7 @@ class EngineLoad:
 
 
 def parse_metrics(text: str) -> EngineLoad | None:
-    """The load, summed over the engines of the page; None where it is no page of vLLM's.
+    """The load, summed over the engines of the page; None if it is not a page of vLLM.
 
     >>> parse_metrics("vllm:num_requests_running{a=\\"b\\"} 2.0\\nvllm:kv_cache_usage_perc 0.5\\n")
     EngineLoad(running_count=2, waiting_count=None, cache_ratio=0.5, preempted_count=None)

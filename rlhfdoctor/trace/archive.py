@@ -14,7 +14,7 @@ from rlhfdoctor.trace.store import SUFFIX
 from rlhfdoctor.types import Gap
 
 MANIFEST = "MANIFEST.json"
-"""What a bundle says of itself; no source of the run."""
+"""A bundle's own description; not a source of the run."""
 _MOST_BYTES = 4 << 30
 _MOST_FILES = 20_000
 _ANY_BYTES = 1 << 62
@@ -62,7 +62,7 @@ def _top(folder: Path) -> Path:
 
 
 def _holds_trace(path: str) -> bool:
-    """Whether a segment of a trace is in it; what is wrong with the archive is said by whoever reads it."""
+    """Whether a segment of a trace is in it; faults of the archive are reported when it is read."""
     named = read_members(path, [], wanted=lambda name: name.endswith(SUFFIX), most_bytes=_ANY_BYTES)
     with contextlib.closing(named):
         return next(named, None) is not None

@@ -139,11 +139,11 @@ def _is_level(path: str, memcg: str) -> bool:
 def _is_ours(report: Sequence[Event], trace: Recorded) -> bool:
     event = report[-1]
     if not trace.known["process"]:
-        return True  # the trace is too damaged to tell
+        return True  # unknown: the trace is too damaged
     host = bool(trace.node.header.get("host_pids"))
     levels = [str(row.get("name") if host and row.get("name") else row.get("path")) for row in trace.known["cgroup"].values()]  # fmt: skip
-    told = [_MEMCG.search(str(e.fields.get(FIELD.rest_text, ""))) for e in report if e.kind == EVENT.kernel.oom_kill]
-    if any(match is not None and _is_level(path, match[1]) for match in told for path in levels):
+    named = [_MEMCG.search(str(e.fields.get(FIELD.rest_text, ""))) for e in report if e.kind == EVENT.kernel.oom_kill]
+    if any(match is not None and _is_level(path, match[1]) for match in named for path in levels):
         return True
     if trace.node.header.get("host_pids"):
         return any(row.get("pid") == event.fields.get(FIELD.pid) for row in trace.known["process"].values())
@@ -189,8 +189,8 @@ def _mark(recorded: Recorded, event: dict[str, Any]) -> Iterator[Event]:
     if event.get("edge") == "end":
         return
     fields = {key: event.get(key) for key in EVENT.trace.mark.fields if event.get(key) is not None}
-    told = " ".join([*([f"step {event['step']}"] if event.get("step") is not None else []), *([str(event["phase"])] if event.get("phase") else [])])  # fmt: skip
-    yield _event(recorded, event, EVENT.trace.mark, fields, f"{told} ({event.get('basis')})")
+    words = " ".join([*([f"step {event['step']}"] if event.get("step") is not None else []), *([str(event["phase"])] if event.get("phase") else [])])  # fmt: skip
+    yield _event(recorded, event, EVENT.trace.mark, fields, f"{words} ({event.get('basis')})")
 
 
 def _kill(recorded: Recorded, event: dict[str, Any], gone: list[dict[str, Any]]) -> Iterator[Event]:
@@ -215,7 +215,7 @@ def _kill(recorded: Recorded, event: dict[str, Any], gone: list[dict[str, Any]])
 
 
 def _full_limit(recorded: Recorded, at_ns: int) -> str | None:
-    """The cgroup whose limit was full (or that said so) within the seconds before, or None."""
+    """The cgroup whose limit was full (or reported so) within the seconds before, or None."""
     at = recorded.seconds(at_ns)
     for uid, row in recorded.known["cgroup"].items():
         limit = recorded.last("cgroup", uid, "max_bytes", at)

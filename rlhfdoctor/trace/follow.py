@@ -42,7 +42,7 @@ class Follower:
         pid = self.header.get("pid")
         self._pid = pid if isinstance(pid, int) else self._pid
         for path in self._rings():
-            found.extend(self._new(SegmentReader(path)))  # read whole: it may have begun anew
+            found.extend(self._new(SegmentReader(path)))  # read whole: it may have been rewritten
         found.sort(key=lambda item: item[0].wall_ns if isinstance(item[0], Sample) else time_of(item[0]))
         return found
 

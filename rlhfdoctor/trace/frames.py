@@ -36,7 +36,7 @@ Rows = tuple[list[int], list[Sequence[int]]]
 
 
 class Frame(NamedTuple):
-    """One frame as it stands in a segment."""
+    """One frame as stored in a segment."""
 
     offset: int
     kind: int
@@ -98,7 +98,7 @@ def unpack(data: bytes | memoryview, start: int = 0, final: bool = True) -> Iter
 
 
 def _plain(payload: bytes, codec: int) -> bytes | None:
-    """None for a codec that this version does not know."""
+    """None for a codec unknown to this version."""
     if codec == PLAIN:
         return payload
     if codec != ZSTD:
@@ -183,7 +183,7 @@ class Decoder:
         self._key_sequence = -1
 
     def decode(self, frame: Frame) -> Sample | None:
-        """The sample of a frame; None where its key frame is lost or the payload is not understood."""
+        """The sample of a frame; None if its key frame is lost or the payload is invalid."""
         try:
             sample, key_sequence = self._decode(frame)
         except (struct.error, IndexError, ValueError, KeyError, OverflowError):

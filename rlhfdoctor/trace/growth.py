@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 _POINTS = 24
-"""Theil-Sen is quadratic; so many points say the same within a few per cent."""
+"""Theil-Sen is quadratic; this many points give the same result within a few per cent."""
 _MOST_FALLS = 0.3
 _ALIKE = 2.0
-"""A longer window is taken as long as the line fits it at most so many times worse than the best one."""
+"""A longer window is used as long as its fit is at most this many times worse than the best one."""
 _OVERDUE = 2.5
 _LEAST_BYTES = 8 << 20
 """Growth below is noise of the allocator and the page cache."""
@@ -52,7 +52,7 @@ class Growth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """When a limit will be reached if things go on as they did. None: not in sight."""
+    """When a limit will be reached if growth continues. None: not in sight."""
 
     left_s: float | None
     low_s: float | None
@@ -64,7 +64,7 @@ class Series:
     """Points of one quantity: the last minutes densely, and everything before thinned out, in bounded memory."""
 
     def __init__(self, dense_count: int = 240, coarse_count: int = 240, step_s: float = 0.25) -> None:
-        """Keeps at most so many points; none closer together than `step_s`."""
+        """Keeps at most a number of points, at least `step_s` apart."""
         self._dense_count, self._coarse_count, self._step_s = dense_count, coarse_count, step_s
         self.dense: list[tuple[float, int]] = []
         self.coarse: list[tuple[float, int]] = []

@@ -29,7 +29,7 @@ class Columns:
     mono_ns: array[int] = field(default_factory=lambda: array("q"))
     keys: array[int] = field(default_factory=lambda: array("q"))
     values: dict[str, array[int]] = field(default_factory=dict)
-    """`schema.NULL` stands for None; `schema.scale_of` what to divide by."""
+    """`schema.NULL` means None; `schema.scale_of` what to divide by."""
 
 
 @dataclass(slots=True)
@@ -146,7 +146,7 @@ class Wanted:
 
     def _is_due(self, wall_ns: int) -> bool:
         if wall_ns < self._after_ns and 0 <= wall_ns - self._last_ns < self._every_ns:
-            return False  # a clock that was set back starts the count anew
+            return False  # a clock that was set back restarts the count
         self._last_ns = wall_ns
         return True
 
@@ -159,7 +159,7 @@ def _is_tables(value: Any) -> bool:
 
 
 def time_of(event: Mapping[str, Any]) -> int:
-    """Wall clock of an event in nanoseconds; 0 where it bears none."""
+    """Wall clock of an event in nanoseconds; 0 if it has none."""
     wall_ns = event.get("wall_ns")
     return wall_ns if isinstance(wall_ns, int) else 0
 
@@ -209,7 +209,7 @@ def read_node(path: str | Path, *, every_s: float = 0.0, whole_s: float = 600.0,
         everything: hold all samples, and note in `kept_ns` which of them `thinned` keeps.
 
     Raises:
-        SourceError: there is no segment, or none can be opened.
+        SourceError: there is no segment, or no segment can be opened.
     """
     folder = Path(path)
     names = sorted(folder.glob(f"*{SUFFIX}"))
@@ -306,7 +306,7 @@ def _once(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _last_ns(names: Sequence[Path]) -> int:
-    """Wall clock of the last sample; a copy's time of change says nothing."""
+    """Wall clock of the last sample; the modification time of a copy is meaningless."""
     for name in reversed(names):
         try:
             data = name.read_bytes()

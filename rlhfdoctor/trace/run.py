@@ -36,7 +36,7 @@ class Run:
     places: dict[str, tuple[str | None, tzinfo]] = field(default_factory=dict)
     """File -> node and time zone, for its logs."""
     shown_only: set[str] = field(default_factory=set)
-    """Those of them that tell settings but are not the user's to edit."""
+    """Those with settings that are not for the user to edit."""
     gaps: list[Gap] = field(default_factory=list)
 
 
@@ -47,14 +47,14 @@ def find_runs(path: str) -> list[Path]:
         if path == "-" or not folder.is_dir():
             return []
     except OSError:
-        return []  # whoever opens it will say why
+        return []  # the reason is reported when it is opened
     if is_run(folder):
         return [folder]
     return sorted({trace.parent for trace in folder.glob("*/*.trace")})
 
 
 def find_unread(path: str, runs: Sequence[Path]) -> Iterator[Gap]:
-    """Folders with a trace that lie deeper than `find_runs` looks."""
+    """Folders with a trace that are deeper than `find_runs` looks."""
     for name, folders, files in os.walk(path):
         folder = Path(name)
         if folder in runs:
@@ -102,7 +102,7 @@ def read_traces(paths: Sequence[str], progress: Callable[[str, int], None] | Non
             try:
                 trace = read_node(node)
             except SourceError:
-                continue  # the incident's gaps tell of it
+                continue  # reported in the incident's gaps
             trace.folder = shown(trace.folder, names)
             found.append(Recorded(trace))
             if progress is not None:
@@ -133,7 +133,7 @@ def _files_of(node: Path, recorded: Recorded, run: Run) -> None:
             if own.is_file():
                 run.gaps.append(Gap(what=str(own), why=f"has changed since the run; the copy of then was read: {copy}"))
     copies = {str(config.get("copy")) for config in recorded.node.run.get("configs") or []}
-    for path in sorted([*node.glob("*"), *node.glob("config/*")]):  # what somebody laid beside: a launch script, dmesg
+    for path in sorted([*node.glob("*"), *node.glob("config/*")]):  # added by the user: a launch script, dmesg
         if path.is_file() and not _OWN_FILE.match(path.name) and str(path.relative_to(node)) not in copies:
             run.files.append(str(path))
 

@@ -1,6 +1,6 @@
 """The tables of a trace: which columns each has, in which unit. Written into every segment's header.
 
-Columns are 64-bit integers; `_ratio` columns are stored as millionths, `_s` columns as thousandths. NULL stands for None.
+Columns are 64-bit integers; `_ratio` columns are stored as millionths, `_s` columns as thousandths. NULL means None.
 A reader uses the header's list, so that an older reader shows a newer trace and the other way round.
 """
 

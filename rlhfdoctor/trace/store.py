@@ -5,7 +5,7 @@
 Each frame is written whole at its own offset, so that a write that failed half-way is done again over
 itself. When the disk is full or gone, frames go to a segment in memory (a memfd that readers find
 below /proc/PID/fd), and from there to disk as soon as that works again. Two writers never share a
-file: segments are created exclusively, and a lock tells the second one to stay away.
+file: segments are created exclusively, and a lock keeps a second writer out.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Writer:
                 if self._in_memory:
                     self.lost_count += 1
                     continue
-                self._to_memory(error)  # begins anew there
+                self._to_memory(error)  # starts again there
                 return
         self._base = self._end
 
@@ -136,7 +136,7 @@ class Writer:
         self._append(lambda: frame)
 
     def _append(self, make: Callable[[], bytes]) -> None:
-        """Writes a frame; it is made anew where it lands in another segment, whose key frame it must fit."""
+        """Writes a frame; it is encoded again if it goes to another segment, whose key frame it must match."""
         frame = make()
         if self._in_memory and self._end - self._base + len(frame) > self._ring_bytes:
             self.lost_count += self.kept_count
@@ -237,14 +237,14 @@ class Writer:
         os.close(self._fd)
         self._fd, self._in_memory = fresh, False
         self.stored_bytes += done
-        told = {
+        recovered = {
             "kind": "store.recovered",
             "why": self.trouble,
             "kept_count": self.kept_count,
             "lost_count": self.lost_count,
         }
         self.trouble, self.kept_count = "", 0
-        self.event({**told, "wall_ns": time.time_ns(), "mono_ns": time.monotonic_ns()})
+        self.event({**recovered, "wall_ns": time.time_ns(), "mono_ns": time.monotonic_ns()})
 
     def _wait_longer(self) -> None:
         self._pause_s = min(self._pause_s * 2, 30.0)

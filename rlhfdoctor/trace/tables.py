@@ -174,10 +174,10 @@ def _frame(node: NodeTrace, name: str, table: Columns) -> polars.DataFrame:
     known = identities(node).get("process" if name in ("mapping", "probe") else name, {})
     for column in _IDENTITY.get(name, ()):
         kind = pl.Int64 if column == "pid" else pl.String
-        told = {uid: row.get(column) for uid, row in known.items() if row.get(column) is not None}
+        known_values = {uid: row.get(column) for uid, row in known.items() if row.get(column) is not None}
         data[column] = (
-            data["uid"].replace_strict(list(told), list(told.values()), default=None, return_dtype=kind)
-            if told
+            data["uid"].replace_strict(list(known_values), list(known_values.values()), default=None, return_dtype=kind)
+            if known_values
             else pl.Series(column, [None] * len(table.keys), dtype=kind)
         )
     for column, values in table.values.items():

@@ -35,7 +35,7 @@ def test_of_host_memory_the_largest_that_fits() -> None:
     assert found is not None and "keep a tenth free" in found[1]
 
     def use(value: int) -> int:
-        after = fullest(change(run.told, "rollout.swap_space", value))
+        after = fullest(change(run.inputs, "rollout.swap_space", value))
         return (run.measured_bytes or 0) + after.of("host", run.phase) - run.now.of("host", run.phase)
 
     assert use(int(found[0])) <= 0.9 * (run.limit_bytes or 0) < use(int(found[0]) + 5)
@@ -50,7 +50,7 @@ def test_nobody_can_tell(room_bytes: int | None) -> None:
 def test_a_budget_far_from_the_measured_use_is_not_trusted() -> None:
     """Half of what was measured is another run's budget."""
     run = swapping(-100 * GIB)
-    told, use = run.told, run.measured_bytes or 0
+    told, use = run.inputs, run.measured_bytes or 0
     assert make_counterfactual(told, None, of_host=True, measured_bytes=use * 2, limit_bytes=use) is None
 
 

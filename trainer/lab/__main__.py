@@ -36,10 +36,10 @@ def show_list() -> None:
     """What there is to run."""
     table = Table("scenario", "killer", "right first causes", "what happens", box=None, padding=(0, 2, 0, 0))
     for scenario in load_all():
-        told = f"[dim]gpu: {scenario.gpu}[/] " if scenario.gpu else ""
+        gpu = f"[dim]gpu: {scenario.gpu}[/] " if scenario.gpu else ""
         table.add_row(
             scenario.name, ", ".join(scenario.truth.get("killers", [scenario.truth.get("killer") or "-"])),
-            ", ".join(scenario.truth.get("accept", [])) or scenario.truth["verdict"], told + " ".join(scenario.story.split()),
+            ", ".join(scenario.truth.get("accept", [])) or scenario.truth["verdict"], gpu + " ".join(scenario.story.split()),
         )  # fmt: skip
     Console(width=None if sys.stdout.isatty() else 160).print(table)
 
@@ -100,7 +100,7 @@ def _line(outcome: Outcome) -> str:
 
 
 def show(outcomes: list[Outcome]) -> Table:
-    """The table of all outcomes; `told` is what `doctor estimate` says of the peak before it."""
+    """The table of all outcomes; `told` is the peak that `doctor estimate` predicts."""
     table = Table(
         "scenario", "killer", "right", "first cause", "right", "logs alone", "patch", "survives", "peak", "told", "after", "told", "ledger rest", "s",
         box=None, padding=(0, 1, 0, 0),

@@ -72,7 +72,7 @@ def opening(response: str, answer: str, length: int) -> float:
 
 
 def mistaken(response: str, answer: str, length: int) -> float:
-    """A bug: the third step has a key that nobody expects."""
+    """A bug: the third step has an unexpected key."""
     _kept.append(None)
     return share_in_class(response, answer if len(_kept) < 6 else f"{answer}s", length)
 

@@ -68,7 +68,7 @@ def has_gpu() -> bool:
 
 
 def extensions() -> Path:
-    """Where DeepSpeed's compiled operators of this interpreter lie: a folder of the lab's own, whose locks nobody else holds."""
+    """Folder of DeepSpeed's compiled operators for this interpreter: the lab's own, so that its locks are not shared."""
     mark = hashlib.sha256(sys.prefix.encode()).hexdigest()[:12]
     return Path.home() / ".cache" / "rlhfdoctor" / "torch_extensions" / mark
 
@@ -185,7 +185,7 @@ def run(scenario: Scenario, config: Path, target: Path, limited: bool = True) ->
 
 
 def _attend(process: subprocess.Popen[bytes], scenario: Scenario, cgroup: Path, target: Path, limited: bool) -> None:
-    """Waits for the end, and does on the way what the scenario wants somebody to do."""
+    """Waits for the end, and performs the scenario's action meanwhile."""
     act = scenario.act if limited else None
     deadline = time.monotonic() + _LONGEST_S
     while process.poll() is None:
@@ -198,7 +198,7 @@ def _attend(process: subprocess.Popen[bytes], scenario: Scenario, cgroup: Path, 
 
 
 def _do(what: str, watch: int, cgroup: Path) -> None:
-    """Somebody on the node: `kill -9` of one rank, or `ray stop --force`."""
+    """A user's action on the node: `kill -9` of one rank, or `ray stop --force`."""
     members = [int(pid) for pid in (cgroup / "cgroup.procs").read_text().split()]
     if what == "ray-stop":
         ray = Path(sys.executable).with_name("ray")

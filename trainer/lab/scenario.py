@@ -49,8 +49,8 @@ class Scenario:
     config: dict[str, Any]
     """What differs from base.yaml."""
     truth: dict[str, Any]
-    """verdict, killer or killers, accept (causes that are right as the first one), phase, from_logs (the right verdict where logs alone
-    cannot tell); never shown to the doctor."""
+    """verdict, killer or killers, accept (causes that are right as the first one), phase, from_logs (the right verdict if logs alone
+    do not suffice); never shown to the doctor."""
     deepspeed: dict[str, Any] = field(default_factory=lambda: {"zero_optimization": {"stage": 2}})
     place: Place = field(default_factory=Place)
     environment: dict[str, str] = field(default_factory=dict)
@@ -58,11 +58,11 @@ class Scenario:
     setup: dict[str, Any] | None = None
     """A run before, without limits, with these changes (for example to have a checkpoint)."""
     act: dict[str, Any] | None = None
-    """`at`: text of the job's log at which somebody does `do` (kill-rank, ray-stop)."""
+    """`at`: text of the job's log at which the action `do` (kill-rank, ray-stop) is performed."""
     consent: tuple[str, ...] = ()
     """Rules whose consent patches the user agrees to."""
     cured: bool | None = None
-    """Whether the patched run must survive; None: there is nothing that a patch could do."""
+    """Whether the patched run must survive; None: no patch can help."""
     reaches: str = "Training finished"
     """What the patched run's log must hold, so that it did not just leave out what was dangerous."""
     gpu: str = ""

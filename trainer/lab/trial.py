@@ -35,7 +35,7 @@ class Outcome:
     patched: list[str] = field(default_factory=list)
     """Settings that `doctor patch --write` changed."""
     survives: bool | None = None
-    """Whether the patched run ended well; None: it was not run again."""
+    """Whether the patched run succeeded; None: it was not run again."""
     peak_bytes: int | None = None
     second_peak_bytes: int | None = None
     rest_ratio: float | None = None
@@ -176,7 +176,7 @@ def peak_bytes(run: Path) -> int | None:
     """The most that the job's cgroup held that cannot be reclaimed; None without a trace of it."""
     try:
         table = read_trace(run)["cgroup"]
-    except Exception:  # no trace, or none of a cgroup: the table shows a dash
+    except Exception:  # no trace, or no cgroup in it: the table shows a dash
         return None
     import polars as pl
 

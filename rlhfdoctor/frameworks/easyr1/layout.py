@@ -19,26 +19,26 @@ class _EasyR1(Variant):
     copies_states = True
     saves_at_end = True
 
-    def sleep_level(self, told: Inputs) -> int:
+    def sleep_level(self, inputs: Inputs) -> int:
         return 1
 
-    def late_cache(self, told: Inputs) -> bool:
-        return not told.before("vllm", "0.8.3")
+    def late_cache(self, inputs: Inputs) -> bool:
+        return not inputs.before("vllm", "0.8.3")
 
-    def has_reference(self, told: Inputs) -> bool:
-        return not told.flag("algorithm.disable_kl")
+    def has_reference(self, inputs: Inputs) -> bool:
+        return not inputs.flag("algorithm.disable_kl")
 
-    def reference_offloaded(self, told: Inputs) -> bool:
-        return told.flag("ref.cpu_offload", default=True)
+    def reference_offloaded(self, inputs: Inputs) -> bool:
+        return inputs.flag("ref.cpu_offload", default=True)
 
-    def reference_default_width(self, told: Inputs) -> int:
+    def reference_default_width(self, inputs: Inputs) -> int:
         return 2
 
-    def logit_widths(self, told: Inputs, reference: bool = False) -> dict[str, Any]:
+    def logit_widths(self, inputs: Inputs, reference: bool = False) -> dict[str, Any]:
         """It never computes an entropy (log_probs_from_logits at 0.3.0 to 0.3.2)."""
-        return {"logit_width": 2 * LOGITS, "scored_logit_width": LOGITS + copied_logits(told)}
+        return {"logit_width": 2 * LOGITS, "scored_logit_width": LOGITS + copied_logits(inputs)}
 
 
-def make_plans(told: Inputs) -> list[Plan]:
+def make_plans(inputs: Inputs) -> list[Plan]:
     """Nodes of an EasyR1 run."""
-    return plan_variant(told, _EasyR1())
+    return plan_variant(inputs, _EasyR1())

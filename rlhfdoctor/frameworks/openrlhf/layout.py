@@ -28,44 +28,46 @@ _ROLES = ("actor", "critic", "ref", "reward")
 _GROUP_FLAGS = ("_num_nodes", "_num_gpus_per_node", ".num_nodes", ".num_gpus_per_node")
 
 
-def make_plans(told: Inputs) -> list[Plan]:
+def make_plans(inputs: Inputs) -> list[Plan]:
     """Nodes of an OpenRLHF PPO run: which roles there are follows from estimator, KL and reward settings."""
-    shape = actor_shape(told, "pretrain", "actor.model_name_or_path")
+    shape = actor_shape(inputs, "pretrain", "actor.model_name_or_path")
     has_reward = not (
-        told.value("remote_rm_url", "reward.remote_url") or told.value("agent_func_path", "train.agent_func_path")
+        inputs.value("remote_rm_url", "reward.remote_url") or inputs.value("agent_func_path", "train.agent_func_path")
     )
     wanted = {
         "actor": True,
-        "critic": str(told.value("advantage_estimator", "algo.advantage.estimator") or "gae") == "gae",
-        "reference": told.number("init_kl_coef", "algo.kl.init_coef", default=0.01) > 0,
+        "critic": str(inputs.value("advantage_estimator", "algo.advantage.estimator") or "gae") == "gae",
+        "reference": inputs.number("init_kl_coef", "algo.kl.init_coef", default=0.01) > 0,
         "reward": has_reward,
     }  # fmt: skip
-    if "," in str(told.value("reward_pretrain", "reward.model_name_or_path") or ""):
-        told.assume("of several reward models only the first is counted")
-    reward = told.shape_or(shape, "reward_pretrain", "reward.model_name_or_path", of="the reward model")
-    critic = told.shape_or(
+    if "," in str(inputs.value("reward_pretrain", "reward.model_name_or_path") or ""):
+        inputs.assume("of several reward models only the first is counted")
+    reward = inputs.shape_or(shape, "reward_pretrain", "reward.model_name_or_path", of="the reward model")
+    critic = inputs.shape_or(
         reward if has_reward else shape, "critic_pretrain", "critic.model_name_or_path", of="the critic"
     )
-    alone = not any(f"{role}{flag}" in told.settings for role in _ROLES for flag in _GROUP_FLAGS)
+    alone = not any(f"{role}{flag}" in inputs.settings for role in _ROLES for flag in _GROUP_FLAGS)
     if alone:  # train_ppo has no groups
-        sizes = dict.fromkeys(wanted, (told.machine.nodes or 1, told.machine.gpus_per_node or GPUS))
-        told.assume("no role has GPUs of its own in the files: one process a GPU holds all of them, as in train_ppo")
+        sizes = dict.fromkeys(wanted, (inputs.machine.nodes or 1, inputs.machine.gpus_per_node or GPUS))
+        inputs.assume("no role has GPUs of its own in the files: one process a GPU holds all of them, as in train_ppo")
     else:
-        sizes = {role: _group_size(told, "ref" if role == "reference" else role) for role in wanted}
-        if told.machine.nodes is not None:
-            told.assume("--nodes is not used: OpenRLHF's own settings say how many nodes each role has")
-    shared = [tuple(role for role in wanted if wanted[role])] if alone else _shared(told, wanted)
+        sizes = {role: _group_size(inputs, "ref" if role == "reference" else role) for role in wanted}
+        if inputs.machine.nodes is not None:
+            inputs.assume("--nodes is not used: OpenRLHF's own settings say how many nodes each role has")
+    shared = [tuple(role for role in wanted if wanted[role])] if alone else _shared(inputs, wanted)
     groups = [Placed(roles, sizes[roles[0]][1], sizes[roles[0]][0]) for roles in shared]
-    together = told.flag("colocate_all") and not told.flag("train.async_enable")  # async engines have GPUs of their own
-    engine = _engine(told, shape, together)
+    together = inputs.flag("colocate_all") and not inputs.flag(
+        "train.async_enable"
+    )  # async engines have GPUs of their own
+    engine = _engine(inputs, shape, together)
     if engine is not None:
-        _place_engine(told, engine, groups)
-    trained = _training(told, sizes)
-    stage = 3 if told.number("zero_stage", default=2) == 3 else 0
-    offloads = stage == 3 and told.flag("ref.offload_param")
+        _place_engine(inputs, engine, groups)
+    trained = _training(inputs, sizes)
+    stage = 3 if inputs.number("zero_stage", default=2) == 3 else 0
+    offloads = stage == 3 and inputs.flag("ref.offload_param")
     frozen: dict[str, Any] = {
-        "backend": "deepspeed", "version": told.version("deepspeed"), "trained": False, "stage": stage, "here": 0,
-        "offload_param": offloads, "pin_param": offloads and not told.framework_before("0.1.5"), **_tokens(told),
+        "backend": "deepspeed", "version": inputs.version("deepspeed"), "trained": False, "stage": stage, "here": 0,
+        "offload_param": offloads, "pin_param": offloads and not inputs.framework_before("0.1.5"), **_tokens(inputs),
     }  # fmt: skip
     models = {
         "actor": Model(role="actor", shape=shape, process="actor", here=0, **trained("actor")),
@@ -75,120 +77,122 @@ def make_plans(told: Inputs) -> list[Plan]:
     }  # fmt: skip
     if alone:
         models = {role: replace(model, process="trainer", beside=False) for role, model in models.items()}
-    prompt, answer = read_lengths(told)
-    samples = told.count("rollout.samples_per_prompt", default=1) * told.count("rollout.batch_size", default=1024)
-    saves, saves_hf = told.number("checkpoint.save_steps", default=-1) > 0, told.flag("checkpoint.save_hf")
+    prompt, answer = read_lengths(inputs)
+    samples = inputs.count("rollout.samples_per_prompt", default=1) * inputs.count("rollout.batch_size", default=1024)
+    saves, saves_hf = inputs.number("checkpoint.save_steps", default=-1) > 0, inputs.flag("checkpoint.save_hf")
     in_store = 0 if alone else samples * (prompt + answer) * BYTES_PER_TOKEN
     # where Ray does not hide GPUs, an actor's LOCAL_RANK is the number of its own, else 0 (trainer/ray/launcher.py)
-    sees_all = any(name.startswith("RAY_EXPERIMENTAL_NOSET_") for name in told.settings)
+    sees_all = any(name.startswith("RAY_EXPERIMENTAL_NOSET_") for name in inputs.settings)
     return make_nodes(
-        told, groups, models, engine, experience_bytes=in_store, store_bytes=find_store(told),
-        saves=saves and (saves_hf or not told.flag("checkpoint.disable_deepspeed")), saves_hf=saves_hf, saves_at_end="weights",
-        ray=not alone, **read_resume(told, launched=alone or sees_all),
+        inputs, groups, models, engine, experience_bytes=in_store, store_bytes=find_store(inputs),
+        saves=saves and (saves_hf or not inputs.flag("checkpoint.disable_deepspeed")), saves_hf=saves_hf, saves_at_end="weights",
+        ray=not alone, **read_resume(inputs, launched=alone or sees_all),
     )  # fmt: skip
 
 
-def find_hazards(told: Inputs, plan: Plan) -> Iterator[Hazard]:
+def find_hazards(inputs: Inputs, plan: Plan) -> Iterator[Hazard]:
     """Ranks that generate for themselves while their layers are gathered from all of them."""
-    engines = told.value("rollout.num_engines")
-    if is_stage3(plan) and not engines and (engines == 0 or "rollout.num_engines" not in told.settings):
+    engines = inputs.value("rollout.num_engines")
+    if is_stage3(plan) and not engines and (engines == 0 or "rollout.num_engines" not in inputs.settings):
         yield Hazard(
             phase="rollout", cause="comm-zero3-generate-desync",
             says="every actor rank generates for itself while ZeRO-3 gathers each layer from all of them; the first rank that ends its answers early leaves the others waiting until the collective's time-out",
         )  # fmt: skip
 
 
-def _shared(told: Inputs, wanted: dict[str, bool]) -> list[tuple[str, ...]]:
+def _shared(inputs: Inputs, wanted: dict[str, bool]) -> list[tuple[str, ...]]:
     """Roles by the GPUs that they share (--colocate_*)."""
     sets: list[tuple[str, ...]] = [("actor",), ("critic",), ("reference",), ("reward",)]
-    if told.flag("colocate_all"):
+    if inputs.flag("colocate_all"):
         sets = [("actor", "reference", "critic", "reward")]
     else:
         for pair, name in (
             (("actor", "reference"), "train.colocate_actor_ref"),
             (("critic", "reward"), "train.colocate_critic_reward"),
         ):
-            if told.flag(name):
+            if inputs.flag(name):
                 sets = [pair, *(s for s in sets if s[0] not in pair)]
     found = [tuple(role for role in roles if wanted[role]) for roles in sets]
     return [roles for roles in found if roles]
 
 
-def _place_engine(told: Inputs, engine: Engine, groups: list[Placed]) -> None:
+def _place_engine(inputs: Inputs, engine: Engine, groups: list[Placed]) -> None:
     """Engines share the roles' GPUs, or have nodes of their own."""
     if engine.colocated:
         groups[0].roles = (*groups[0].roles, "engine")
         return
-    per = told.machine.gpus_per_node or max(GPUS, engine.tensor_parallel)
-    whole, rest = divmod(told.count("rollout.num_engines", default=1) * engine.tensor_parallel, per)
+    per = inputs.machine.gpus_per_node or max(GPUS, engine.tensor_parallel)
+    whole, rest = divmod(inputs.count("rollout.num_engines", default=1) * engine.tensor_parallel, per)
     groups += [Placed(("engine",), per)] * whole + ([Placed(("engine",), rest)] if rest else [])
 
 
-def _group_size(told: Inputs, role: str) -> tuple[int, int]:
-    nodes = told.count(f"{role}_num_nodes", f"{role}.num_nodes", default=1)
-    return nodes, told.count(f"{role}_num_gpus_per_node", f"{role}.num_gpus_per_node", default=GPUS)
+def _group_size(inputs: Inputs, role: str) -> tuple[int, int]:
+    nodes = inputs.count(f"{role}_num_nodes", f"{role}.num_nodes", default=1)
+    return nodes, inputs.count(f"{role}_num_gpus_per_node", f"{role}.num_gpus_per_node", default=GPUS)
 
 
 def _total(size: tuple[int, int]) -> int:
     return size[0] * size[1]
 
 
-def _tokens(told: Inputs) -> dict[str, Any]:
-    prompt, answer = read_lengths(told)
-    tokens, parallel = prompt + answer, told.count("sequence_parallel_size", default=1)
+def _tokens(inputs: Inputs) -> dict[str, Any]:
+    prompt, answer = read_lengths(inputs)
+    tokens, parallel = prompt + answer, inputs.count("sequence_parallel_size", default=1)
     sequences, scored = (
-        told.count("train.micro_batch_size", default=4),
-        told.count("logprob.micro_batch_size", default=8),
+        inputs.count("train.micro_batch_size", default=4),
+        inputs.count("logprob.micro_batch_size", default=8),
     )
-    if told.flag("train.dynamic_batch"):
-        most = told.count("train.max_tokens", default=16_192)
-        scores = told.count("logprob.max_tokens", default=most)
+    if inputs.flag("train.dynamic_batch"):
+        most = inputs.count("train.max_tokens", default=16_192)
+        scores = inputs.count("logprob.max_tokens", default=most)
         sequences, scored, tokens = 1, max(scores // most, 1), max(most, tokens // parallel) * parallel
     return {
         "sequences": sequences,
         "scored": scored,
         "tokens": tokens,
         "parallel": parallel,
-        "recompute": told.flag("gradient_checkpointing"),
+        "recompute": inputs.flag("gradient_checkpointing"),
     }
 
 
-def _training(told: Inputs, sizes: dict[str, tuple[int, int]]) -> Any:
-    stage = int(told.number("zero_stage", default=2))
-    offload = told.flag("offload_optimizer")
-    early = told.framework_before("0.1.5")  # no pin_memory, no grad_accum_dtype (deepspeed_utils.py at 0.1.4 and 0.1.5)
-    unset_is_fp32 = told.framework_before("0.5.4") and not early
-    sums = told.value("grad_accum_dtype")
+def _training(inputs: Inputs, sizes: dict[str, tuple[int, int]]) -> Any:
+    stage = int(inputs.number("zero_stage", default=2))
+    offload = inputs.flag("offload_optimizer")
+    early = inputs.framework_before(
+        "0.1.5"
+    )  # no pin_memory, no grad_accum_dtype (deepspeed_utils.py at 0.1.4 and 0.1.5)
+    unset_is_fp32 = inputs.framework_before("0.5.4") and not early
+    sums = inputs.value("grad_accum_dtype")
     width = {"fp32": 4, "bf16": 2}.get(str(sums), 4 if unset_is_fp32 else 2)
-    if told.version("deepspeed") is None:
-        told.assume("DeepSpeed's version is not told: as 0.19.8")
-    if told.flag("train.enable_ema"):
-        told.assume(
+    if inputs.version("deepspeed") is None:
+        inputs.assume("DeepSpeed's version is not told: as 0.19.8")
+    if inputs.flag("train.enable_ema"):
+        inputs.assume(
             "the moving average of the weights (enable_ema) is not counted: 2 bytes a parameter more, on GPU or host"
         )
 
     def of(role: str) -> dict[str, Any]:
         ranks = _total(sizes[role])
-        micro = told.count("train.micro_batch_size", default=4)
-        accumulates = told.count("train.batch_size", default=128) > micro * ranks
-        pins = offload and not early and told.value("offload_optimizer.pin_memory") is not False
+        micro = inputs.count("train.micro_batch_size", default=4)
+        accumulates = inputs.count("train.batch_size", default=128) > micro * ranks
+        pins = offload and not early and inputs.value("offload_optimizer.pin_memory") is not False
         return {
-            "trained": True, "ranks": ranks, "backend": "deepspeed", "version": told.version("deepspeed"), "stage": stage, "offload_optimizer": offload,
-            "pin_optimizer": pins, "pin_param": True, **read_sub_groups(told), "sums": accumulates, "sum_width": width, "overlap": told.flag("ds.overlap_comm"),
-            "gathers": stage == 3 or not early, "clones": stage != 3 and not told.framework_before("0.7.5"),
-            "lora_rank": int(told.number("lora_rank", default=0)), "sleeps": stage == 3 and told.flag("train.sleep"), **_tokens(told),
-            "beside": not told.flag("train.sleep"),  # ppo_train starts both fits and then waits, but with DeepSpeed's sleep (ppo_trainer.py, 0.5.4 to 0.11.2)
+            "trained": True, "ranks": ranks, "backend": "deepspeed", "version": inputs.version("deepspeed"), "stage": stage, "offload_optimizer": offload,
+            "pin_optimizer": pins, "pin_param": True, **read_sub_groups(inputs), "sums": accumulates, "sum_width": width, "overlap": inputs.flag("ds.overlap_comm"),
+            "gathers": stage == 3 or not early, "clones": stage != 3 and not inputs.framework_before("0.7.5"),
+            "lora_rank": int(inputs.number("lora_rank", default=0)), "sleeps": stage == 3 and inputs.flag("train.sleep"), **_tokens(inputs),
+            "beside": not inputs.flag("train.sleep"),  # ppo_train starts both fits and then waits, but with DeepSpeed's sleep (ppo_trainer.py, 0.5.4 to 0.11.2)
         }  # fmt: skip
 
     return of
 
 
-def _engine(told: Inputs, shape: Shape, colocated: bool) -> Engine | None:
-    engines = told.value("rollout.num_engines")
+def _engine(inputs: Inputs, shape: Shape, colocated: bool) -> Engine | None:
+    engines = inputs.value("rollout.num_engines")
     if not isinstance(engines, int) or isinstance(engines, bool) or engines < 1:
         return None
-    asleep = colocated and told.flag("rollout.sleep")
+    asleep = colocated and inputs.flag("rollout.sleep")
     return Engine(
-        shape=shape, here=0, tensor_parallel=told.count("rollout.tensor_parallel_size", default=1), utilization=told.number("rollout.gpu_memory_utilization", default=0.9),
-        sleep_level=1 if asleep else 0, swap_bytes=find_swap(told), colocated=colocated,
+        shape=shape, here=0, tensor_parallel=inputs.count("rollout.tensor_parallel_size", default=1), utilization=inputs.number("rollout.gpu_memory_utilization", default=0.9),
+        sleep_level=1 if asleep else 0, swap_bytes=find_swap(inputs), colocated=colocated,
     )  # fmt: skip

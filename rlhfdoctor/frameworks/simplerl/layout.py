@@ -12,25 +12,25 @@ _SWAP_GIB = 40
 
 
 class _SimpleRL(Variant):
-    def sleep_level(self, told: Inputs) -> int:
+    def sleep_level(self, inputs: Inputs) -> int:
         return 2
 
-    def late_cache(self, told: Inputs) -> bool:
+    def late_cache(self, inputs: Inputs) -> bool:
         return False
 
-    def swap_bytes(self, told: Inputs) -> int:
-        return int(told.number("rollout.swap_space", default=_SWAP_GIB) * GIB)
+    def swap_bytes(self, inputs: Inputs) -> int:
+        return int(inputs.number("rollout.swap_space", default=_SWAP_GIB) * GIB)
 
-    def reference_default_width(self, told: Inputs) -> int:
+    def reference_default_width(self, inputs: Inputs) -> int:
         return 2
 
-    def entropy_always(self, told: Inputs) -> bool:
+    def entropy_always(self, inputs: Inputs) -> bool:
         return True
 
-    def divides_anew(self, told: Inputs) -> bool:
+    def divides_anew(self, inputs: Inputs) -> bool:
         return False
 
 
-def make_plans(told: Inputs) -> list[Plan]:
+def make_plans(inputs: Inputs) -> list[Plan]:
     """Nodes of a simpleRL-reason run."""
-    return plan_variant(told, _SimpleRL())
+    return plan_variant(inputs, _SimpleRL())

@@ -13,44 +13,44 @@ from rlhfdoctor.errors import UsageError
 from rlhfdoctor.estimates import Hazard
 
 _LOGITS = (4, 2)
-"""Bytes a token and word in training and scoring: bf16 logits, divided in place; flash-attn's cross entropy and a gradient as
+"""Bytes per token and vocabulary entry in training and scoring: bf16 logits, divided in place; flash-attn's cross entropy and a gradient as
 wide; entropy in chunks (model_wrapper.py:325-360, torch_utils.py at skyrl-train 0.3.0). Read, not measured."""
 _GROUPS = {"actor": "policy", "critic": "critic", "reference": "ref"}
 
 
-def make_plans(told: Inputs) -> list[Plan]:
+def make_plans(inputs: Inputs) -> list[Plan]:
     """Nodes of a SkyRL run.
 
     Raises:
         UsageError: it trains with Megatron or DeepSpeed, which this layout does not model.
     """
-    strategy = str(told.value("trainer.strategy") or "fsdp2")
+    strategy = str(inputs.value("trainer.strategy") or "fsdp2")
     if not strategy.startswith("fsdp"):
         raise UsageError(f"trainer.strategy={strategy}: its memory is not modelled; the estimate knows FSDP")
-    shape = actor_shape(told, "trainer.policy.model.path")
-    wanted = _roles(told)
-    together = told.flag("colocate_all", default=True)
-    sizes = {role: _size(told, role) for role in wanted}
-    models = {role: _model(told, role, shape, sizes[role], strategy, together) for role in wanted}
-    engine = _engine(told, shape, together)
-    prompt, answer, samples = *_lengths(told), told.count("rollout.samples_per_prompt", default=5)
+    shape = actor_shape(inputs, "trainer.policy.model.path")
+    wanted = _roles(inputs)
+    together = inputs.flag("colocate_all", default=True)
+    sizes = {role: _size(inputs, role) for role in wanted}
+    models = {role: _model(inputs, role, shape, sizes[role], strategy, together) for role in wanted}
+    engine = _engine(inputs, shape, together)
+    prompt, answer, samples = *_lengths(inputs), inputs.count("rollout.samples_per_prompt", default=5)
     return make_nodes(
-        told, _groups(told, wanted, sizes, engine, together), models, engine, store_bytes=find_store(told),
-        experience_bytes=told.count("rollout.batch_size", default=1024) * samples * (prompt + answer) * BYTES_PER_TOKEN // max(sizes["actor"][0], 1),
-        saves=told.number("checkpoint.save_steps", default=10) > 0, saves_hf=told.number("trainer.hf_save_interval", default=-1) > 0,
-        saves_at_end="checkpoint", copies_states=_is_fsdp1(told, strategy), resumes=str(told.value("checkpoint.resume")) == "from_path",
-        loaders=int(told.number("dataloader_num_workers", default=8)),
+        inputs, _groups(inputs, wanted, sizes, engine, together), models, engine, store_bytes=find_store(inputs),
+        experience_bytes=inputs.count("rollout.batch_size", default=1024) * samples * (prompt + answer) * BYTES_PER_TOKEN // max(sizes["actor"][0], 1),
+        saves=inputs.number("checkpoint.save_steps", default=10) > 0, saves_hf=inputs.number("trainer.hf_save_interval", default=-1) > 0,
+        saves_at_end="checkpoint", copies_states=_is_fsdp1(inputs, strategy), resumes=str(inputs.value("checkpoint.resume")) == "from_path",
+        loaders=int(inputs.number("dataloader_num_workers", default=8)),
     )  # fmt: skip
 
 
-def find_hazards(told: Inputs, plan: Plan) -> Iterator[Hazard]:
-    """What its tracker and its own checks know of these settings."""
+def find_hazards(inputs: Inputs, plan: Plan) -> Iterator[Hazard]:
+    """Known problems of these settings, from its issue tracker and its own checks."""
     engine = plan.engine
     if (
         engine is not None
         and engine.sleep_level
-        and told.flag("generator.inference_engine.use_expandable_segments")
-        and told.before("vllm", "0.20.1")
+        and inputs.flag("generator.inference_engine.use_expandable_segments")
+        and inputs.before("vllm", "0.20.1")
     ):
         yield Hazard(
             phase="load", cause="gpu-rollout-reservation",
@@ -63,86 +63,90 @@ def find_hazards(told: Inputs, plan: Plan) -> Iterator[Hazard]:
         )  # fmt: skip
 
 
-def _roles(told: Inputs) -> list[str]:
+def _roles(inputs: Inputs) -> list[str]:
     """Which roles there are: a critic where it has a model, a reference where a KL term asks for it."""
-    keeps = told.flag("use_kl_loss", default=True) or told.flag("trainer.algorithm.use_kl_in_reward")
+    keeps = inputs.flag("use_kl_loss", default=True) or inputs.flag("trainer.algorithm.use_kl_in_reward")
     return [
         "actor",
-        *(["critic"] if told.settings.get("trainer.critic.model.path") else []),
+        *(["critic"] if inputs.settings.get("trainer.critic.model.path") else []),
         *(["reference"] if keeps else []),
     ]
 
 
-def _size(told: Inputs, role: str) -> tuple[int, int]:
+def _size(inputs: Inputs, role: str) -> tuple[int, int]:
     group = f"trainer.placement.{_GROUPS[role]}"
-    nodes = told.machine.nodes or told.count(f"{group}_num_nodes", default=1)
-    own = told.settings.get(f"{group}_num_gpus_per_node")
-    if own is not None and "$" in str(own.value) and told.machine.gpus_per_node:
-        told.assume(f"{own.spelled} is {own.value}, which only the shell knows: --gpus-per-node is taken")
-        return nodes, told.machine.gpus_per_node
-    return nodes, told.count(f"{group}_num_gpus_per_node", default=4 if told.framework_before("0.3.1") else 1)
+    nodes = inputs.machine.nodes or inputs.count(f"{group}_num_nodes", default=1)
+    own = inputs.settings.get(f"{group}_num_gpus_per_node")
+    if own is not None and "$" in str(own.value) and inputs.machine.gpus_per_node:
+        inputs.assume(f"{own.spelled} is {own.value}, which only the shell knows: --gpus-per-node is taken")
+        return nodes, inputs.machine.gpus_per_node
+    return nodes, inputs.count(f"{group}_num_gpus_per_node", default=4 if inputs.framework_before("0.3.1") else 1)
 
 
-def _is_fsdp1(told: Inputs, strategy: str) -> bool:
-    return strategy == "fsdp" and told.framework_before("1!0.3.0")
+def _is_fsdp1(inputs: Inputs, strategy: str) -> bool:
+    return strategy == "fsdp" and inputs.framework_before("1!0.3.0")
 
 
-def _model(told: Inputs, role: str, shape: Shape, size: tuple[int, int], strategy: str, together: bool) -> Model:
+def _model(inputs: Inputs, role: str, shape: Shape, size: tuple[int, int], strategy: str, together: bool) -> Model:
     group = _GROUPS[role]
     trained = role != "reference"
     prefix = f"trainer.{group}"
-    own = told.shape_or(shape, f"{prefix}.model.path", of=f"the {role}") if role == "critic" else shape
-    on_host = told.flag(
+    own = inputs.shape_or(shape, f"{prefix}.model.path", of=f"the {role}") if role == "critic" else shape
+    on_host = inputs.flag(
         {"actor": "fsdp_cpu_offload", "critic": "critic.fsdp_cpu_offload", "reference": "ref.cpu_offload"}[role]
     )
-    offloads = (together or (told.flag("train.colocate_actor_ref", default=True) and role != "critic")) and not on_host
-    states = told.flag("offload_optimizer" if role == "actor" else "critic.offload_optimizer", default=True)
-    cap = int(told.number("train.max_tokens", default=-1))
-    prompt, answer = _lengths(told)
+    offloads = (
+        together or (inputs.flag("train.colocate_actor_ref", default=True) and role != "critic")
+    ) and not on_host
+    states = inputs.flag("offload_optimizer" if role == "actor" else "critic.offload_optimizer", default=True)
+    cap = int(inputs.number("train.max_tokens", default=-1))
+    prompt, answer = _lengths(inputs)
     common: dict[str, Any] = {
-        "sequences": told.count("train.micro_batch_size", default=1),
-        "scored": told.count("logprob.micro_batch_size", default=1),
+        "sequences": inputs.count("train.micro_batch_size", default=1),
+        "scored": inputs.count("logprob.micro_batch_size", default=1),
         "tokens": prompt + answer,
     }
-    if cap > 0:  # a soft cap: a longer sequence stands alone above it
+    if cap > 0:  # a soft cap: a longer sequence exceeds it as a batch of its own
         common = {"sequences": 1, "scored": 1, "tokens": max(cap, prompt + answer)}
     return Model(
-        role=role, shape=own, trained=trained, ranks=size[0] * size[1], here=0, backend="fsdp1" if _is_fsdp1(told, strategy) else "fsdp2", process=role,
-        width=4 if trained or not told.flag("trainer.bf16", default=True) else 2, on_host=on_host and trained,
+        role=role, shape=own, trained=trained, ranks=size[0] * size[1], here=0, backend="fsdp1" if _is_fsdp1(inputs, strategy) else "fsdp2", process=role,
+        width=4 if trained or not inputs.flag("trainer.bf16", default=True) else 2, on_host=on_host and trained,
         offload_param=offloads or (on_host and not trained), offload_optimizer=trained and offloads and states, value_head=role == "critic", saved=role == "actor",
-        parallel=told.count("sequence_parallel_size", default=1), recompute=told.flag("gradient_checkpointing", default=True),
-        lora_rank=int(told.number("lora_rank", default=0)) if trained else 0, beside=not together, logit_width=_LOGITS[0], scored_logit_width=_LOGITS[1], **common,
+        parallel=inputs.count("sequence_parallel_size", default=1), recompute=inputs.flag("gradient_checkpointing", default=True),
+        lora_rank=int(inputs.number("lora_rank", default=0)) if trained else 0, beside=not together, logit_width=_LOGITS[0], scored_logit_width=_LOGITS[1], **common,
     )  # fmt: skip
 
 
-def _engine(told: Inputs, shape: Shape, together: bool) -> Engine:
-    level = 0 if not together else 1 if told.framework_before("0.2.0") or told.number("lora_rank", default=0) > 0 else 2
+def _engine(inputs: Inputs, shape: Shape, together: bool) -> Engine:
+    level = (
+        0 if not together else 1 if inputs.framework_before("0.2.0") or inputs.number("lora_rank", default=0) > 0 else 2
+    )
     return Engine(
-        shape=shape, here=0, tensor_parallel=told.count("rollout.tensor_parallel_size", default=1),
-        utilization=told.number("rollout.gpu_memory_utilization", default=0.8), sleep_level=level, late_cache=together, colocated=together,
+        shape=shape, here=0, tensor_parallel=inputs.count("rollout.tensor_parallel_size", default=1),
+        utilization=inputs.number("rollout.gpu_memory_utilization", default=0.8), sleep_level=level, late_cache=together, colocated=together,
     )  # fmt: skip
 
 
 def _groups(
-    told: Inputs, wanted: list[str], sizes: dict[str, tuple[int, int]], engine: Engine, together: bool
+    inputs: Inputs, wanted: list[str], sizes: dict[str, tuple[int, int]], engine: Engine, together: bool
 ) -> list[Placed]:
     if together:
         return [Placed((*wanted, "engine"), sizes["actor"][1], sizes["actor"][0])]
     pair = (
         ("actor", "reference")
-        if "reference" in wanted and told.flag("train.colocate_actor_ref", default=True)
+        if "reference" in wanted and inputs.flag("train.colocate_actor_ref", default=True)
         else ("actor",)
     )
     sets = [pair, *((role,) for role in wanted if role not in pair)]
-    gpus = told.count("rollout.num_engines", default=1) * engine.tensor_parallel
-    per = told.machine.gpus_per_node or max(8, engine.tensor_parallel)
+    gpus = inputs.count("rollout.num_engines", default=1) * engine.tensor_parallel
+    per = inputs.machine.gpus_per_node or max(8, engine.tensor_parallel)
     engines = [Placed(("engine",), per)] * (gpus // per) + ([Placed(("engine",), gpus % per)] if gpus % per else [])
     return [Placed(roles, sizes[roles[0]][1], sizes[roles[0]][0]) for roles in sets] + engines
 
 
-def _lengths(told: Inputs) -> tuple[int, int]:
+def _lengths(inputs: Inputs) -> tuple[int, int]:
     """Prompt (of the longest turn where there are several) and response."""
-    turns = told.number("generator.max_turns", default=1)
-    longest = told.value("generator.max_input_length") if turns > 1 else None
-    prompt = told.count("max_prompt_length", default=512)
-    return (longest if isinstance(longest, int) else prompt), told.count("max_response_length", default=1024)
+    turns = inputs.number("generator.max_turns", default=1)
+    longest = inputs.value("generator.max_input_length") if turns > 1 else None
+    prompt = inputs.count("max_prompt_length", default=512)
+    return (longest if isinstance(longest, int) else prompt), inputs.count("max_response_length", default=1024)

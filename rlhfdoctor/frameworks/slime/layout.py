@@ -1,4 +1,4 @@
-"""slime trains with Megatron, which the estimate does not know yet."""
+"""slime trains with Megatron, which the estimate does not support yet."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from rlhfdoctor.budget.plan import Plan
 from rlhfdoctor.errors import UsageError
 
 
-def make_plans(told: Inputs) -> list[Plan]:
+def make_plans(inputs: Inputs) -> list[Plan]:
     """No plan.
 
     Raises:
         UsageError: always, with what trains the run.
     """
-    backend = "FSDP of its own" if str(told.value("train_backend")) == "fsdp" else "Megatron"
+    backend = "FSDP of its own" if str(inputs.value("train_backend")) == "fsdp" else "Megatron"
     raise UsageError(
         f"slime trains with {backend}, whose memory is not modelled; the estimate knows the FSDP and DeepSpeed of other frameworks"
     )

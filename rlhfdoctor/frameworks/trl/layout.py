@@ -1,4 +1,4 @@
-"""TRL: DeepSpeed as its own JSON tells it, or plain data parallelism."""
+"""TRL: DeepSpeed as configured by its own JSON, or plain data parallelism."""
 
 from __future__ import annotations
 
@@ -10,56 +10,56 @@ from rlhfdoctor.budget.placement import GPUS, Placed, actor_shape, make_nodes, r
 from rlhfdoctor.budget.plan import Engine, Model, Plan
 
 
-def make_plans(told: Inputs) -> list[Plan]:
-    """Nodes of a TRL run: one process a GPU; DeepSpeed as its JSON or accelerate's YAML tells it, else plain data parallelism."""
-    shape = actor_shape(told, "model_name_or_path", "actor.model_name_or_path")
-    gpus = told.machine.gpus_per_node
+def make_plans(inputs: Inputs) -> list[Plan]:
+    """Nodes of a TRL run: one process per GPU; DeepSpeed as configured by its JSON or accelerate's YAML, else plain data parallelism."""
+    shape = actor_shape(inputs, "model_name_or_path", "actor.model_name_or_path")
+    gpus = inputs.machine.gpus_per_node
     if gpus is None:
-        gpus = told.count("num_processes", default=GPUS)
-        if "num_processes" not in told.settings:
-            told.assume(f"{gpus} GPUs on the node: --gpus-per-node")
-    ranks = gpus * (told.machine.nodes or told.count("num_machines", default=1))
-    prompt, answer = read_lengths(told)
-    micro = told.count("train.micro_batch_size", default=8)
+        gpus = inputs.count("num_processes", default=GPUS)
+        if "num_processes" not in inputs.settings:
+            inputs.assume(f"{gpus} GPUs on the node: --gpus-per-node")
+    ranks = gpus * (inputs.machine.nodes or inputs.count("num_machines", default=1))
+    prompt, answer = read_lengths(inputs)
+    micro = inputs.count("train.micro_batch_size", default=8)
     common: dict[str, Any] = {
-        "ranks": ranks, "here": gpus, "version": told.version("deepspeed"), "process": "trainer", "sequences": micro, "scored": micro,
-        "tokens": prompt + answer, "recompute": told.flag("gradient_checkpointing"),
+        "ranks": ranks, "here": gpus, "version": inputs.version("deepspeed"), "process": "trainer", "sequences": micro, "scored": micro,
+        "tokens": prompt + answer, "recompute": inputs.flag("gradient_checkpointing"),
     }  # fmt: skip
-    stage = int(told.number("zero_stage", "deepspeed_config.zero_stage", default=0))
-    zero = read_zero(told, stage)
-    backend = "deepspeed" if stage or "zero_stage" in told.settings else "plain"
+    stage = int(inputs.number("zero_stage", "deepspeed_config.zero_stage", default=0))
+    zero = read_zero(inputs, stage)
+    backend = "deepspeed" if stage or "zero_stage" in inputs.settings else "plain"
     if backend == "plain":
-        told.assume("no DeepSpeed configuration is at hand: weights, gradients and Adam's states whole on every GPU")
-    adapters = int(told.number("lora_r", default=16)) if told.flag("use_peft") else 0
+        inputs.assume("no DeepSpeed configuration is at hand: weights, gradients and Adam's states whole on every GPU")
+    adapters = int(inputs.number("lora_r", default=16)) if inputs.flag("use_peft") else 0
     models = {
         "actor": Model(
-            role="actor", shape=shape, trained=True, backend=backend, sums=told.count("gradient_accumulation_steps", default=1) > 1,  # type: ignore[arg-type]
-            lora_rank=adapters, gathers=stage == 3 and _gathers(told) and not adapters, clones=stage in (1, 2), **common, **zero,
+            role="actor", shape=shape, trained=True, backend=backend, sums=inputs.count("gradient_accumulation_steps", default=1) > 1,  # type: ignore[arg-type]
+            lora_rank=adapters, gathers=stage == 3 and _gathers(inputs) and not adapters, clones=stage in (1, 2), **common, **zero,
         )
     }  # fmt: skip
-    if told.number("beta", default=0.04 if told.framework_before("0.19") else 0.0) > 0 and not adapters:
+    if inputs.number("beta", default=0.04 if inputs.framework_before("0.19") else 0.0) > 0 and not adapters:
         models["reference"] = Model(
             role="reference", shape=shape, trained=False, backend="deepspeed", stage=3 if stage == 3 else 0, **common
         )
     engine = None
-    if told.flag("use_vllm") and str(told.value("vllm_mode") or "colocate") == "colocate":
-        level = 0 if not told.flag("rollout.sleep") else 1 if told.framework_before("0.25") else 2
-        share = told.number("rollout.gpu_memory_utilization", default=0.3)
+    if inputs.flag("use_vllm") and str(inputs.value("vllm_mode") or "colocate") == "colocate":
+        level = 0 if not inputs.flag("rollout.sleep") else 1 if inputs.framework_before("0.25") else 2
+        share = inputs.number("rollout.gpu_memory_utilization", default=0.3)
         engine = Engine(shape=shape, here=gpus, utilization=share, sleep_level=level, colocated=True, process="trainer")
     roles = (*models, *(["engine"] if engine else []))
     return make_nodes(
-        told,
+        inputs,
         [Placed(roles, gpus, max(ranks // gpus, 1))],
         models,
         engine,
         ray=False,
         saves=True,
         saves_hf=True,
-        **read_resume(told),
+        **read_resume(inputs),
     )
 
 
-def _gathers(told: Inputs) -> bool:
-    return told.flag("zero.stage3_gather_16bit_weights_on_model_save") or told.flag(
+def _gathers(inputs: Inputs) -> bool:
+    return inputs.flag("zero.stage3_gather_16bit_weights_on_model_save") or inputs.flag(
         "deepspeed_config.zero3_save_16bit_model"
     )
