@@ -9,7 +9,7 @@ from itertools import pairwise
 from rlhfdoctor.core.diagnose import make_incident
 from rlhfdoctor.core.session import Session
 from rlhfdoctor.evidence.case import Case
-from rlhfdoctor.evidence.recorded import FailureWindow, find_failure_window, find_process_usage, find_steps
+from rlhfdoctor.evidence.window import FailureWindow, find_failure_window, find_process_usage, find_steps
 from rlhfdoctor.trace.growth import theil_sen
 from rlhfdoctor.trace.schema import NULL
 from rlhfdoctor.types import Comparison, Figure, Incident

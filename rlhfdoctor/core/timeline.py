@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rlhfdoctor.charts import Bound, Chart, Level, Mark, Panel, Span
 from rlhfdoctor.evidence.case import Case
-from rlhfdoctor.evidence.recorded import FailureWindow, find_failure_window, find_steps
+from rlhfdoctor.evidence.window import FailureWindow, find_failure_window, find_steps
 from rlhfdoctor.trace.events import Recorded
 from rlhfdoctor.trace.read import NodeTrace, time_of
 from rlhfdoctor.trace.run import read_traces

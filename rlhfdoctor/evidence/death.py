@@ -13,9 +13,9 @@ from dataclasses import replace
 from rlhfdoctor.evidence.case import Case, number, page_size, whole
 from rlhfdoctor.evidence.classify import RAY_SERVICE, classify
 from rlhfdoctor.evidence.flight import find_flight
-from rlhfdoctor.evidence.recorded import find_culprit, kernel_was_silent
 from rlhfdoctor.evidence.roles import MARKS, find_phase, find_role
 from rlhfdoctor.evidence.setup import find_refused
+from rlhfdoctor.evidence.window import find_culprit, kernel_was_silent
 from rlhfdoctor.logs.kernel import read_oom_kill
 from rlhfdoctor.types import Death, Event, Process
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD

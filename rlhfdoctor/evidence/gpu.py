@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from rlhfdoctor.budget.shapes import find_shape
 from rlhfdoctor.evidence.case import Case, fact, number, whole
-from rlhfdoctor.evidence.recorded import find_steps
+from rlhfdoctor.evidence.window import find_steps
 from rlhfdoctor.logs.torch import read_cuda_oom
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.types import Event, Evidence

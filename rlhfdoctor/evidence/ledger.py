@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rlhfdoctor.evidence.case import Case, page_size, whole
-from rlhfdoctor.evidence.recorded import FailureWindow, find_failure_window, find_process_usage
 from rlhfdoctor.evidence.roles import find_role
+from rlhfdoctor.evidence.window import FailureWindow, find_failure_window, find_process_usage
 from rlhfdoctor.logs.ray import read_top
 from rlhfdoctor.types import Death, Part
 from rlhfdoctor.units import MIB, show_time

@@ -8,112 +8,30 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise, takewhile
 
 from rlhfdoctor.evidence.case import Case
-from rlhfdoctor.evidence.thrash import Thrash, find_thrash
-from rlhfdoctor.logs.kernel import read_oom_kill
-from rlhfdoctor.trace.events import Recorded
+from rlhfdoctor.evidence.thrash import find_thrash
+from rlhfdoctor.evidence.window import (
+    NO_ROLE,
+    TELLING_RATIO,
+    FailureWindow,
+    find_failure_window,
+    find_process_usage,
+    find_steps,
+    kernel_was_silent,
+    until,
+)
 from rlhfdoctor.trace.growth import fit_growth, theil_sen
-from rlhfdoctor.trace.read import mark_time_of, time_of
-from rlhfdoctor.types import Death, Evidence, Origin, Process, Value
+from rlhfdoctor.trace.read import mark_time_of
+from rlhfdoctor.types import Death, Evidence, Value
 from rlhfdoctor.units import show_bytes, show_count, show_ratio, show_seconds
-from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
+from rlhfdoctor.vocabulary import FACT
 from rlhfdoctor.vocabulary.names import Fact
-from rlhfdoctor.vocabulary.run import HOST_KILLERS, KERNEL_KILLERS, SIGKILLERS
+from rlhfdoctor.vocabulary.run import HOST_KILLERS
 
 _LEAST_STEPS = 3
-_NEAR_S = 10.0
-_SAMPLE_S = 0.05
-"""What one sample reads bears one time, to within this."""
-_NO_ROLE = "other"
-_TELLING_RATIO = 0.02
-"""Who held less than this share of the limit is no culprit."""
-
-
-@dataclass(frozen=True, slots=True)
-class FailureWindow:
-    """The node on which it happened, until the moment when it happened."""
-
-    trace: Recorded
-    until_s: float
-    limit: str
-    """What the use is measured against: path of a cgroup, or `node`."""
-    limit_bytes: int | None
-    use: Sequence[tuple[float, int]]
-    """(Unix seconds, bytes in use below the limit, page cache left out)."""
-    thrash: Thrash | None = None
-
-    def origin(self) -> Origin:
-        """The trace as a place to quote."""
-        return Origin(file=self.trace.node.folder)
-
-
-def find_failure_window(case: Case, death: Death | None) -> FailureWindow | None:
-    """The trace of the node that the death names, else the first one; cut at the death."""
-    traces = case.traces
-    if not traces:
-        return None
-    node = death.node if death is not None else None
-    where = death.event.origin.file if death is not None and death.event is not None else ""
-    trace = next((t for t in traces if where.startswith(f"{t.node.folder}/")), None) or next(
-        (t for t in traces if node is not None and node in (t.node.node, t.node.run.get("host"))), traces[0]
-    )
-    times = trace.node.times_ns
-    end_s = trace.seconds(times[-1]) if times else 0.0
-    until_s = min(death.time, end_s) if death is not None and death.time is not None else end_s
-    kills = [trace.seconds(time_of(event)) for event in trace.of("oom_kill", "kernel.line")]
-    if death is not None and death.killer in KERNEL_KILLERS:
-        near = [at for at in kills if abs(at - until_s) < _NEAR_S or death.time is None]
-        until_s = min([until_s, *near])
-    limit, limit_bytes, use = _use(trace, case, death, until_s)
-    return FailureWindow(trace, until_s, limit, limit_bytes, use)
-
-
-def _use(
-    trace: Recorded, case: Case, death: Death | None, until_s: float
-) -> tuple[str, int | None, list[tuple[float, int]]]:
-    """The level that the kernel names, else the fullest limit at the end."""
-    paths = {int(uid): str(row.get("path")) for uid, row in trace.known["cgroup"].items()}
-    levels = []
-    for uid, path in paths.items():
-        limit = trace.last("cgroup", uid, "max_bytes", until_s)
-        series = _until(trace.series("cgroup", uid, "used_bytes"), until_s)
-        if limit is not None and series:
-            levels.append((_fullest(series) / limit, path, limit, series))
-    total = trace.last("host", 0, "total_bytes")
-    available = _until(trace.series("host", 0, "available_bytes"), until_s)
-    node = [(at, total - value) for at, value in available] if total is not None else []
-    named = case.first(EVENT.kernel.oom_kill, EVENT.trace.cgroup_kill)
-    if death is not None and death.killer == "kernel-oom-node":
-        return "node", total, node
-    if named is not None:
-        level = named.fields.get(FIELD.level_text) or read_oom_kill(str(named.fields.get(FIELD.rest_text, ""))).get(
-            "oom_memcg"
-        )
-        match = next((row for row in levels if level not in (None, "/") and row[1].endswith(str(level))), None)
-        if match is not None:
-            return match[1], match[2], match[3]
-    if levels and (not node or total is None or max(row[0] for row in levels) >= _fullest(node) / total):
-        best = max(levels, key=lambda row: row[0])
-        return best[1], best[2], best[3]
-    return "node", total, node
-
-
-def _fullest(series: Sequence[tuple[float, int]]) -> int:
-    """The largest value near the end: processes that are killed have given their memory back in the last sample."""
-    return max(value for at, value in series if at >= series[-1][0] - _NEAR_S)
-
-
-def _until(series: list[tuple[float, int]], until_s: float) -> list[tuple[float, int]]:
-    return series[: bisect_right(series, (until_s, 2**62))]
-
-
-def kernel_was_silent(trace: Recorded) -> bool:
-    """Whether the recorder read the kernel log until the run's end, and no process of the run was killed in it."""
-    unread = any(gap.get("what") == "kernel log" for gap in trace.of("gap"))
-    return not unread and bool(trace.of("recorder.end")) and not trace.of("kernel.line")
 
 
 def find_recorded(case: Case, death: Death | None) -> Iterator[Evidence]:
@@ -159,15 +77,6 @@ def _limits(scene: FailureWindow, death: Death | None) -> Facts:
         thrash = scene.thrash
         if thrash is not None and death is not None and death.killer not in HOST_KILLERS:
             yield FACT.trace.thrashed_s, thrash.seconds, f"for {show_seconds(round(thrash.seconds))} use stood at the limit, and {thrash.reading_count} of {thrash.process_count} processes had pages read back from disk: the kernel takes programs out of memory before it kills, and the run hangs"  # fmt: skip
-
-
-def find_steps(trace: Recorded) -> list[float]:
-    """When each step began, in order; by marks of the trainer, the logs, or both."""
-    starts: dict[int, float] = {}
-    for event in trace.of("mark"):
-        if isinstance(event.get("step"), int) and event["step"] >= 0:
-            starts.setdefault(int(event["step"]), trace.seconds(mark_time_of(event)))
-    return sorted(starts.values())
 
 
 def _growth(scene: FailureWindow, _death: Death | None) -> Facts:
@@ -222,7 +131,7 @@ def _grown_shmem(scene: FailureWindow, since_s: float) -> Facts:
         ]
         grown[kind] = max(0, series[-1] - series[0]) if series else 0
     total = sum(grown.values())
-    if total >= _TELLING_RATIO * (scene.limit_bytes or 0):
+    if total >= TELLING_RATIO * (scene.limit_bytes or 0):
         ratio = grown["shmem"] / total
         yield (
             FACT.trace.grown_shmem_ratio,
@@ -262,61 +171,6 @@ def _phases(scene: FailureWindow, _death: Death | None) -> Facts:
         yield FACT.trace.last_phase_rise_ratio, rise / scene.limit_bytes, f"in the last phase ({phase.replace('_', ' ')}) use rose by {show_bytes(rise)}, {show_ratio(rise / scene.limit_bytes)} of the limit"  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessUsage:
-    """A process at its last sample."""
-
-    uid: int
-    pid: int
-    role: str
-    name: str
-    anon_bytes: int
-    shmem_bytes: int
-    locked_bytes: int
-    first_bytes: int
-    """Anon and shmem at its first sample."""
-
-    @property
-    def bytes(self) -> int:
-        """Anon and shmem."""
-        return self.anon_bytes + self.shmem_bytes
-
-
-def find_process_usage(scene: FailureWindow, at_s: float | None = None) -> list[ProcessUsage]:
-    """The processes that lived within five seconds of the end, or in the sample of a given time; the largest first."""
-    holders = []
-    until_s = scene.until_s if at_s is None else at_s
-    oldest_s = until_s - (5 if at_s is None else _SAMPLE_S)
-    for uid, row in scene.trace.known["process"].items():
-        if row.get("role") == "doctor":
-            continue
-        anon = scene.trace.last_point("process", uid, "rss_anon_bytes", until_s)
-        if anon is None or anon[0] < oldest_s:
-            continue
-        shmem = scene.trace.last("process", uid, "rss_shmem_bytes", until_s) or 0
-        first = [scene.trace.first("process", uid, f"rss_{kind}_bytes") or 0 for kind in ("anon", "shmem")]
-        holders.append(
-            ProcessUsage(
-                uid=uid, pid=int(row.get("pid") or 0), role=str(row.get("role") or _NO_ROLE), name=str(row.get("name") or ""),
-                anon_bytes=anon[1], shmem_bytes=shmem, first_bytes=sum(first),
-                locked_bytes=scene.trace.last("process", uid, "locked_bytes", until_s) or 0,
-            )
-        )  # fmt: skip
-    return sorted(holders, key=lambda holder: -holder.bytes)
-
-
-def find_culprit(case: Case, death: Death) -> Process | None:
-    """Who held most at the last sample before the death."""
-    scene = find_failure_window(case, death)
-    holders = find_process_usage(scene) if scene is not None else []
-    if not holders or death.killer not in SIGKILLERS:
-        return None
-    top = holders[0]
-    if scene is None or top.bytes < _TELLING_RATIO * (scene.limit_bytes or 0):
-        return None
-    return Process(role=None if top.role == _NO_ROLE else top.role, name=top.name, pid=top.pid, bytes=top.bytes)
-
-
 def _processes(scene: FailureWindow, _death: Death | None) -> Facts:
     holders = find_process_usage(scene)
     if not holders:
@@ -345,9 +199,7 @@ def _processes(scene: FailureWindow, _death: Death | None) -> Facts:
             f"that is {show_ratio(growth[grower] / risen)} of all growth",
         )
     roles = [
-        role
-        for role, size in sizes.items()
-        if role not in (_NO_ROLE, "driver", "raylet") and size > 0.1 * max(total, 1)
+        role for role, size in sizes.items() if role not in (NO_ROLE, "driver", "raylet") and size > 0.1 * max(total, 1)
     ]
     yield (
         FACT.trace.role_count,
@@ -380,7 +232,7 @@ def _shared(scene: FailureWindow, _death: Death | None) -> Facts:
         yield FACT.shm.used_bytes, used, f"/dev/shm held {show_bytes(used)}"
     if size:
         yield FACT.shm.size_bytes, size, f"/dev/shm is {show_bytes(size)} large"
-        fullest = max((value for _, value in _until(trace.series("host", 0, "shm_used_bytes"), until_s)), default=0)
+        fullest = max((value for _, value in until(trace.series("host", 0, "shm_used_bytes"), until_s)), default=0)
         yield FACT.shm.full_ratio, fullest / size, f"/dev/shm was up to {show_ratio(fullest / size)} full"
     if shmem is not None and used is not None:
         free = max(0, shmem - used)

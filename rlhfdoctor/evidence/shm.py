@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rlhfdoctor.evidence.case import Case
-from rlhfdoctor.evidence.recorded import FailureWindow, find_failure_window
+from rlhfdoctor.evidence.window import FailureWindow, find_failure_window
 from rlhfdoctor.types import Death, Evidence
 from rlhfdoctor.units import show_bytes, show_ratio
 from rlhfdoctor.vocabulary import FACT

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from rlhfdoctor.evidence.case import Case, fact, page_size, whole
 from rlhfdoctor.evidence.host import read_rows
-from rlhfdoctor.evidence.recorded import FailureWindow, find_failure_window, find_process_usage, find_steps
 from rlhfdoctor.evidence.roles import MARKS, find_role
+from rlhfdoctor.evidence.window import FailureWindow, find_failure_window, find_process_usage, find_steps
 from rlhfdoctor.types import Death, Event, Evidence, Origin
 from rlhfdoctor.units import show_bytes, show_count, show_ratio
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD

@@ -12,9 +12,10 @@ from rlhfdoctor.record.target import Process, Target
 from rlhfdoctor.sources.cgroupfs import Hierarchy, Level, find_chain, find_hierarchy, find_path, read_level
 from rlhfdoctor.sources.gpu_drivers import Driver, find_drivers
 from rlhfdoctor.sources.gpus import Gpu, GpuProcess, GpuReading, GpuSource
+from rlhfdoctor.sources.meminfo import parse_meminfo, parse_vmstat, parse_zoneinfo
 from rlhfdoctor.sources.nvml import find_own_pid
 from rlhfdoctor.sources.pressure import parse_pressure
-from rlhfdoctor.sources.procfs import Mappings, parse_maps, parse_meminfo, parse_vmstat, parse_zoneinfo, read_file
+from rlhfdoctor.sources.procfs import Mappings, parse_maps, read_file
 from rlhfdoctor.sources.shm import SharedMemory, SharedObject, find_orphans, find_owners, list_objects, read_shm
 from rlhfdoctor.sources.vllm import EngineLoad, find_port, read_metrics
 from rlhfdoctor.trace.schema import NULL, RATIO_SCALE, SECONDS_SCALE, TABLES

@@ -21,7 +21,8 @@ from rlhfdoctor.plugins import folders
 from rlhfdoctor.privacy.secrets import cut_secrets, cut_words
 from rlhfdoctor.record.recorder_config import Orders, write_orders
 from rlhfdoctor.sources.cgroupfs import find_chain, find_hierarchy, find_path, read_level
-from rlhfdoctor.sources.procfs import parse_cmdline, parse_meminfo, read_boot_id, read_file
+from rlhfdoctor.sources.meminfo import parse_meminfo
+from rlhfdoctor.sources.procfs import parse_cmdline, read_boot_id, read_file
 from rlhfdoctor.sources.shm import read_shm
 from rlhfdoctor.trace.read import RUN_SCHEMA
 from rlhfdoctor.version import VERSION

@@ -1,4 +1,4 @@
-"""/proc: meminfo, vmstat, and of one process status, stat, io, cmdline, maps.
+"""/proc/PID: status, stat, io, cmdline, cgroup and maps of one process.
 
 Documented in proc(5) and Documentation/filesystems/proc.rst. `status` and `stat` cost the same at
 any size of the process (7 to 20 us); `smaps_rollup` walks page tables and stalls the process for as
@@ -10,15 +10,13 @@ long (123 ms at 10 GiB), so nothing here reads it. `maps` walks no page table.
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from rlhfdoctor.sources.meminfo import find_numbers
 from rlhfdoctor.units import KIB
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Status(NamedTuple):
@@ -77,66 +75,6 @@ class Mappings:
     """(inode, path, mapped bytes) of every object in /dev/shm."""
 
 
-_MEMINFO = {
-    b"\nMemTotal:": "total_bytes", b"\nMemFree:": "free_bytes", b"\nMemAvailable:": "available_bytes", b"\nCached:": "cached_bytes",
-    b"\nBuffers:": "buffers_bytes", b"\nShmem:": "shmem_bytes", b"\nAnonPages:": "anon_bytes", b"\nSlab:": "slab_bytes",
-    b"\nSReclaimable:": "slab_reclaimable_bytes", b"\nMlocked:": "locked_bytes", b"\nUnevictable:": "unevictable_bytes",
-    b"\nSwapTotal:": "swap_total_bytes", b"\nSwapFree:": "swap_free_bytes", b"\nPageTables:": "page_tables_bytes",
-    b"\nKernelStack:": "kernel_stack_bytes", b"\nDirty:": "dirty_bytes", b"\nWriteback:": "writeback_bytes",
-}  # fmt: skip
-
-
-def parse_meminfo(data: bytes) -> dict[str, int]:
-    """Bytes by our names; lines that are missing or damaged are left out.
-
-    >>> parse_meminfo(b"MemTotal:       16 kB\\nHugePages_Total:   0\\nShmem: x kB\\n")
-    {'total_bytes': 16384}
-    """
-    return _find_numbers(data, _MEMINFO, KIB)
-
-
-def _find_numbers(data: bytes, names: Mapping[bytes, str], factor: int = 1) -> dict[str, int]:
-    """Numbers behind names at the start of a line; finding a dozen names is faster than splitting 150 lines."""
-    found: dict[str, int] = {}
-    data = b"\n" + data
-    for name, key in names.items():
-        at = data.find(name)
-        if at >= 0:
-            start = at + len(name)
-            number = data[start : data.find(b"\n", start)].split()
-            if number and number[0].isdigit():
-                found[key] = int(number[0]) * factor
-    return found
-
-
-def parse_zoneinfo(data: bytes) -> int:
-    """Bytes in the free lists of the CPUs, which no line of meminfo counts; up to an eighth of a zone since Linux 6.7.
-
-    mm/page_alloc.c, `pcp->high_max`; read from the `count:` lines below `pagesets` of /proc/zoneinfo.
-
-    >>> parse_zoneinfo(b"  pagesets\\n    cpu: 0\\n              count:    3\\n              high:     14\\n") == 3 * PAGE_BYTES
-    True
-    """
-    return sum(int(match) for match in _PAGESET.findall(data)) * PAGE_BYTES
-
-
-_PAGESET = re.compile(rb"^ +count: +(\d+)$", re.M)
-_VMSTAT = {
-    b"\noom_kill ": "oom_kill_count", b"\nnr_foll_pin_acquired ": "foll_pin_acquired_count",
-    b"\nnr_foll_pin_released ": "foll_pin_released_count", b"\npgmajfault ": "major_faults_count",
-    b"\npswpout ": "swapped_out_count", b"\nallocstall_normal ": "alloc_stall_count",
-}  # fmt: skip
-
-
-def parse_vmstat(data: bytes) -> dict[str, int]:
-    """Counters by our names.
-
-    >>> parse_vmstat(b"nr_free_pages 5\\noom_kill 3\\n")
-    {'oom_kill_count': 3}
-    """
-    return _find_numbers(data, _VMSTAT)
-
-
 _STATUS_LINES = {b"\nRssAnon:": "anon", b"\nRssFile:": "file", b"\nRssShmem:": "shmem", b"\nVmSwap:": "swap", b"\nVmLck:": "locked", b"\nVmPin:": "pinned", b"\nVmHWM:": "peak"}  # fmt: skip
 _STATUS_ROW = [
     b"VmLck:", b"VmPin:", b"VmHWM:", b"VmRSS:", b"RssAnon:", b"RssFile:", b"RssShmem:", b"VmData:", b"VmStk:", b"VmExe:",
@@ -166,7 +104,7 @@ def parse_status(data: bytes) -> Status | None:
             int(row[7]) << 10,
         )  # fmt: skip
     else:  # a kernel thread, or a kernel with other lines
-        found = _find_numbers(data, _STATUS_LINES, KIB)
+        found = find_numbers(data, _STATUS_LINES, KIB)
         sizes = tuple(found.get(name) for name in _STATUS_LINES.values())
     return Status(
         data[6 : data.find(b"\n")].decode("utf-8", "replace"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rlhfdoctor.evidence.ledger import make_ledger
-from rlhfdoctor.evidence.recorded import find_culprit, find_failure_window
+from rlhfdoctor.evidence.window import find_culprit, find_failure_window
 from rlhfdoctor.types import Death, Process, Value
 from rlhfdoctor.units import GIB, MIB
 from tests.record.build import (

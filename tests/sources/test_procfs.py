@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from rlhfdoctor.sources.meminfo import parse_meminfo, parse_vmstat
 from rlhfdoctor.sources.procfs import (
     Io,
     Mappings,
@@ -22,10 +23,8 @@ from rlhfdoctor.sources.procfs import (
     parse_cmdline,
     parse_io,
     parse_maps,
-    parse_meminfo,
     parse_stat,
     parse_status,
-    parse_vmstat,
     read_boot_id,
     read_file,
 )
