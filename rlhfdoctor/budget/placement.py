@@ -152,7 +152,7 @@ def read_resume(inputs: Inputs, *, launched: bool = True) -> dict[str, Any]:
 def _waits(inputs: Inputs) -> bool:
     """Whether a receive keeps its process waiting, as far as it is known.
 
-    Since 0.17.3 DeepSpeed names the device to torch (comm/torch.py), but for torch behind 2.6.0 and before 2.7.1; newer ones
+    Since 0.17.3 DeepSpeed names the device to torch (comm/torch.py), except for torch after 2.6.0 and before 2.7.1; newer ones
     may then use the communicator that is there already, and which of them do was not found out.
     """
     torch = parse_version(inputs.version("torch"))
@@ -184,6 +184,6 @@ def find_file_size(inputs: Inputs) -> int:
 
 
 def find_store(inputs: Inputs) -> int | None:
-    """Bytes of Ray's object store, where they are set."""
+    """Bytes of Ray's object store, if set."""
     value = inputs.value("ray.object_store_memory")
     return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -87,7 +87,7 @@ class Model:
     """Roles with one name share their GPUs."""
 
     def since(self, version: str) -> bool:
-        """Whether the DeepSpeed in use is this or newer; the newest where it is unknown."""
+        """Whether the DeepSpeed in use is this or newer; the newest is assumed if unknown."""
         here, there = parse_version(self.version), parse_version(version)
         return here is None or there is None or here >= there
 
@@ -156,7 +156,7 @@ class Engine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One node of a run; the fullest where they differ."""
+    """One node of a run; the fullest if they differ."""
 
     device: Literal["cuda", "cpu"]
     models: tuple[Model, ...]

@@ -30,7 +30,7 @@ _MAPPED = 32 << 20
 _MALLOC_KEEPS = 0.9
 """Of the blocks below (0.6 to 1.1, measured with seven universal checkpoints and glibc 2.36)."""
 _ALIGNED = 2
-"""Elements, a rank: at stages 1 and 2 a partition ends with padding where the size is no multiple (nccl_start_alignment_factor, _get_padded_tensor)."""
+"""Elements, a rank: at stages 1 and 2 a partition ends with padding if the size is not a multiple (nccl_start_alignment_factor, _get_padded_tensor)."""
 
 
 def storage_needs(model: Model, plan: Plan) -> Iterator[Need]:
