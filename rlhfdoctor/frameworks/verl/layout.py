@@ -61,7 +61,7 @@ class Variant:
         return find_swap(inputs)
 
     def has_reference(self, inputs: Inputs) -> bool:
-        """Whether a KL term asks for a reference."""
+        """Whether a KL term requires a reference."""
         return (
             inputs.flag("actor_rollout_ref.actor.use_kl_loss")
             or inputs.flag("algorithm.use_kl_in_reward")
