@@ -2,7 +2,7 @@
 
     python -m rlhfdoctor.record.recorder DIR
 
-It reads its orders from DIR/orders.json, starts the command where there is one, and imports neither
+It reads its options from DIR/orders.json, starts the command if there is one, and imports neither
 polars nor rich. Nothing here waits for, signals or stops what it follows.
 """
 

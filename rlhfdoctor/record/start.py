@@ -172,7 +172,7 @@ def keep_configs(folder: Path, argv: Sequence[str]) -> list[dict[str, str]]:
 
 
 def find_packages(argv: Sequence[str]) -> dict[str, str]:
-    """Versions of the packages that matter, from the dist-info folders beside the command's interpreter."""
+    """Versions of the packages that matter, from the dist-info folders of the command's interpreter."""
     program = next((word for word in argv[:4] if Path(word).name.startswith("python")), None)
     found = shutil.which(program or "python3") or sys.executable
     folders = list(Path(found).parent.parent.glob("lib/python3*/site-packages"))

@@ -280,7 +280,7 @@ class Watch:
 
 
 def _reap(pid: int) -> int | None:
-    """The exit code of an orphan that came to us; None while it runs or where it is not ours."""
+    """The exit code of an orphan that came to us; None while it runs or if it is not ours."""
     try:
         done, status = os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:
