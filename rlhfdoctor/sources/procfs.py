@@ -96,7 +96,7 @@ def parse_meminfo(data: bytes) -> dict[str, int]:
 
 
 def _find_numbers(data: bytes, names: Mapping[bytes, str], factor: int = 1) -> dict[str, int]:
-    """Numbers behind names at the start of a line; finding a dozen names is faster than splitting 150 lines."""
+    """Numbers after names at the start of a line; finding a dozen names is faster than splitting 150 lines."""
     found: dict[str, int] = {}
     data = b"\n" + data
     for name, key in names.items():
