@@ -294,7 +294,7 @@ def to_dict(found: Estimate) -> dict[str, Any]:
 
 
 def render_json(found: Estimate, after: Estimate | None = None, patches: Sequence[Patch] = ()) -> str:
-    """The estimate as indented JSON text, with the suggestion where one was asked for."""
+    """The estimate as indented JSON text, with the suggestion if requested."""
     whole = to_dict(found)
     if after is not None:
         changes = [
