@@ -35,7 +35,7 @@ def make_page(to_file: bool, width: int = 160) -> Console:
     """A console that collects its text; colour only on a terminal without NO_COLOR.
 
     Args:
-        width: in columns where there is no terminal to ask.
+        width: in columns, used without a terminal.
     """
     from rich.console import Console
 
