@@ -154,7 +154,7 @@ class Redactor:
         return names.sub(self._name, text) if names is not None else text
 
     def value(self, value: Any) -> Any:
-        """The same for what JSON holds; a list's item behind a flag that names a secret is one."""
+        """The same for what JSON holds; a list's item after a flag that names a secret is one."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
