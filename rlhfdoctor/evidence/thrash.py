@@ -66,7 +66,7 @@ def find_thrash(trace: Recorded, use: Sequence[tuple[float, int]], limit_bytes: 
 def _reads(series: Sequence[tuple[float, int]], since_s: float, end_s: float) -> bool | None:
     """Whether a process had major faults all the time, and had not before; None if it was not there all the time.
 
-    The recorder repeats a count that it reads every ten seconds or so: the time of a value is known only when it changes.
+    The recorder repeats a count that it reads every ten seconds or so: its time is known only when it changes.
     """
     if not series or series[0][0] > since_s or series[-1][0] < end_s - _END_S:
         return None

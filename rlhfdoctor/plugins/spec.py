@@ -17,7 +17,7 @@ class Package:
     name: str
     """As pip lists it, in lower case with `-`."""
     epoch: int = 0
-    """Epoch of PEP 440, for a second package that restarts its release numbers: they are newer than all of the first."""
+    """Epoch of PEP 440, for a second package that restarts its release numbers: newer than all of the first."""
 
     def release(self, version: str) -> str:
         """A version of this package as the settings table writes it: with the epoch, if there is one.

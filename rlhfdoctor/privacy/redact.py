@@ -130,7 +130,7 @@ class Redactor:
         self._names = None
 
     def learn_host(self, name: str, *, surely: bool = False) -> None:
-        """Notes a host by name; a plain word only if it is `surely` a host name, since it would be replaced everywhere."""
+        """Notes a host by name; a plain word only if `surely` one, since it would be replaced everywhere."""
         named = surely or re.search(r"[\d.-]", name)
         if (
             len(name) > _LEAST_LETTERS
