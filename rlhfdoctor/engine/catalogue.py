@@ -12,7 +12,7 @@ from rlhfdoctor.errors import RuleError
 
 
 def rules_folder() -> Path:
-    """The catalogue: `$RLHFDOCTOR_RULES`, else next to the package (checkout) or inside it (wheel)."""
+    """The catalogue: `$RLHFDOCTOR_RULES`, else beside the package (checkout) or inside it (wheel)."""
     named = os.environ.get("RLHFDOCTOR_RULES")
     if named:
         return Path(named)
