@@ -238,7 +238,7 @@ def _accumulated(model: Model) -> Need:
 
 
 def _adam_on_cpu(model: Model, device: str, share: int) -> Iterator[Need]:
-    """torch's AdamW makes two arrays of the size of its parameter (torch/optim/adam.py, `denom`); FusedAdam makes none."""
+    """torch's AdamW makes two arrays of the size of its parameter (torch/optim/adam.py, `denom`); FusedAdam does not."""
     if device == "cpu":
         yield make_need(model, "gpu", TRAIN, 2 * _MASTER * share, "intermediate values of AdamW", moment="step")
 
@@ -298,7 +298,7 @@ def _parameters_on_host(model: Model, device: str) -> Iterator[Need]:
     """Shards of the weights in host memory.
 
     With pin_memory each parameter's shard is a page-locked buffer of its own (partition_parameters.py); training then moves
-    them to one flat buffer, page-locked in every version whatever pin_memory says (stage3.py,
+    them to one flat buffer, page-locked in every version, regardless of pin_memory (stage3.py,
     _create_param_groups_fp16_flat_cpu_memory), and torch keeps the first ones.
     """
     what = f"weights, a shard of {model.ranks}, in host memory"

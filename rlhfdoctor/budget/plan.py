@@ -49,7 +49,7 @@ class Model:
     lora_rank: int = 0
     """If above 0, only adapters of this rank are trained; the weights are frozen."""
     value_head: bool = False
-    """One number a token in place of logits."""
+    """One number per token in place of logits."""
     sequences: int = 1
     """Of a training micro batch on one rank."""
     scored: int = 1
@@ -78,7 +78,7 @@ class Model:
     clones: bool = False
     """For that every rank copies its whole weights to host memory."""
     swap_bytes: int = 0
-    """Of page-locked swap blocks that its processes hold (the bundled trainer), one buffer a layer."""
+    """Of page-locked swap blocks that its processes hold (the bundled trainer), one buffer per layer."""
     rebuilds: bool = False
     """The blocks are dropped and rebuilt around every rollout."""
     process: str = ""
@@ -147,7 +147,7 @@ class Engine:
     late_cache: bool = False
     """Woken up, it gets its weights first and its KV cache when they are in."""
     swap_bytes: int = 0
-    """Of host blocks for the KV cache, a GPU."""
+    """Of host blocks for the KV cache, per GPU."""
     colocated: bool = False
     """It shares its GPUs with trained roles."""
     process: str = "rollout engine"

@@ -24,7 +24,7 @@ class Constants:
     low_precision: int
     """Additional from its first pass on if it computes in bf16 (oneDNN's kernels on CPU)."""
     training: int
-    """More for a rank that trains: optimizer, autograd, communication."""
+    """Additional for a rank that trains: optimizer, autograd, communication."""
     engine: int
     driver: int
     services: int
