@@ -114,7 +114,7 @@ def find_cgroup(path: str) -> str:
     """The folder of a cgroup: a path, a path below the hierarchy, or `auto` for our own.
 
     Raises:
-        UsageError: there is none, or no memory controller.
+        UsageError: there is no such cgroup, or no memory controller.
     """
     hierarchy = find_hierarchy()
     if hierarchy is None:
@@ -147,7 +147,7 @@ def find_ray_pids() -> list[int]:
 
 
 def _same_stream() -> bool:
-    """Whether our standard output and error are one: then the job's stay one as well, in order."""
+    """Whether our standard output and error are the same: then the job's stay the same too, in order."""
     try:
         one, two = os.fstat(1), os.fstat(2)
     except OSError:

@@ -56,7 +56,7 @@ class Recorder:
     """One run of the loop."""
 
     def __init__(self, folder: str, orders: Orders) -> None:
-        """Opens the store first: from then on, whatever happens is on record.
+        """Opens the store first: from then on, everything is recorded.
 
         Raises:
             SourceError: the folder cannot be written, or another recorder writes there.

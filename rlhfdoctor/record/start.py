@@ -250,7 +250,7 @@ def require_process(pid: int) -> str:
     """The command line of a process that can be attached to.
 
     Raises:
-        UsageError: there is none, or it is a kernel thread.
+        UsageError: there is no such process, or it is a kernel thread.
     """
     data = read_file(f"/proc/{pid}/cmdline")
     if data is None:

@@ -259,7 +259,7 @@ class Watch:
         return False
 
     def _exited(self, code: int | None) -> None:
-        """An exit status that only we learned: it belongs into the trace as well."""
+        """An exit status known only to the watcher: it is added to the trace."""
         self.state.exit_code = code
         if code is None:
             return
