@@ -63,7 +63,7 @@ class Scanner:
             self._find = _find_with_re(self.patterns)
 
     def scan(self, stream: Iterable[bytes]) -> Iterator[Hit]:
-        """Hits in the order of the text. Memory is bounded whatever the length of a line."""
+        """Hits in the order of the text. Memory is bounded, regardless of the length of a line."""
         line = 1
         self.longest_line_cut = False
         blocks = _blocks(stream)

@@ -23,7 +23,7 @@ _REDIRECTION = re.compile(r"(?:\d*|&)[<>]{1,3}(?:&\d+|&-|(&?[ \t]*)(?=[^\s;|&()<
 _HEREDOC = re.compile(r"\d*<<(-?)[ \t]*(?=[^\s;|&()<>])")
 """`<<EOF`, `<<-EOF`; the word that ends the document follows."""
 _SHOWN = re.compile(r"\s*cat\b[^|>\n]*")
-"""A document that goes to the terminal: a help text, no script."""
+"""A document printed to the terminal: a help text, not a script."""
 _CONTINUED = re.compile(r"\\\r?\n")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=")
 _BARE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})")
@@ -179,7 +179,7 @@ class _Reader:
         yield Token(word, self.script[start:end], start, end, line, first, group)
 
     def _assign(self, scope: _Scope, position: int, raw: str, word: str) -> bool:
-        """Keeps what the first word of a command sets; whether the next one may be the first of it as well."""
+        """Keeps what the first word of a command sets; whether the next one may also be its first."""
         found = _ASSIGNMENT.match(word)
         if found is None:
             return word in ("export", "env", "sudo")
