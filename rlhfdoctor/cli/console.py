@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def language_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`--lang`, whose default is the environment's language."""
+    """`--lang`; the default is the environment's language."""
 
     def chosen(_context: click.Context, _option: click.Parameter, value: str | None) -> str:
         from rlhfdoctor.i18n.language import preferred

@@ -201,7 +201,7 @@ def _phases_of_logs(phase: str) -> tuple[str, ...]:
 
 
 def _without_engine(found: Estimate) -> Estimate:
-    """What the trainer needs; the engine takes its share whatever its weights leave free."""
+    """What the trainer needs; the engine takes its share, regardless of what its weights leave free."""
     return replace(found, needs=tuple(need for need in found.needs if need.role != "rollout engine"))
 
 

@@ -147,7 +147,7 @@ def _fits(found: Estimate, traps: int) -> bool:
 
 
 def _relieves(now: Estimate, after: Estimate) -> bool:
-    """Whether some phase that exceeds a limit exceeds it by less, and none by more, or a known trap is avoided."""
+    """Whether some phase that exceeds a limit exceeds it by less, and no phase by more, or a known trap is avoided."""
     gains = avoids = len(after.hazards) < len(now.hazards)
     if len(after.hazards) > len(now.hazards):
         return False  # it would fit, and die of something else

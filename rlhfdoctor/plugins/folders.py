@@ -81,7 +81,7 @@ def has(name: str | None, trait: Trait, value: Callable[[str], Value] = lambda s
 
 
 def having(trait: Trait) -> tuple[str, ...]:
-    """The frameworks that have a trait, whatever their settings."""
+    """The frameworks that have a trait, regardless of their settings."""
     return tuple(s.framework for s in load() if any(r.trait == trait and not r.setting for r in s.traits))
 
 

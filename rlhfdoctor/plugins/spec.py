@@ -58,7 +58,7 @@ class TraitRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatedFact:
-    """A fact that the framework's own code settles, whatever the run shows."""
+    """A fact that the framework's own code determines, regardless of the run."""
 
     fact: Fact
     value: Value
