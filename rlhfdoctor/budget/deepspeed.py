@@ -238,7 +238,7 @@ def _accumulated(model: Model) -> Need:
 
 
 def _adam_on_cpu(model: Model, device: str, share: int) -> Iterator[Need]:
-    """torch's AdamW makes two arrays of the size of its parameter (torch/optim/adam.py, `denom`); FusedAdam does not."""
+    """torch's AdamW makes two arrays as large as its parameter (torch/optim/adam.py, `denom`); FusedAdam does not."""
     if device == "cpu":
         yield make_need(model, "gpu", TRAIN, 2 * _MASTER * share, "intermediate values of AdamW", moment="step")
 

@@ -1,4 +1,4 @@
-"""`doctor watch --ray`: one recorder per node, started there by a Ray actor; their traces are copied back incrementally.
+"""`doctor watch --ray`: one recorder per node, started by a Ray actor; their traces are copied back incrementally.
 
 Ray is the engine: node affinity places the actors, the object store carries the bytes. An actor only
 starts the recorder (which detaches from it and outlives actor and raylet) and hands over what was
