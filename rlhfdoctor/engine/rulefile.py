@@ -46,7 +46,7 @@ class When(Struct, forbid_unknown_fields=True, rename={"is_": "is", "in_": "in",
 
 
 class Weight(Struct, forbid_unknown_fields=True):
-    """A condition that moves the score by so many log-odds."""
+    """A condition that changes the score by a number of log-odds."""
 
     when: When
     weight: float
@@ -69,7 +69,7 @@ class Request(Struct, forbid_unknown_fields=True):
 
 
 class Detect(Struct, forbid_unknown_fields=True, rename={"for_": "for"}):
-    """When the cause applies, how likely it is, and what speaks for and against it."""
+    """When the cause applies, how likely it is, and the evidence for and against it."""
 
     requires: When
     prior: float
