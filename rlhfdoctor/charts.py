@@ -9,7 +9,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """Samples of a panel: at each time one value for each of its names. Every point is a real sample, none is a mean."""
+    """Samples of a panel: at each time one value for each of its names. Every point is a real sample, never a mean."""
 
     times_s: Sequence[float]
     """Seconds since the chart's begin, ascending."""

@@ -14,7 +14,7 @@ class UsageError(DoctorError):
 class SourceError(DoctorError):
     """A file that the user named cannot be used at all.
 
-    Whatever else is missing on a real cluster is a `Gap`, not an error.
+    Anything else that is missing on a real cluster is a `Gap`, not an error.
     """
 
 

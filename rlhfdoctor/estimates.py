@@ -10,7 +10,7 @@ from rlhfdoctor.types import Gap
 BudgetPhase: TypeAlias = Literal[
     "load", "resume", "rollout", "score", "update", "weight_sync", "checkpoint", "final_save"
 ]
-"""The phases that a budget distinguishes; `resume` is the load from a checkpoint, `final_save` the model's save behind the last step."""
+"""The phases that a budget distinguishes; `resume` is the load from a checkpoint, `final_save` the model's save after the last step."""
 BUDGET_PHASES: tuple[BudgetPhase, ...] = get_args(BudgetPhase)
 Place: TypeAlias = Literal["host", "shm", "gpu"]
 """Where bytes are: memory of processes, /dev/shm (which counts for the container's limit, too), one GPU."""

@@ -1,8 +1,8 @@
 """Activations and logits: what passes through a device while a model computes.
 
 T tokens of a micro batch, h hidden size, L layers, V words. With recomputation the inputs of the layers stay (2 T h L
-bytes in bf16) and one layer is whole; without it about 34 T h a layer (flash attention). Logits take what the framework makes
-of them: OpenRLHF 10 to 12 bytes a token and word in training (bf16, an fp32 copy, and about the same backward; actor.forward),
+bytes in bf16) and one layer is whole; without it about 34 T h per layer (flash attention). Logits take what the framework makes
+of them: OpenRLHF 10 to 12 bytes per token and vocabulary entry in training (bf16, an fp32 copy, and about the same backward; actor.forward),
 6 forward only; verl and EasyR1: frameworks/verl/layout.py.
 Estimates for transformer blocks with gated MLPs, not measured on GPUs (settings_notes sections 3 and 5).
 """
@@ -23,7 +23,7 @@ _AT_HEAD = 2
 
 
 def compute_needs(model: Model, device: str) -> Iterator[Need]:
-    """Activations and logits of scoring, and of training where the model is trained.
+    """Activations and logits of scoring, and of training if the model is trained.
 
     The head is the last to compute and the first to have gradients: on a GPU the logits take the place of what one layer
     computed with. On a CPU malloc keeps that (blocks below 32 MiB), and it coexists with the logits, as measured.

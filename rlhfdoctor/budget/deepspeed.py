@@ -34,7 +34,7 @@ _MALLOC_KEEPS_FROZEN = 0.1
 _MALLOC_KEEPS_OFFLOADED = 0.77
 """The same with offload at stages 1 and 2, in units of the shard's fp32 gradients, which are made a tensor at a time."""
 _STAGED_COPIES = 2.4
-"""Of what is fetched ahead: gloo's staging and the flat output, the next bucket sometimes beside them; measured."""
+"""Of what is fetched ahead: gloo's staging and the flat output, sometimes together with the next bucket; measured."""
 _READ_ALONE, _HEADS_ALONE = 0.6, 2.75
 """Of a single rank's weights at stage 3 while they are made, whose shard is a copy of the whole; and whole copies of a head that is
 tied to the embedding at the end; measured."""
@@ -150,7 +150,7 @@ def _partitioned_states(model: Model, device: str) -> Iterator[Need]:
     if device == "cpu":
         yield make_need(model, "gpu", ("load",), width * count, "the weights beside their flat copy", moment="flatten")
     else:
-        # flattened on the GPU only where it has the room (0.19), on the host before
+        # flattened on the GPU only if there is room (0.19), on the host before
         size = max(2 * width * count - _made_later(model), 0)
         yield make_need(
             model, "host", ("load",), size, "the weights and their flat copy, on the host for a while", moment="flatten"
@@ -238,7 +238,7 @@ def _accumulated(model: Model) -> Need:
 
 
 def _adam_on_cpu(model: Model, device: str, share: int) -> Iterator[Need]:
-    """torch's AdamW makes two arrays of the size of its parameter (torch/optim/adam.py, `denom`); FusedAdam makes none."""
+    """torch's AdamW makes two arrays as large as its parameter (torch/optim/adam.py, `denom`); FusedAdam does not."""
     if device == "cpu":
         yield make_need(model, "gpu", TRAIN, 2 * _MASTER * share, "intermediate values of AdamW", moment="step")
 
@@ -298,7 +298,7 @@ def _parameters_on_host(model: Model, device: str) -> Iterator[Need]:
     """Shards of the weights in host memory.
 
     With pin_memory each parameter's shard is a page-locked buffer of its own (partition_parameters.py); training then moves
-    them to one flat buffer, page-locked in every version whatever pin_memory says (stage3.py,
+    them to one flat buffer, page-locked in every version, regardless of pin_memory (stage3.py,
     _create_param_groups_fp16_flat_cpu_memory), and torch keeps the first ones.
     """
     what = f"weights, a shard of {model.ranks}, in host memory"

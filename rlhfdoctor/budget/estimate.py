@@ -19,7 +19,7 @@ from rlhfdoctor.estimates import BUDGET_PHASES, Estimate, Need
 
 
 def fullest(inputs: Inputs) -> Estimate:
-    """The node that comes nearest to a limit, or takes most where no limit is known.
+    """The node that comes nearest to a limit, or uses most if no limit is known.
 
     Raises:
         UsageError: the framework or the model's size is unknown.

@@ -26,7 +26,7 @@ def make_need(
     """A need of each of the owner's processes on the node.
 
     What lasts through `AFTER` came with the first optimizer step. What is there for `TRAIN` alone (gradients) is of the role's own
-    turn: actor and critic in one process train one after the other, and those on one GPU unless the owner trains `beside` others.
+    turn: actor and critic in one process train one after the other, and those on one GPU unless the owner trains concurrently (`beside`).
     """
     return Need(
         role=owner.role if isinstance(owner, Model) else "rollout engine", process=owner.process, place=place,  # type: ignore[arg-type]

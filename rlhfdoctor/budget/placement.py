@@ -23,7 +23,7 @@ BYTES_PER_TOKEN = 48
 
 @dataclass(slots=True)
 class Placed:
-    """A group of GPUs that roles share: how many a node, on how many nodes."""
+    """A group of GPUs that roles share: how many per node, on how many nodes."""
 
     roles: tuple[str, ...]
     gpus: int
@@ -123,7 +123,7 @@ def read_resume(inputs: Inputs, *, launched: bool = True) -> dict[str, Any]:
     """Whether the run resumes from DeepSpeed's files, and how they are read.
 
     DeepSpeed runtime/engine.py `_load_zero_checkpoint` at 0.10.1 to 0.19.5: with pipeline_loading_checkpoint a rank waits for
-    the one before it, in a receive that holds a GPU's process back only where it has to make a communicator first.
+    the one before it, in a receive that blocks a GPU's process only if it has to create a communicator first.
 
     Args:
         launched: a launcher gives every rank of a node its own LOCAL_RANK.
@@ -152,7 +152,7 @@ def read_resume(inputs: Inputs, *, launched: bool = True) -> dict[str, Any]:
 def _waits(inputs: Inputs) -> bool:
     """Whether a receive keeps its process waiting, as far as it is known.
 
-    Since 0.17.3 DeepSpeed names the device to torch (comm/torch.py), but for torch behind 2.6.0 and before 2.7.1; newer ones
+    Since 0.17.3 DeepSpeed names the device to torch (comm/torch.py), except for torch after 2.6.0 and before 2.7.1; newer ones
     may then use the communicator that is there already, and which of them do was not found out.
     """
     torch = parse_version(inputs.version("torch"))
@@ -164,7 +164,7 @@ def _waits(inputs: Inputs) -> bool:
 
 
 def find_swap(inputs: Inputs) -> int:
-    """Bytes of swap blocks a GPU: allocated by vLLM up to 0.7 only."""
+    """Bytes of swap blocks per GPU: allocated by vLLM up to 0.7 only."""
     if not inputs.before("vllm", "0.8"):
         return 0
     return int(inputs.number("rollout.swap_space", default=SWAP_GIB) * GIB)
@@ -184,6 +184,6 @@ def find_file_size(inputs: Inputs) -> int:
 
 
 def find_store(inputs: Inputs) -> int | None:
-    """Bytes of Ray's object store, where they are set."""
+    """Bytes of Ray's object store, if set."""
     value = inputs.value("ray.object_store_memory")
     return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

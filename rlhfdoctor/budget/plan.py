@@ -49,7 +49,7 @@ class Model:
     lora_rank: int = 0
     """If above 0, only adapters of this rank are trained; the weights are frozen."""
     value_head: bool = False
-    """One number a token in place of logits."""
+    """One number per token in place of logits."""
     sequences: int = 1
     """Of a training micro batch on one rank."""
     scored: int = 1
@@ -78,7 +78,7 @@ class Model:
     clones: bool = False
     """For that every rank copies its whole weights to host memory."""
     swap_bytes: int = 0
-    """Of page-locked swap blocks that its processes hold (the bundled trainer), one buffer a layer."""
+    """Of page-locked swap blocks that its processes hold (the bundled trainer), one buffer per layer."""
     rebuilds: bool = False
     """The blocks are dropped and rebuilt around every rollout."""
     process: str = ""
@@ -87,7 +87,7 @@ class Model:
     """Roles with one name share their GPUs."""
 
     def since(self, version: str) -> bool:
-        """Whether the DeepSpeed in use is this or newer; the newest where it is unknown."""
+        """Whether the DeepSpeed in use is this or newer; the newest is assumed if unknown."""
         here, there = parse_version(self.version), parse_version(version)
         return here is None or there is None or here >= there
 
@@ -147,7 +147,7 @@ class Engine:
     late_cache: bool = False
     """Woken up, it gets its weights first and its KV cache when they are in."""
     swap_bytes: int = 0
-    """Of host blocks for the KV cache, a GPU."""
+    """Of host blocks for the KV cache, per GPU."""
     colocated: bool = False
     """It shares its GPUs with trained roles."""
     process: str = "rollout engine"
@@ -156,7 +156,7 @@ class Engine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One node of a run; the fullest where they differ."""
+    """One node of a run; the fullest if they differ."""
 
     device: Literal["cuda", "cpu"]
     models: tuple[Model, ...]

@@ -1,7 +1,7 @@
 """What a process takes before it holds a model, and what belongs to no model: driver, Ray, object store, loaders, reward workers.
 
 The figures for CPU were measured with the bundled trainer (Python 3.11, torch 2.13, DeepSpeed 0.19.8, Ray 2.60); those
-for CUDA processes are assumptions, marked as such in every estimate, and corrected by a trace where there is one.
+for CUDA processes are assumptions, marked as such in every estimate, and corrected by a trace if there is one.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class Constants:
     rank: int
     """Of weights in fp32."""
     low_precision: int
-    """More from its first pass on where it computes in bf16 (oneDNN's kernels on CPU)."""
+    """Additional from its first pass on if it computes in bf16 (oneDNN's kernels on CPU)."""
     training: int
-    """More for a rank that trains: optimizer, autograd, communication."""
+    """Additional for a rank that trains: optimizer, autograd, communication."""
     engine: int
     driver: int
     services: int

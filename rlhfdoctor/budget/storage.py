@@ -9,7 +9,7 @@ A resume reads the rank's file with torch.load; the optimizer keeps the moments 
 (torch/optim/optimizer.py since 2.1, `load_state_dict`; DeepSpeed stage3.py, `_rigid_load_state_dict`; measured on CPU,
 tests/bench/BUDGET.md). A universal checkpoint needs more: at stage 3 optimizer_state.pt is the whole old shard of rank 0, and every
 rank reads it (checkpoint/ds_to_universal.py, `_save_optimizer_state_stage3`, 0.14.5 to 0.19.8); at stages 1 and 2 moments are cut
-out a parameter at a time before they are put together (base_optimizer.py, universal_checkpoint.py). Measured as well.
+out one parameter at a time before they are joined (base_optimizer.py, universal_checkpoint.py). Also measured.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MAPPED = 32 << 20
 _MALLOC_KEEPS = 0.9
 """Of the blocks below (0.6 to 1.1, measured with seven universal checkpoints and glibc 2.36)."""
 _ALIGNED = 2
-"""Elements, a rank: at stages 1 and 2 a partition ends with padding where the size is no multiple (nccl_start_alignment_factor, _get_padded_tensor)."""
+"""Elements per rank: at stages 1 and 2 a partition ends with padding if the size is not a multiple (nccl_start_alignment_factor, _get_padded_tensor)."""
 
 
 def storage_needs(model: Model, plan: Plan) -> Iterator[Need]:

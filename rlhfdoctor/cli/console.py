@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def language_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`--lang`, whose default is the environment's language."""
+    """`--lang`; the default is the environment's language."""
 
     def chosen(_context: click.Context, _option: click.Parameter, value: str | None) -> str:
         from rlhfdoctor.i18n.language import preferred
@@ -35,7 +35,7 @@ def make_page(to_file: bool, width: int = 160) -> Console:
     """A console that collects its text; colour only on a terminal without NO_COLOR.
 
     Args:
-        width: in columns where there is no terminal to ask.
+        width: in columns, used without a terminal.
     """
     from rich.console import Console
 

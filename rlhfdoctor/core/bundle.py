@@ -116,7 +116,7 @@ def _write(session: Session, bundle: Bundle, redactor: Redactor) -> None:
         target.unlink(missing_ok=True)
         raise UsageError(f"{target}: {error.strerror or error}") from None
     except BaseException:
-        target.unlink(missing_ok=True)  # nothing half redacted stays behind
+        target.unlink(missing_ok=True)  # no partly redacted file remains
         raise
 
 

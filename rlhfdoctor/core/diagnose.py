@@ -45,7 +45,7 @@ def analyze(
 
     Args:
         paths: folders, files, archives, or `-`.
-        configs: configuration files beside the paths.
+        configs: configuration files in addition to the paths.
         framework: `NAME` or `NAME==VERSION`, to override detection.
         rules: the catalogue; by default the bundled one.
         engine: of the scanner, `auto`, `hyperscan` or `re`.
@@ -124,7 +124,7 @@ def conclude(
 
 
 def _foresee(case: Case, death: Death | None, facts: Facts, ledger: Sequence[Part]) -> Counterfactual | None:
-    """The budget of the run that died, beside what was measured of it."""
+    """The budget of the run that died, with what was measured."""
     if death is None:
         return None
     limits = [
@@ -152,7 +152,7 @@ def _before_the_run(session: Session, death: Death | None) -> list[Setting]:
 
 
 def gather(session: Session) -> tuple[Death | None, Case, Facts]:
-    """The first death, what belongs to its host, and the facts that rules ask."""
+    """The first death, what belongs to its host, and the facts that rules use."""
     case = session.case
     death = find_death(case)
     hosts = sorted({e.origin.host for e in case.events if e.origin.host and classify(e) is not None})

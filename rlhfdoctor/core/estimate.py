@@ -27,7 +27,7 @@ def estimate(
 
     Args:
         paths: launch scripts, YAML, DeepSpeed JSON, logs that show the settings; `-` for standard input.
-        configs: configuration files beside the paths.
+        configs: configuration files in addition to the paths.
         framework: `NAME` or `NAME==VERSION`, if it cannot be detected.
         machine: properties of the machines that are unknown from the files.
 

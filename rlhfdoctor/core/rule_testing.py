@@ -12,7 +12,7 @@ from rlhfdoctor.engine.schema import Rule
 from rlhfdoctor.types import Incident
 
 EXPECTED = "expected.diff"
-"""The patches that a `fires/` sample must yield, beside its input."""
+"""The patches that a `fires/` sample must yield, next to its input."""
 
 
 def check_rules(folder: Path | None) -> tuple[list[str], int]:
@@ -30,7 +30,7 @@ def check_rules(folder: Path | None) -> tuple[list[str], int]:
 
 
 def check_parts(folder: Path | None) -> list[str]:
-    """What the rules of a catalogue, or the one of a folder, lack beside samples: texts, translations, causes."""
+    """What the rules of a catalogue, or the one of a folder, lack apart from samples: texts, translations, causes."""
     chosen = _chosen(folder)
     causes = {rule.id for rule in (*load_rules(), *chosen)}
     return [part for rule in chosen for part in missing_parts(rule, causes)]

@@ -51,7 +51,7 @@ class Session:
 
         Args:
             paths: folders, files, archives, or `-`.
-            configs: configuration files beside the paths.
+            configs: configuration files in addition to the paths.
             framework: `NAME` or `NAME==VERSION`, to override detection.
             since, until: Unix seconds; events outside are ignored.
             engine: of the scanner, `auto`, `hyperscan` or `re`.
@@ -73,7 +73,7 @@ class Session:
         self.traces: list[Recorded] = []
         """What recorders wrote, as much as a verdict needs."""
         self.whole: list[Recorded] = []
-        """The same with every sample, where `everything` was asked for."""
+        """The same with every sample, if `everything` is requested."""
         self._configs, self._framework, self._window = tuple(map(str, configs)), framework, (since, until)
         self._everything, self._progress = everything, progress
         self._scanner = Scanner(PATTERNS, engine)

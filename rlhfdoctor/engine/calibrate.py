@@ -31,7 +31,7 @@ def load_knots(folder: Path | None = None, which: str = "knots") -> Knots:
     """A fitted curve of a catalogue; empty if it has none.
 
     Args:
-        which: `knots` for first findings, `behind` for those that come after another one: at the same score fewer of them are right.
+        which: `knots` for first findings, `behind` for runners-up: at the same score fewer of them are right.
 
     Raises:
         RuleError: the file is no rising curve.

@@ -15,7 +15,7 @@ from rlhfdoctor.engine.schema import Rule, named_causes
 from rlhfdoctor.errors import UsageError
 
 LANGUAGES = ("zh",)
-"""Each has a file beside rule.yaml; a rule of the catalogue that is shipped needs all of them."""
+"""Each has a file next to rule.yaml; a rule of the shipped catalogue needs all of them."""
 _SAID = {
     "title", "summary", "says", "meaning", "impact", "check", "differs", "other", "effect", "cost", "note", "instead",
     "side_effects", "what", "because", "how_to_check",

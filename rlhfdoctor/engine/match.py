@@ -14,7 +14,7 @@ from rlhfdoctor.vocabulary.names import Fact, Kind
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the rules may ask for, of one host."""
+    """What the rules may query, of one host."""
 
     events: Mapping[Kind, Sequence[Event]]
     evidence: Mapping[Fact, Evidence]
@@ -79,7 +79,7 @@ _TESTS: Mapping[str, Callable[[Condition, Facts], Answer]] = {"event": _event, "
 
 
 def compare(value: Value, tests: Sequence[tuple[str, Any]]) -> bool:
-    """Whether a value passes all comparisons; no comparison at all asks for a true value.
+    """Whether a value passes all comparisons; without a comparison the value must be true.
 
     >>> compare(0.5, [("at_least", 0.4)]), compare("sigbus", [("in", ["sigbus"])]), compare(False, [])
     (True, True, False)

@@ -95,7 +95,7 @@ def judge(rule: Rule, facts: Facts, knots: Knots = ()) -> Finding:
 
 
 def treatments(rule: Rule, facts: Facts) -> list[Treatment]:
-    """The rule's treatments whose own condition holds; a setting that is not set is not so."""
+    """The rule's treatments whose own condition holds; a condition on an unset setting does not hold."""
     return [t for t in rule.remediation if t.when is None or ask(t.when, facts, closed=True).value]
 
 

@@ -235,7 +235,7 @@ def read_rule(folder: Path, conditions: Conditions | None = None) -> Rule:
 
     Args:
         folder: holds rule.yaml, fires/ and silent/.
-        conditions: named conditions; by default those of conditions.yaml beside the folder.
+        conditions: named conditions; by default those of conditions.yaml next to the folder.
 
     Raises:
         RuleError: all faults of the rule, one per line, each with file and line.
@@ -270,7 +270,7 @@ def resolve_rule(raw: Any, faults: Faults, folder: Path, conditions: Conditions)
 
 
 def _form(raw: Any, faults: Faults) -> RuleForm | None:
-    """The typed file; by msgspec at once where it fits, else value by value, for all of its faults."""
+    """The typed file; by msgspec at once if valid, else value by value, for all of its faults."""
     if not isinstance(raw, dict):
         faults.add((), "a rule is a mapping")
         return None

@@ -53,7 +53,7 @@ FINDERS_OF_DEATH: tuple[Callable[[Case, Death | None], Iterator[Evidence]], ...]
     shm.find_leaks,
     process.find_process_limit,
 )
-"""Those that also ask who was killed, and when."""
+"""Those that also use who was killed, and when."""
 
 
 def find_evidence(case: Case, death: Death | None, gaps: list[Gap]) -> dict[Fact, Evidence]:
@@ -77,7 +77,7 @@ def find_evidence(case: Case, death: Death | None, gaps: list[Gap]) -> dict[Fact
 
 
 def _step_mark(case: Case) -> Event | None:
-    """A mark of the trainer that a step behind the first has begun."""
+    """A mark of the trainer that a step after the first has begun."""
     return next((e for e in case.of(EVENT.trace.mark) if isinstance(e.fields.get(FIELD.step), int) and e.fields[FIELD.step] not in (-1, 0)), None)  # fmt: skip
 
 

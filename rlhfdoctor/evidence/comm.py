@@ -165,7 +165,7 @@ def find_busy(case: Case, first: Event, limit_s: float) -> Event | None:
 
 
 def _stepped(case: Case, bar: Event, lines: int) -> bool:
-    """Whether steps of the training ended shortly before a bar, on its own line, or within so many lines behind it."""
+    """Whether steps of the training ended shortly before a bar, on its own line, or within this many lines after it."""
     steps = [
         e
         for e in case.of(EVENT.phase.step, EVENT.phase.episode, EVENT.phase.update)
@@ -252,7 +252,7 @@ def _is_over(case: Case, frame: Event, timeout: Event) -> bool:
 
 
 def _is_near(one: Event, timeout: Event, limit_s: float) -> bool:
-    """Whether a line belongs to the time of the timeout: in the wait before it, or in the report behind it."""
+    """Whether a line belongs to the time of the timeout: in the wait before it, or in the report after it."""
     if one.time is not None and timeout.time is not None:
         return -limit_s - 300 <= one.time - timeout.time <= 300
     same = one.origin.file == timeout.origin.file

@@ -81,7 +81,7 @@ def _with_trace(case: Case, death: Death) -> Death:
 
 
 def _in_cgroup(case: Case, event: Event) -> bool:
-    """Whether the verdict lines behind the first line of an OOM report name a cgroup's limit."""
+    """Whether the verdict lines after the first line of an OOM report name a cgroup's limit."""
     for other in case.of(EVENT.kernel.oom_kill, EVENT.kernel.killed, EVENT.kernel.memcg_usage):
         behind = (other.origin.line or 0) >= (event.origin.line or 0)
         if other.origin.file == event.origin.file and behind:
@@ -107,7 +107,7 @@ def _telling(case: Case, event: Event, killer: str) -> Event:
 
 
 def _cut_traceback(case: Case) -> Death | None:
-    """A traceback whose end is missing: something raised, but what is not known."""
+    """A traceback whose end is missing: the exception is unknown."""
     traced = [e for e in case.of(EVENT.python.traceback, EVENT.python.frame) if not RAY_SERVICE.search(e.origin.file)]
     event = next(
         (e for e in reversed(traced) if e.kind == EVENT.python.traceback), traced[-1] if len(traced) > 2 else None
@@ -130,7 +130,7 @@ def _cut_traceback(case: Case) -> Death | None:
 
 
 def _stuck(case: Case) -> Death | None:
-    """Ranks that part for good by their flight recorders; or a run that never got what it asked for."""
+    """Ranks that part for good by their flight recorders; or a run whose requested resources were never granted."""
     parted = next(
         (e for e in find_flight(case) if e.name in (FACT.comm.op_differs, FACT.comm.numel_differs, FACT.comm.all_wait)),
         None,
@@ -154,7 +154,7 @@ def _time_near(case: Case, event: Event) -> float | None:
 _SEEN_BY_DRIVER = (
     EVENT.ray.worker_vanished, EVENT.ray.worker_died, EVENT.ray.actor_died, EVENT.deepspeed.exit, EVENT.deepspeed.killing, EVENT.torch.process_failed, EVENT.shell.killed,
 )  # fmt: skip
-"""How a kill that the kernel logged looks from the driver, where the phase is known."""
+"""How a kill that the kernel logged looks from the driver, if the phase is known."""
 
 
 def _phase(case: Case, event: Event) -> Phase | None:
@@ -192,7 +192,7 @@ def _phase(case: Case, event: Event) -> Phase | None:
         if before.kind == EVENT.trace.mark and before.fields.get(FIELD.phase) in PHASES:
             return before.fields[FIELD.phase]  # type: ignore[return-value]
         if before.kind in MARKS:
-            over = stepped and MARKS[before.kind] in ("checkpoint", "load")  # steps were made behind it
+            over = stepped and MARKS[before.kind] in ("checkpoint", "load")  # steps followed after it
             return None if over else MARKS[before.kind]
     later = [e for e in case.events if e.kind in MARKS and e.origin.file != event.origin.file]
     return MARKS[later[-1].kind] if later and event.time is None else None

@@ -1,4 +1,4 @@
-"""GPU memory: the failing allocation, what was free, and which code asked for it."""
+"""GPU memory: the failing allocation, what was free, and which code requested it."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def find_kernel(case: Case) -> Iterator[Evidence]:
 
 
 def _own_limit(case: Case) -> tuple[int, str] | None:
-    """The memory that the configuration asks for the job: bytes, and the spelling."""
+    """The memory that the configuration requests for the job: bytes, and the spelling."""
     setting = case.setting("container.memory")
     if setting is None or not isinstance(setting.value, str | int):
         return None
@@ -267,9 +267,9 @@ def read_free(event: Event, name: Field) -> int | None:
 
 
 def find_growth(case: Case) -> Iterator[Evidence]:
-    """The slope of host memory from one step to the next, where the framework logs it.
+    """The slope of host memory from one step to the next, if the framework logs it.
 
-    A plain difference quotient over the steps behind the first two (which load and warm up);
+    A plain difference quotient over the steps after the first two (which load and warm up);
     rising in nearly every step counts as a climb, rising and falling does not.
     """
     marks = case.of(EVENT.host.used)

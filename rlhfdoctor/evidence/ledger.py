@@ -78,7 +78,7 @@ def _recorded(scene: FailureWindow) -> Iterator[Part]:
 def _shared(scene: FailureWindow, at_s: float, rest: int, basis: str) -> Iterator[tuple[str, int, str]]:
     """Shared memory that is not page-locked: named files in /dev/shm, unlinked ones (plasma unlinks its files at once), and the rest.
 
-    In one row where the recorder's /dev/shm holds more than that: then it is another mount than the job's, or other jobs use it, too.
+    In one row where the recorder's /dev/shm holds more than that: then it is a different mount than the job's, or other jobs use it, too.
     """
     used, unlinked = (scene.trace.last("host", 0, f"shm_{name}_bytes", at_s) or 0 for name in ("used", "unlinked"))
     if not MIB <= used <= rest:

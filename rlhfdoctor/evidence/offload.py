@@ -95,7 +95,7 @@ def find_freed_gradients(case: Case) -> Iterator[Evidence]:
 
 
 def case_inputs(case: Case) -> tuple[Inputs, Setting | None]:
-    """What the budget is asked with, and the setting that names the model."""
+    """The inputs of the budget, and the setting that names the model."""
     inputs, found = make_inputs(case, machine_of(case)), find_model_size(case)
     if found is not None and found[1] is None:  # the size is known only from a log
         inputs.machine = replace(inputs.machine, model=f"{found[0]:g}B")
@@ -116,7 +116,7 @@ def find_model_size(case: Case) -> tuple[float, Setting | None] | None:
 
 
 def _accumulation(case: Case) -> Iterator[Evidence]:
-    """Whether gradients accumulate in fp32: asked for, or unset where unset means fp32."""
+    """Whether gradients accumulate in fp32: requested, or unset if unset means fp32."""
     setting = case.setting("grad_accum_dtype")
     if setting is not None and setting.value is not None:
         fp32 = str(setting.value) in ("fp32", "float32")

@@ -1,7 +1,7 @@
 """What the recorder's figures say: growth and its model, phase of the peak, who grew, pinned and shared memory, limits.
 
 A trace decides what logs leave open: a slope per step against a sawtooth, the victim against the one
-who grew, shmem that is no file. Evidence that logs can give as well bears the same name; logs come first.
+who grew, shmem that is no file. Evidence that is also available from logs has the same name; logs take precedence.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _growth(scene: FailureWindow, _death: Death | None) -> Facts:
     starts = [at for at in find_steps(scene.trace) if at <= scene.until_s]
     if starts and len(starts) <= _LEAST_STEPS:
         return  # loading and the first optimizer step rise in every run
-    end_s = scene.until_s if scene.thrash is None else scene.thrash.since_s  # behind that, nothing can grow
+    end_s = scene.until_s if scene.thrash is None else scene.thrash.since_s  # after that, nothing can grow
     settled = [point for point in scene.use if point[0] <= end_s and (not starts or point[0] >= starts[1])]
     growth = fit_growth(_thin(settled), scene.limit_bytes)
     if growth is not None:

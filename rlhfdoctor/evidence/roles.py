@@ -37,7 +37,7 @@ _NAME_LENGTH = 15
 
 
 def _classes() -> dict[str, Role]:
-    """Ray class, and as the kernel cuts its process's name, -> role; a cut name that fits several roles is ambiguous and left out."""
+    """Ray class, also as cut to a process name by the kernel, -> role; without ambiguous cut names."""
     whole = {f"ray::{name}": role for spec in folders.load() for name, role in spec.actors.items() if role is not None}
     cut: dict[str, set[Role]] = {}
     for name, role in whole.items():

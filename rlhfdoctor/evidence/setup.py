@@ -78,7 +78,7 @@ def find_setup(case: Case) -> Iterator[Evidence]:
 
 
 def _recompute(case: Case) -> Iterator[Evidence]:
-    """Whether gradient checkpointing is on: set, or the default of the release where the whole configuration is known."""
+    """Whether gradient checkpointing is on: set, or the release's default if the whole configuration is known."""
     setting = case.setting("gradient_checkpointing")
     if setting is not None:
         if isinstance(setting.value, bool):
@@ -112,7 +112,7 @@ def _experts(case: Case) -> Iterator[Evidence]:
 
 
 def find_refused(case: Case) -> tuple[int, Event | None]:
-    """How often the scheduler refused, and its last line if nothing was begun behind it; a single refusal is also logged while a cluster grows."""
+    """How often the scheduler refused, and its last line if nothing was started after it; a single refusal is also logged while a cluster grows."""
     refused = case.of(EVENT.ray.unschedulable)
     count = sum(e.repeats_count for e in refused)
     if count < 2:
@@ -122,7 +122,7 @@ def find_refused(case: Case) -> tuple[int, Event | None]:
 
 
 def _scheduling(case: Case) -> Iterator[Evidence]:
-    """Whether the scheduler refused again and again, and nothing was begun behind it."""
+    """Whether the scheduler refused repeatedly, and nothing was started afterwards."""
     count, last = find_refused(case)
     if last is not None:
         yield fact(FACT.sched.refused_count, count, f"the scheduler said so {show_count(count, 'time')}, and nothing was begun after it", last)  # fmt: skip
@@ -151,7 +151,7 @@ def _known() -> tuple[dict[str, Any], ...]:
 
 
 def _regressions(case: Case) -> Iterator[Evidence]:
-    """What is known of the releases in use and fits what happened; whether memory really grew is for the rule to ask."""
+    """What is known of the releases in use and fits what happened; whether memory really grew is checked by the rule."""
     waits = case.first(EVENT.nccl.timeout, EVENT.gloo.timeout, EVENT.nccl.heartbeat) is not None
     symptom = FACT.regression.hang if waits else FACT.regression.host_growth
     symptom = FACT.regression.compile if _compiling(case) else symptom

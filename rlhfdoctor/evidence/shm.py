@@ -60,7 +60,7 @@ def find_leaks(case: Case, death: Death | None) -> Iterator[Evidence]:
 
 
 def _limit(scene: FailureWindow, death: Death | None) -> tuple[int | None, str]:
-    """/dev/shm's own size where a page could not be backed, else the memory limit."""
+    """/dev/shm's own size if a page could not be backed, else the memory limit."""
     size = scene.trace.last("host", 0, "shm_size_bytes", scene.until_s)
     if death is None or death.killer not in SIGKILLERS:
         return size, "/dev/shm"

@@ -107,7 +107,7 @@ def _batch(case: Case) -> Iterator[Evidence]:
 
 
 def _share_of_gpu(case: Case) -> Iterator[Evidence]:
-    """What the engine may claim beside the trainer: what that held and asked for, a quarter to spare, and 2 GiB for CUDA and NCCL."""
+    """What the engine may claim next to the trainer: what the trainer held and requested, a quarter as reserve, and 2 GiB for CUDA and NCCL."""
     sizes, setting = _sizes(case), case.setting("rollout.gpu_memory_utilization")
     if sizes is None or setting is None or not isinstance(setting.value, float) or _is_engine(case):
         return

@@ -1,6 +1,6 @@
 """Detects memcg thrashing without a kill: executable pages are evicted and refaulted at the cgroup's limit.
 
-A charge of some pages that is over a cgroup's limit is tried again as long as reclaim frees any, and a kill comes only where it frees
+A charge of some pages that is over a cgroup's limit is tried again as long as reclaim frees any, and a kill comes only if it frees
 none (mm/memcontrol.c, try_charge_memcg). A program's own pages can always be freed, and its next instruction reads them back: where
 they belong to the cgroup that is full, it goes on like this for minutes, the processes hardly run, and the run appears to hang.
 """
@@ -66,7 +66,7 @@ def find_thrash(trace: Recorded, use: Sequence[tuple[float, int]], limit_bytes: 
 def _reads(series: Sequence[tuple[float, int]], since_s: float, end_s: float) -> bool | None:
     """Whether a process had major faults all the time, and had not before; None if it was not there all the time.
 
-    The recorder repeats a count that it reads every ten seconds or so: only where it changes is it known when.
+    The recorder repeats a count that it reads every ten seconds or so: its time is known only when it changes.
     """
     if not series or series[0][0] > since_s or series[-1][0] < end_s - _END_S:
         return None

@@ -1,4 +1,4 @@
-"""Who beside the ranks holds host memory: reward workers, data loader workers, the driver with its data set.
+"""Holders of host memory other than the ranks: reward workers, data loader workers, the driver with its data set.
 
 Figures come from the recorder's last samples, else from Ray's table, else from the kernel's. Forked copies share
 pages, and RSS counts those in each of them: what the sum exceeds the true use by is taken off, so that a share is a
@@ -30,7 +30,7 @@ class Table:
     """Processes with their memory, from one source."""
 
     rows: tuple[tuple[str, int], ...]
-    """(role, bytes); the role is empty where it is not known."""
+    """(role, bytes); the role is empty if unknown."""
     used_bytes: int | None
     """Bytes actually in use, if the source reports them."""
     origin: Origin | None

@@ -23,7 +23,7 @@ READ_ERRORS = (OSError, EOFError, ValueError, OverflowError, zlib.error, lzma.LZ
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One regular file of an archive; it can be read until the next one is asked for."""
+    """One regular file of an archive; it can be read until the next one is requested."""
 
     name: str
     handle: IO[bytes]

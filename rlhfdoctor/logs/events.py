@@ -136,7 +136,7 @@ def read_origin(text: str, file: str, line: int, fields: Mapping[Field, Value]) 
 
 
 def order_events(events: Iterable[Event]) -> list[Event]:
-    """Events in the order of time; lines without a stamp keep their place behind the line before."""
+    """Events in the order of time; lines without a stamp keep their place after the previous line."""
     keyed = []
     clock: dict[str, float] = {}
     for index, event in enumerate(events):

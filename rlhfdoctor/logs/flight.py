@@ -43,7 +43,7 @@ def rank_of_dump(name: str) -> int | None:
 class _Plain(pickle._Unpickler):
     """Dictionaries, lists, tuples, text and numbers; nothing else.
 
-    The Python one: the memo of the C unpickler is an array whose size the file names, so nine bytes can ask for gigabytes.
+    The Python one: the memo of the C unpickler is an array whose size the file names, so nine bytes can allocate gigabytes.
     """
 
     def find_class(self, module: str, name: str) -> Any:
@@ -84,7 +84,7 @@ def read_dump(data: bytes, file: str, gaps: list[Gap]) -> Iterator[Event]:
 
 
 def plain_dump(data: bytes) -> dict[str, Any] | None:
-    """A dump as plain values that JSON can hold; None where it cannot be read."""
+    """A dump as plain values that JSON can hold; None if it cannot be read."""
     try:
         found = json.loads(json.dumps(_load(data)))
     except _DAMAGE:

@@ -1,7 +1,7 @@
 """What slurm, Kubernetes, docker and shells say of a job, and what people note of the host.
 
 Notes such as `container memory limit: 480G` or the output of `free`, `df /dev/shm`, `cat
-memory.limit_in_bytes` are often handed over beside the logs; they are read here too.
+memory.limit_in_bytes` are often handed over with the logs; they are read here too.
 """
 
 from __future__ import annotations

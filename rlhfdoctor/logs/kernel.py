@@ -132,7 +132,7 @@ HARDWARE_XIDS = frozenset({48, 62, 63, 64, 74, 79, 92, 94, 95, 119, 120, 121, 14
 
 
 def read_oom_kill(rest: str) -> dict[str, Value]:
-    """Keys of the `oom-kill:` line behind the constraint.
+    """Keys of the `oom-kill:` line after the constraint.
 
     >>> read_oom_kill(",nodemask=0-2,4,global_oom,task_memcg=/a,task=npm ci,pid=7,uid=0")["task"]
     'npm ci'

@@ -1,4 +1,4 @@
-"""Open whatever a user hands over: folders, archives, compressed files, standard input.
+"""Opens what a user passes: folders, archives, compressed files, standard input.
 
 Every file becomes a `Source`, a name and a stream of bytes in UTF-8. What cannot be read
 becomes a `Gap` with the reason. Archives are read as streams and not unpacked here;

@@ -38,7 +38,7 @@ class Pattern:
     sample: str
     """A line as the program writes it; the tests match the pattern on it."""
     follow: int = 0
-    """How many of the lines behind the hit belong to the event."""
+    """How many of the lines after the hit belong to the event."""
     when: str = ""
     """Versions or date for which this wording was seen."""
 

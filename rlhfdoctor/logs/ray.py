@@ -275,7 +275,7 @@ _ROW = re.compile(
 def read_top(lines: tuple[str, ...], first: str = "") -> list[tuple[int, int, str]]:
     """(pid, bytes, command) of the rows of a `Top 10 memory users` table.
 
-    The one-line form of 2026 separates rows by commas behind the header `PID MEM(GB) COMMAND,`.
+    The one-line form of 2026 separates rows by commas after the header `PID MEM(GB) COMMAND,`.
     Rows may lack the command; reading stops at the first line that is no row.
 
     >>> read_top(("PID\\tMEM(GB)\\tCOMMAND", "91\\t1.50\\tray::f", "92\\t0.25\\t", "Refer to"))

@@ -25,7 +25,7 @@ from typing import Any
 from rlhfdoctor.logs.pattern import Pattern, compiled
 
 BLOCK_BYTES = 512 * 1024
-"""Size of a block; blocks end at a line's end where the text allows."""
+"""Size of a block; blocks end at a line's end if possible."""
 _LONGEST_LINE = 4 * 1024 * 1024
 _WINDOW = 64 * 1024
 _AFTER_BYTES = 64 * 1024
@@ -50,7 +50,7 @@ class Scanner:
     """All patterns, ready to run over any number of streams."""
 
     def __init__(self, patterns: Sequence[Pattern], engine: str = "auto") -> None:
-        """`engine` is `hyperscan`, `re`, or `auto` (hyperscan where it can be imported)."""
+        """`engine` is `hyperscan`, `re`, or `auto` (hyperscan if it can be imported)."""
         self.patterns = tuple(patterns)
         self.longest_line_cut = False
         """Whether the last stream had a line too long to be seen in one piece."""
@@ -63,7 +63,7 @@ class Scanner:
             self._find = _find_with_re(self.patterns)
 
     def scan(self, stream: Iterable[bytes]) -> Iterator[Hit]:
-        """Hits in the order of the text. Memory is bounded whatever the length of a line."""
+        """Hits in the order of the text. Memory is bounded, regardless of the length of a line."""
         line = 1
         self.longest_line_cut = False
         blocks = _blocks(stream)
@@ -178,13 +178,13 @@ def _find_with_hyperscan(patterns: Sequence[Pattern]) -> Finder | None:
 
 
 def _cache_folder() -> Path:
-    """Where compiled patterns are kept; a path that cannot exist where the user has no home."""
+    """Where compiled patterns are kept; a path that cannot exist if the user has no home."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111  (does not raise)
     return Path(os.devnull if home.startswith("~") else home, "rlhfdoctor")
 
 
 def _load_database(hyperscan: Any, expressions: list[bytes]) -> Any:
-    """The compiled database, from the user's cache where it fits this set and this version."""
+    """The compiled database, from the user's cache if it matches this set and this version."""
     version = f"{hyperscan.__version__}:{os.uname().machine}".encode()
     key = hashlib.sha256(b"\0".join([version, *expressions])).hexdigest()[:24]
     path = _cache_folder() / f"patterns-{key}.hs"

@@ -39,7 +39,7 @@ def _zstd(raw: IO[bytes]) -> Any:
     import zstandard
 
     class Reader:
-        """Frames one behind the other; unlike zstandard's own reader it notices a last frame that is cut."""
+        """Consecutive frames; unlike zstandard's own reader it notices a last frame that is cut."""
 
         def __init__(self) -> None:
             self._frame = zstandard.ZstdDecompressor().decompressobj()

@@ -1,6 +1,6 @@
 """Write patches into the user's files, and take them back byte for byte.
 
-Each write leaves `.rlhfdoctor/<file>.json` beside the file: the original bytes and the hash of
+Each write leaves `.rlhfdoctor/<file>.json` next to the file: the original bytes and the hash of
 what was written. A revert refuses to touch a file that has changed since.
 """
 
@@ -20,7 +20,7 @@ _JOURNAL = ".rlhfdoctor"
 
 
 def selected(findings: Sequence[Finding], consent: Sequence[str]) -> list[Patch]:
-    """The patches that may be written: safe ones of the findings that are no echo, others with consent to their rule."""
+    """The patches that may be written: safe ones of findings that are not secondary failures, others with consent to their rule."""
     chosen: list[Patch] = []
     for finding in findings:
         if finding.explained_by is not None or (finding.confidence < 0.5 and finding.cause not in consent):

@@ -62,7 +62,7 @@ def remove_setting(own: Setting, text: str) -> Edit | None:
 
 
 def add_setting(spelling: Spelling, value: Any, texts: Mapping[str, str], settings: Sequence[Setting]) -> Edit | None:
-    """A setting added beside its nearest relatives; None if there are none."""
+    """A setting added next to its nearest relatives; None if there are none."""
     if value is None or (value is False and spelling.form == "flag"):
         return None
     if spelling.form in ("flag", "hydra"):
@@ -75,7 +75,7 @@ def add_setting(spelling: Spelling, value: Any, texts: Mapping[str, str], settin
 
 
 def _add_word(spelling: Spelling, value: Any, texts: Mapping[str, str], settings: Sequence[Setting]) -> Edit | None:
-    """A flag or override behind the last one of the same framework, on a line of its own where they have one."""
+    """A flag or override after the last one of the same framework, on a line of its own if they have one."""
     own = [s for s in settings if s.framework == spelling.framework and s.form == spelling.form and s.span and s.origin.file in texts]  # fmt: skip
     if not own:
         return None
@@ -110,7 +110,7 @@ def _add_word(spelling: Spelling, value: Any, texts: Mapping[str, str], settings
 
 
 def _add_key(spelling: Spelling, value: Any, texts: Mapping[str, str], settings: Sequence[Setting]) -> Edit | None:
-    """A key beside a sibling in the same mapping of a YAML or JSON file."""
+    """A key next to a sibling in the same mapping of a YAML or JSON file."""
     parent = spelling.spelled.rpartition(".")[0]
     siblings = [
         s for s in settings
@@ -164,7 +164,7 @@ def _add_export(spelling: Spelling, value: Any, texts: Mapping[str, str], settin
     key, _, inner = spelling.spelled.partition("=")
     content = f"{inner}:{value}" if inner else value
     there = [s for s in settings if s.spelled == key and s.form == "env" and s.span and s.origin.file in texts]
-    if inner and there:  # the variable is set: the option goes behind what it holds
+    if inner and there:  # the variable is set: the option is appended to its value
         end = (there[-1].span or (0, 0))[1]
         end -= texts[there[-1].origin.file][end - 1 : end] in "'\""
         return _insertion(there[-1], end, f",{content}")

@@ -22,7 +22,7 @@ _NO_USE = ("container.", "ray.memory", "host.")
 """Settings that move a limit and take no memory."""
 _ERROR = 0.1
 _TELLING = 0.02
-"""A smaller share of the use is not worth a sentence."""
+"""A smaller share of the use is not reported."""
 _TRUSTED = 0.35
 """A budget further from the measured use does not describe this run; its differences are not shown."""
 _LEAST_SHARE = 1 / 16
@@ -134,7 +134,7 @@ class Counterfactual:
             return None
 
     def _host_change(self, after: Estimate) -> int:
-        """Of the phase; where the change takes it out of the run, of the fullest one that stays."""
+        """Of the phase; if the change removes it from the run, of the fullest one that remains."""
         phases = [self.phase] if self.phase in after.phases else after.phases
         return max(after.of("host", phase) + after.of("shm", phase) for phase in phases) - self.use_bytes
 
@@ -159,7 +159,7 @@ def make_counterfactual(
         phase: in which the run died; None if unknown.
         of_host: whether it was host memory that ran out.
         measured_bytes: use of the limit's owner at its peak, from the ledger.
-        limit_bytes: the host limit, where it is known.
+        limit_bytes: the host limit, if known.
     """
     try:
         now = fullest(inputs)
@@ -201,7 +201,7 @@ def _phases_of_logs(phase: str) -> tuple[str, ...]:
 
 
 def _without_engine(found: Estimate) -> Estimate:
-    """What the trainer needs; the engine takes its share whatever its weights leave free."""
+    """What the trainer needs; the engine takes its share, regardless of what its weights leave free."""
     return replace(found, needs=tuple(need for need in found.needs if need.role != "rollout engine"))
 
 

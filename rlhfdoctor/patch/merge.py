@@ -25,7 +25,7 @@ def apply_all(patches: Sequence[Patch]) -> dict[str, tuple[str, int]]:
 
 
 def join(patches: Sequence[Patch]) -> dict[str, tuple[str, list[Replacement]]]:
-    """File -> (its text as it was analysed, the replacements of all of its patches); what several ask for is made once.
+    """File -> (its text as it was analysed, the replacements of all of its patches); what several require is made once.
 
     Raises:
         UsageError: two patches replace the same place.
@@ -42,7 +42,7 @@ def join(patches: Sequence[Patch]) -> dict[str, tuple[str, list[Replacement]]]:
 
 
 def _rest(name: str, base: str) -> str:
-    """What the file holds behind the text that was analysed: nothing, unless only the start of a large one was read."""
+    """What the file holds after the text that was analysed: nothing, unless only the start of a large one was read."""
     try:
         data, known = Path(name).read_bytes(), base.encode("utf-8", "surrogateescape")
     except OSError as error:

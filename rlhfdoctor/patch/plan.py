@@ -31,7 +31,7 @@ class Configuration:
     framework: Framework | None
     versions: Mapping[str, tuple[str, str]]
     originals: Sequence[Setting] = ()
-    """Settings of the files as the run had them, where the doctor has patched them since."""
+    """Settings of the files as the run had them, if the doctor has patched them since."""
 
     def changed_since(self, own: Setting) -> bool:
         """Whether the doctor has changed this setting since the run: its figures do not reflect the new value yet."""
@@ -130,7 +130,7 @@ _UNKNOWN: Any = object()
 
 
 def _target(treatment: Treatment, own: Setting | None, facts: Facts) -> Any:
-    """The value to set; `_UNKNOWN` where the figures for it are missing."""
+    """The value to set; `_UNKNOWN` if the figures for it are missing."""
     to = treatment.to
     if not isinstance(to, Target):
         return to
@@ -154,7 +154,7 @@ def _otherwise(to: Target) -> Any:
 
 
 def _number(value: Value) -> float | None:
-    """A number, also where it is written as text; None if it is computed or not a number."""
+    """A number, also if written as text; None if it is computed or not a number."""
     try:
         return None if isinstance(value, bool) or value is None else float(value)
     except ValueError:
@@ -298,7 +298,7 @@ def _note(treatment: Treatment, configuration: Configuration) -> str:
 
 
 def _spelling(treatment: Treatment, configuration: Configuration) -> tuple[str | None, Spelling | None]:
-    """The table and spelling for a setting: the framework's own first, then the tables beside it."""
+    """The table and spelling for a setting: the framework's own first, then the other tables."""
     framework = configuration.framework
     tables = ([framework.name] if framework and framework.name in FRAMEWORKS else []) + list(_SIDE_TABLES)
     for table in tables:
@@ -312,7 +312,7 @@ def _spelling(treatment: Treatment, configuration: Configuration) -> tuple[str |
 
 
 def _usable(table: str, configuration: Configuration) -> bool:
-    """Whether a key of a table beside the framework's changes anything for it."""
+    """Whether a key of a table other than the framework's has an effect on it."""
     if table == "deepspeed":
         framework = configuration.framework
         return framework is None or not folders.has(framework.name, TRAIT.ignores_deepspeed_keys)

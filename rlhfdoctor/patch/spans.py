@@ -27,7 +27,7 @@ def collide(one: Replacement, two: Replacement) -> bool:
 
 
 def make_diff(before: str, after: str, name: str) -> str:
-    """A unified diff that `patch -p1` and `git apply` read, also where the last line has no newline."""
+    """A unified diff that `patch -p1` and `git apply` read, also if the last line has no newline."""
     blank = "\t" if " " in name else ""  # patch(1) ends a name at a blank unless a tab follows
     lines = difflib.unified_diff(
         _split_lines(before), _split_lines(after), f"a/{name.lstrip('/')}{blank}", f"b/{name.lstrip('/')}{blank}"

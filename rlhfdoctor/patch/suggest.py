@@ -147,7 +147,7 @@ def _fits(found: Estimate, traps: int) -> bool:
 
 
 def _relieves(now: Estimate, after: Estimate) -> bool:
-    """Whether some phase that exceeds a limit exceeds it by less, and none by more, or a known trap is avoided."""
+    """Whether some phase that exceeds a limit exceeds it by less, and no phase by more, or a known trap is avoided."""
     gains = avoids = len(after.hazards) < len(now.hazards)
     if len(after.hazards) > len(now.hazards):
         return False  # it would fit, and die of something else
@@ -263,7 +263,7 @@ def _merged(patches: list[Patch], configuration: Configuration) -> list[Patch]:
 
 
 def _raise_container(inputs: Inputs, traps: int, configuration: Configuration) -> tuple[Estimate, list[Patch]] | None:
-    """A wider limit of the container, where the node is known to have the room, beside the changes that avoid traps."""
+    """A higher limit of the container, if the node is known to have the room, with the changes that avoid traps."""
     lifted = replace(
         inputs,
         settings={name: own for name, own in inputs.settings.items() if name != "container.memory"},

@@ -81,7 +81,7 @@ def has(name: str | None, trait: Trait, value: Callable[[str], Value] = lambda s
 
 
 def having(trait: Trait) -> tuple[str, ...]:
-    """The frameworks that have a trait, whatever their settings."""
+    """The frameworks that have a trait, regardless of their settings."""
     return tuple(s.framework for s in load() if any(r.trait == trait and not r.setting for r in s.traits))
 
 
@@ -102,7 +102,7 @@ def joined(common: str, more: Iterable[str | None]) -> str:
 
 
 def shown(name: str, release: str) -> str:
-    """A release for people: without the epoch, and with the package where there are several.
+    """A release for people: without the epoch, and with the package if there are several.
 
     >>> shown("skyrl", "1!0.2.0"), shown("skyrl", "0.3.0"), shown("verl", "0.5.0")
     ('0.2.0', 'skyrl-train 0.3.0', '0.5.0')

@@ -17,10 +17,10 @@ class Package:
     name: str
     """As pip lists it, in lower case with `-`."""
     epoch: int = 0
-    """Epoch of PEP 440, for a second package that restarts its release numbers: they are newer than all of the first."""
+    """Epoch of PEP 440, for a second package that restarts its release numbers: newer than all of the first."""
 
     def release(self, version: str) -> str:
-        """A version of this package as the settings table writes it: with the epoch, where there is one.
+        """A version of this package as the settings table writes it: with the epoch, if there is one.
 
         >>> Package(name="skyrl", epoch=1).release("0.3.0"), Package(name="trl").release("0.3.0")
         ('1!0.3.0', '0.3.0')
@@ -38,7 +38,7 @@ class LogPattern:
     sample: str
     """A line as the framework writes it."""
     follow: int = 0
-    """How many of the lines behind belong to it."""
+    """How many of the following lines belong to it."""
     when: str = ""
     """Releases or circumstances in which it is written so."""
     source: str = ""
@@ -58,7 +58,7 @@ class TraitRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatedFact:
-    """A fact that the framework's own code settles, whatever the run shows."""
+    """A fact that the framework's own code determines, regardless of the run."""
 
     fact: Fact
     value: Value
@@ -92,7 +92,7 @@ class FrameworkSpec:
     actors: Mapping[str, Role | None] = field(default_factory=dict)
     """Its Ray classes and tasks, and the role of each if implied by the name."""
     roles: Mapping[Role, str] = field(default_factory=dict)
-    """Role -> expression for names of processes, Ray classes and tasks, beside the common ones."""
+    """Role -> expression for names of processes, Ray classes and tasks, in addition to the common ones."""
     functions: Mapping[Phase, str] = field(default_factory=dict)
     """Phase -> expression for names of functions and tasks."""
     marks: Mapping[Kind, str] = field(default_factory=dict)

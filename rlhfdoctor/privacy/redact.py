@@ -130,7 +130,7 @@ class Redactor:
         self._names = None
 
     def learn_host(self, name: str, *, surely: bool = False) -> None:
-        """Notes a host by name; a plain word only if it is `surely` a host name, since it would be replaced everywhere."""
+        """Notes a host by name; a plain word only if `surely` one, since it would be replaced everywhere."""
         named = surely or re.search(r"[\d.-]", name)
         if (
             len(name) > _LEAST_LETTERS
@@ -154,7 +154,7 @@ class Redactor:
         return names.sub(self._name, text) if names is not None else text
 
     def value(self, value: Any) -> Any:
-        """The same for what JSON holds; a list's item behind a flag that names a secret is one."""
+        """The same for what JSON holds; a list's item after a flag that names a secret is one."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):

@@ -121,7 +121,7 @@ def hides(flag: str, value: str) -> bool:
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Whether a value is cut behind a name and a sign of equality.
+    """Whether a value is cut after a name and an equals sign.
 
     >>> is_secret("WANDB_API_KEY", "Zq7abcdefghi"), is_secret("NCCL_DEBUG", "INFO")
     (True, False)

@@ -80,7 +80,7 @@ class Signs:
         return []
 
     def met(self, process: Process) -> None:
-        """A new process: its marks folder, and its Ray session where it is a raylet."""
+        """A new process: its marks folder, and its Ray session if it is a raylet."""
         environment = read_file(f"/proc/{process.pid}/environ", 1 << 18) or b""
         if match := _MARKS_FOLDER.search(environment):
             self._folders.add(match[1].decode("utf-8", "surrogateescape"))

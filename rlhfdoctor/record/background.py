@@ -89,5 +89,5 @@ class SlowLane:
         return found
 
     def stop(self) -> None:
-        """Lets the thread end; a source that hangs is left behind with the process."""
+        """Lets the thread end; a hanging source ends with the process."""
         self._stop.set()

@@ -1,4 +1,4 @@
-"""`doctor watch --ray`: one recorder a node, carried there by a Ray actor; their traces come back piece by piece.
+"""`doctor watch --ray`: one recorder per node, started by a Ray actor; their traces are copied back incrementally.
 
 Ray is the engine: node affinity places the actors, the object store carries the bytes. An actor only
 starts the recorder (which detaches from it and outlives actor and raylet) and hands over what was
@@ -66,7 +66,7 @@ class NodeRecorder:
         return {"folder": str(folder), "raylet": raylet, "host": os.uname().nodename}
 
     def read(self, folder: str, offsets: dict[str, int]) -> dict[str, tuple[int, bytes]]:
-        """What the files of a run gained behind the offsets, at most some MiB a call."""
+        """New bytes of a run's files after the offsets, at most some MiB per call."""
         return read_files(folder, offsets)
 
     def clean(self, folder: str) -> None:
@@ -74,7 +74,7 @@ class NodeRecorder:
         shutil.rmtree(folder, ignore_errors=True)
 
     def stop(self, folder: str) -> None:
-        """Asks the recorder to end."""
+        """Requests the recorder to end."""
         follower = Follower(folder)
         follower.read()
         recorder = follower.header.get("pid")
@@ -196,7 +196,7 @@ class Collector:
     def _replace(self, node: Node, why: str) -> str:
         """The courier is gone (Ray's memory monitor takes the newest first); the recorder and its folder are still there.
 
-        Where the node is gone too, the new courier never answers, and the node counts as lost after a while.
+        If the node is gone too, the new courier never answers, and the node counts as lost after a while.
         """
         node.couriers_count += 1
         alive = any(n["NodeID"] == node.node_id and n.get("Alive") for n in self.ray.nodes())

@@ -36,7 +36,7 @@ _BAD_END = ("kernel.line", "cgroup.oom", "node.lost")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchOptions:
-    """What the user asked for."""
+    """Options given by the user."""
 
     command: tuple[str, ...] = ()
     pids: tuple[int, ...] = ()
@@ -114,7 +114,7 @@ def find_cgroup(path: str) -> str:
     """The folder of a cgroup: a path, a path below the hierarchy, or `auto` for our own.
 
     Raises:
-        UsageError: there is none, or no memory controller.
+        UsageError: there is no such cgroup, or no memory controller.
     """
     hierarchy = find_hierarchy()
     if hierarchy is None:
@@ -147,7 +147,7 @@ def find_ray_pids() -> list[int]:
 
 
 def _same_stream() -> bool:
-    """Whether our standard output and error are one: then the job's stay one as well, in order."""
+    """Whether our standard output and error are the same: then the job's stay the same too, in order."""
     try:
         one, two = os.fstat(1), os.fstat(2)
     except OSError:
@@ -182,7 +182,7 @@ def _wait(session: Watch, live: bool) -> Outcome:
 def _finish(
     outcome: Outcome, folder: Path, command: bool, verdict: Callable[[Path, bool], int], interval_s: float
 ) -> int:
-    """What is printed at the end, and the exit status: the command's own where there was one."""
+    """What is printed at the end, and the exit status: the command's own if there was one."""
     if outcome.detached or outcome.running:
         pid, recorder = outcome.state.job_pid, outcome.recorder_pid
         if outcome.running and not outcome.detached:
@@ -228,7 +228,7 @@ def _finish(
 
 
 def _short(folder: Path) -> str:
-    """A path relative to here where that is shorter."""
+    """A path relative to the working folder if that is shorter."""
     try:
         return str(folder.resolve().relative_to(Path.cwd()))
     except ValueError:

@@ -12,7 +12,7 @@ from rlhfdoctor.trace.schema import NULL, TABLES
 
 
 def process_tables(processes: Iterable[Process], probes: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
-    """The tables that have a row a process; `probes` by pid."""
+    """The tables that have a row per process; `probes` by pid."""
     followed = list(processes)
     keys, rows, mapped = [], [], []
     for process in followed:

@@ -134,7 +134,7 @@ class Limits:
 
 
 def find_ray_limit(logs: str) -> RayLimit | None:
-    """Threshold and total of Ray's memory monitor, by its own line in raylet.out; None where it is off or silent.
+    """Threshold and total of Ray's memory monitor, by its own line in raylet.out; None if it is off or did not log.
 
     Which memory it looks at differs by version and mount (the node's, or the cgroup that it sees as the
     root), so it is not guessed: "MemoryMonitor initialized with usage threshold at 34664513536 bytes (0.97

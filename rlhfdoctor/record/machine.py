@@ -22,7 +22,7 @@ from rlhfdoctor.trace.schema import NULL, RATIO_SCALE, SECONDS_SCALE, TABLES
 
 _TOLD_OBJECTS = 40
 _LEAST_SHM_BYTES = 1 << 20
-"""Below, no one asks who owns what in /dev/shm."""
+"""Below this, owners in /dev/shm are not looked up."""
 _WHOLE_LEVEL_TICKS = 10
 _COUNTER_TICKS = 3
 _KILL_ECHO_S = 5.0
@@ -196,7 +196,7 @@ class Machine:
         return keys, [list(column) for column in zip(*rows)] if rows else [[] for _ in TABLES["cgroup"]]
 
     def _tell_kills(self, node_count: int | None) -> None:
-        """A kill counter that rose is an event, also where the kernel log cannot be read.
+        """A kill counter that rose is an event, even if the kernel log cannot be read.
 
         v2's counters include the cgroups below and the node's includes all: a kill is reported once, at the
         deepest level that counted it.

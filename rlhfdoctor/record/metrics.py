@@ -22,7 +22,7 @@ def make_registry(read: Callable[[], Figures]) -> CollectorRegistry:
 
 
 def serve(port: int, read: Callable[[], Figures]) -> int:
-    """Serves the page on 127.0.0.1 from a thread; the port that was taken (0 asks for a free one).
+    """Serves the page on 127.0.0.1 from a thread; the port that was taken (0 selects a free one).
 
     Raises:
         OSError: the port is taken.

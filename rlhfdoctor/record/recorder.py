@@ -2,7 +2,7 @@
 
     python -m rlhfdoctor.record.recorder DIR
 
-It reads its orders from DIR/orders.json, starts the command where there is one, and imports neither
+It reads its options from DIR/orders.json, starts the command if there is one, and imports neither
 polars nor rich. Nothing here waits for, signals or stops what it follows.
 """
 
@@ -56,7 +56,7 @@ class Recorder:
     """One run of the loop."""
 
     def __init__(self, folder: str, orders: Orders) -> None:
-        """Opens the store first: from then on, whatever happens is on record.
+        """Opens the store first: from then on, everything is recorded.
 
         Raises:
             SourceError: the folder cannot be written, or another recorder writes there.

@@ -34,7 +34,7 @@ class Orders:
 
 
 def write_orders(folder: str, orders: Orders) -> None:
-    """Raises OSError where the folder cannot be written."""
+    """Raises OSError if the folder cannot be written."""
     path = f"{folder}/orders.json"
     fresh = (
         f"{path}.{os.getpid()}"  # whole or not at all: a second recorder may be started here while the first one writes
@@ -46,7 +46,7 @@ def write_orders(folder: str, orders: Orders) -> None:
 
 
 def read_orders(folder: str) -> Orders:
-    """The orders; raises OSError or ValueError where they are missing or damaged."""
+    """The orders; raises OSError or ValueError if they are missing or damaged."""
     with open(os.path.join(folder, "orders.json"), encoding="utf-8") as handle:
         values = json.load(handle)
     lists = ("command", "pids", "ignore", "metrics")

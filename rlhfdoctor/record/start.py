@@ -173,7 +173,7 @@ def keep_configs(folder: Path, argv: Sequence[str]) -> list[dict[str, str]]:
 
 
 def find_packages(argv: Sequence[str]) -> dict[str, str]:
-    """Versions of the packages that matter, from the dist-info folders beside the command's interpreter."""
+    """Versions of the packages that matter, from the dist-info folders of the command's interpreter."""
     program = next((word for word in argv[:4] if Path(word).name.startswith("python")), None)
     found = shutil.which(program or "python3") or sys.executable
     folders = list(Path(found).parent.parent.glob("lib/python3*/site-packages"))
@@ -251,7 +251,7 @@ def require_process(pid: int) -> str:
     """The command line of a process that can be attached to.
 
     Raises:
-        UsageError: there is none, or it is a kernel thread.
+        UsageError: there is no such process, or it is a kernel thread.
     """
     data = read_file(f"/proc/{pid}/cmdline")
     if data is None:

@@ -91,7 +91,7 @@ class Target:
     def add_root(self, pid: int) -> None:
         """Follows one more tree."""
         self._roots.add(pid)
-        self._others.clear()  # its children were strangers until now
+        self._others.clear()  # its children were not followed until now
         self._last_pid = b""
 
     def discover(self) -> list[Process]:

@@ -1,4 +1,4 @@
-"""The live view: which processes hold the memory, which limit is reached first and when; another reader of the store."""
+"""The live view: which processes hold the memory, which limit is reached first and when; reads the store."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Wakes the recorder before its time: cgroup thresholds, OOM events, memory pressure, kernel log lines.
 
 v1: eventfds registered in cgroup.event_control (cgroup-v1/memory.rst 9 and 10); v2: POLLPRI on
-memory.events; PSI triggers where the kernel lets us. Measured: 95 % of the limit is crossed about
-0.4 s before the kill at 1 GiB/s, pressure mostly behind it unless page cache is reclaimed first.
+memory.events; PSI triggers if the kernel permits. Measured: 95 % of the limit is crossed about
+0.4 s before the kill at 1 GiB/s, pressure mostly after it unless page cache is reclaimed first.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Notifier:
         self.add(event, name)
 
     def watch_pressure(self, path: str) -> None:
-        """A PSI trigger, where the kernel lets us."""
+        """A PSI trigger, if the kernel permits."""
         fd = open_trigger(path)
         if fd is not None:
             self._owned.append(fd)

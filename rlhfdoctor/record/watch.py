@@ -259,7 +259,7 @@ class Watch:
         return False
 
     def _exited(self, code: int | None) -> None:
-        """An exit status that only we learned: it belongs into the trace as well."""
+        """An exit status known only to the watcher: it is added to the trace."""
         self.state.exit_code = code
         if code is None:
             return
@@ -280,7 +280,7 @@ class Watch:
 
 
 def _reap(pid: int) -> int | None:
-    """The exit code of an orphan that came to us; None while it runs or where it is not ours."""
+    """The exit code of an orphan that came to us; None while it runs or if it is not ours."""
     try:
         done, status = os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:

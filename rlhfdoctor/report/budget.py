@@ -29,7 +29,7 @@ _PART_COUNT = 8
 def verdict(found: Estimate) -> str:
     """One word, the worst first.
 
-    `over` (will not fit, or probably not), `trap` (the settings lead to a known end whatever the memory), `tight` (fits by less
+    `over` (will not fit, or probably not), `trap` (the settings lead to a known failure, regardless of memory), `tight` (fits by less
     than the known error, or only while sequences stay short), `fits`, `unknown` (no limit is known).
     """
     known = [limit for limit in found.limits if limit.bytes]
@@ -294,7 +294,7 @@ def to_dict(found: Estimate) -> dict[str, Any]:
 
 
 def render_json(found: Estimate, after: Estimate | None = None, patches: Sequence[Patch] = ()) -> str:
-    """The estimate as indented JSON text, with the suggestion where one was asked for."""
+    """The estimate as indented JSON text, with the suggestion if requested."""
     whole = to_dict(found)
     if after is not None:
         changes = [

@@ -98,7 +98,7 @@ def _when(death: Death, t: Words) -> Iterator[str]:
 
 
 def freed(patch: Patch, t: Words = ENGLISH) -> str:
-    """What a patch frees of host memory, where that could be computed; empty else."""
+    """What a patch frees of host memory, if it could be computed; otherwise empty."""
     if patch.host_bytes is None or not patch.host_bytes[0]:
         return ""
     most, least = (-size for size in patch.host_bytes)

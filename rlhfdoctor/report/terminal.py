@@ -23,7 +23,7 @@ _SAFETY_SAYS = {
 }
 _EVIDENCE_COUNT = 5
 _LIKELY, _POSSIBLE = -0.4, -1.4
-"""Scores (log-odds) from which a finding beside the first one is shown whole, and from which one is shown at all."""
+"""Scores (log-odds) from which a runner-up is shown in full, and from which it is shown at all."""
 _DIFF_COUNT = 3
 _LEDGER_COUNT = 7
 

@@ -27,7 +27,7 @@ def parse_dump(lines: Sequence[str], origin: Origin) -> Iterator[Written]:
 def _dict_entries(lines: Sequence[str]) -> Iterator[tuple[str, str, int, str]]:
     """(path of keys, value, place, last key if lines above were cut out) of a pretty-printed dictionary.
 
-    Paths are rebuilt from the columns; where a line was cut out, a key still counts when only
+    Paths are rebuilt from the columns; if a line was cut out, a key still counts when only
     one setting of the framework ends in it.
     """
     stack: list[tuple[int, str]] = []

@@ -147,7 +147,7 @@ def _read_word(name: str, token: Token, following: Token | None, in_docker: bool
 
 
 def _value_at(token: Token) -> int:
-    """Where the value of `key=value` begins; the end of the word where a variable hides the sign."""
+    """Where the value of `key=value` begins; the end of the word if a variable hides the sign."""
     equals = token.raw.find("=")
     return token.end if equals < 0 else token.start + equals + 1
 

@@ -23,12 +23,12 @@ _REDIRECTION = re.compile(r"(?:\d*|&)[<>]{1,3}(?:&\d+|&-|(&?[ \t]*)(?=[^\s;|&()<
 _HEREDOC = re.compile(r"\d*<<(-?)[ \t]*(?=[^\s;|&()<>])")
 """`<<EOF`, `<<-EOF`; the word that ends the document follows."""
 _SHOWN = re.compile(r"\s*cat\b[^|>\n]*")
-"""A document that goes to the terminal: a help text, no script."""
+"""A document printed to the terminal: a help text, not a script."""
 _CONTINUED = re.compile(r"\\\r?\n")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=")
 _BARE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})")
 _QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"", re.S)
-"""One pair of quotes, and nothing beside it."""
+"""One pair of quotes, and nothing else."""
 _ESCAPE = re.compile(r"\\(?=[\"\\$`])(?s:.)")
 _SHELL = re.compile(r"(?:\S*/)?(?:ba|z|da|a|k)?sh")
 _DEEPEST = 3
@@ -44,7 +44,7 @@ class Token:
     """One word of a command."""
 
     text: str
-    """The word without quotes, variables replaced where the script sets them."""
+    """The word without quotes, variables replaced if the script sets them."""
     raw: str
     """As written."""
     start: int
@@ -173,13 +173,13 @@ class _Reader:
             yield from listed[1:]
             return
         if bare and re.search(r"\s", word):
-            word = raw  # several words, whose places are not known
+            word = raw  # several words with unknown positions
         start, end = scope.span(position, position + len(raw))
         line = bisect_left(self.newlines, start) + 1
         yield Token(word, self.script[start:end], start, end, line, first, group)
 
     def _assign(self, scope: _Scope, position: int, raw: str, word: str) -> bool:
-        """Keeps what the first word of a command sets; whether the next one may be the first of it as well."""
+        """Keeps what the first word of a command sets; whether the next one may also be its first."""
         found = _ASSIGNMENT.match(word)
         if found is None:
             return word in ("export", "env", "sudo")

@@ -1,4 +1,4 @@
-"""Canonical name <-> spelling at a version, from the frameworks' tables and those beside this module.
+"""Canonical name <-> spelling at a version, from the frameworks' tables and those next to this module.
 
 A rule says `offload_optimizer`; the table of OpenRLHF maps this to `--adam_offload` up to
 0.10.1.post2 and `--ds.adam_offload` from 0.10.2 on.
@@ -36,9 +36,9 @@ class Spelling:
     until: str | None
     default: object
     only: str | None = None
-    """The one program that takes it, where it is not the framework's PPO trainer: read where it is written, never proposed."""
+    """The one program that takes it, if not the framework's PPO trainer: read where it is written, never proposed."""
     per: str | None = None
-    """What it counts for, where that is not one GPU: all_gpus."""
+    """What it counts for, if not one GPU: all_gpus."""
     row: Mapping[str, Any]
     """The whole row of the table: meaning, memory_effect, tradeoff, source."""
 
@@ -72,7 +72,7 @@ def parse_version(text: str | None) -> Version | None:
 
 
 def table_text(name: str) -> str:
-    """The file of a table: in the framework's folder, or beside this module."""
+    """The file of a table: in the framework's folder, or next to this module."""
     beside = resources.files("rlhfdoctor.settings") / "tables" / f"{name}.yaml"
     return (folders.settings_file(name) if name in FRAMEWORKS else beside).read_text("utf-8")
 

@@ -24,11 +24,11 @@ class Written:
     form: str
     span: tuple[int, int] | None = None
     owner: str | None = None
-    """Table that goes before that of the framework: an option of `docker run`."""
+    """Table that takes precedence over that of the framework: an option of `docker run`."""
     plus: str = ""
     """Hydra's `+` or `++`."""
     quoted: bool = False
-    """Quoted in YAML: a text, whatever it looks like."""
+    """Quoted in YAML: always a text."""
     name: str = ""
     """Canonical name within the owner's table, if the place alone determines it: an argument in Python."""
     tail: str = ""

@@ -30,7 +30,7 @@ class Hierarchy:
     mount: str
     """Where it is mounted, below the root that was given."""
     top: str
-    """Which cgroup is mounted there: "/" on the host, the container's own path behind a bind mount."""
+    """Which cgroup is mounted there: "/" on the host, the container's own path with a bind mount."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ class Level:
 def find_hierarchy(root: str = "", pid: int | str = "self") -> Hierarchy | None:
     """The hierarchy with the memory controller that a process sees, or None.
 
-    On a hybrid machine (v1 controllers beside an empty v2 tree) it is v1's; v2's root has no
+    On a hybrid machine (v1 controllers and an empty v2 tree) it is v1's; v2's root has no
     `memory` in cgroup.controllers there.
     """
     data = read_file(f"{root}/proc/{pid}/mountinfo") or b""
@@ -101,9 +101,9 @@ def _unescape(text: str) -> str:
 
 
 def find_path(hierarchy: Hierarchy, root: str, pid: int | str) -> str | None:
-    """The folder of a process's memory cgroup, or None where the process is gone.
+    """The folder of a process's memory cgroup, or None if the process is gone.
 
-    Behind a bind mount or in a cgroup namespace the path is matched by its longest tail that exists.
+    With a bind mount or in a cgroup namespace the path is matched by its longest tail that exists.
     """
     data = read_file(f"{root}/proc/{pid}/cgroup")
     if data is None:

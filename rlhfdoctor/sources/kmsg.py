@@ -44,7 +44,7 @@ class KernelLog:
     """The records written since it was opened."""
 
     def __init__(self, path: str = "/dev/kmsg") -> None:
-        """Raises OSError where the kernel log may not be read."""
+        """Raises OSError if the kernel log may not be read."""
         self.fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             os.lseek(self.fd, 0, os.SEEK_END)

@@ -112,7 +112,7 @@ def known(value: Any) -> int | None:
 
 
 def find_own_pid(host_pid: int, pids: list[int], root: str = "") -> int | None:
-    """The pid in our namespace of a pid that NVML gave, or None where that cannot be known.
+    """The pid in our namespace of a pid that NVML gave, or None if that cannot be determined.
 
     A process below us shows all its ids in NSpid, the outermost first; from inside a container the
     host's id is not visible, and only an equal number that is among ours is taken.

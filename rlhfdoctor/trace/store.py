@@ -1,4 +1,4 @@
-"""Writes a trace: append-only segments that stay readable whatever kills the writer.
+"""Writes a trace: append-only segments that stay readable however the writer dies.
 
     000001.trace, 000002.trace, ...   frames; the first is a header that describes the tables
 

@@ -96,5 +96,6 @@ def _own_shape(inputs: Inputs) -> Shape:
     hidden, heads = inputs.count("model.hidden_size", default=256), inputs.count("model.num_heads", default=4)
     return Shape(
         name="the trainer's own", layers=inputs.count("model.num_layers", default=4), hidden=hidden, heads=heads, kv_heads=max(heads // 2, 1), head_dim=hidden // heads,
-        intermediate=3 * hidden, vocabulary=inputs.count("model.vocab_size", default=260), tied=True, attention_bias=True,
+        intermediate=3 * hidden, vocabulary=inputs.count("model.vocab_size", default=260), tied=True,
+        attention_bias=True,
     )  # fmt: skip

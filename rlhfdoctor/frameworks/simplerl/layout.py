@@ -8,7 +8,7 @@ from rlhfdoctor.frameworks.verl.layout import Variant, plan_variant
 from rlhfdoctor.units import GIB
 
 _SWAP_GIB = 40
-"""Its own default, allocated whatever vLLM's release is."""
+"""Its own default, allocated with every release of vLLM."""
 
 
 class _SimpleRL(Variant):

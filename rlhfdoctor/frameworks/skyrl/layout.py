@@ -64,7 +64,7 @@ def find_hazards(inputs: Inputs, plan: Plan) -> Iterator[Hazard]:
 
 
 def _roles(inputs: Inputs) -> list[str]:
-    """Which roles there are: a critic where it has a model, a reference where a KL term asks for it."""
+    """Roles of the run: a critic if it has a model, a reference if a KL term requires it."""
     keeps = inputs.flag("use_kl_loss", default=True) or inputs.flag("trainer.algorithm.use_kl_in_reward")
     return [
         "actor",
@@ -145,7 +145,7 @@ def _groups(
 
 
 def _lengths(inputs: Inputs) -> tuple[int, int]:
-    """Prompt (of the longest turn where there are several) and response."""
+    """Prompt (of the longest turn if there are several) and response."""
     turns = inputs.number("generator.max_turns", default=1)
     longest = inputs.value("generator.max_input_length") if turns > 1 else None
     prompt = inputs.count("max_prompt_length", default=512)

@@ -61,7 +61,7 @@ class Variant:
         return find_swap(inputs)
 
     def has_reference(self, inputs: Inputs) -> bool:
-        """Whether a KL term asks for a reference."""
+        """Whether a KL term requires a reference."""
         return (
             inputs.flag("actor_rollout_ref.actor.use_kl_loss")
             or inputs.flag("algorithm.use_kl_in_reward")
@@ -132,7 +132,8 @@ def plan_variant(inputs: Inputs, variant: Variant) -> list[Plan]:
     models = _models(inputs, variant, shape, nodes * gpus)
     engine = Engine(
         shape=shape, here=gpus, tensor_parallel=inputs.count("rollout.tensor_parallel_size", "worker.rollout.tensor_parallel_size", default=variant.tensor_parallel),
-        utilization=inputs.number("rollout.gpu_memory_utilization", default=0.5), sleep_level=variant.sleep_level(inputs),
+        utilization=inputs.number("rollout.gpu_memory_utilization", default=0.5),
+        sleep_level=variant.sleep_level(inputs),
         late_cache=variant.late_cache(inputs), swap_bytes=variant.swap_bytes(inputs), colocated=True, process="worker",
     )  # fmt: skip
     if "sglang" in str(inputs.value("actor_rollout_ref.rollout.name")):
