@@ -25,6 +25,7 @@ from rlhfdoctor.vocabulary.run import PHASES
 _MARKS_FOLDER = re.compile(rb"(?:^|\0)RLHFDOCTOR_MARKS=([^\0]+)")
 _KERNEL_BYTES = 4 << 20
 _MARKS_BYTES = 1 << 18
+_ENVIRONMENT_TRIES = 3
 _VICTIM = re.compile(r"Killed process (\d+)|oom-kill:.*,pid=(\d+)")
 
 
@@ -63,6 +64,8 @@ class Signs:
         self._notifier: Notifier | None = None
         self._marks: dict[str, int] = {}
         self._folders: set[str] = set()
+        self._unread: dict[int, int] = {}
+        """Pid -> how often its environment was empty: between exec and its first instruction it has none."""
         self._last: tuple[str | None, int | None] = (None, None)
 
     def start(self, notifier: Notifier) -> list[Gap]:
@@ -81,9 +84,7 @@ class Signs:
 
     def met(self, process: Process) -> None:
         """A new process: its marks folder, and its Ray session if it is a raylet."""
-        environment = read_file(f"/proc/{process.pid}/environ", 1 << 18) or b""
-        if match := _MARKS_FOLDER.search(environment):
-            self._folders.add(match[1].decode("utf-8", "surrogateescape"))
+        self._read_environment(process.pid)
         if not process.command.split(" ", 1)[0].endswith("/raylet"):
             return
         command = parse_cmdline(
@@ -98,9 +99,20 @@ class Signs:
                 self._sessions[node.session] = SessionNames(node.session)
                 self.tails.add_session(f"{node.session}/logs")
 
+    def _read_environment(self, pid: int) -> None:
+        """The marks folder that a process was started with; an empty environment is read again in the next ticks."""
+        environment = read_file(f"/proc/{pid}/environ", 1 << 18)
+        tries = self._unread.pop(pid, 0)
+        if environment == b"" and tries < _ENVIRONMENT_TRIES:
+            self._unread[pid] = tries + 1
+        elif environment and (match := _MARKS_FOLDER.search(environment)):
+            self._folders.add(match[1].decode("utf-8", "surrogateescape"))
+
     def read(self, tick: int) -> Iterator[dict[str, Any]]:
         """Marks since the last call, as the events that were stored."""
         self.read_kernel()
+        for pid in list(self._unread):
+            self._read_environment(pid)
         if tick % 5 == 1:
             self.tails.look()
             for session in self._sessions.values():

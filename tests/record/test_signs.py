@@ -327,6 +327,8 @@ def child(tmp_path: Path) -> Iterator[Callable[..., int]]:
     def start(*argv: str, **environment: str) -> int:
         line = [argv[0], "-c", "import time; time.sleep(60)", *argv[1:]]
         started.append(subprocess.Popen(line, executable=sys.executable, env=environment))
+        while environment and not Path(f"/proc/{started[-1].pid}/environ").read_bytes():
+            pass  # Popen returns when the descriptors are closed, before the new program has its environment
         return started[-1].pid
 
     yield start
@@ -349,6 +351,19 @@ def test_folder_of_marks(desk: Desk, tmp_path: Path, child: Callable[..., int]) 
     (tmp_path / "own").mkdir()
     desk.write({"step": 9}, pid=pid, folder=tmp_path / "own")
     assert [(event["step"], event["pid"], event["uid"]) for event in desk.read()] == [(9, pid, 1)]
+
+
+@pytest.mark.parametrize(("empty", "steps"), [(1, [9]), (3, [9]), (4, [])])
+def test_environment_of_a_program_that_is_just_starting(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty: int, steps: list[int]
+) -> None:
+    """Right behind exec a process has an empty environment for a moment: it is read again, some times."""
+    answers = [b""] * empty + [f"A=1\0RLHFDOCTOR_MARKS={tmp_path / 'own'}\0".encode()]
+    monkeypatch.setattr("rlhfdoctor.record.activity.read_file", lambda path, most=0: answers.pop(0))
+    (tmp_path / "own").mkdir()
+    desk.write({"step": 9}, folder=tmp_path / "own")
+    desk.signs.met(next(iter(desk.target.processes.values())))
+    assert [event["step"] for _ in range(3) for event in desk.read()] == steps
 
 
 def test_raylet(desk: Desk, tmp_path: Path, child: Callable[..., int]) -> None:
