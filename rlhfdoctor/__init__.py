@@ -28,9 +28,29 @@ if TYPE_CHECKING:
 
 __version__ = VERSION
 __all__ = [
-    "Chart", "Comparison", "DoctorError", "Estimate", "Event", "Evidence", "Finding", "Gap", "Incident", "Machine", "Patch", "RuleError",
-    "Setting", "SourceError", "Trace", "UsageError", "analyze", "check_rules", "compare", "estimate", "make_charts", "read_trace",
-]  # fmt: skip
+    "Chart",
+    "Comparison",
+    "DoctorError",
+    "Estimate",
+    "Event",
+    "Evidence",
+    "Finding",
+    "Gap",
+    "Incident",
+    "Machine",
+    "Patch",
+    "RuleError",
+    "Setting",
+    "SourceError",
+    "Trace",
+    "UsageError",
+    "analyze",
+    "check_rules",
+    "compare",
+    "estimate",
+    "make_charts",
+    "read_trace",
+]
 
 _HOMES = {
     "Chart": "charts",

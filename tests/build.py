@@ -23,7 +23,12 @@ def make_event(kind: str = "python.traceback", *, file: str = "run.log", line: i
     whence = {name: given.pop(name) for name in ("host", "pid", "rank", "actor") if name in given}
     known = {name: given.pop(name) for name in ("text", "time", "repeats_count", "after") if name in given}
     known.setdefault("text", "")
-    return Event(kind=KINDS[kind], fields={FIELDS[name]: value for name, value in given.items()}, origin=Origin(file=file, line=line, **whence), **known)
+    return Event(
+        kind=KINDS[kind],
+        fields={FIELDS[name]: value for name, value in given.items()},
+        origin=Origin(file=file, line=line, **whence),
+        **known,
+    )
 
 
 def make_setting(spelled: str, value: Value = True, **given: Any) -> Setting:

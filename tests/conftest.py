@@ -22,7 +22,14 @@ LIVE = "tests/live/"
 LAB = "tests/live/test_lab.py"
 TRAININGS = ("tests/live/test_train.py", "tests/live/test_zero_turns.py", "tests/live/test_budget.py")
 """Without limits and kills: one worker runs them while another one has the lab's incidents."""
-LONG = ("tests/test_hostile.py", "tests/test_bundle.py", "tests/test_docs.py", "tests/exam/", "tests/frameworks/", "tests/test_notebooks.py")
+LONG = (
+    "tests/test_hostile.py",
+    "tests/test_bundle.py",
+    "tests/test_docs.py",
+    "tests/exam/",
+    "tests/frameworks/",
+    "tests/test_notebooks.py",
+)
 """Begun before the others, so that no core idles at the end while one file goes on."""
 BUDGET_S = float(os.environ.get("RLHFDOCTOR_TEST_BUDGET_S", 1650))
 """So long may the session have run when another incident of the lab is begun; `make lab` runs all of them."""

@@ -21,30 +21,50 @@ from rlhfdoctor.vocabulary.index import FIELDS, scopes
 from rlhfdoctor.vocabulary.names import Fact, Kind, names_of
 
 ROOT = Path(__file__).resolve().parent.parent
-_KINDS = {"host": "Host memory", "shm": "Shared memory and object store", "gpu": "GPU memory", "comm": "Communication", "other": "Other"}
+_KINDS = {
+    "host": "Host memory",
+    "shm": "Shared memory and object store",
+    "gpu": "GPU memory",
+    "comm": "Communication",
+    "other": "Other",
+}
 
 
 def rules_page() -> str:
     """rules/README.md: the catalogue by kind."""
-    lines = ["# The catalogue of causes", "", "Made by `make docs` from the rules; `doctor rules explain ID` shows a page.", ""]
+    lines = [
+        "# The catalogue of causes",
+        "",
+        "Made by `make docs` from the rules; `doctor rules explain ID` shows a page.",
+        "",
+    ]
     rules = load_rules()
     for kind, title in _KINDS.items():
         lines += [f"## {title}", "", "| cause | title | fires | silent | treatments |", "|---|---|---:|---:|---:|"]
         for rule in (r for r in rules if r.kind == kind):
             counts = [sum(1 for p in (rule.path.parent / name).iterdir() if p.is_dir()) for name in ("fires", "silent")]
-            lines.append(f"| [{rule.id}]({rule.id}/rule.yaml) | {rule.title} | {counts[0]} | {counts[1]} | {len(rule.remediation)} |")
+            lines.append(
+                f"| [{rule.id}]({rule.id}/rule.yaml) | {rule.title} | {counts[0]} | {counts[1]} | {len(rule.remediation)} |"
+            )
         lines.append("")
     return "\n".join(lines)
 
 
 def samples_page() -> str:
     """samples/README.md: what each sample is, and what is true of it."""
-    lines = ["# Recorded and written incidents", "", "`run/` is what a user would hand over; `truth.yaml` is never shown to the doctor. Made by `make docs`.", ""]
+    lines = [
+        "# Recorded and written incidents",
+        "",
+        "`run/` is what a user would hand over; `truth.yaml` is never shown to the doctor. Made by `make docs`.",
+        "",
+    ]
     lines += ["| sample | verdict | killer | accepted causes | made by |", "|---|---|---|---|---|"]
     for path in sorted((ROOT / "samples").glob("*/truth.yaml")):
         truth = yaml.safe_load(path.read_text())
         causes = ", ".join(truth["accept"]) or "none"
-        lines.append(f"| {path.parent.name} | {truth['verdict']} | {truth['killer'] or 'none'} | {causes} | {' '.join(truth['made_by'].split())} |")
+        lines.append(
+            f"| {path.parent.name} | {truth['verdict']} | {truth['killer'] or 'none'} | {causes} | {' '.join(truth['made_by'].split())} |"
+        )
     return "\n".join([*lines, ""])
 
 
@@ -57,7 +77,9 @@ def readme_page() -> str:
 
     def screen(found: re.Match[str]) -> str:
         command = [sys.executable, "-m", "rlhfdoctor", *shlex.split(found[1])[1:]]
-        return found[1] + found[2] + subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+        return (
+            found[1] + found[2] + subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+        )
 
     return _SCREEN.sub(screen, (ROOT / "README.md").read_text())
 
@@ -73,7 +95,12 @@ def _joined(lines: list[str]) -> str:
 def catalogue_page(language: str) -> str:
     """rules/CATALOGUE*.md: every page of `doctor rules explain`, by kind."""
     t = load_words(language)
-    lines = [f"# {t('The catalogue of causes')}", "", t("Made by `make docs` from the rules; `doctor rules explain ID` shows a page."), ""]
+    lines = [
+        f"# {t('The catalogue of causes')}",
+        "",
+        t("Made by `make docs` from the rules; `doctor rules explain ID` shows a page."),
+        "",
+    ]
     for kind, title in _KINDS.items():
         lines += [f"## {t(title)}", ""]
         for rule in (r for r in load_rules() if r.kind == kind):
@@ -85,7 +112,12 @@ def catalogue_page(language: str) -> str:
                 if heading in (t("Treatment"), t("References")):
                     plain = "- " if heading == t("References") else "  "
                     body = [line if line.startswith(("- ", "http")) else f"{plain}{line}" for line in items]
-                    lines += [f"**{heading}**", "", *(f"- <{line}>" if line.startswith("http") else line for line in body), ""]
+                    lines += [
+                        f"**{heading}**",
+                        "",
+                        *(f"- <{line}>" if line.startswith("http") else line for line in body),
+                        "",
+                    ]
                 else:
                     lines += [f"**{heading}** {_joined(items)}", ""]
     return "\n".join(lines)
@@ -93,8 +125,18 @@ def catalogue_page(language: str) -> str:
 
 def vocabulary_page() -> str:
     """rules/VOCABULARY.md: every fact, event and field that a rule may ask for."""
-    lines = ["# The vocabulary of rules", "", "Made by `make docs` from `rlhfdoctor/vocabulary/`. A rule that names anything else does not load.", ""]
-    lines += ["## Facts: `{evidence: NAME, ...}`", "", "A threshold is written with the unit: `16 GiB` (bytes), `35 %` (share), `2 x` (factor), `10 min` (s).", ""]
+    lines = [
+        "# The vocabulary of rules",
+        "",
+        "Made by `make docs` from `rlhfdoctor/vocabulary/`. A rule that names anything else does not load.",
+        "",
+    ]
+    lines += [
+        "## Facts: `{evidence: NAME, ...}`",
+        "",
+        "A threshold is written with the unit: `16 GiB` (bytes), `35 %` (share), `2 x` (factor), `10 min` (s).",
+        "",
+    ]
     for scope in scopes(FACT):
         lines += [f"**{scope.__name__}** {scope.__doc__}", "", "| fact | unit | meaning |", "|---|---|---|"]
         lines += [f"| {name} | {name.unit} | {name.meaning} |" for name in names_of(scope, Fact)] + [""]
@@ -121,6 +163,7 @@ PAGES = {
     "rules/CATALOGUE.zh.md": lambda: catalogue_page("zh"),
     "samples/README.md": samples_page,
 }
+
 
 def write_expected_diffs() -> None:
     """expected.diff of every fires/ sample whose patches change a file; to be reviewed as a diff."""

@@ -53,14 +53,32 @@ nonvoluntary_ctxt_switches:\t97
 
 
 def make_status(
-    pid: int = 7, *, comm: str = "python", state: str = "S", ppid: int = 1, threads: int = 3, anon_kb: int = 3000,
-    file_kb: int = 1000, shmem_kb: int = 500, groups: str = "1000", pids: Sequence[int] = (),
-) -> str:  # fmt: skip
+    pid: int = 7,
+    *,
+    comm: str = "python",
+    state: str = "S",
+    ppid: int = 1,
+    threads: int = 3,
+    anon_kb: int = 3000,
+    file_kb: int = 1000,
+    shmem_kb: int = 500,
+    groups: str = "1000",
+    pids: Sequence[int] = (),
+) -> str:
     """/proc/PID/status as Linux 6 writes it; `pids` are the ids in nested namespaces, the outermost first."""
     return STATUS.format(
-        pid=pid, comm=comm, state=state, ppid=ppid, threads=threads, groups=groups, anon=anon_kb, file=file_kb, shmem=shmem_kb,
-        rss=anon_kb + file_kb + shmem_kb, pids="\t".join(str(number) for number in pids or (pid,)),
-    )  # fmt: skip
+        pid=pid,
+        comm=comm,
+        state=state,
+        ppid=ppid,
+        threads=threads,
+        groups=groups,
+        anon=anon_kb,
+        file=file_kb,
+        shmem=shmem_kb,
+        rss=anon_kb + file_kb + shmem_kb,
+        pids="\t".join(str(number) for number in pids or (pid,)),
+    )
 
 
 def without_memory(status: str) -> str:
@@ -109,9 +127,18 @@ class FakeTree:
             self.add_folder(f"{name}/{part}")
 
     def add_process(
-        self, pid: int, ppid: int = 1, *, command: str = "python train.py", comm: str = "python", state: str = "S",
-        start: int = 4711, cpu: int = 35, anon_kb: int = 3000, memory: bool = True,
-    ) -> None:  # fmt: skip
+        self,
+        pid: int,
+        ppid: int = 1,
+        *,
+        command: str = "python train.py",
+        comm: str = "python",
+        state: str = "S",
+        start: int = 4711,
+        cpu: int = 35,
+        anon_kb: int = 3000,
+        memory: bool = True,
+    ) -> None:
         """A process; arguments of its command are parted by blanks. `memory=False`: a zombie or a kernel thread."""
         status = make_status(pid, comm=comm, state=state, ppid=ppid, anon_kb=anon_kb)
         self.write(f"proc/{pid}/status", status if memory else without_memory(status))

@@ -114,8 +114,25 @@ def test_same_verdict(name: str, tmp_path: Path) -> None:
 
 def test_traces_are_redacted_and_readable(tmp_path: Path) -> None:
     """Events lose names and secrets, figures stay, and damage in a segment does not hide what is behind it."""
-    events = [event("process.named", 1, uid=1, pid=1001, name="python", command=f"python t.py --hf_token {SECRETS['hugging face']} --out /home/alice/x/y")]
-    run = write_run(tmp_path / "run", 90, use=lambda t: 4000.0, anon={"actor": lambda t: 1000.0 + t}, events=events, run={"host": "gpu-node-17", "cwd": "/home/alice/x"}, node="gpu-node-17")
+    events = [
+        event(
+            "process.named",
+            1,
+            uid=1,
+            pid=1001,
+            name="python",
+            command=f"python t.py --hf_token {SECRETS['hugging face']} --out /home/alice/x/y",
+        )
+    ]
+    run = write_run(
+        tmp_path / "run",
+        90,
+        use=lambda t: 4000.0,
+        anon={"actor": lambda t: 1000.0 + t},
+        events=events,
+        run={"host": "gpu-node-17", "cwd": "/home/alice/x"},
+        node="gpu-node-17",
+    )
     (run / "logs" / "kernel.log").write_text(kernel_lines(89.5, 1001))
     made = make_bundle([str(run)], tmp_path / "b.tar.gz")
     members = unpacked(made.path)
@@ -127,7 +144,10 @@ def test_traces_are_redacted_and_readable(tmp_path: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)
     one, two = read_node(run), read_node(tmp_path / "again" / "0-run")
-    assert one.times_ns == two.times_ns and one.tables["process"].values["rss_anon_bytes"] == two.tables["process"].values["rss_anon_bytes"]
+    assert (
+        one.times_ns == two.times_ns
+        and one.tables["process"].values["rss_anon_bytes"] == two.tables["process"].values["rss_anon_bytes"]
+    )
     assert made.same
 
 
@@ -149,11 +169,20 @@ def test_long_logs_lose_their_middle(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     "text",
     [
-        "max_new_tokens=1024 pad_token_id=151643 eos_token: <|im_end|>", "nvidia-cublas-cu12==12.4.5.8", "tokens per second: 1234567", "NCCL version 2.21.5+cuda12.4",
-        "num_tokens 123456 token_level_scores", "listening on 127.0.0.1:8000 and 0.0.0.0", "File \"/usr/lib/python3.11/re.py\", line 4", "password=$PASSWORD token=${HF_TOKEN}",
-        "tokenizer_path=None secret=None", "2026-11-21 16:27:36,871 INFO worker.py:1405 -- x", "12:34:56:78", "--key_length 128000",
+        "max_new_tokens=1024 pad_token_id=151643 eos_token: <|im_end|>",
+        "nvidia-cublas-cu12==12.4.5.8",
+        "tokens per second: 1234567",
+        "NCCL version 2.21.5+cuda12.4",
+        "num_tokens 123456 token_level_scores",
+        "listening on 127.0.0.1:8000 and 0.0.0.0",
+        'File "/usr/lib/python3.11/re.py", line 4',
+        "password=$PASSWORD token=${HF_TOKEN}",
+        "tokenizer_path=None secret=None",
+        "2026-11-21 16:27:36,871 INFO worker.py:1405 -- x",
+        "12:34:56:78",
+        "--key_length 128000",
     ],
-)  # fmt: skip
+)
 def test_what_is_no_secret_stays(text: str) -> None:
     """Versions, counts of tokens, loopback addresses, system paths and variables are needed to understand a run."""
     redactor = Redactor()
@@ -165,7 +194,14 @@ def test_what_is_no_secret_stays(text: str) -> None:
 def test_each_kind_of_secret(kind: str, secret: str) -> None:
     """Is taken out where programs print it: as a variable, a flag, JSON, a header or a URL."""
     redactor = Redactor()
-    shapes = [f"export MY_API_KEY={secret}", f"--api-key {secret}", f'{{"secret_key": "{secret}"}}', f"Authorization: Bearer {secret}", f"https://u:{secret.replace('/', '')}@h/x", f"password: '{secret}'"]
+    shapes = [
+        f"export MY_API_KEY={secret}",
+        f"--api-key {secret}",
+        f'{{"secret_key": "{secret}"}}',
+        f"Authorization: Bearer {secret}",
+        f"https://u:{secret.replace('/', '')}@h/x",
+        f"password: '{secret}'",
+    ]
     assert [shape for shape in shapes if secret in redactor.text(shape)] == []
 
 
@@ -174,7 +210,12 @@ def test_command(doctor: Callable[..., Any], planted: Path, tmp_path: Path) -> N
     out = tmp_path / "b.tar.gz"
     result = doctor("bundle", planted, "--out", out, "--hide", "projectx")
     assert result.exit_code == 0
-    for part in ("users have tokens", "keys, tokens or passwords were taken out", "same verdict as its source: cause (host-container-limit)", "look through it"):
+    for part in (
+        "users have tokens",
+        "keys, tokens or passwords were taken out",
+        "same verdict as its source: cause (host-container-limit)",
+        "look through it",
+    ):
         assert part in result.stdout
     size = out.stat().st_size
     again = doctor("bundle", planted, "--out", out)
@@ -212,12 +253,32 @@ def test_a_truncated_bundle_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
 
 
 LEAKS = (
-    '{\\"WANDB_API_KEY\\": \\"Zq7abcdefghi\\"}', 'os.environ["WANDB_API_KEY"] = "Zq7abcdefghi"', "wandb_api_key=b'Zq7abcdefghi'", "WANDB_API_KEY%3DZq7abcdefghi", "- name: WANDB_API_KEY\n  value: Zq7abcdefghi",
-    "--hf_token Zqwabcdefghi", "--redis-password Zqwsecret", "AWS_SECRET_ACCESS_KEY=/Zq7alrXUtnFEMI+K7MDENG", 'password: "my Zq7 pass phrase"', "accessKeySecret: Zq7abcdefghi", "PGPASSWORD=Zq7abcdefg",
-    "OPENAI_KEY=Zq7abcdefghi", "--use_wandb Zq7abcdefghi123", "密码：Zq7abcdefghi", "wandb login --relogin Zq7abcdefghi0123456789", "docker login -u z -p Zq7pw1", "curl -u user:Zq7pw http://h", "redis-cli -h h -a Zq7pw1",
-    "redis://:Zq7secretpw@10.0.0.5:6379/0", "http://h/x?a=1&sig=Zq7abc%2B", "https://hooks.slack.com/services/T/B/Zq7abc", "{'Authorization': 'Basic Zq7abcdefg=='}", "Cookie: session=Zq7abc", "npm_Zq7abcdefghijklmnopqrstu",
+    '{\\"WANDB_API_KEY\\": \\"Zq7abcdefghi\\"}',
+    'os.environ["WANDB_API_KEY"] = "Zq7abcdefghi"',
+    "wandb_api_key=b'Zq7abcdefghi'",
+    "WANDB_API_KEY%3DZq7abcdefghi",
+    "- name: WANDB_API_KEY\n  value: Zq7abcdefghi",
+    "--hf_token Zqwabcdefghi",
+    "--redis-password Zqwsecret",
+    "AWS_SECRET_ACCESS_KEY=/Zq7alrXUtnFEMI+K7MDENG",
+    'password: "my Zq7 pass phrase"',
+    "accessKeySecret: Zq7abcdefghi",
+    "PGPASSWORD=Zq7abcdefg",
+    "OPENAI_KEY=Zq7abcdefghi",
+    "--use_wandb Zq7abcdefghi123",
+    "密码：Zq7abcdefghi",
+    "wandb login --relogin Zq7abcdefghi0123456789",
+    "docker login -u z -p Zq7pw1",
+    "curl -u user:Zq7pw http://h",
+    "redis-cli -h h -a Zq7pw1",
+    "redis://:Zq7secretpw@10.0.0.5:6379/0",
+    "http://h/x?a=1&sig=Zq7abc%2B",
+    "https://hooks.slack.com/services/T/B/Zq7abc",
+    "{'Authorization': 'Basic Zq7abcdefg=='}",
+    "Cookie: session=Zq7abc",
+    "npm_Zq7abcdefghijklmnopqrstu",
     '"argv": ["python", "--api-key", "Zq7abcdefghi"]',
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("text", LEAKS, ids=range(len(LEAKS)))
@@ -228,17 +289,33 @@ def test_secrets_as_programs_print_them(text: str) -> None:
 
 def test_argument_lists_and_environments(tmp_path: Path) -> None:
     """What JSON holds apart belongs together: a flag and its value, a name and its value."""
-    found = Redactor().value({"argv": ["python", "--wandb_key", "Zq7abcdefghi", "--lr", "1e-6"], "environment": {"WANDB_API_KEY": "Zq7abcdefghi", "NCCL_DEBUG": "INFO"}})
-    assert found == {"argv": ["python", "--wandb_key", "[secret]", "--lr", "1e-6"], "environment": {"WANDB_API_KEY": "[secret]", "NCCL_DEBUG": "INFO"}}
+    found = Redactor().value(
+        {
+            "argv": ["python", "--wandb_key", "Zq7abcdefghi", "--lr", "1e-6"],
+            "environment": {"WANDB_API_KEY": "Zq7abcdefghi", "NCCL_DEBUG": "INFO"},
+        }
+    )
+    assert found == {
+        "argv": ["python", "--wandb_key", "[secret]", "--lr", "1e-6"],
+        "environment": {"WANDB_API_KEY": "[secret]", "NCCL_DEBUG": "INFO"},
+    }
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "pad_token=151643 num_token: 12345678 avg_token: 12345.6789", "Bearer authentication failed", "Invalid password\n2024-01-01 12:00:00,123 ERROR worker died", "nccl version 2.21.5.1 and cudnn 9.1.0.70",
-        "dead::beef abc::def c10::Error", "/workspace/data/Qwen2.5-7B-Instruct/", "/data/ckpt/global_step_100/actor", "oom_memcg=/kubepods/burstable/pod1/2", "api_key: Optional[str]", "--password-file /run/secrets/x/y",
+        "pad_token=151643 num_token: 12345678 avg_token: 12345.6789",
+        "Bearer authentication failed",
+        "Invalid password\n2024-01-01 12:00:00,123 ERROR worker died",
+        "nccl version 2.21.5.1 and cudnn 9.1.0.70",
+        "dead::beef abc::def c10::Error",
+        "/workspace/data/Qwen2.5-7B-Instruct/",
+        "/data/ckpt/global_step_100/actor",
+        "oom_memcg=/kubepods/burstable/pod1/2",
+        "api_key: Optional[str]",
+        "--password-file /run/secrets/x/y",
     ],
-)  # fmt: skip
+)
 def test_evidence_stays(text: str) -> None:
     """Figures of tokens, versions, scopes of C++, models, steps and cgroups."""
     assert Redactor().text(text) == text
@@ -246,11 +323,17 @@ def test_evidence_stays(text: str) -> None:
 
 def test_a_key_across_pieces(tmp_path: Path) -> None:
     """A private key that lies where a log is cut into pieces is taken out whole; what follows it stays."""
-    key = "-----BEGIN RSA PRIVATE KEY-----\n" + "MIIEZq7kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk\n" * 27 + "-----END RSA PRIVATE KEY-----\n"
+    key = (
+        "-----BEGIN RSA PRIVATE KEY-----\n"
+        + "MIIEZq7kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk\n" * 27
+        + "-----END RSA PRIVATE KEY-----\n"
+    )
     folder = tmp_path / "in"
     shutil.copytree(ROOT / "samples/openrlhf-save-kill/run", folder)
     for size in (524_000, 1_047_500, 1_048_576):
-        (folder / f"key{size}.log").write_text("y" * 63 + "\n" + "".join("y" * 63 + "\n" for _ in range(size // 64)) + key + "after it\n")
+        (folder / f"key{size}.log").write_text(
+            "y" * 63 + "\n" + "".join("y" * 63 + "\n" for _ in range(size // 64)) + key + "after it\n"
+        )
     members = unpacked(make_bundle([str(folder)], tmp_path / "b.tar.gz").path)
     logs = [data for name, data in members.items() if "/key" in name]
     assert len(logs) == 3 and all(b"MIIE" not in data and data.endswith(b"after it\n") for data in logs)
@@ -262,7 +345,9 @@ def test_a_begin_without_an_end_takes_nothing_else() -> None:
     assert Redactor().text(text).endswith("in id_rsa\nmore\ntorch.OutOfMemoryError: CUDA out of memory\n")
 
 
-@pytest.mark.parametrize("word", ["a_", "a-", "a.", "1.", "api-", "access_", "sk-", "eyJa.", "/a", ":", "password ", "a@"])
+@pytest.mark.parametrize(
+    "word", ["a_", "a-", "a.", "1.", "api-", "access_", "sk-", "eyJa.", "/a", ":", "password ", "a@"]
+)
 def test_long_lines_cost_little(word: str) -> None:
     """No pattern is worse than linear by much: 64 KiB of anything take a moment, not minutes."""
     import subprocess
@@ -293,7 +378,11 @@ def test_a_run_packed_by_hand(tmp_path: Path) -> None:
             archive.add(item, item.name)
     one, two = analyze([str(run)]), analyze([str(path)])
     assert two.death is not None and one.death is not None
-    assert (two.death.step, two.death.phase, two.findings[0].cause) == (one.death.step, one.death.phase, one.findings[0].cause)
+    assert (two.death.step, two.death.phase, two.findings[0].cause) == (
+        one.death.step,
+        one.death.phase,
+        one.findings[0].cause,
+    )
 
 
 @pytest.mark.parametrize("ending", ["gz", "xz"])

@@ -19,7 +19,9 @@ from rlhfdoctor.report import markdown
 from rlhfdoctor.types import Incident
 
 ROOT = Path(__file__).resolve().parents[1]
-CASES = sorted([*(ROOT / "samples").glob("*/run"), *(ROOT / "rules").glob("*/fires/*"), *(ROOT / "rules").glob("*/silent/*")])
+CASES = sorted(
+    [*(ROOT / "samples").glob("*/run"), *(ROOT / "rules").glob("*/fires/*"), *(ROOT / "rules").glob("*/silent/*")]
+)
 _PLACE = re.compile(r"\{[^{}]*\}")
 
 
@@ -33,10 +35,22 @@ def test_places_are_the_same(name: str) -> None:
 def words_of_page() -> set[str]:
     """What the reports look up: in the modules by name of the function, in the template by `t("...")`."""
     found = set(re.findall(r'\bt\("([^"]*)"', (ROOT / "rlhfdoctor/report/templates/report.html").read_text()))
-    for path in [ROOT / f"rlhfdoctor/report/{name}.py" for name in ("phrasing", "terminal", "markdown", "html")] + [ROOT / "rlhfdoctor/engine/explain.py"]:
+    for path in [ROOT / f"rlhfdoctor/report/{name}.py" for name in ("phrasing", "terminal", "markdown", "html")] + [
+        ROOT / "rlhfdoctor/engine/explain.py"
+    ]:
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and node.args and (getattr(node.func, "id", "") in ("t", "words") or getattr(node.func, "attr", "") == "words"):
-                found |= {part.value for part in ast.walk(node.args[0]) if isinstance(part, ast.Constant) and isinstance(part.value, str) and re.search("[a-z]{2}", part.value)}
+            if (
+                isinstance(node, ast.Call)
+                and node.args
+                and (getattr(node.func, "id", "") in ("t", "words") or getattr(node.func, "attr", "") == "words")
+            ):
+                found |= {
+                    part.value
+                    for part in ast.walk(node.args[0])
+                    if isinstance(part, ast.Constant)
+                    and isinstance(part.value, str)
+                    and re.search("[a-z]{2}", part.value)
+                }
     return found
 
 
@@ -92,7 +106,9 @@ def test_logs_stay_as_they_are() -> None:
     for one, two in zip(incident.findings, chinese.findings, strict=True):
         assert (one.cause, one.confidence, one.score) == (two.cause, two.confidence, two.score)
         assert [(q.file, q.line, q.text) for q in one.evidence] == [(q.file, q.line, q.text) for q in two.evidence]
-        assert [(p.setting, p.before, p.after, p.diff) for p in one.patches] == [(p.setting, p.before, p.after, p.diff) for p in two.patches]
+        assert [(p.setting, p.before, p.after, p.diff) for p in one.patches] == [
+            (p.setting, p.before, p.after, p.diff) for p in two.patches
+        ]
         assert one.title != two.title
 
 
@@ -140,10 +156,20 @@ def test_every_page_of_a_rule_reads_as_chinese(doctor: Callable[..., Any]) -> No
 
 def test_parts_put_together() -> None:
     """Sentences with remarks, several in a row, and what is unknown between them."""
-    words = Words("zh", {"the limit was full": "上限已用满", "the limit is {0} of the node": "上限为节点的 {0}", "{0} were in use": "已用 {0}"})
+    words = Words(
+        "zh",
+        {
+            "the limit was full": "上限已用满",
+            "the limit is {0} of the node": "上限为节点的 {0}",
+            "{0} were in use": "已用 {0}",
+        },
+    )
     assert words.of("the limit was full (the limit is 3 GiB of the node)") == "上限已用满（上限为节点的 3 GiB）"
     assert words.of("the limit was full; 3 GiB were in use") == "上限已用满；已用 3 GiB"
-    assert words.of("the limit was full; nobody knows this; 3 GiB were in use") == "上限已用满；nobody knows this; 已用 3 GiB"
+    assert (
+        words.of("the limit was full; nobody knows this; 3 GiB were in use")
+        == "上限已用满；nobody knows this; 已用 3 GiB"
+    )
     assert words.lacks("the limit was full; nobody knows this; 3 GiB were in use") == ["nobody knows this; "]
     assert words.of("The limit was full.") == "上限已用满"
 

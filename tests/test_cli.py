@@ -98,8 +98,10 @@ def test_framework_given(doctor: Doctor, tmp_path: Path) -> None:
     (tmp_path / "dmesg.txt").write_text(KILL)
     report = json.loads(doctor("analyze", tmp_path, "--format", "json", "--framework", "openrlhf==0.5.3").stdout)
     assert (report["framework"]["name"], report["framework"]["version"], report["framework"]["basis"]) == (
-        "openrlhf", "0.5.3", "--framework",
-    )  # fmt: skip
+        "openrlhf",
+        "0.5.3",
+        "--framework",
+    )
 
 
 def test_hostile_text_reaches_the_terminal_clean(doctor: Doctor, tmp_path: Path) -> None:
@@ -178,15 +180,24 @@ def test_broken_catalogue(tmp_path: Path) -> None:
     rule.parent.mkdir()
     rule.write_text("id: host-x\nid: host-y\n")
     done = subprocess.run(
-        [sys.executable, "-m", "rlhfdoctor", "rules", "list"], capture_output=True, text=True, cwd=ROOT,
-        env={**os.environ, "RLHFDOCTOR_RULES": str(tmp_path)}, check=False,
-    )  # fmt: skip
+        [sys.executable, "-m", "rlhfdoctor", "rules", "list"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "RLHFDOCTOR_RULES": str(tmp_path)},
+        check=False,
+    )
     assert (done.returncode, f"{rule}:2:" in done.stderr, "Traceback" in done.stderr) == (2, True, False)
 
 
 def test_closed_pipe_is_no_error() -> None:
     """`doctor ... | head -1` ends quietly."""
     done = subprocess.run(
-        f"{sys.executable} -m rlhfdoctor rules list | head -1", shell=True, capture_output=True, text=True, cwd=ROOT, check=False
+        f"{sys.executable} -m rlhfdoctor rules list | head -1",
+        shell=True,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
     )
     assert done.stderr == ""

@@ -25,9 +25,16 @@ def record(folder: Path, *, base: float, rise: float = 0.0, wobble: bool = True,
 
     def anon(second: int) -> float:
         step = int(second // every_s)
-        return base + rise * step + (WOBBLE[step % len(WOBBLE)] if wobble else 0) + (200 if second % every_s > every_s / 2 else 0)
+        return (
+            base
+            + rise * step
+            + (WOBBLE[step % len(WOBBLE)] if wobble else 0)
+            + (200 if second % every_s > every_s / 2 else 0)
+        )
 
-    return write_run(folder, int(12 * every_s), anon={"actor": anon, "driver": lambda _: 500.0}, events=steps(12, every_s))
+    return write_run(
+        folder, int(12 * every_s), anon={"actor": anon, "driver": lambda _: 500.0}, events=steps(12, every_s)
+    )
 
 
 def figures(one: Path, two: Path) -> dict[str, Figure]:
@@ -60,7 +67,9 @@ def test_a_slope_that_a_patch_took_away(tmp_path: Path) -> None:
 
 def test_step_time(tmp_path: Path) -> None:
     """The median distance of steps, with the spread among them."""
-    found = figures(record(tmp_path / "a", base=4000), record(tmp_path / "b", base=4000, every_s=14.0))["time of a step"]
+    found = figures(record(tmp_path / "a", base=4000), record(tmp_path / "b", base=4000, every_s=14.0))[
+        "time of a step"
+    ]
     assert (found.before, found.after, found.within_noise) == (10.0, 14.0, False)
 
 
@@ -78,17 +87,24 @@ def test_what_became_of_them() -> None:
     assert verdict(compare([died], [well])) == "the second run survived what the first one died of"
     assert verdict(compare([well], [died])) == "the first run ended well, the second did not"
     assert verdict(compare([died], [died])) == "both died, of the same cause"
-    assert "--mem" in [spelled for spelled, _, _ in compare([well], [str(SAMPLES / "lab-healthy-sawtooth/run")]).settings]
+    assert "--mem" in [
+        spelled for spelled, _, _ in compare([well], [str(SAMPLES / "lab-healthy-sawtooth/run")]).settings
+    ]
 
 
 def test_command(doctor: Doctor, tmp_path: Path) -> None:
     """Exit 1 when the second run ended badly, 0 when it ended well, 2 when there is nothing to read."""
     died, well = SAMPLES / "lab-driver-leak/run", SAMPLES / "lab-healthy-close/run"
-    assert [doctor("compare", a, b).exit_code for a, b in ((died, well), (well, died), (well, tmp_path / "nowhere"))] == [0, 1, 2]
+    assert [
+        doctor("compare", a, b).exit_code for a, b in ((died, well), (well, died), (well, tmp_path / "nowhere"))
+    ] == [0, 1, 2]
     screen = doctor("compare", died, well).stdout
     assert screen.startswith("the second run survived") and "all processes, at the peak" in screen
     found = json.loads(doctor("compare", died, well, "--format", "json").stdout)
-    assert (found["schema"], [run["verdict"] for run in found["runs"]]) == ("rlhfdoctor.comparison/1", ["cause", "healthy"])
+    assert (found["schema"], [run["verdict"] for run in found["runs"]]) == (
+        "rlhfdoctor.comparison/1",
+        ["cause", "healthy"],
+    )
 
 
 def test_logs_without_a_trace_have_verdicts_only(doctor: Doctor) -> None:

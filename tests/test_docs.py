@@ -32,7 +32,9 @@ def test_readme_shows_commands() -> None:
 def test_readme_command_runs(command: str) -> None:
     """A command of the README ends with 0 or 1 and no traceback."""
     words = shlex.split(command)[1:]
-    done = subprocess.run([sys.executable, "-m", "rlhfdoctor", *words], capture_output=True, text=True, cwd=ROOT, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "rlhfdoctor", *words], capture_output=True, text=True, cwd=ROOT, check=False
+    )
     assert (done.returncode in (0, 1), "Traceback" in done.stderr) == (True, False)
 
 

@@ -24,8 +24,16 @@ def run(*args: str | Path, stdin: bytes | None = None, shell: str = "", **env: s
     command = ["sh", "-c", f'exec "$@" {shell}', "sh", *words] if shell else words
     data = stdin.decode("latin-1") if stdin is not None else None
     done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, encoding="latin-1", input=data, timeout=60, check=False, env={**os.environ, **env}
-    )  # fmt: skip
+        command,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        encoding="latin-1",
+        input=data,
+        timeout=60,
+        check=False,
+        env={**os.environ, **env},
+    )
     assert "Traceback" not in done.stderr
     assert "error of the doctor itself" not in done.stderr
     return done
@@ -58,14 +66,34 @@ def tar_with_odd_members() -> bytes:
         ("bom.log", b"\xef\xbb\xbf" + KILL, 1),
         ("latin.log", b"\xe9\xff\xfe" + KILL, 1),
         ("numbers.log", f"CUDA out of memory. Tried to allocate {NINES} GiB\n".encode(), 1),
-        ("numbers.log", f"WorkNCCL(SeqNum={NINES}, OpType=ALLREDUCE, Timeout(ms)={NINES}) ran for {NINES} milliseconds\n".encode(), 0),
-        ("numbers.log", f"Killed process {NINES} (x) total-vm:{NINES}kB, anon-rss:{NINES}kB, file-rss:{NINES}kB\n".encode(), 1),
+        (
+            "numbers.log",
+            f"WorkNCCL(SeqNum={NINES}, OpType=ALLREDUCE, Timeout(ms)={NINES}) ran for {NINES} milliseconds\n".encode(),
+            0,
+        ),
+        (
+            "numbers.log",
+            f"Killed process {NINES} (x) total-vm:{NINES}kB, anon-rss:{NINES}kB, file-rss:{NINES}kB\n".encode(),
+            1,
+        ),
         ("stamp.log", b"[9999-13-45 99:99:99,1] " + KILL, 1),
         ("launch.sh", b"run --a 1*1e400 --b 1.2.3*4 --c e*e 'open \"quote $(\n", 0),
         ("launch.sh", b"Y=a.b=3\n$Y --x ${Y} \\\r --z\n", 0),
-        ("launch.sh", b"A=xxxxxxxx\n" + b"".join(b"%c=$%c$%c$%c$%c\n" % ((c + 1,) + (c,) * 4) for c in range(65, 85)), 0),
+        (
+            "launch.sh",
+            b"A=xxxxxxxx\n" + b"".join(b"%c=$%c$%c$%c$%c\n" % ((c + 1,) + (c,) * 4) for c in range(65, 85)),
+            0,
+        ),
         ("loop.yaml", b"a: &a {b: *a, c: *a}\n", 0),
-        ("laughs.yaml", b"a0: &a0 {x: 1}\n" + b"".join(b"a%d: &a%d {%s}\n" % (i, i, b", ".join(b"k%d: *a%d" % (k, i - 1) for k in range(9))) for i in range(1, 12)), 0),
+        (
+            "laughs.yaml",
+            b"a0: &a0 {x: 1}\n"
+            + b"".join(
+                b"a%d: &a%d {%s}\n" % (i, i, b", ".join(b"k%d: *a%d" % (k, i - 1) for k in range(9)))
+                for i in range(1, 12)
+            ),
+            0,
+        ),
         ("deep.json", b'{"a":' * 50000 + b"1" + b"}" * 50000, 0),
         ("deep.yaml", b"- " * 100000 + b"x\n", 0),
         ("number.json", b'{"a": {"b": 1e999, "c": "\\ud800"}}', 0),
@@ -130,7 +158,8 @@ def test_file_without_permission(tmp_path: Path) -> None:
             pytest.skip("root may read everything, and setpriv is not there to give that up")
         words = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", *words]
     alone, both = (
-        subprocess.run([*words, str(path)], cwd=ROOT, capture_output=True, text=True, check=False) for path in (tmp_path / "b.log", tmp_path)
+        subprocess.run([*words, str(path)], cwd=ROOT, capture_output=True, text=True, check=False)
+        for path in (tmp_path / "b.log", tmp_path)
     )
     assert (alone.returncode, "Permission denied" in alone.stderr) == (2, True)
     assert (both.returncode, "Permission denied" in both.stdout) == (1, True)
@@ -146,5 +175,7 @@ def test_long_line_without_newline(tmp_path: Path) -> None:
         "peak = [line for line in open('/proc/self/status') if line.startswith('VmHWM')][0]\n"
         "print(incident.death.killer, int(peak.split()[1]) < 150_000)\n"
     )
-    done = subprocess.run([sys.executable, "-c", script, str(path)], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(path)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.stdout.split() == ["kernel-oom-node", "True"]

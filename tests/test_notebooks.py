@@ -20,7 +20,12 @@ def code(book: Path) -> list[dict[str, Any]]:
 
 def test_there_are_notebooks() -> None:
     """Read, compare, a fleet, a rule."""
-    assert [book.stem.partition("_")[2] for book in BOOKS] == ["read_an_incident", "before_and_after", "a_fleet", "write_a_rule"]
+    assert [book.stem.partition("_")[2] for book in BOOKS] == [
+        "read_an_incident",
+        "before_and_after",
+        "a_fleet",
+        "write_a_rule",
+    ]
 
 
 @pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
@@ -29,7 +34,11 @@ def test_public_names_only(book: Path) -> None:
     import rlhfdoctor
 
     source = "\n".join("".join(cell["source"]) for cell in code(book))
-    used = {node.attr for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "rlhfdoctor"}
+    used = {
+        node.attr
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "rlhfdoctor"
+    }
     assert used and used <= set(rlhfdoctor.__all__)
     assert "rlhfdoctor." not in "".join(line for line in source.splitlines() if line.startswith(("import ", "from ")))
 
@@ -53,7 +62,9 @@ def test_it_runs(book: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LANG", "C.UTF-8")
     notebook = nbformat.read(book, as_version=4)
     kept = [told(cell) for cell in notebook.cells if cell.cell_type == "code"]
-    client.NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(book.parent)}}).execute()
+    client.NotebookClient(
+        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(book.parent)}}
+    ).execute()
     assert [told(cell) for cell in notebook.cells if cell.cell_type == "code"] == kept
 
 
@@ -62,5 +73,13 @@ def told(cell: Any) -> list[Any]:
     found: list[Any] = []
     for output in cell["outputs"]:
         data = output.get("data", {})
-        found.append(output.get("text") or data.get("text/markdown") or (sorted(data) if "image/png" in data or "Styler" in str(data.get("text/plain")) else data.get("text/plain")))
+        found.append(
+            output.get("text")
+            or data.get("text/markdown")
+            or (
+                sorted(data)
+                if "image/png" in data or "Styler" in str(data.get("text/plain"))
+                else data.get("text/plain")
+            )
+        )
     return found

@@ -22,6 +22,7 @@ RULES = load_rules()
 ROOT = Path(__file__).resolve().parent.parent
 CASES = [(rule, sample) for rule in RULES for sample in selftest.samples(rule)]
 
+
 @pytest.mark.parametrize(("rule", "sample"), CASES, ids=lambda value: getattr(value, "id", None) or Path(value).name)
 def test_rule_on_its_sample(rule: Rule, sample: Path) -> None:
     """fires/ puts the cause first as a verdict, silent/ does not claim it, expected diffs are met."""
@@ -66,5 +67,11 @@ def test_a_condition_of_several_rules_has_a_name() -> None:
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 def test_nothing_that_changes_learning_is_safe(rule: Rule) -> None:
     """Lengths and batch sizes of an update are shown only."""
-    learning = {"max_prompt_length", "max_response_length", "max_total_length", "train.batch_size", "rollout.batch_size"}
+    learning = {
+        "max_prompt_length",
+        "max_response_length",
+        "max_total_length",
+        "train.batch_size",
+        "rollout.batch_size",
+    }
     assert [t.setting for t in rule.remediation if t.setting in learning and t.safety != "show"] == []

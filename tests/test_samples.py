@@ -88,4 +88,6 @@ def test_limit_around_the_job() -> None:
     """Where the limit that was full stands on a cgroup around the job, raising the job's own is not proposed."""
     found = analyze([str(SAMPLES[0].parent.parent / "lab-node-limit" / "run")]).best
     assert found is not None
-    assert [patch.setting for patch in found.patches if patch.setting in ("container.memory", "limit around the job")] == ["limit around the job"]
+    assert [
+        patch.setting for patch in found.patches if patch.setting in ("container.memory", "limit around the job")
+    ] == ["limit around the job"]

@@ -44,9 +44,30 @@ def test_the_recorder_cuts_what_the_bundle_cuts(text: str) -> None:
 def test_settings_stay() -> None:
     """What only sounds like a secret is what a diagnosis needs."""
     argv = [
-        "python", "-m", "openrlhf.cli.train_ppo_ray", "--input_key", "text", "--use_wandb", "true", "--pad_token", "<pad>", "data.max_token_len=9", "--tokenizer", "/data/tok/x",
-        "--max_new_token", "512", "--token_level_loss", "--password-file", "/run/secrets/x/y", "env.PWD=/root/a/b", "--hf_token", "$HF_TOKEN", "ip=10.0.0.1:6379", "--num_tokens=1,024", "actor.optim.lr=1e-6",
-    ]  # fmt: skip
+        "python",
+        "-m",
+        "openrlhf.cli.train_ppo_ray",
+        "--input_key",
+        "text",
+        "--use_wandb",
+        "true",
+        "--pad_token",
+        "<pad>",
+        "data.max_token_len=9",
+        "--tokenizer",
+        "/data/tok/x",
+        "--max_new_token",
+        "512",
+        "--token_level_loss",
+        "--password-file",
+        "/run/secrets/x/y",
+        "env.PWD=/root/a/b",
+        "--hf_token",
+        "$HF_TOKEN",
+        "ip=10.0.0.1:6379",
+        "--num_tokens=1,024",
+        "actor.optim.lr=1e-6",
+    ]
     assert (cut_words(argv), cut_line(" ".join(argv))) == (argv, " ".join(argv))
 
 

@@ -90,10 +90,25 @@ def test_a_suggestion_reads_once(opened: Counter[str], tmp_path: Path) -> None:
     (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}}')
     script = tmp_path / "launch.sh"
     script.write_text("accelerate launch my_grpo.py --model_name_or_path Qwen/Qwen2.5-72B --deepspeed ds.json\n")
-    found = doctor("estimate", script, "--framework", "trl==0.16.1", "--host-memory", "512G", "--gpu", "a100-80g", "--nodes", 1, "--suggest")
+    found = doctor(
+        "estimate",
+        script,
+        "--framework",
+        "trl==0.16.1",
+        "--host-memory",
+        "512G",
+        "--gpu",
+        "a100-80g",
+        "--nodes",
+        1,
+        "--suggest",
+    )
     assert "smallest change that fits" in found.output
     # opened to see whether it can be, then read
-    assert {str(path): opened[str(path)] for path in (script, tmp_path / "ds.json")} == {str(script): 2, str(tmp_path / "ds.json"): 2}
+    assert {str(path): opened[str(path)] for path in (script, tmp_path / "ds.json")} == {
+        str(script): 2,
+        str(tmp_path / "ds.json"): 2,
+    }
 
 
 def test_compare_of_two_bundles(tmp_path: Path) -> None:
@@ -132,11 +147,23 @@ def rows(trace: NodeTrace) -> dict[str, object]:
 @pytest.mark.parametrize("every_s", [2.0, 10.0, 1e9])
 def test_thinned_afterwards(tmp_path: Path, every_s: float) -> None:
     """Thinned in memory or while it is read: the same samples."""
-    runs = [write_run(tmp_path / "run", 300, use=lambda t: 90.0 + t, anon={"actor": lambda t: 100.0}), RUN, ROOT / "samples/lab-pinned-start/run"]
+    runs = [
+        write_run(tmp_path / "run", 300, use=lambda t: 90.0 + t, anon={"actor": lambda t: 100.0}),
+        RUN,
+        ROOT / "samples/lab-pinned-start/run",
+    ]
     for run in runs:
-        whole, thin = read_node(run, every_s=every_s, whole_s=30, everything=True), read_node(run, every_s=every_s, whole_s=30)
+        whole, thin = (
+            read_node(run, every_s=every_s, whole_s=30, everything=True),
+            read_node(run, every_s=every_s, whole_s=30),
+        )
         again = thinned(whole)
-        assert (rows(again), again.times_ns, again.events, again.gaps) == (rows(thin), thin.times_ns, thin.events, thin.gaps)
+        assert (rows(again), again.times_ns, again.events, again.gaps) == (
+            rows(thin),
+            thin.times_ns,
+            thin.events,
+            thin.gaps,
+        )
         assert len(whole.times_ns) >= len(thin.times_ns) and whole.times_ns == read_node(run).times_ns
 
 

@@ -35,14 +35,18 @@ def test_module_says_what_it_is(path: Path) -> None:
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
 def test_public_functions_are_documented(path: Path) -> None:
     """Every public function outside a class body has a docstring."""
-    public = [n for n in ast.parse(path.read_text()).body if isinstance(n, ast.FunctionDef) and not n.name.startswith("_")]
+    public = [
+        n for n in ast.parse(path.read_text()).body if isinstance(n, ast.FunctionDef) and not n.name.startswith("_")
+    ]
     assert [f.name for f in public if not ast.get_docstring(f)] == []
 
 
 def test_no_utils_and_no_todo() -> None:
     """No module is a drawer, and no work is left in comments."""
     texts = {path: path.read_text() for path in MODULES}
-    assert [p.name for p, text in texts.items() if p.stem in ("utils", "helpers", "common", "misc") or "TODO" in text] == []
+    assert [
+        p.name for p, text in texts.items() if p.stem in ("utils", "helpers", "common", "misc") or "TODO" in text
+    ] == []
 
 
 def test_make_check_uses_the_versions_of_make_test() -> None:
@@ -50,7 +54,15 @@ def test_make_check_uses_the_versions_of_make_test() -> None:
     folder = Path(__file__).parent.parent / ".ci"
     base, check, dev = (set((folder / f"{name}.lock").read_text().split()) for name in ("base", "check", "dev"))
     assert (sorted(base - check), sorted(check - dev)) == ([], [])
-    assert {line.partition("==")[0] for line in check} & {"torch", "ray", "deepspeed", "vllm", "transformers", "matplotlib", "pandas"} == set()
+    assert {line.partition("==")[0] for line in check} & {
+        "torch",
+        "ray",
+        "deepspeed",
+        "vllm",
+        "transformers",
+        "matplotlib",
+        "pandas",
+    } == set()
 
 
 def test_nothing_heavy_at_import() -> None:

@@ -9,11 +9,49 @@ import rlhfdoctor
 from rlhfdoctor.cli import main
 
 OPTIONS = {
-    "analyze": {"paths", "configs", "framework", "since", "until", "form", "out", "min_confidence", "lang", "all_findings"},
-    "watch": {"command", "pids", "cgroup", "ray_address", "attach", "interval", "out", "no_view", "alert_at", "alert_command", "metrics_port", "engines"},
+    "analyze": {
+        "paths",
+        "configs",
+        "framework",
+        "since",
+        "until",
+        "form",
+        "out",
+        "min_confidence",
+        "lang",
+        "all_findings",
+    },
+    "watch": {
+        "command",
+        "pids",
+        "cgroup",
+        "ray_address",
+        "attach",
+        "interval",
+        "out",
+        "no_view",
+        "alert_at",
+        "alert_command",
+        "metrics_port",
+        "engines",
+    },
     "compare": {"before", "after", "form", "out"},
     "estimate": {
-        "paths", "configs", "framework", "model", "nodes", "gpus_per_node", "host_memory", "container_memory", "shm", "gpu", "gpu_memory", "suggest", "brief", "form", "out",
+        "paths",
+        "configs",
+        "framework",
+        "model",
+        "nodes",
+        "gpus_per_node",
+        "host_memory",
+        "container_memory",
+        "shm",
+        "gpu",
+        "gpu_memory",
+        "suggest",
+        "brief",
+        "form",
+        "out",
     },
     "bundle": {"paths", "out", "hide", "framework"},
     "report": {"paths", "out", "form", "framework", "lang"},
@@ -31,7 +69,10 @@ def test_commands() -> None:
     """These commands exist, with these below `rules`."""
     group = main.commands["rules"]
     assert isinstance(group, click.Group)
-    assert (set(main.commands), set(group.commands)) == ({"analyze", "bundle", "compare", "estimate", "watch", "patch", "report", "rules"}, {"list", "explain", "test", "new"})
+    assert (set(main.commands), set(group.commands)) == (
+        {"analyze", "bundle", "compare", "estimate", "watch", "patch", "report", "rules"},
+        {"list", "explain", "test", "new"},
+    )
 
 
 @pytest.mark.parametrize("command", ["analyze", "bundle", "compare", "estimate", "watch", "patch", "report", "rules"])

@@ -56,9 +56,19 @@ def test_panels_share_one_axis() -> None:
 
 def test_phases_follow_one_another(tmp_path: Path) -> None:
     """What several roles enter one after the other is one phase, and the last one ends with the run."""
-    marks = [*steps(2, 20), phase(2, "rollout"), phase(10, "update"), phase(11, "update", role="critic"), phase(30, "rollout")]
+    marks = [
+        *steps(2, 20),
+        phase(2, "rollout"),
+        phase(10, "update"),
+        phase(11, "update", role="critic"),
+        phase(30, "rollout"),
+    ]
     (found,) = charts_of(write_run(tmp_path / "run", 40, anon={"actor": lambda t: 100.0}, events=marks))
-    assert [(span.phase, round(span.begin_s), round(span.end_s)) for span in found.spans] == [("rollout", 2, 10), ("update", 10, 30), ("rollout", 30, 39)]
+    assert [(span.phase, round(span.begin_s), round(span.end_s)) for span in found.spans] == [
+        ("rollout", 2, 10),
+        ("update", 10, 30),
+        ("rollout", 30, 39),
+    ]
     assert [mark.kind for mark in found.marks] == ["step", "step"]
 
 
@@ -77,7 +87,11 @@ def test_logs_alone_have_no_chart() -> None:
 
 def test_damaged_and_hostile_marks(tmp_path: Path) -> None:
     """A phase that is none of ours, or a time that is no number, is no phase; nothing of it reaches the page."""
-    marks = [phase(5, 'x"/></svg><meta http-equiv=refresh content="0;url=https://evil.example/">'), event("mark", 6, phase="update", at_ns="soon"), phase(8, "update")]
+    marks = [
+        phase(5, 'x"/></svg><meta http-equiv=refresh content="0;url=https://evil.example/">'),
+        event("mark", 6, phase="update", at_ns="soon"),
+        phase(8, "update"),
+    ]
     run = write_run(tmp_path / "run", 20, anon={"actor": lambda t: 100.0}, events=marks)
     incident = analyze([str(run)])
     (found,) = make_charts([str(run)], incident)
@@ -87,7 +101,14 @@ def test_damaged_and_hostile_marks(tmp_path: Path) -> None:
 
 def test_a_phase_does_not_outlive_the_job(tmp_path: Path) -> None:
     """The last phase ends when the job does, whatever the recorder saw after it."""
-    (found,) = charts_of(write_run(tmp_path / "run", 40, anon={"actor": lambda t: 100.0}, events=[phase(3, "update"), event("job.exited", 25, code=1)]))
+    (found,) = charts_of(
+        write_run(
+            tmp_path / "run",
+            40,
+            anon={"actor": lambda t: 100.0},
+            events=[phase(3, "update"), event("job.exited", 25, code=1)],
+        )
+    )
     assert [(span.phase, round(span.end_s)) for span in found.spans] == [("update", 25)]
 
 
@@ -124,7 +145,10 @@ def test_gpus_are_lines_against_their_size(tmp_path: Path) -> None:
     from rlhfdoctor.trace.schema import NULL
 
     node = read_node(write_run(tmp_path / "run", 4, anon={"actor": lambda t: 100.0}))
-    table = node.tables["gpu"] = Columns(("total_bytes", "used_bytes", "busy_ratio"), values={name: type(node.times_ns)("q") for name in ("total_bytes", "used_bytes", "busy_ratio")})
+    table = node.tables["gpu"] = Columns(
+        ("total_bytes", "used_bytes", "busy_ratio"),
+        values={name: type(node.times_ns)("q") for name in ("total_bytes", "used_bytes", "busy_ratio")},
+    )
     for place, at_ns in enumerate(node.times_ns):
         for gpu in range(2):
             table.times_ns.append(at_ns)
@@ -137,6 +161,9 @@ def test_gpus_are_lines_against_their_size(tmp_path: Path) -> None:
     panel = found.panels[-1]
     assert (panel.kind, panel.stacked, panel.names) == ("gpu", False, ("GPU 0", "GPU 1"))
     assert [(bound.name, bound.bytes >> 30) for bound in panel.bounds] == [("size of the GPU", 80)]
-    assert [[size >> 30 if size >= 0 else size for size in row] for row in panel.levels[-1].values] == [[10, 11, 12, 13], [30, 31, -1, 33]]
+    assert [[size >> 30 if size >= 0 else size for size in row] for row in panel.levels[-1].values] == [
+        [10, 11, 12, 13],
+        [30, 31, -1, 33],
+    ]
     page = render(analyze([str(tmp_path / "run")]), [found])
     assert page.count('<polyline class="line') == 2

@@ -62,32 +62,47 @@ def workers(role: str, count: int, course: Course) -> dict[str, Course]:
 def host_reward_workers() -> None:
     grown = climb(200, 1400)
     write(
-        "host-reward-workers/fires/growing", {"actor": flat(5000), "driver": flat(300), **workers("reward worker", 8, grown)},
-        total(flat(5300), *[grown] * 8), "actor", [*steps(20, 11, 8)],
-    )  # fmt: skip
+        "host-reward-workers/fires/growing",
+        {"actor": flat(5000), "driver": flat(300), **workers("reward worker", 8, grown)},
+        total(flat(5300), *[grown] * 8),
+        "actor",
+        [*steps(20, 11, 8)],
+    )
     actor = climb(3000, 15000)
     write(
-        "host-reward-workers/silent/actor-grows", {"actor": actor, "driver": flat(300), **workers("reward worker", 4, flat(150))},
-        total(actor, flat(900)), "actor", [*steps(20, 11, 8)],
-    )  # fmt: skip
+        "host-reward-workers/silent/actor-grows",
+        {"actor": actor, "driver": flat(300), **workers("reward worker", 4, flat(150))},
+        total(actor, flat(900)),
+        "actor",
+        [*steps(20, 11, 8)],
+    )
 
 
 def host_dataset() -> None:
     grown = climb(150, 1350)
     write(
-        "host-dataset/fires/loader-copies", {"actor": flat(4500), "driver": flat(500), **workers("data loader", 8, grown)},
-        total(flat(5000), *[grown] * 8), "actor", [*steps(20, 11, 8)],
-    )  # fmt: skip
+        "host-dataset/fires/loader-copies",
+        {"actor": flat(4500), "driver": flat(500), **workers("data loader", 8, grown)},
+        total(flat(5000), *[grown] * 8),
+        "actor",
+        [*steps(20, 11, 8)],
+    )
     driver = climb(300, 15400, 20)
     write(
-        "host-dataset/fires/tokenised-in-driver", {"driver": driver, "actor": flat(350), "critic": flat(350)},
-        total(driver, flat(700)), "driver", [phase(2, "load")],
-    )  # fmt: skip
+        "host-dataset/fires/tokenised-in-driver",
+        {"driver": driver, "actor": flat(350), "critic": flat(350)},
+        total(driver, flat(700)),
+        "driver",
+        [phase(2, "load")],
+    )
     actor, shared = climb(3000, 12900), 3000
     write(
-        "host-dataset/silent/shared-pages", {"actor": actor, "driver": flat(shared), **workers("data loader", 6, flat(shared + 40))},
-        total(actor, flat(shared + 6 * 40)), "actor", [*steps(20, 11, 8)],
-    )  # fmt: skip
+        "host-dataset/silent/shared-pages",
+        {"actor": actor, "driver": flat(shared), **workers("data loader", 6, flat(shared + 40))},
+        total(actor, flat(shared + 6 * 40)),
+        "actor",
+        [*steps(20, 11, 8)],
+    )
 
 
 def shm_leaked_objects() -> None:
@@ -102,18 +117,33 @@ def shm_leaked_objects() -> None:
     left = climb(0, 9600, 30)
     files = total(left, flat(64))
     write(
-        "shm-leaked-objects/fires/orphans", {"actor": flat(5800), "driver": flat(300)}, total(flat(6100), files), "actor",
-        steps(20, 11, 8), host=host(32 * 1024, files, flat(0), left), level={"shmem_bytes": files},
-    )  # fmt: skip
+        "shm-leaked-objects/fires/orphans",
+        {"actor": flat(5800), "driver": flat(300)},
+        total(flat(6100), files),
+        "actor",
+        steps(20, 11, 8),
+        host=host(32 * 1024, files, flat(0), left),
+        level={"shmem_bytes": files},
+    )
     write(
-        "shm-leaked-objects/fires/never-unlinked", {"actor": flat(5800), "driver": flat(300)}, total(flat(6100), files), "actor",
-        steps(20, 11, 8), host=host(32 * 1024, files, flat(0), flat(0)), level={"shmem_bytes": files},
-    )  # fmt: skip
+        "shm-leaked-objects/fires/never-unlinked",
+        {"actor": flat(5800), "driver": flat(300)},
+        total(flat(6100), files),
+        "actor",
+        steps(20, 11, 8),
+        host=host(32 * 1024, files, flat(0), flat(0)),
+        level={"shmem_bytes": files},
+    )
     store, actor = climb(100, 7000), climb(2500, 9000)
     write(
-        "shm-leaked-objects/silent/object-store", {"actor": actor, "driver": flat(300)}, total(actor, flat(300), store), "actor",
-        steps(20, 11, 8), host=host(32 * 1024, store, store, flat(0)), level={"shmem_bytes": store},
-    )  # fmt: skip
+        "shm-leaked-objects/silent/object-store",
+        {"actor": actor, "driver": flat(300)},
+        total(actor, flat(300), store),
+        "actor",
+        steps(20, 11, 8),
+        host=host(32 * 1024, store, store, flat(0)),
+        level={"shmem_bytes": store},
+    )
 
 
 MAKERS: tuple[Callable[[], None], ...] = (host_reward_workers, host_dataset, shm_leaked_objects)

@@ -43,7 +43,9 @@ class Process:
             probe.bind(("", 0))
             return ray.util.get_node_ip_address(), probe.getsockname()[1]
 
-    def start(self, config: Config, names: Sequence[str], rank: int, meeting: tuple[str, int], workers: list[Any]) -> int:
+    def start(
+        self, config: Config, names: Sequence[str], rank: int, meeting: tuple[str, int], workers: list[Any]
+    ) -> int:
         """Joins the group and makes the roles; the process's pid."""
         from rlhfdoctor import probe
         from trainer import engine, roles

@@ -239,18 +239,26 @@ def check(config: Config) -> None:
     """What would fail hours later, or silently do something else, fails here."""
     ranks, train, rollout = config.cluster.world_size, config.train, config.rollout
     for name, value in (
-        ("cluster.world_size", ranks), ("train.mini_batch_size", train.mini_batch_size),
-        ("train.micro_batch_size", train.micro_batch_size), ("rollout.batch_size", rollout.batch_size),
-        ("rollout.samples_per_prompt", rollout.samples_per_prompt), ("rollout.micro_batch_size", rollout.micro_batch_size),
-        ("rollout.temperature", rollout.temperature), ("algorithm.epochs", config.algorithm.epochs),
-        ("data.max_prompt_length", config.data.max_prompt_length), ("train.steps", train.steps),
-        ("data.max_response_length", config.data.max_response_length), ("model.num_heads", config.model.num_heads),
+        ("cluster.world_size", ranks),
+        ("train.mini_batch_size", train.mini_batch_size),
+        ("train.micro_batch_size", train.micro_batch_size),
+        ("rollout.batch_size", rollout.batch_size),
+        ("rollout.samples_per_prompt", rollout.samples_per_prompt),
+        ("rollout.micro_batch_size", rollout.micro_batch_size),
+        ("rollout.temperature", rollout.temperature),
+        ("algorithm.epochs", config.algorithm.epochs),
+        ("data.max_prompt_length", config.data.max_prompt_length),
+        ("train.steps", train.steps),
+        ("data.max_response_length", config.data.max_response_length),
+        ("model.num_heads", config.model.num_heads),
         ("cluster.collective_timeout", config.cluster.collective_timeout),
-    ):  # fmt: skip
+    ):
         if value <= 0:
             raise ConfigError(f"{name} is {value}; it must be above 0")
     if config.model.path is None and config.model.hidden_size % (2 * config.model.num_heads):
-        raise ConfigError(f"model.hidden_size {config.model.hidden_size} is not a multiple of 2 x model.num_heads {config.model.num_heads}")
+        raise ConfigError(
+            f"model.hidden_size {config.model.hidden_size} is not a multiple of 2 x model.num_heads {config.model.num_heads}"
+        )
     for name, value, allowed in (
         ("model.dtype", config.model.dtype, ("float32", "bfloat16")),
         ("rollout.backend", rollout.backend, ("hf", "vllm")),
@@ -271,7 +279,9 @@ def check(config: Config) -> None:
             f"train.mini_batch_size {train.mini_batch_size}"
         )
     if config.data.num_prompts < rollout.batch_size:
-        raise ConfigError(f"data.num_prompts {config.data.num_prompts} is below rollout.batch_size {rollout.batch_size}")
+        raise ConfigError(
+            f"data.num_prompts {config.data.num_prompts} is below rollout.batch_size {rollout.batch_size}"
+        )
     if rollout.backend == "vllm" and rollout.swap_space:
         raise ConfigError("rollout.swap_space is a setting of the hf backend; vLLM dropped it in 0.18")
     zero = config.zero().get("zero_optimization")

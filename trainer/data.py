@@ -115,10 +115,14 @@ def batches(config: Config, tokenizer: Tokenizer) -> Iterator[tuple[Tensor, Tens
         return tokens_BP, mask_BP, [answer for _, answer in rows]
 
     loader = torch.utils.data.DataLoader(
-        Prompts(config, tokenizer), batch_size=config.rollout.batch_size, shuffle=True, collate_fn=collate,
-        num_workers=config.data.num_workers, drop_last=config.data.drop_last,
+        Prompts(config, tokenizer),
+        batch_size=config.rollout.batch_size,
+        shuffle=True,
+        collate_fn=collate,
+        num_workers=config.data.num_workers,
+        drop_last=config.data.drop_last,
         generator=torch.Generator().manual_seed(config.train.seed),
-    )  # fmt: skip
+    )
     while True:
         yield from loader
 

@@ -30,9 +30,15 @@ def start_distributed(rank: int, world_size: int, address: str, port: int, confi
         torch.set_num_threads(config.cluster.threads)
     local_rank = 0 if torch.cuda.is_available() else rank  # Ray gives every actor the one GPU that it sees
     os.environ |= {
-        "RANK": str(rank), "LOCAL_RANK": str(local_rank), "WORLD_SIZE": str(world_size), "MASTER_ADDR": address, "MASTER_PORT": str(port),
-    }  # fmt: skip
-    warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.distributed")  # DeepSpeed uses names that torch renames
+        "RANK": str(rank),
+        "LOCAL_RANK": str(local_rank),
+        "WORLD_SIZE": str(world_size),
+        "MASTER_ADDR": address,
+        "MASTER_PORT": str(port),
+    }
+    warnings.filterwarnings(
+        "ignore", category=FutureWarning, module=r"torch\.distributed"
+    )  # DeepSpeed uses names that torch renames
     import deepspeed
 
     from trainer import pinned
@@ -100,11 +106,17 @@ def model_config(config: Config) -> Any:
         return AutoConfig.from_pretrained(config.model.path)
     size = config.model
     return Qwen2Config(
-        vocab_size=size.vocab_size, hidden_size=size.hidden_size, intermediate_size=3 * size.hidden_size,
-        num_hidden_layers=size.num_layers, num_attention_heads=size.num_heads, num_key_value_heads=max(size.num_heads // 2, 1),
+        vocab_size=size.vocab_size,
+        hidden_size=size.hidden_size,
+        intermediate_size=3 * size.hidden_size,
+        num_hidden_layers=size.num_layers,
+        num_attention_heads=size.num_heads,
+        num_key_value_heads=max(size.num_heads // 2, 1),
         max_position_embeddings=config.data.max_prompt_length + config.data.max_response_length,
-        tie_word_embeddings=True, bos_token_id=ByteTokenizer.bos_token_id, eos_token_id=ByteTokenizer.eos_token_id,
-    )  # fmt: skip
+        tie_word_embeddings=True,
+        bos_token_id=ByteTokenizer.bos_token_id,
+        eos_token_id=ByteTokenizer.eos_token_id,
+    )
 
 
 def make_model(config: Config, zero: dict[str, Any], critic: bool = False) -> nn.Module:

@@ -64,7 +64,9 @@ def token_rewards(scores_B: Tensor, kl_BA: Tensor, mask_BA: Tensor, kl_coef: flo
     return rewards_BA
 
 
-def advantages_of(rewards_BA: Tensor, values_BA: Tensor, mask_BA: Tensor, gamma: float, lam: float) -> tuple[Tensor, Tensor]:
+def advantages_of(
+    rewards_BA: Tensor, values_BA: Tensor, mask_BA: Tensor, gamma: float, lam: float
+) -> tuple[Tensor, Tensor]:
     """Generalised advantage estimates and returns, both (B, A) [GAE eq. 16; 37 detail 5].
 
     A response ends in a terminal state, so the value behind its last token is 0. Returns are

@@ -53,9 +53,12 @@ def answer_logits(engine: Any, micro: Batch) -> Tensor:
     """Logits at the last prompt token and the response tokens only, (B, A + 1, V): most of a batch's memory."""
     attention_BT = micro["attention_BT"].to(engine.device)
     found: Tensor = engine(
-        micro["tokens_BT"].to(engine.device), attention_mask=attention_BT, position_ids=positions_of(attention_BT),
-        use_cache=False, logits_to_keep=micro["mask_BA"].shape[1] + 1,
-    ).logits  # fmt: skip
+        micro["tokens_BT"].to(engine.device),
+        attention_mask=attention_BT,
+        position_ids=positions_of(attention_BT),
+        use_cache=False,
+        logits_to_keep=micro["mask_BA"].shape[1] + 1,
+    ).logits
     return found
 
 
@@ -138,10 +141,17 @@ class Actor(Trained):
         self.tokenizer = load_tokenizer(config)
         self.shape = model_config(config)
         self.swap = SwapBlocks(config, self.shape)
-        self.engine.module.generation_config = GenerationConfig(  # not the folder's own: what samples must be what is scored
-            max_new_tokens=config.data.max_response_length, do_sample=True, temperature=config.rollout.temperature,
-            top_k=0, top_p=1.0, eos_token_id=self.tokenizer.eos_token_id, pad_token_id=self.tokenizer.pad_token_id,
-        )  # fmt: skip
+        self.engine.module.generation_config = (
+            GenerationConfig(  # not the folder's own: what samples must be what is scored
+                max_new_tokens=config.data.max_response_length,
+                do_sample=True,
+                temperature=config.rollout.temperature,
+                top_k=0,
+                top_p=1.0,
+                eos_token_id=self.tokenizer.eos_token_id,
+                pad_token_id=self.tokenizer.pad_token_id,
+            )
+        )
 
     @torch.no_grad()
     def generate(self, batch: Batch) -> Batch:
@@ -157,7 +167,11 @@ class Actor(Trained):
                     synced_gpus=config.rollout.synced_gpus and self.engine.zero_optimization_partition_weights(),
                 )
                 response_BA = out_BT[:, micro["prompt_BP"].shape[1] :].cpu()
-                found.append(torch.nn.functional.pad(response_BA, (0, most - response_BA.shape[1]), value=self.tokenizer.pad_token_id))
+                found.append(
+                    torch.nn.functional.pad(
+                        response_BA, (0, most - response_BA.shape[1]), value=self.tokenizer.pad_token_id
+                    )
+                )
         return {"response_BA": torch.cat(found)}
 
     @torch.no_grad()
@@ -165,7 +179,14 @@ class Actor(Trained):
         """Log-probabilities of the response tokens under the present weights, (B, A)."""
         self.engine.eval()
         with self.metrics.span("score"):
-            return {"logprobs_BA": torch.cat([self._logprobs(micro)[0].cpu() for micro in micro_batches(batch, self.config.rollout.micro_batch_size)])}
+            return {
+                "logprobs_BA": torch.cat(
+                    [
+                        self._logprobs(micro)[0].cpu()
+                        for micro in micro_batches(batch, self.config.rollout.micro_batch_size)
+                    ]
+                )
+            }
 
     def _logprobs(self, micro: Batch) -> tuple[Tensor, Tensor]:
         tokens_BT = micro["tokens_BT"].to(self.engine.device)
@@ -210,16 +231,24 @@ class Critic(Trained):
         """Values before each response token, (B, A)."""
         self.engine.eval()
         with self.metrics.span("score"):
-            return {"values_BA": torch.cat([self._values(micro).cpu() for micro in micro_batches(batch, self.config.rollout.micro_batch_size)])}
+            return {
+                "values_BA": torch.cat(
+                    [self._values(micro).cpu() for micro in micro_batches(batch, self.config.rollout.micro_batch_size)]
+                )
+            }
 
     def _values(self, micro: Batch) -> Tensor:
-        values_BT: Tensor = self.engine(micro["tokens_BT"].to(self.engine.device), micro["attention_BT"].to(self.engine.device))
+        values_BT: Tensor = self.engine(
+            micro["tokens_BT"].to(self.engine.device), micro["attention_BT"].to(self.engine.device)
+        )
         return values_BT[:, -micro["mask_BA"].shape[1] - 1 : -1]
 
     def loss_of(self, micro: Batch) -> tuple[Tensor, dict[str, float]]:
         values_BA = self._values(micro)
         here = {name: micro[name].to(values_BA.device) for name in ("values_BA", "returns_BA", "mask_BA")}
-        return ppo.value_loss(values_BA, here["values_BA"], here["returns_BA"], here["mask_BA"], self.config.algorithm.value_clip)
+        return ppo.value_loss(
+            values_BA, here["values_BA"], here["returns_BA"], here["mask_BA"], self.config.algorithm.value_clip
+        )
 
 
 class Reference(Role):
@@ -238,7 +267,9 @@ class Reference(Role):
             for micro in micro_batches(batch, self.config.rollout.micro_batch_size):
                 tokens_BT, answers = micro["tokens_BT"].to(self.engine.device), micro["mask_BA"].shape[1]
                 logits_BTV = answer_logits(self.engine, micro)
-                found.append(ppo.logprobs_of(logits_BTV, tokens_BT[:, -answers - 1 :], self.config.rollout.temperature).cpu())
+                found.append(
+                    ppo.logprobs_of(logits_BTV, tokens_BT[:, -answers - 1 :], self.config.rollout.temperature).cpu()
+                )
         return {"ref_logprobs_BA": torch.cat(found)}
 
 
@@ -270,7 +301,9 @@ class Reward(Role):
                 ]
                 scores = ray.get(jobs)
             else:
-                scores = [self.function(text, answer, length) for text, answer in zip(texts, batch["answers"], strict=True)]
+                scores = [
+                    self.function(text, answer, length) for text, answer in zip(texts, batch["answers"], strict=True)
+                ]
             scores_B = torch.tensor(scores, dtype=torch.float32)
             agreed = mean_over_ranks({"score": scores_B.mean().item(), "square": scores_B.square().mean().item()})
         variance = agreed["square"] - agreed["score"] ** 2

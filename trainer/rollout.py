@@ -77,15 +77,22 @@ class VLLMEngine:
         self.eos, self.pad = load_tokenizer(config).eos_token_id, load_tokenizer(config).pad_token_id
         limits: dict[str, Any] = {"kv_cache_memory_bytes": int(config.rollout.kv_cache_gib * GIB)}
         if on_gpu:
-            limits = {"gpu_memory_utilization": config.rollout.gpu_memory_utilization, "enable_sleep_mode": config.rollout.sleep}
+            limits = {
+                "gpu_memory_utilization": config.rollout.gpu_memory_utilization,
+                "enable_sleep_mode": config.rollout.sleep,
+            }
         with marks.phase("load", step=0), tempfile.TemporaryDirectory() as folder:
             self.llm = LLM(
                 model=config.model.path or _empty_model(config, Path(folder)),
                 load_format="auto" if config.model.path else "dummy",
-                skip_tokenizer_init=True, enforce_eager=True, dtype=config.model.dtype, seed=config.train.seed,
+                skip_tokenizer_init=True,
+                enforce_eager=True,
+                dtype=config.model.dtype,
+                seed=config.train.seed,
                 max_model_len=config.data.max_prompt_length + config.data.max_response_length,
-                max_num_seqs=config.rollout.micro_batch_size * config.cluster.world_size, **limits,
-            )  # fmt: skip
+                max_num_seqs=config.rollout.micro_batch_size * config.cluster.world_size,
+                **limits,
+            )
         self.can_sleep = on_gpu and config.rollout.sleep
 
     def generate(self, prompts: list[list[int]], step: int) -> Tensor:
@@ -116,7 +123,9 @@ class VLLMEngine:
     def sleep(self) -> None:
         """Gives weights and KV cache up until the next `load`; only where the platform can (0.32: not on CPUs)."""
         if self.can_sleep:
-            self.llm.sleep(level=self.config.rollout.sleep_level)  # at 2 no copy in host memory: the trainer sends weights anyway
+            self.llm.sleep(
+                level=self.config.rollout.sleep_level
+            )  # at 2 no copy in host memory: the trainer sends weights anyway
 
 
 def _pack_tied_head(model: Any) -> None:
@@ -150,7 +159,9 @@ class Engine:
         """Responses to the prompts, (B, max_response_length); then the engine sleeps, if it may."""
         import ray
 
-        prompts = [row[mask > 0].tolist() for row, mask in zip(batch["prompt_BP"], batch["prompt_mask_BP"], strict=True)]
+        prompts = [
+            row[mask > 0].tolist() for row, mask in zip(batch["prompt_BP"], batch["prompt_mask_BP"], strict=True)
+        ]
         response_BA = ray.get(self.handle.generate.remote(prompts, self.step))
         self.handle.sleep.remote()
         return {"response_BA": response_BA}

@@ -117,7 +117,9 @@ def train(config: Config) -> list[float]:
             batch["tokens_BT"] = torch.cat([batch["prompt_BP"], batch["response_BA"]], 1)
             batch["attention_BT"] = torch.cat([batch["prompt_mask_BP"], batch["mask_BA"].long()], 1)
             inputs = {name: batch[name] for name in ("tokens_BT", "attention_BT", "mask_BA")}
-            jobs = [(g, g.submit(m, inputs)) for g, m in ((actor, "logprobs"), (reference, "logprobs"), (critic, "values"))]
+            jobs = [
+                (g, g.submit(m, inputs)) for g, m in ((actor, "logprobs"), (reference, "logprobs"), (critic, "values"))
+            ]
             for group, job in jobs:
                 batch |= group.wait(job)
 
@@ -130,9 +132,11 @@ def train(config: Config) -> list[float]:
         if config.algorithm.whiten_advantages:
             advantages_BA = ppo.whiten(advantages_BA, batch["mask_BA"])
         inputs |= {
-            "logprobs_BA": batch["logprobs_BA"], "values_BA": batch["values_BA"],
-            "advantages_BA": advantages_BA, "returns_BA": returns_BA,
-        }  # fmt: skip
+            "logprobs_BA": batch["logprobs_BA"],
+            "values_BA": batch["values_BA"],
+            "advantages_BA": advantages_BA,
+            "returns_BA": returns_BA,
+        }
 
         # 4. Update: the clipped losses over the batch, for actor and critic.
         log.info("step %d/%d phase update", step, config.train.steps)
@@ -166,9 +170,16 @@ def train(config: Config) -> list[float]:
         }
         metrics.write(**found)
         log.info(
-            "step %d/%d score %.3f kl %.4f length %.1f policy_loss %.4f value_loss %.4f %.1f s", step, config.train.steps,
-            found["score"], found["kl"], found["response_length"], found["actor_loss"], found["critic_loss"], found["seconds"],
-        )  # fmt: skip
+            "step %d/%d score %.3f kl %.4f length %.1f policy_loss %.4f value_loss %.4f %.1f s",
+            step,
+            config.train.steps,
+            found["score"],
+            found["kl"],
+            found["response_length"],
+            found["actor_loss"],
+            found["critic_loss"],
+            found["seconds"],
+        )
         bar.set_postfix(score=f"{found['score']:.3f}", kl=f"{found['kl']:.3f}")
         if callback:
             callback(step, batch, found)
@@ -181,13 +192,18 @@ def train(config: Config) -> list[float]:
     return history
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]}, epilog="See trainer/README.md for every setting and metric.")
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="See trainer/README.md for every setting and metric.",
+)
 @click.option("--config", "file", type=click.Path(path_type=Path), help="YAML file; see trainer/configs.")
 @click.option("--deepspeed", help="DeepSpeed JSON, in place of the one that the YAML file names.")
 @click.option("--model", help="Folder of a Hugging Face causal LM; none: a small model with random weights.")
 @click.option("--rollout", type=click.Choice(["hf", "vllm"]), help="Who writes the responses.")
 @click.argument("words", nargs=-1, metavar="[SECTION.KEY=VALUE]...")
-def main(file: Path | None, deepspeed: str | None, model: str | None, rollout: str | None, words: tuple[str, ...]) -> None:
+def main(
+    file: Path | None, deepspeed: str | None, model: str | None, rollout: str | None, words: tuple[str, ...]
+) -> None:
     """Train a policy with PPO on Ray and DeepSpeed, on GPUs or on two CPU cores.
 
     \b

@@ -42,12 +42,21 @@ def estimate(plan: Plan) -> Estimate:
     if plan.device == "cpu":
         needs = [replace(need, place="host") if need.place == "gpu" else need for need in needs]
     skipped = {
-        "resume": not plan.resumes, "checkpoint": not plan.saves, "weight_sync": plan.engine is None, "final_save": not plan.saves_at_end,
-    }  # fmt: skip
+        "resume": not plan.resumes,
+        "checkpoint": not plan.saves,
+        "weight_sync": plan.engine is None,
+        "final_save": not plan.saves_at_end,
+    }
     phases = tuple(phase for phase in BUDGET_PHASES if not skipped.get(phase))
     found = Estimate(
-        framework=plan.framework, version=plan.version, node=plan.node, needs=tuple(needs), limits=plan.limits, phases=phases, assumed=plan.assumed
-    )  # fmt: skip
+        framework=plan.framework,
+        version=plan.version,
+        node=plan.node,
+        needs=tuple(needs),
+        limits=plan.limits,
+        phases=phases,
+        assumed=plan.assumed,
+    )
     return replace(found, needs=(*found.needs, *_page_tables(found)))
 
 

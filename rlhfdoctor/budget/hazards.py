@@ -43,16 +43,21 @@ def find_hazards(inputs: Inputs, plan: Plan) -> Iterator[Hazard]:
 
 def _churn(inputs: Inputs, plan: Plan) -> Iterator[Hazard]:
     engine = plan.engine
-    if engine is not None and engine.swap_bytes > _MUCH_SWAP_BYTES and inputs.flag("rollout.free_cache_engine", default=inputs.has(TRAIT.frees_cache_engine)):  # fmt: skip
+    if (
+        engine is not None
+        and engine.swap_bytes > _MUCH_SWAP_BYTES
+        and inputs.flag("rollout.free_cache_engine", default=inputs.has(TRAIT.frees_cache_engine))
+    ):
         yield churn(engine.here, engine.swap_bytes)
 
 
 def churn(count: int, size: int) -> Hazard:
     """Swap blocks of this many processes, dropped and rebuilt around every rollout."""
     return Hazard(
-        phase="rollout", cause="host-rollout-cache-churn",
+        phase="rollout",
+        cause="host-rollout-cache-churn",
         says=f"{count} x {show_bytes(size)} of swap blocks are dropped and built anew, page-locked, around every rollout; what was freed stays locked in torch's cache whenever a size changes",
-    )  # fmt: skip
+    )
 
 
 def is_stage3(plan: Plan) -> bool:
@@ -74,9 +79,10 @@ def _resume(inputs: Inputs, plan: Plan) -> Iterator[Hazard]:
     if inputs.flag("zero.pipeline_loading_checkpoint"):
         if any(model.stage in (1, 2) for model in trained):
             yield Hazard(
-                phase="resume", cause="other-software-error",
+                phase="resume",
+                cause="other-software-error",
                 says="DeepSpeed refuses pipeline_loading_checkpoint below ZeRO stage 3 (Only stage3 support for pipeline checkpoint loading)",
-            )  # fmt: skip
+            )
         why = (
             "a rank that reads a universal checkpoint never sends"
             if plan.reads == "universal"
@@ -88,15 +94,17 @@ def _resume(inputs: Inputs, plan: Plan) -> Iterator[Hazard]:
         )
         if why and any(model.ranks > 1 for model in third):
             yield Hazard(
-                phase="resume", cause="other-version-regression",
+                phase="resume",
+                cause="other-version-regression",
                 says=f"pipeline_loading_checkpoint makes ranks wait for each other until the time-out: {why}",
-            )  # fmt: skip
+            )
     if plan.reads == "universal" and third and inputs.before("deepspeed", "0.18.0"):
         also = ", and each node but the first loads the shards of the first" if spread else ""
         yield Hazard(
-            phase="resume", cause="other-software-error",
+            phase="resume",
+            cause="other-software-error",
             says=f"before DeepSpeed 0.18.0 a ZeRO-3 checkpoint of more than one sub-group cannot be converted to a universal one{also}",
-        )  # fmt: skip
+        )
 
 
 def _share(plan: Plan) -> Iterator[Hazard]:
@@ -107,6 +115,7 @@ def _share(plan: Plan) -> Iterator[Hazard]:
     weights, claimed = weights_of(engine), int(plan.gpu_bytes * engine.utilization)
     if weights >= claimed:
         yield Hazard(
-            phase="load", cause="gpu-kv-cache-too-small",
+            phase="load",
+            cause="gpu-kv-cache-too-small",
             says=f"the engine's weights take {show_bytes(weights)} of a GPU at tensor parallel {engine.tensor_parallel}, and its share of {engine.utilization:.0%} is {show_bytes(claimed)}: no room for a KV cache",
-        )  # fmt: skip
+        )

@@ -29,11 +29,22 @@ def make_need(
     turn: actor and critic in one process train one after the other, and those on one GPU unless the owner trains concurrently (`beside`).
     """
     return Need(
-        role=owner.role if isinstance(owner, Model) else "rollout engine", process=owner.process, place=place,  # type: ignore[arg-type]
-        phases=phases, bytes=size, count=owner.here, what=what, moment=moment, pinned=pinned, at_longest=at_longest, exact=exact,
-        from_step=phases == AFTER, turn=phases == TRAIN and not moment, gpus=owner.gpus,
+        role=owner.role if isinstance(owner, Model) else "rollout engine",
+        process=owner.process,
+        place=place,  # type: ignore[arg-type]
+        phases=phases,
+        bytes=size,
+        count=owner.here,
+        what=what,
+        moment=moment,
+        pinned=pinned,
+        at_longest=at_longest,
+        exact=exact,
+        from_step=phases == AFTER,
+        turn=phases == TRAIN and not moment,
+        gpus=owner.gpus,
         beside=phases == TRAIN and isinstance(owner, Model) and owner.beside,
-    )  # fmt: skip
+    )
 
 
 def pinned_size(size: int, buffer: int) -> int:

@@ -96,11 +96,20 @@ def make_nodes(
         label = words if len(nodes) == 1 else f"{show_count(like, 'node')} of {len(nodes)}: {words}"
         plans.append(
             Plan(
-                device="cpu" if inputs.machine.gpus_per_node == 0 else "cuda", models=own, engine=here, driver=number == 0, nodes=len(nodes), node=label,
-                gpu_bytes=inputs.machine.gpu_bytes, limits=inputs.limits(inputs.machine.gpus_per_node != 0), framework=inputs.framework.name if inputs.framework else "",
-                version=inputs.version_words, assumed=tuple(inputs.assumed), **rest,
+                device="cpu" if inputs.machine.gpus_per_node == 0 else "cuda",
+                models=own,
+                engine=here,
+                driver=number == 0,
+                nodes=len(nodes),
+                node=label,
+                gpu_bytes=inputs.machine.gpu_bytes,
+                limits=inputs.limits(inputs.machine.gpus_per_node != 0),
+                framework=inputs.framework.name if inputs.framework else "",
+                version=inputs.version_words,
+                assumed=tuple(inputs.assumed),
+                **rest,
             )
-        )  # fmt: skip
+        )
     return plans
 
 

@@ -127,10 +127,22 @@ def find_shape(name: str) -> Shape | None:
             layers, hidden, heads, kv_heads, head_dim, intermediate, vocabulary, tied, *moe = row
             experts, active, expert_intermediate, shared = moe or (0, 0, 0, 0)
             return Shape(
-                name=name, layers=layers, hidden=hidden, heads=heads, kv_heads=kv_heads, head_dim=head_dim, intermediate=intermediate,
-                vocabulary=vocabulary, tied=tied, experts=experts, active_experts=active, expert_intermediate=expert_intermediate,
-                shared_intermediate=shared, attention_bias=_is_qwen2(plain), head_norms="qwen3" in plain,
-            )  # fmt: skip
+                name=name,
+                layers=layers,
+                hidden=hidden,
+                heads=heads,
+                kv_heads=kv_heads,
+                head_dim=head_dim,
+                intermediate=intermediate,
+                vocabulary=vocabulary,
+                tied=tied,
+                experts=experts,
+                active_experts=active,
+                expert_intermediate=expert_intermediate,
+                shared_intermediate=shared,
+                attention_bias=_is_qwen2(plain),
+                head_norms="qwen3" in plain,
+            )
     sizes = _BILLIONS.findall(plain.rsplit("/", 1)[-1])
     return of_size(float(sizes[-1]) * 1e9, name) if sizes else None
 
@@ -147,9 +159,17 @@ def of_size(parameters: float, name: str = "") -> Shape:
     hidden = max(round((parameters / (12 * layers)) ** 0.5 / 128), 1) * 128
     heads = max(hidden // 128, 1)
     return Shape(
-        name=name or f"{parameters / 1e9:g}B", layers=layers, hidden=hidden, heads=heads, kv_heads=max(heads // 4, 1), head_dim=128,
-        intermediate=hidden * 7 // 2, vocabulary=128_256, tied=False, given_parameters=round(parameters),
-    )  # fmt: skip
+        name=name or f"{parameters / 1e9:g}B",
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        kv_heads=max(heads // 4, 1),
+        head_dim=128,
+        intermediate=hidden * 7 // 2,
+        vocabulary=128_256,
+        tied=False,
+        given_parameters=round(parameters),
+    )
 
 
 def read_shape(path: Path) -> Shape:
@@ -185,14 +205,24 @@ def of_config(config: Mapping[str, Any], name: str) -> Shape:
             config.get("num_experts") or config.get("num_local_experts") or config.get("n_routed_experts") or 0
         )
         return Shape(
-            name=name, layers=int(config["num_hidden_layers"]), hidden=hidden, heads=heads, kv_heads=int(config.get("num_key_value_heads") or heads),
-            head_dim=int(config.get("head_dim") or hidden // heads), intermediate=0 if experts else int(config["intermediate_size"]),
-            vocabulary=int(config["vocab_size"]), tied=bool(config.get("tie_word_embeddings", kind in ("gemma", "gemma2"))), experts=experts,
+            name=name,
+            layers=int(config["num_hidden_layers"]),
+            hidden=hidden,
+            heads=heads,
+            kv_heads=int(config.get("num_key_value_heads") or heads),
+            head_dim=int(config.get("head_dim") or hidden // heads),
+            intermediate=0 if experts else int(config["intermediate_size"]),
+            vocabulary=int(config["vocab_size"]),
+            tied=bool(config.get("tie_word_embeddings", kind in ("gemma", "gemma2"))),
+            experts=experts,
             active_experts=int(config.get("num_experts_per_tok") or 0),
-            expert_intermediate=int(config.get("moe_intermediate_size") or config["intermediate_size"]) if experts else 0,
+            expert_intermediate=int(config.get("moe_intermediate_size") or config["intermediate_size"])
+            if experts
+            else 0,
             shared_intermediate=int(config.get("shared_expert_intermediate_size") or 0),
-            attention_bias=kind.startswith("qwen2") or bool(config.get("attention_bias")), head_norms=kind.startswith("qwen3"),
-        )  # fmt: skip
+            attention_bias=kind.startswith("qwen2") or bool(config.get("attention_bias")),
+            head_norms=kind.startswith("qwen3"),
+        )
     except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         raise UsageError(
             f"{name}: not the config.json of a decoder-only transformer ({type(error).__name__}: {error})"

@@ -203,13 +203,20 @@ def _write_patches(
         sys.exit(1)
     for name, (text, count) in texts.items():
         write_file(Path(name), text)
-        click.echo(f"patched {name} ({count} change{'s' if count > 1 else ''}); take it back with: doctor patch {name} --revert")  # fmt: skip
+        click.echo(
+            f"patched {name} ({count} change{'s' if count > 1 else ''}); take it back with: doctor patch {name} --revert"
+        )
 
 
 def _analyze(
-    paths: tuple[str, ...], configs: tuple[str, ...], framework: str | None, since: str | None, until: str | None,
-    min_confidence: float = 0.0, everything: bool = False,
-) -> tuple[Incident, Session]:  # fmt: skip
+    paths: tuple[str, ...],
+    configs: tuple[str, ...],
+    framework: str | None,
+    since: str | None,
+    until: str | None,
+    min_confidence: float = 0.0,
+    everything: bool = False,
+) -> tuple[Incident, Session]:
     from rlhfdoctor.core.diagnose import make_incident
     from rlhfdoctor.core.session import Session
     from rlhfdoctor.logs.clock import read_time
@@ -225,9 +232,18 @@ def _analyze(
         if full is not None and value is None:
             raise UsageError(f"{name} {text}: write a time such as '2026-01-31 12:00'")
         bounds.append(value)
-    with Progress() as progress, Session(
-        paths, configs=configs, framework=framework, since=bounds[0], until=bounds[1], everything=everything, progress=progress,
-    ) as session:  # fmt: skip
+    with (
+        Progress() as progress,
+        Session(
+            paths,
+            configs=configs,
+            framework=framework,
+            since=bounds[0],
+            until=bounds[1],
+            everything=everything,
+            progress=progress,
+        ) as session,
+    ):
         return make_incident(session, min_confidence=min_confidence), session
 
 
@@ -283,10 +299,19 @@ def _render(incident: Incident, form: str, to_file: bool, all_findings: bool, la
     "--engine", "engines", multiple=True, metavar="HOST:PORT", help="vLLM server whose /metrics to read; repeatable."
 )
 def watch(
-    command: tuple[str, ...], pids: tuple[int, ...], cgroup: str | None, ray_address: str | None, attach: str | None,
-    interval: str, out: str | None, no_view: bool, alert_at: str, alert_command: str | None, metrics_port: int | None,
+    command: tuple[str, ...],
+    pids: tuple[int, ...],
+    cgroup: str | None,
+    ray_address: str | None,
+    attach: str | None,
+    interval: str,
+    out: str | None,
+    no_view: bool,
+    alert_at: str,
+    alert_command: str | None,
+    metrics_port: int | None,
     engines: tuple[str, ...],
-) -> None:  # fmt: skip
+) -> None:
     """Record a run from outside, and say what ended it.
 
     The recorder is a process of its own and outlives the terminal, this command and the run.
@@ -310,9 +335,18 @@ def watch(
             raise UsageError(f"{name} {text}: write a time such as 1s, 500ms, 10m or 2h")
         times.append(seconds)
     wish = WatchOptions(
-        command=command, pids=pids, cgroup=cgroup, attach=attach, out=out, interval_s=max(times[0], 0.05), alert_at_s=times[1],
-        alert_command=alert_command, port=metrics_port, metrics=engines, view=not no_view,
-    )  # fmt: skip
+        command=command,
+        pids=pids,
+        cgroup=cgroup,
+        attach=attach,
+        out=out,
+        interval_s=max(times[0], 0.05),
+        alert_at_s=times[1],
+        alert_command=alert_command,
+        port=metrics_port,
+        metrics=engines,
+        view=not no_view,
+    )
     if ray_address is not None:
         from rlhfdoctor.record.cluster import watch_ray
 

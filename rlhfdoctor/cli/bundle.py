@@ -14,7 +14,14 @@ from rlhfdoctor.units import show_bytes, show_count
 if TYPE_CHECKING:
     from rlhfdoctor.core.bundle import Bundle
 
-_KINDS = {"user": "users", "host": "hosts", "address": "addresses", "email": "e-mail addresses", "path": "private paths", "word": "words of --hide"}  # fmt: skip
+_KINDS = {
+    "user": "users",
+    "host": "hosts",
+    "address": "addresses",
+    "email": "e-mail addresses",
+    "path": "private paths",
+    "word": "words of --hide",
+}
 
 
 @click.command()

@@ -41,9 +41,14 @@ def make_page(to_file: bool, width: int = 160) -> Console:
 
     plain = to_file or sys.stdout is None or not sys.stdout.isatty()
     return Console(
-        file=io.StringIO(), force_terminal=not plain, no_color=plain or bool(os.environ.get("NO_COLOR")), highlight=False,
-        width=width if plain else min(max(Console().width, 60), 160), emoji=False, markup=False,
-    )  # fmt: skip
+        file=io.StringIO(),
+        force_terminal=not plain,
+        no_color=plain or bool(os.environ.get("NO_COLOR")),
+        highlight=False,
+        width=width if plain else min(max(Console().width, 60), 160),
+        emoji=False,
+        markup=False,
+    )
 
 
 def text_of(page: Console) -> str:

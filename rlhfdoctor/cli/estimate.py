@@ -10,7 +10,23 @@ import click
 from rlhfdoctor.cli.console import make_page, trimmed, write
 from rlhfdoctor.errors import UsageError
 
-_GPU_SIZES = {"a10": 24, "l4": 24, "l40": 48, "l40s": 48, "a100": 80, "a800": 80, "h100": 80, "h800": 80, "h20": 96, "h200": 141, "b200": 180, "v100": 32, "4090": 24, "3090": 24, "a6000": 48}  # fmt: skip
+_GPU_SIZES = {
+    "a10": 24,
+    "l4": 24,
+    "l40": 48,
+    "l40s": 48,
+    "a100": 80,
+    "a800": 80,
+    "h100": 80,
+    "h800": 80,
+    "h20": 96,
+    "h200": 141,
+    "b200": 180,
+    "v100": 32,
+    "4090": 24,
+    "3090": 24,
+    "a6000": 48,
+}
 """GiB of a GPU by its name; a size in the name wins, as in a100-40g."""
 
 
@@ -45,10 +61,22 @@ _GPU_SIZES = {"a10": 24, "l4": 24, "l40": 48, "l40s": 48, "a100": 80, "a800": 80
     "--out", type=click.Path(dir_okay=False), metavar="FILE", help="Write the result here instead of standard output."
 )
 def estimate(
-    paths: tuple[str, ...], configs: tuple[str, ...], framework: str | None, model: str | None, nodes: int | None, gpus_per_node: int | None,
-    host_memory: str | None, container_memory: str | None, shm: str | None, gpu: str | None, gpu_memory: str | None, suggest: bool, brief: bool,
-    form: str, out: str | None,
-) -> None:  # fmt: skip
+    paths: tuple[str, ...],
+    configs: tuple[str, ...],
+    framework: str | None,
+    model: str | None,
+    nodes: int | None,
+    gpus_per_node: int | None,
+    host_memory: str | None,
+    container_memory: str | None,
+    shm: str | None,
+    gpu: str | None,
+    gpu_memory: str | None,
+    suggest: bool,
+    brief: bool,
+    form: str,
+    out: str | None,
+) -> None:
     """Say before a run whether its memory will do: host, /dev/shm and GPU, by role and phase.
 
     PATHS is any mix of launch scripts, YAML, DeepSpeed JSON and logs that show the settings. The exit status is 1 when
@@ -67,9 +95,14 @@ def estimate(
     if framework is not None and not framework.partition("==")[0].strip():
         raise UsageError(f"--framework '{framework}': write NAME or NAME==VERSION, such as openrlhf==0.5.3")
     machine = preflight.Machine(
-        nodes=nodes, gpus_per_node=gpus_per_node, host_bytes=_size("--host-memory", host_memory), container_bytes=_size("--container-memory", container_memory),
-        shm_bytes=_size("--shm", shm), gpu_bytes=_size("--gpu-memory", gpu_memory) or _gpu(gpu), model=model,
-    )  # fmt: skip
+        nodes=nodes,
+        gpus_per_node=gpus_per_node,
+        host_bytes=_size("--host-memory", host_memory),
+        container_bytes=_size("--container-memory", container_memory),
+        shm_bytes=_size("--shm", shm),
+        gpu_bytes=_size("--gpu-memory", gpu_memory) or _gpu(gpu),
+        model=model,
+    )
     with preflight.opened(paths, configs=configs, framework=framework) as session:
         found = preflight.estimate_session(session, machine)
         after, patches = preflight.suggest_session(session, machine) if suggest else (None, [])

@@ -56,7 +56,9 @@ def rules_explain(rule_id: str, lang: str) -> None:
         import difflib
 
         near = difflib.get_close_matches(rule_id, [rule.id for rule in load_rules()], 3, 0.4)
-        raise UsageError(f"no rule '{rule_id}'." + (f" Did you mean {', '.join(near)}?" if near else " See doctor rules list."))  # fmt: skip
+        raise UsageError(
+            f"no rule '{rule_id}'." + (f" Did you mean {', '.join(near)}?" if near else " See doctor rules list.")
+        )
     click.echo(explain(found, load_words(lang)))
 
 

@@ -59,8 +59,13 @@ class Bundle:
 
 
 def make_bundle(
-    paths: Sequence[str], target: Path, *, hide: Iterable[str] = (), framework: str | None = None, progress: Callable[[str, int], None] | None = None
-) -> Bundle:  # fmt: skip
+    paths: Sequence[str],
+    target: Path,
+    *,
+    hide: Iterable[str] = (),
+    framework: str | None = None,
+    progress: Callable[[str, int], None] | None = None,
+) -> Bundle:
     """Writes the archive and reads it back.
 
     Args:
@@ -128,7 +133,14 @@ def _gist(incident: Incident) -> tuple[object, ...]:
 def _manifest(bundle: Bundle) -> dict[str, Any]:
     from rlhfdoctor.version import VERSION
 
-    return {"schema": "rlhfdoctor.bundle/1", "doctor": VERSION, "taken": bundle.files, "cut": bundle.cut, "tokens": bundle.tokens, "changes": bundle.changes}  # fmt: skip
+    return {
+        "schema": "rlhfdoctor.bundle/1",
+        "doctor": VERSION,
+        "taken": bundle.files,
+        "cut": bundle.cut,
+        "tokens": bundle.tokens,
+        "changes": bundle.changes,
+    }
 
 
 def _texts(session: Session, progress: Callable[[str, int], None] | None) -> Iterator[str]:

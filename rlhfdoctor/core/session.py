@@ -44,9 +44,17 @@ class Session:
     """
 
     def __init__(
-        self, paths: Sequence[str], *, configs: Sequence[str] = (), framework: str | None = None, since: float | None = None, until: float | None = None,
-        engine: str = "auto", everything: bool = False, progress: Progress | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        paths: Sequence[str],
+        *,
+        configs: Sequence[str] = (),
+        framework: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        engine: str = "auto",
+        everything: bool = False,
+        progress: Progress | None = None,
+    ) -> None:
         """Reads nothing yet.
 
         Args:

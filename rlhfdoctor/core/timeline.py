@@ -34,8 +34,18 @@ _MOST_SPANS, _MOST_STEPS = 4000, 2000
 _ABOVE = 1.6
 """A limit further above the highest point is reported as text: a chart including it would show nothing else."""
 _ORDER = (
-    "actor", "critic", "reference", "reward", "rollout engine", "reward worker", "data loader", "driver", "worker", "raylet", "other",
-)  # fmt: skip
+    "actor",
+    "critic",
+    "reference",
+    "reward",
+    "rollout engine",
+    "reward worker",
+    "data loader",
+    "driver",
+    "worker",
+    "raylet",
+    "other",
+)
 _WORDS = {"cgroup": "container limit", "node": "node", "ray": "Ray's threshold"}
 
 
@@ -122,9 +132,14 @@ def _chart(trace: Recorded, scene: FailureWindow, incident: Incident | None) -> 
     if len(spans) > _MOST_SPANS:
         notes.append(f"{show_count(len(spans), 'phase')}: only the last {_MOST_SPANS} are drawn")
     return Chart(
-        node=trace.node.node, begin_s=begin_s, length_s=max(end_s - begin_s, 1e-3), panels=tuple(panels), spans=tuple(spans[-_MOST_SPANS:]),
-        marks=tuple(sorted(_marks(trace, begin_s, incident), key=lambda mark: mark.at_s)), notes=tuple(notes),
-    )  # fmt: skip
+        node=trace.node.node,
+        begin_s=begin_s,
+        length_s=max(end_s - begin_s, 1e-3),
+        panels=tuple(panels),
+        spans=tuple(spans[-_MOST_SPANS:]),
+        marks=tuple(sorted(_marks(trace, begin_s, incident), key=lambda mark: mark.at_s)),
+        notes=tuple(notes),
+    )
 
 
 def _doubts(trace: Recorded, panels: Sequence[Panel], incident: Incident | None, end_s: float) -> Iterator[str]:
@@ -229,13 +244,19 @@ def _by_kind(trace: Recorded, scene: FailureWindow) -> Panel | None:
     )
     locked = _processes(trace)
     if locked is not None:
-        frame = frame.join(locked.group_by("at").agg(pl.col("locked").sum()), on="at", how="left", maintain_order="left")  # fmt: skip
+        frame = frame.join(
+            locked.group_by("at").agg(pl.col("locked").sum()), on="at", how="left", maintain_order="left"
+        )
     else:
         frame = frame.with_columns(pl.lit(0).alias("locked"))
     frame = frame.fill_null(0).sort("at")
     shmem = pl.col("shmem_bytes")
     pinned = pl.min_horizontal("locked", shmem)
-    cache = pl.col("cached_bytes") - shmem + pl.col("buffers_bytes") if scene.limit == "node" else pl.col("file_bytes") - shmem  # fmt: skip
+    cache = (
+        pl.col("cached_bytes") - shmem + pl.col("buffers_bytes")
+        if scene.limit == "node"
+        else pl.col("file_bytes") - shmem
+    )
     kernel = (
         sum((pl.col(f"{name}_bytes") for name in ("slab", "page_tables", "kernel_stack")), pl.lit(0))
         if scene.limit == "node"
@@ -272,13 +293,22 @@ def _by_gpu(trace: Recorded) -> Panel | None:
     table = trace.node.tables.get("gpu")
     if table is None or not table.keys:
         return None
-    frame = pl.DataFrame({"at": pl.Series(table.times_ns), "gpu": pl.Series(table.keys), "used": pl.Series(table.values["used_bytes"])})  # fmt: skip
+    frame = pl.DataFrame(
+        {"at": pl.Series(table.times_ns), "gpu": pl.Series(table.keys), "used": pl.Series(table.values["used_bytes"])}
+    )
     wide = frame.pivot("gpu", index="at", values="used", aggregate_function="max").sort("at").fill_null(-1)
     names = [name for name in wide.columns if name != "at"]
     columns = [wide[name].set(wide[name] < 0, -1) for name in names]
     sizes = {size for gpu in trace.keys("gpu") if (size := trace.last("gpu", gpu, "total_bytes")) is not None}
     bounds = tuple(Bound(name="size of the GPU", bytes=size) for size in sorted(sizes))
-    return Panel(kind="gpu", title="GPU memory in use (NVML)", stacked=False, names=tuple(f"GPU {name}" for name in names), bounds=bounds, levels=_levels(trace, wide["at"], columns))  # fmt: skip
+    return Panel(
+        kind="gpu",
+        title="GPU memory in use (NVML)",
+        stacked=False,
+        names=tuple(f"GPU {name}" for name in names),
+        bounds=bounds,
+        levels=_levels(trace, wide["at"], columns),
+    )
 
 
 def _levels(trace: Recorded, at: polars.Series, columns: Sequence[polars.Series]) -> tuple[Level, ...]:

@@ -117,13 +117,16 @@ def quote_evidence(evidence: Evidence) -> Quote:
     """A computed fact as a report quotes it."""
     origin = evidence.origin
     return Quote(
-        kind="evidence", says=evidence.says, file=origin.file if origin else None,
-        line=origin.line if origin else None, text=evidence.text,
-    )  # fmt: skip
+        kind="evidence",
+        says=evidence.says,
+        file=origin.file if origin else None,
+        line=origin.line if origin else None,
+        text=evidence.text,
+    )
 
 
 def quote_setting(setting: Setting) -> Quote:
     """A line of the user's configuration as a report quotes it."""
     return Quote(
         kind="setting", says=f"{setting.spelled} is {setting.value}", file=setting.origin.file, line=setting.origin.line
-    )  # fmt: skip
+    )

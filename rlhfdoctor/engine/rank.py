@@ -125,14 +125,16 @@ def _fold(findings: list[Finding], rules: Sequence[Rule]) -> list[Finding]:
     for finding in findings:
         root = next(
             (
-                f for f in findings
-                if f is not finding and finding.cause in suppresses.get(f.cause, ())
+                f
+                for f in findings
+                if f is not finding
+                and finding.cause in suppresses.get(f.cause, ())
                 and f.score >= (finding.score if _kind(f) == _kind(finding) else min(0.0, finding.score))
                 and finding.cause not in [e.cause for e in echoes if e.explained_by == f.cause]
                 and f.cause not in {e.cause for e in echoes}
             ),
             None,
-        )  # fmt: skip
+        )
         if root is None:
             done.append(finding)
         else:

@@ -123,4 +123,4 @@ def fact(name: Fact, value: Value, says: str, event: Event | None = None) -> Evi
     """An evidence that rests on an event (or on several; then on the decisive one)."""
     return Evidence(
         name=name, value=value, says=says, origin=event.origin if event else None, text=event.text if event else None
-    )  # fmt: skip
+    )

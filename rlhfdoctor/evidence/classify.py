@@ -13,12 +13,35 @@ from rlhfdoctor.vocabulary import EVENT, FIELD
 from rlhfdoctor.vocabulary.run import CERTAIN, EXCEPTION, VANISHED, Failure
 
 _ECHO_ERRORS = (
-    "ActorDiedError", "RayActorError", "ActorUnavailableError", "WorkerCrashedError", "RayTaskError", "ChildFailedError",
-    "NodeDiedError", "OwnerDiedError", "LocalRayletDiedError", "KeyboardInterrupt", "DistBackendError", "EngineDeadError",
-    "TaskCancelledError", "GetTimeoutError", "BrokenPipeError", "ConnectionResetError", "CalledProcessError", "EOFError",
-    "ConnectionError", "ObjectLostError", "ReferenceCountingAssertionError", "SystemExit", "ConnectionRefusedError",
-    "StopIteration", "ChildProcessError", "ProcessExitedException", "UserWarning", "RpcError",
-)  # fmt: skip
+    "ActorDiedError",
+    "RayActorError",
+    "ActorUnavailableError",
+    "WorkerCrashedError",
+    "RayTaskError",
+    "ChildFailedError",
+    "NodeDiedError",
+    "OwnerDiedError",
+    "LocalRayletDiedError",
+    "KeyboardInterrupt",
+    "DistBackendError",
+    "EngineDeadError",
+    "TaskCancelledError",
+    "GetTimeoutError",
+    "BrokenPipeError",
+    "ConnectionResetError",
+    "CalledProcessError",
+    "EOFError",
+    "ConnectionError",
+    "ObjectLostError",
+    "ReferenceCountingAssertionError",
+    "SystemExit",
+    "ConnectionRefusedError",
+    "StopIteration",
+    "ChildProcessError",
+    "ProcessExitedException",
+    "UserWarning",
+    "RpcError",
+)
 
 _WARNING = re.compile(r"\[W\d{3,4} \d\d:\d\d:")
 TRIED_AGAIN = re.compile(r"(?<!fork: )\bretry|\bWARN", re.I)

@@ -78,7 +78,14 @@ def find_evidence(case: Case, death: Death | None, gaps: list[Gap]) -> dict[Fact
 
 def _step_mark(case: Case) -> Event | None:
     """A mark of the trainer that a step after the first has begun."""
-    return next((e for e in case.of(EVENT.trace.mark) if isinstance(e.fields.get(FIELD.step), int) and e.fields[FIELD.step] not in (-1, 0)), None)  # fmt: skip
+    return next(
+        (
+            e
+            for e in case.of(EVENT.trace.mark)
+            if isinstance(e.fields.get(FIELD.step), int) and e.fields[FIELD.step] not in (-1, 0)
+        ),
+        None,
+    )
 
 
 def _of_death(case: Case, death: Death | None) -> Iterator[Evidence]:
@@ -93,7 +100,9 @@ def _of_death(case: Case, death: Death | None) -> Iterator[Evidence]:
 
     yield fact(FACT.death.killer, death.killer, "")
     yield fact(FACT.death.host_memory, death.killer in HOST_KILLERS, "")
-    yield fact(FACT.death.certain, death.certain, "the killer names itself" if death.certain else "the process only vanished")  # fmt: skip
+    yield fact(
+        FACT.death.certain, death.certain, "the killer names itself" if death.certain else "the process only vanished"
+    )
     if death.phase:
         yield fact(FACT.death.phase, death.phase, "")
     if death.step is not None:
@@ -101,11 +110,33 @@ def _of_death(case: Case, death: Death | None) -> Iterator[Evidence]:
     finished = case.first(
         EVENT.phase.step, EVENT.phase.episode, EVENT.phase.update, EVENT.phase.finished
     ) or _step_mark(case)
-    yield fact(FACT.death.before_first_step, finished is None, "")  # fmt: skip
+    yield fact(FACT.death.before_first_step, finished is None, "")
     before = [e for e in case.events if event is None or _precedes(e, event)]
-    marks = [e for e in before if e.kind in (EVENT.deepspeed.optimizer_init, EVENT.deepspeed.zero_stage, EVENT.deepspeed.checkpoint_load, EVENT.deepspeed.checkpoint_save, EVENT.phase.update, EVENT.phase.rollout, EVENT.phase.step, EVENT.phase.checkpoint, EVENT.phase.checkpoint_load, EVENT.phase.load, EVENT.deepspeed.cpu_adam, EVENT.phase.finished)]  # fmt: skip
+    marks = [
+        e
+        for e in before
+        if e.kind
+        in (
+            EVENT.deepspeed.optimizer_init,
+            EVENT.deepspeed.zero_stage,
+            EVENT.deepspeed.checkpoint_load,
+            EVENT.deepspeed.checkpoint_save,
+            EVENT.phase.update,
+            EVENT.phase.rollout,
+            EVENT.phase.step,
+            EVENT.phase.checkpoint,
+            EVENT.phase.checkpoint_load,
+            EVENT.phase.load,
+            EVENT.deepspeed.cpu_adam,
+            EVENT.phase.finished,
+        )
+    ]
     if marks:
-        yield Evidence(name=FACT.death.last_mark, value=marks[-1].kind, says="", origin=marks[-1].origin, text=marks[-1].text)  # fmt: skip
+        yield Evidence(
+            name=FACT.death.last_mark, value=marks[-1].kind, says="", origin=marks[-1].origin, text=marks[-1].text
+        )
     first_steps = case.first(EVENT.phase.first_steps)
     if first_steps is not None:
-        yield Evidence(name=FACT.death.first_optimizer_step, value=True, says="", origin=first_steps.origin, text=first_steps.text)  # fmt: skip
+        yield Evidence(
+            name=FACT.death.first_optimizer_step, value=True, says="", origin=first_steps.origin, text=first_steps.text
+        )

@@ -61,16 +61,29 @@ def find_collectives(case: Case) -> Iterator[Evidence]:
             limit = float(number(gloo, FIELD.limit_s) or 0)
             yield fact(FACT.comm.timeout_s, limit, f"gloo waited {show_seconds(limit)}", gloo)
             yield fact(FACT.comm.op, f"a {gloo.fields.get(FIELD.what_text)} of gloo", "", gloo)
-            gathers = [e for e in case.of(EVENT.python.frame) if _GATHERING.search(str(e.fields.get(FIELD.path_text))) and _is_near(e, gloo, limit) and not _is_over(case, e, gloo)]  # fmt: skip
+            gathers = [
+                e
+                for e in case.of(EVENT.python.frame)
+                if _GATHERING.search(str(e.fields.get(FIELD.path_text)))
+                and _is_near(e, gloo, limit)
+                and not _is_over(case, e, gloo)
+            ]
             if gathers:
-                yield fact(FACT.comm.parameter_gather, True, "a rank stood in DeepSpeed's gather of ZeRO-3 parameters", gathers[-1])  # fmt: skip
+                yield fact(
+                    FACT.comm.parameter_gather,
+                    True,
+                    "a rank stood in DeepSpeed's gather of ZeRO-3 parameters",
+                    gathers[-1],
+                )
             yield from _meanwhile(case, gloo, limit)
             yield from _reward(case, gloo, limit)
             yield from _checkpoint(case, gloo, limit)
         return
     first = waits[0]
     limit = number(first, FIELD.timeout_s) or 0
-    yield fact(FACT.comm.timeout_s, limit, f"a rank waited {show_seconds(float(limit))} in {first.fields.get(FIELD.op)}", first)  # fmt: skip
+    yield fact(
+        FACT.comm.timeout_s, limit, f"a rank waited {show_seconds(float(limit))} in {first.fields.get(FIELD.op)}", first
+    )
     yield fact(FACT.comm.op, str(first.fields.get(FIELD.op)), f"the collective was {first.fields.get(FIELD.op)}", first)
     yield from _ranks(waits)
     yield from _status(case)
@@ -93,10 +106,20 @@ def _ranks(waits: list[Event]) -> Iterator[Evidence]:
             if not same or one is two:
                 continue
             if one.fields.get(FIELD.op) != two.fields.get(FIELD.op):
-                yield fact(FACT.comm.op_differs, True, f"at SeqNum={one.fields[FIELD.seq]} one rank runs {one.fields[FIELD.op]}, another {two.fields[FIELD.op]}", two)  # fmt: skip
+                yield fact(
+                    FACT.comm.op_differs,
+                    True,
+                    f"at SeqNum={one.fields[FIELD.seq]} one rank runs {one.fields[FIELD.op]}, another {two.fields[FIELD.op]}",
+                    two,
+                )
                 return
             if one.fields.get(FIELD.numel_in) != two.fields.get(FIELD.numel_in):
-                yield fact(FACT.comm.numel_differs, True, f"at SeqNum={one.fields[FIELD.seq]} one rank sends {one.fields.get(FIELD.numel_in)} elements, another {two.fields.get(FIELD.numel_in)}", two)  # fmt: skip
+                yield fact(
+                    FACT.comm.numel_differs,
+                    True,
+                    f"at SeqNum={one.fields[FIELD.seq]} one rank sends {one.fields.get(FIELD.numel_in)} elements, another {two.fields.get(FIELD.numel_in)}",
+                    two,
+                )
                 return
     numbers = [seq for e in events if (seq := whole(e, FIELD.seq)) is not None]
     if len(numbers) > 1:
@@ -108,7 +131,12 @@ def _status(case: Case) -> Iterator[Evidence]:
     enqueued = [value for e in case.of(EVENT.nccl.work_status) if (value := whole(e, FIELD.enqueued)) is not None]
     if len(enqueued) > 1:
         spread = max(enqueued) - min(enqueued)
-        yield fact(FACT.comm.enqueued_spread, spread, f"ranks have enqueued up to {spread} collectives more than others", case.first(EVENT.nccl.work_status))  # fmt: skip
+        yield fact(
+            FACT.comm.enqueued_spread,
+            spread,
+            f"ranks have enqueued up to {spread} collectives more than others",
+            case.first(EVENT.nccl.work_status),
+        )
 
 
 def _sizes(first: Event) -> Iterator[Evidence]:
@@ -116,8 +144,18 @@ def _sizes(first: Event) -> Iterator[Evidence]:
     if numel is None:
         return
     gather = "ALLGATHER" in str(first.fields.get(FIELD.op))
-    yield fact(FACT.comm.barrier_sized, numel <= _SMALL_NUMEL, f"{numel} elements: {'a barrier or a small message, so the others were busy elsewhere' if numel <= _SMALL_NUMEL else 'a bulk transfer'}", first)  # fmt: skip
-    yield fact(FACT.comm.parameter_gather, gather and numel >= 200_000, f"{first.fields.get(FIELD.op)} of {numel} elements per rank{' is the size of sharded parameters' if gather and numel >= 200_000 else ''}", first)  # fmt: skip
+    yield fact(
+        FACT.comm.barrier_sized,
+        numel <= _SMALL_NUMEL,
+        f"{numel} elements: {'a barrier or a small message, so the others were busy elsewhere' if numel <= _SMALL_NUMEL else 'a bulk transfer'}",
+        first,
+    )
+    yield fact(
+        FACT.comm.parameter_gather,
+        gather and numel >= 200_000,
+        f"{first.fields.get(FIELD.op)} of {numel} elements per rank{' is the size of sharded parameters' if gather and numel >= 200_000 else ''}",
+        first,
+    )
 
 
 def _meanwhile(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
@@ -130,12 +168,26 @@ def _meanwhile(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
             longest, shown = elapsed, event
     if shown is not None:
         yield fact(FACT.comm.rollout_s, longest, f"a generation had been running for {show_seconds(longest)}", shown)
-        yield fact(FACT.comm.rollout_to_timeout, longest / max(limit_s, 1), f"that is {longest / max(limit_s, 1):.2f} of the limit of {show_seconds(limit_s)}", shown)  # fmt: skip
+        yield fact(
+            FACT.comm.rollout_to_timeout,
+            longest / max(limit_s, 1),
+            f"that is {longest / max(limit_s, 1):.2f} of the limit of {show_seconds(limit_s)}",
+            shown,
+        )
     bar = find_busy(case, first, limit_s)
     if bar is not None:
         busy = read_elapsed(str(bar.fields[FIELD.elapsed_text]))
-        yield fact(FACT.comm.busy_to_timeout, busy / max(limit_s, 1), f"a progress bar had been running for {show_seconds(busy)}, {busy / max(limit_s, 1):.2f} of the limit", bar)  # fmt: skip
-    frames = [e for e in case.of(EVENT.python.frame) if _GENERATING.search(str(e.fields.get(FIELD.function_text))) or "generation/utils.py" in e.text]  # fmt: skip
+        yield fact(
+            FACT.comm.busy_to_timeout,
+            busy / max(limit_s, 1),
+            f"a progress bar had been running for {show_seconds(busy)}, {busy / max(limit_s, 1):.2f} of the limit",
+            bar,
+        )
+    frames = [
+        e
+        for e in case.of(EVENT.python.frame)
+        if _GENERATING.search(str(e.fields.get(FIELD.function_text))) or "generation/utils.py" in e.text
+    ]
     if frames:
         ranks = {e.origin.rank if e.origin.rank is not None else e.origin.pid for e in frames}
         yield fact(
@@ -144,9 +196,18 @@ def _meanwhile(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
             f"{show_count(len(ranks), 'process', 'processes')} inside generate()",
             frames[-1],
         )
-    elsewhere = [e for e in case.of(EVENT.python.frame) if re.search(r"log_probs?\b|compute_values|score", str(e.fields.get(FIELD.function_text))) ]  # fmt: skip
+    elsewhere = [
+        e
+        for e in case.of(EVENT.python.frame)
+        if re.search(r"log_probs?\b|compute_values|score", str(e.fields.get(FIELD.function_text)))
+    ]
     if frames and elsewhere:
-        yield fact(FACT.comm.ranks_in_different_phases, True, "while one rank generates, another already computes log-probabilities", elsewhere[-1])  # fmt: skip
+        yield fact(
+            FACT.comm.ranks_in_different_phases,
+            True,
+            "while one rank generates, another already computes log-probabilities",
+            elsewhere[-1],
+        )
 
 
 def find_busy(case: Case, first: Event, limit_s: float) -> Event | None:
@@ -181,24 +242,42 @@ def _reward(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
     scoring = [e for e in near if _is_rewarding(e)]
     frames = [e for e in scoring if not any(_in_one_stack(e, wait) for wait in waits)]
     if scoring and not frames:
-        yield fact(FACT.comm.behind_reward, True, "a rank had scored its responses and waited in the collective behind that", scoring[-1])  # fmt: skip
+        yield fact(
+            FACT.comm.behind_reward,
+            True,
+            "a rank had scored its responses and waited in the collective behind that",
+            scoring[-1],
+        )
     elif waits and not frames:
         yield fact(FACT.comm.in_reward, False, "the stack of a rank that waited shows no reward function", near[-1])
     if frames:
         ranks = {e.origin.rank if e.origin.rank is not None else e.origin.pid for e in frames}
-        where = f"{frames[-1].fields.get(FIELD.function_text)}() of {str(frames[-1].fields.get(FIELD.path_text)).rsplit('/', 1)[-1]}"  # fmt: skip
-        yield fact(FACT.comm.in_reward, True, f"{show_count(len(ranks), 'process', 'processes')} inside {where}", frames[-1])  # fmt: skip
+        where = f"{frames[-1].fields.get(FIELD.function_text)}() of {str(frames[-1].fields.get(FIELD.path_text)).rsplit('/', 1)[-1]}"
+        yield fact(
+            FACT.comm.in_reward, True, f"{show_count(len(ranks), 'process', 'processes')} inside {where}", frames[-1]
+        )
     bars = [
-        (read_elapsed(str(e.fields.get(FIELD.elapsed_text, ""))), e) for e in case.of(EVENT.reward.progress)
+        (read_elapsed(str(e.fields.get(FIELD.elapsed_text, ""))), e)
+        for e in case.of(EVENT.reward.progress)
         if _is_near(e, first, limit_s) and (whole(e, FIELD.done_count) or 0) < (whole(e, FIELD.total_count) or 1)
-    ]  # fmt: skip
+    ]
     if bars:
         longest, shown = max(bars, key=lambda bar: bar[0])
         ratio = longest / max(limit_s, 1)
-        yield fact(FACT.comm.reward_to_timeout, ratio, f"scoring had been running for {show_seconds(longest)}, {ratio:.2f} of the limit of {show_seconds(limit_s)}", shown)  # fmt: skip
+        yield fact(
+            FACT.comm.reward_to_timeout,
+            ratio,
+            f"scoring had been running for {show_seconds(longest)}, {ratio:.2f} of the limit of {show_seconds(limit_s)}",
+            shown,
+        )
     failed = [e for e in case.of(EVENT.reward.call_failed) if _is_near(e, first, limit_s)]
     if failed:
-        yield fact(FACT.comm.reward_calls_failed_count, len(failed), f"{show_count(len(failed), 'reward call')} failed or timed out before it", failed[-1])  # fmt: skip
+        yield fact(
+            FACT.comm.reward_calls_failed_count,
+            len(failed),
+            f"{show_count(len(failed), 'reward call')} failed or timed out before it",
+            failed[-1],
+        )
     before = itertools.takewhile(lambda e: e is not first, case.events)
     marks = [e for e in before if e.kind in MARKS or (e.kind == EVENT.trace.mark and FIELD.phase in e.fields)]
     if marks and marks[-1].kind in (EVENT.phase.score, EVENT.trace.mark) and _SCORING.search(marks[-1].text):
@@ -210,7 +289,9 @@ def _checkpoint(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
     near = [e for e in case.of(EVENT.python.frame) if _is_near(e, first, limit_s) and not _is_over(case, e, first)]
     saving = [e for e in near if _CHECKPOINT.search(str(e.fields.get(FIELD.function_text)))]
     if saving:
-        yield fact(FACT.comm.in_checkpoint, True, f"a rank stood in {saving[-1].fields.get(FIELD.function_text)}()", saving[-1])  # fmt: skip
+        yield fact(
+            FACT.comm.in_checkpoint, True, f"a rank stood in {saving[-1].fields.get(FIELD.function_text)}()", saving[-1]
+        )
     experts = [
         e for e in near if _EXPERT_CODE.search(f"{e.fields.get(FIELD.path_text)} {e.fields.get(FIELD.function_text)}")
     ]
@@ -224,7 +305,14 @@ def _checkpoint(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
         for place, e in enumerate(steps)
         if not any(whole(e, FIELD.step) == whole(o, FIELD.step) for o in steps[:place])
     ]
-    marks = [e for e in before if e.kind in MARKS or e in fresh or e.kind.startswith("deepspeed.checkpoint_") or (e.kind == EVENT.trace.mark and FIELD.phase in e.fields)]  # fmt: skip
+    marks = [
+        e
+        for e in before
+        if e.kind in MARKS
+        or e in fresh
+        or e.kind.startswith("deepspeed.checkpoint_")
+        or (e.kind == EVENT.trace.mark and FIELD.phase in e.fields)
+    ]
     if marks and (marks[-1].kind in _CHECKPOINT_MARKS or marks[-1].fields.get(FIELD.phase) == "checkpoint"):
         yield fact(FACT.comm.checkpoint_phase, True, "the last thing that was begun is a checkpoint", marks[-1])
 
@@ -261,14 +349,30 @@ def _is_near(one: Event, timeout: Event, limit_s: float) -> bool:
 
 def find_peer(case: Case) -> Iterator[Evidence]:
     """Whether a process was killed before others lost their connection or waited in vain."""
-    echoes = case.of(EVENT.net.refused, EVENT.nccl.remote_error, EVENT.nccl.closed_by_peer, EVENT.ray.actor_lost, EVENT.gloo.closed, EVENT.nccl.store_timeout, EVENT.nccl.timeout, EVENT.vllm.engine_dead, EVENT.torch.leaked_objects, EVENT.ray.gcs_lost)  # fmt: skip
+    echoes = case.of(
+        EVENT.net.refused,
+        EVENT.nccl.remote_error,
+        EVENT.nccl.closed_by_peer,
+        EVENT.ray.actor_lost,
+        EVENT.gloo.closed,
+        EVENT.nccl.store_timeout,
+        EVENT.nccl.timeout,
+        EVENT.vllm.engine_dead,
+        EVENT.torch.leaked_objects,
+        EVENT.ray.gcs_lost,
+    )
     if not echoes:
         return
     followers = (EVENT.python.abort, EVENT.python.fatal, EVENT.vllm.engine_dead, EVENT.torch.closing_signal)
     deaths = [
-        e for e in case.events
-        if (found := classify(e)) and found[1] in (0, 3) and e not in echoes and e.kind not in followers and _before(e, echoes[0])
-    ]  # fmt: skip
+        e
+        for e in case.events
+        if (found := classify(e))
+        and found[1] in (0, 3)
+        and e not in echoes
+        and e.kind not in followers
+        and _before(e, echoes[0])
+    ]
     if deaths:
         yield fact(FACT.comm.death_first, True, f"a process was already gone ({deaths[0].kind})", deaths[0])
     lost = [e for e in echoes if e.kind != EVENT.torch.leaked_objects]

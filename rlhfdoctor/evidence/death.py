@@ -93,12 +93,17 @@ def _in_cgroup(case: Case, event: Event) -> bool:
 def _telling(case: Case, event: Event, killer: str) -> Event:
     """The most informative line of the same death: numbers rather than a class name or a notice."""
     better = {
-        "ray-memory-monitor": (EVENT.ray.memory_kill, EVENT.ray.memory_kill_numbers, EVENT.ray.memory_kill_old, EVENT.ray.memory_summary),
+        "ray-memory-monitor": (
+            EVENT.ray.memory_kill,
+            EVENT.ray.memory_kill_numbers,
+            EVENT.ray.memory_kill_old,
+            EVENT.ray.memory_summary,
+        ),
         "cuda-oom": (EVENT.torch.cuda_oom, EVENT.vllm.wake_oom),
         "kernel-oom-cgroup": (EVENT.kernel.killed, EVENT.kernel.oom_kill),
         "kernel-oom-node": (EVENT.kernel.killed, EVENT.kernel.oom_kill),
         "sigkill-unknown": (EVENT.ray.worker_vanished, EVENT.deepspeed.exit, EVENT.torch.process_failed),
-    }.get(killer, ())  # fmt: skip
+    }.get(killer, ())
     for kind in better:
         found = case.first(kind)
         if found is not None and (kind != EVENT.deepspeed.exit or number(found, FIELD.exit_code) == -9):
@@ -125,8 +130,12 @@ def _cut_traceback(case: Case) -> Death | None:
     waking = any("wake_up" in name or "cumem" in name for name in frames)
     return Death(
         killer="cuda-oom" if waking and case.first(EVENT.ray.unhandled_task_error, EVENT.vllm.awake) else "exception",
-        time=event.time, phase=_phase(case, event), step=_step(case), event=event, certain=False,
-    )  # fmt: skip
+        time=event.time,
+        phase=_phase(case, event),
+        step=_step(case),
+        event=event,
+        certain=False,
+    )
 
 
 def _stuck(case: Case) -> Death | None:
@@ -146,14 +155,26 @@ def _stuck(case: Case) -> Death | None:
 
 def _time_near(case: Case, event: Event) -> float | None:
     """The last stamp a few lines before an unstamped line of the same file."""
-    times = [e.time for e in case.events if e.origin.file == event.origin.file and e.time is not None and e.kind != EVENT.ray.monitor_start
-             and 0 <= (event.origin.line or 0) - (e.origin.line or 0) <= _NEAR_LINES]  # fmt: skip
+    times = [
+        e.time
+        for e in case.events
+        if e.origin.file == event.origin.file
+        and e.time is not None
+        and e.kind != EVENT.ray.monitor_start
+        and 0 <= (event.origin.line or 0) - (e.origin.line or 0) <= _NEAR_LINES
+    ]
     return times[-1] if times else None
 
 
 _SEEN_BY_DRIVER = (
-    EVENT.ray.worker_vanished, EVENT.ray.worker_died, EVENT.ray.actor_died, EVENT.deepspeed.exit, EVENT.deepspeed.killing, EVENT.torch.process_failed, EVENT.shell.killed,
-)  # fmt: skip
+    EVENT.ray.worker_vanished,
+    EVENT.ray.worker_died,
+    EVENT.ray.actor_died,
+    EVENT.deepspeed.exit,
+    EVENT.deepspeed.killing,
+    EVENT.torch.process_failed,
+    EVENT.shell.killed,
+)
 """How a kill that the kernel logged looks from the driver, if the phase is known."""
 
 
@@ -215,8 +236,11 @@ def _victim(case: Case, event: Event, killer: str) -> Process:
         if choice is not None:
             keys = read_oom_kill(str(choice.fields.get(FIELD.rest_text, "")))
             pid = keys.get("pid")
-            return Process(name=str(keys.get("task") or "") or None, pid=pid if isinstance(pid, int) else None,
-                           role=find_role(str(keys.get("task"))))  # fmt: skip
+            return Process(
+                name=str(keys.get("task") or "") or None,
+                pid=pid if isinstance(pid, int) else None,
+                role=find_role(str(keys.get("task"))),
+            )
     if killer == "ray-memory-monitor":
         victim = case.first(EVENT.ray.memory_kill_victim)
         if victim is not None:

@@ -37,7 +37,13 @@ def find_errors(case: Case) -> Iterator[Evidence]:
         yield Evidence(name=FACT.python.error_says, value=says, says=says, origin=crash.origin if crash else None)
     for event in case.of(EVENT.kernel.xid):
         if event.fields.get(FIELD.xid) in HARDWARE_XIDS:
-            yield Evidence(name=FACT.gpu.hardware_xid, value=event.fields[FIELD.xid], says=f"Xid {event.fields[FIELD.xid]}", origin=event.origin, text=event.text)  # fmt: skip
+            yield Evidence(
+                name=FACT.gpu.hardware_xid,
+                value=event.fields[FIELD.xid],
+                says=f"Xid {event.fields[FIELD.xid]}",
+                origin=event.origin,
+                text=event.text,
+            )
     fabric = case.first(EVENT.nccl.ib_error, EVENT.nccl.socket_setup)
     if fabric is not None:
         yield Evidence(name=FACT.nccl.ib_text, value=fabric.text[-200:], says=fabric.text[-200:], origin=fabric.origin)
@@ -45,7 +51,13 @@ def find_errors(case: Case) -> Iterator[Evidence]:
         store = case.first(kind)
         value = store.fields.get(FIELD.capacity_bytes) if store is not None else None
         if store is not None and isinstance(value, int):
-            yield Evidence(name=FACT.store.capacity_bytes, value=value, says=f"the object store holds {show_bytes(value)}", origin=store.origin, text=store.text)  # fmt: skip
+            yield Evidence(
+                name=FACT.store.capacity_bytes,
+                value=value,
+                says=f"the object store holds {show_bytes(value)}",
+                origin=store.origin,
+                text=store.text,
+            )
 
 
 def _crash_says(case: Case, crash: Event) -> str:
@@ -62,4 +74,7 @@ def _crash_says(case: Case, crash: Event) -> str:
     return f"{what} in {own.fields.get(FIELD.function_text)}(), {own.fields.get(FIELD.path_text)} line {own.fields.get(FIELD.line)}."
 
 
-_RESOURCE = re.compile(r"out of memory|No available memory|cache blocks|KV cache|Errno 28|Errno 12|Errno 24|Too many open files|start new thread|object store|/dev/shm|NCCL|Connection|killed by signal|ECC error|Memory usage increased|Free memory on device|Resource temporarily|process group", re.I)  # fmt: skip
+_RESOURCE = re.compile(
+    r"out of memory|No available memory|cache blocks|KV cache|Errno 28|Errno 12|Errno 24|Too many open files|start new thread|object store|/dev/shm|NCCL|Connection|killed by signal|ECC error|Memory usage increased|Free memory on device|Resource temporarily|process group",
+    re.I,
+)

@@ -73,7 +73,24 @@ def _parted(ranks: Mapping[int, Calls]) -> list[Evidence] | None:
 
 def _may_differ(ranks: Mapping[int, Calls], sequence: int) -> bool:
     """Whether the operation takes different sizes from its ranks by design."""
-    return any(str(calls[sequence].fields[FIELD.op]).lower().startswith(("all_to_all", "alltoall", "send", "recv", "gather", "scatter", "all_gather_v", "broadcast_object", "allgather_object")) for calls in ranks.values())  # fmt: skip
+    return any(
+        str(calls[sequence].fields[FIELD.op])
+        .lower()
+        .startswith(
+            (
+                "all_to_all",
+                "alltoall",
+                "send",
+                "recv",
+                "gather",
+                "scatter",
+                "all_gather_v",
+                "broadcast_object",
+                "allgather_object",
+            )
+        )
+        for calls in ranks.values()
+    )
 
 
 def _absent(ranks: Mapping[int, Calls]) -> list[Evidence]:
@@ -89,14 +106,22 @@ def _absent(ranks: Mapping[int, Calls]) -> list[Evidence]:
     where = f"; it was last seen in {event.fields[FIELD.where_text]}" if event.fields[FIELD.where_text] else ""
     says = f"{_name(behind)} never entered collective {least + 1} ({waited.fields[FIELD.op]}){where} (flight recorder)"
     found = [fact(FACT.comm.absent_rank, behind[0], says, event)]
-    first_open = [min((n for n, e in calls.items() if e.fields[FIELD.unfinished]), default=0) for rank, calls in ranks.items() if rank not in behind]  # fmt: skip
+    first_open = [
+        min((n for n, e in calls.items() if e.fields[FIELD.unfinished]), default=0)
+        for rank, calls in ranks.items()
+        if rank not in behind
+    ]
     if len(ahead) > len(behind) and all(number == least + 1 for number in first_open):
         found.append(fact(FACT.comm.all_wait, True, "all others wait in the next collective", event))
     return found
 
 
 def _name(ranks: list[int]) -> str:
-    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(map(str, sorted(ranks)[:8]))}{' ...' if len(ranks) > 8 else ''}"  # fmt: skip
+    return (
+        f"rank {ranks[0]}"
+        if len(ranks) == 1
+        else f"ranks {', '.join(map(str, sorted(ranks)[:8]))}{' ...' if len(ranks) > 8 else ''}"
+    )
 
 
 def _short(text: str) -> str:

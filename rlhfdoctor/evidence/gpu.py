@@ -19,15 +19,35 @@ from rlhfdoctor.vocabulary import EVENT, FACT, FIELD, TRAIT
 _SITES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("pin", re.compile(r"\bin _?pin_memory\b|\.pin_memory\(|^\s*pin_memory \(|cudaHostAlloc|cudaHostRegister")),
     ("wake", re.compile(r"wake_up|cumem|backload|cu_mem_create|torch_memory_saver|resume_memory_occupation")),
-    ("weight_sync", re.compile(r"sync_model_weights|load_dtensor_weights|broadcast_to_vllm|update_weights?\b|summon_full|unwrap_model_for_generation|GatheredParameters|merge_adapter")),
+    (
+        "weight_sync",
+        re.compile(
+            r"sync_model_weights|load_dtensor_weights|broadcast_to_vllm|update_weights?\b|summon_full|unwrap_model_for_generation|GatheredParameters|merge_adapter"
+        ),
+    ),
     ("checkpoint", re.compile(r"save_checkpoint|load_state_dict|save_pretrained|_save_state|load_checkpoint")),
-    ("logits", re.compile(r"log_?softmax|logits|entropy|log_?probs_from|cross_entropy|float16_to_fp32|get_per_token_logps|in softmax")),
+    (
+        "logits",
+        re.compile(
+            r"log_?softmax|logits|entropy|log_?probs_from|cross_entropy|float16_to_fp32|get_per_token_logps|in softmax"
+        ),
+    ),
     ("kv_cache", re.compile(r"initialize_cache|init_cache|determine_num_available|profile_run|allocate_kv")),
-    ("optimizer", re.compile(r"optimizer_step|optim/adam|_single_tensor_adam|_multi_tensor|init_group|initialize_optimizer_states")),
-    ("model_load", re.compile(r"from_pretrained|\bconvert\b|init_model|_init_weights|module\.py\", line \d+, in (?:to|cuda)\b|load_model")),
+    (
+        "optimizer",
+        re.compile(
+            r"optimizer_step|optim/adam|_single_tensor_adam|_multi_tensor|init_group|initialize_optimizer_states"
+        ),
+    ),
+    (
+        "model_load",
+        re.compile(
+            r"from_pretrained|\bconvert\b|init_model|_init_weights|module\.py\", line \d+, in (?:to|cuda)\b|load_model"
+        ),
+    ),
     ("backward", re.compile(r"backward\b|autograd")),
     ("generate", re.compile(r"generate\b|generate_sequences|\bsample\b")),
-)  # fmt: skip
+)
 _LENGTH = re.compile(r"response_length/mean:([0-9.]+)")
 _LONGEST = re.compile(r"response_length/max:([0-9.]+)")
 _LEAST_STEPS = 4
@@ -36,8 +56,14 @@ _LARGEST_GPU_BYTES = 2 * 1024**4
 
 
 _ERRORS = (
-    EVENT.vllm.wake_oom, EVENT.torch.pin_failed, EVENT.torch.cuda_error, EVENT.torch.cuda_oom_class, EVENT.nccl.cuda_oom, EVENT.ray.task_error, EVENT.ray.unhandled_task_error,
-)  # fmt: skip
+    EVENT.vllm.wake_oom,
+    EVENT.torch.pin_failed,
+    EVENT.torch.cuda_error,
+    EVENT.torch.cuda_oom_class,
+    EVENT.nccl.cuda_oom,
+    EVENT.ray.task_error,
+    EVENT.ray.unhandled_task_error,
+)
 """Lines at the inner end of a traceback."""
 
 
@@ -67,36 +93,94 @@ def _sizes(event: Event) -> Iterator[Evidence]:
     allocated = sizes.get("allocated_bytes")
     if isinstance(total, int) and total:
         yield fact(FACT.cuda.total_bytes, total, f"the GPU has {show_bytes(total)}", event)
-        yield fact(FACT.cuda.request_ratio, request / total, f"the request is {show_ratio(request / total)} of the GPU", event)  # fmt: skip
+        yield fact(
+            FACT.cuda.request_ratio, request / total, f"the request is {show_ratio(request / total)} of the GPU", event
+        )
         if isinstance(allocated, int):
-            yield fact(FACT.cuda.allocated_ratio, allocated / total, f"PyTorch had {show_bytes(allocated)} of {show_bytes(total)} allocated", event)  # fmt: skip
+            yield fact(
+                FACT.cuda.allocated_ratio,
+                allocated / total,
+                f"PyTorch had {show_bytes(allocated)} of {show_bytes(total)} allocated",
+                event,
+            )
         own = sizes.get("own_bytes")
         if isinstance(own, int) and isinstance(free, int) and own:
             foreign = max(total - free - own, 0)
-            yield fact(FACT.cuda.foreign_ratio, foreign / total, f"{show_bytes(foreign)} of the GPU belong to other processes", event)  # fmt: skip
+            yield fact(
+                FACT.cuda.foreign_ratio,
+                foreign / total,
+                f"{show_bytes(foreign)} of the GPU belong to other processes",
+                event,
+            )
         elif isinstance(allocated, int) and isinstance(free, int) and isinstance(unallocated, int):
             foreign = max(total - free - allocated - unallocated, 0)
-            yield fact(FACT.cuda.outside_ratio, foreign / total, f"{show_bytes(foreign)} of the GPU are not PyTorch's: other processes, the rollout engine, NCCL and CUDA", event)  # fmt: skip
+            yield fact(
+                FACT.cuda.outside_ratio,
+                foreign / total,
+                f"{show_bytes(foreign)} of the GPU are not PyTorch's: other processes, the rollout engine, NCCL and CUDA",
+                event,
+            )
     if isinstance(unallocated, int):
-        yield fact(FACT.cuda.unallocated_covers, unallocated >= request, f"{show_bytes(unallocated)} unallocated against a request of {show_bytes(request)}", event)  # fmt: skip
+        yield fact(
+            FACT.cuda.unallocated_covers,
+            unallocated >= request,
+            f"{show_bytes(unallocated)} unallocated against a request of {show_bytes(request)}",
+            event,
+        )
         if isinstance(total, int) and total:
-            yield fact(FACT.cuda.unallocated_ratio, unallocated / total, f"{show_ratio(unallocated / total)} of the GPU was reserved but unallocated", event)  # fmt: skip
+            yield fact(
+                FACT.cuda.unallocated_ratio,
+                unallocated / total,
+                f"{show_ratio(unallocated / total)} of the GPU was reserved but unallocated",
+                event,
+            )
         spare = unallocated + (free if isinstance(free, int) else 0)
-        yield fact(FACT.cuda.unallocated_bytes, unallocated, f"{show_bytes(unallocated)} were reserved by PyTorch but unallocated", event)  # fmt: skip
-        yield fact(FACT.cuda.fragmented, spare >= request, f"free and reserved-but-unallocated memory ({show_bytes(spare)}) {'would have held' if spare >= request else 'would not have held'} the request of {show_bytes(request)}", event)  # fmt: skip
+        yield fact(
+            FACT.cuda.unallocated_bytes,
+            unallocated,
+            f"{show_bytes(unallocated)} were reserved by PyTorch but unallocated",
+            event,
+        )
+        yield fact(
+            FACT.cuda.fragmented,
+            spare >= request,
+            f"free and reserved-but-unallocated memory ({show_bytes(spare)}) {'would have held' if spare >= request else 'would not have held'} the request of {show_bytes(request)}",
+            event,
+        )
     if sizes.get("others_zero"):
-        yield fact(FACT.cuda.others_unknown, True, "the driver shows other processes on the GPU without telling their use", event)  # fmt: skip
+        yield fact(
+            FACT.cuda.others_unknown,
+            True,
+            "the driver shows other processes on the GPU without telling their use",
+            event,
+        )
     elif "others_count" in sizes:
         others = sizes["others_bytes"]
-        yield fact(FACT.cuda.others_bytes, others, f"other processes on the GPU hold {show_bytes(float(others or 0))}", event)  # fmt: skip
+        yield fact(
+            FACT.cuda.others_bytes, others, f"other processes on the GPU hold {show_bytes(float(others or 0))}", event
+        )
 
 
 def _site(case: Case, event: Event) -> tuple[str, str] | None:
     """The kind of code nearest to the error: the innermost frame that matches one of the kinds."""
     near = sorted(
-        (e for e in case.around(event, 70) if e.kind in (EVENT.python.frame, EVENT.python.logits_code, EVENT.phase.weight_sync, EVENT.ray.task_error, EVENT.ray.unhandled_task_error, EVENT.vllm.wake_oom, EVENT.torch.cuda_oom, EVENT.torch.pin_failed)),
+        (
+            e
+            for e in case.around(event, 70)
+            if e.kind
+            in (
+                EVENT.python.frame,
+                EVENT.python.logits_code,
+                EVENT.phase.weight_sync,
+                EVENT.ray.task_error,
+                EVENT.ray.unhandled_task_error,
+                EVENT.vllm.wake_oom,
+                EVENT.torch.cuda_oom,
+                EVENT.torch.pin_failed,
+            )
+        ),
         key=lambda e: abs((e.origin.line or 0) - (event.origin.line or 0)),
-    )  # fmt: skip
+    )
     texts = [(" ".join((e.text, *e.after)) if e.kind == EVENT.python.frame else e.text) for e in near]
     for kind, regex in _SITES:
         limit = len(texts) if kind in ("wake", "weight_sync", "logits") else 3 if kind == "pin" else 12
@@ -115,10 +199,11 @@ def _logits(case: Case, event: Event) -> Iterator[Evidence]:
     vocabulary = find_vocabulary(case)
     if prompt is not None and response is not None:
         yield Evidence(
-            name=FACT.config.sequence_length, value=prompt + response,
+            name=FACT.config.sequence_length,
+            value=prompt + response,
             says=f"prompt and response may be {prompt} + {response} = {prompt + response} tokens long",
             origin=setting.origin if (setting := case.setting("max_prompt_length")) else None,
-        )  # fmt: skip
+        )
     if request is None or vocabulary is None:
         return
     size, model = vocabulary
@@ -130,7 +215,12 @@ def _logits(case: Case, event: Event) -> Iterator[Evidence]:
         whole_tokens = abs(tokens - round(tokens)) * size * width < 0.006 * request
         longest = (prompt or 0) + (response or 0)
         if whole_tokens and longest and tokens / longest >= 0.3 and tokens / longest <= 512:
-            yield fact(FACT.cuda.logits_tokens, round(tokens), f"{show_bytes(request)} is {round(tokens)} tokens x {size} (the vocabulary of {model}) x {width} bytes ({dtype}): the logits", event)  # fmt: skip
+            yield fact(
+                FACT.cuda.logits_tokens,
+                round(tokens),
+                f"{show_bytes(request)} is {round(tokens)} tokens x {size} (the vocabulary of {model}) x {width} bytes ({dtype}): the logits",
+                event,
+            )
             return
 
 
@@ -153,13 +243,27 @@ def find_engine(case: Case) -> Iterator[Evidence]:
         largest = max(whole(e, FIELD.backup_bytes) or 0 for e in backups)
         pids = {e.origin.pid for e in backups if e.origin.pid} or set()
         count = max(len(pids), 1, sum(e.repeats_count for e in backups[:1]))
-        yield fact(FACT.engine.backup_bytes, largest * count, f"{show_count(count, 'sleeping engine')} keep {show_bytes(largest)} each in host memory: {show_bytes(largest * count)}", backups[0])  # fmt: skip
+        yield fact(
+            FACT.engine.backup_bytes,
+            largest * count,
+            f"{show_count(count, 'sleeping engine')} keep {show_bytes(largest)} each in host memory: {show_bytes(largest * count)}",
+            backups[0],
+        )
         kill = case.first(EVENT.ray.memory_kill)
         total = whole(kill, FIELD.total_bytes)
         if total:
-            yield fact(FACT.engine.backup_ratio, largest * count / total, f"that is {show_ratio(largest * count / total)} of the node", backups[0])  # fmt: skip
+            yield fact(
+                FACT.engine.backup_ratio,
+                largest * count / total,
+                f"that is {show_ratio(largest * count / total)} of the node",
+                backups[0],
+            )
     if case.framework is not None and case.has(TRAIT.engine_colocated):
-        yield Evidence(name=FACT.engine.colocated, value=True, says=f"{case.framework.name} runs engine and trainer on the same GPUs")  # fmt: skip
+        yield Evidence(
+            name=FACT.engine.colocated,
+            value=True,
+            says=f"{case.framework.name} runs engine and trainer on the same GPUs",
+        )
     sleeps = case.of(EVENT.vllm.sleep)
     if sleeps:
         least = min(whole(e, FIELD.freed_bytes) or 0 for e in sleeps)
@@ -168,7 +272,12 @@ def find_engine(case: Case) -> Iterator[Evidence]:
         )
     blocks = case.first(EVENT.vllm.blocks)
     if blocks is not None:
-        yield fact(FACT.engine.gpu_block_count, whole(blocks, FIELD.gpu_count), f"{whole(blocks, FIELD.gpu_count)} GPU cache blocks", blocks)  # fmt: skip
+        yield fact(
+            FACT.engine.gpu_block_count,
+            whole(blocks, FIELD.gpu_count),
+            f"{whole(blocks, FIELD.gpu_count)} GPU cache blocks",
+            blocks,
+        )
         cpu = whole(blocks, FIELD.cpu_count)
         yield fact(FACT.engine.cpu_block_count, cpu, f"{cpu} CPU swap blocks", blocks)
     frees = case.of(EVENT.vllm.cache_freed)
@@ -205,12 +314,22 @@ def find_growth(case: Case) -> Iterator[Evidence]:
     up = sum(1 for rise in rises if rise > 0.001 * warm[0]) / len(rises)
     slope = (warm[-1] - warm[0]) // len(rises)
     where = marks[-1] if marks else None
-    yield fact(FACT.gpu.slope_bytes_per_step, slope, f"GPU memory rose by {show_bytes(slope)} a step over {show_count(len(warm), 'step')}: {show_bytes(warm[0])} to {show_bytes(warm[-1])}", where)  # fmt: skip
+    yield fact(
+        FACT.gpu.slope_bytes_per_step,
+        slope,
+        f"GPU memory rose by {show_bytes(slope)} a step over {show_count(len(warm), 'step')}: {show_bytes(warm[0])} to {show_bytes(warm[-1])}",
+        where,
+    )
     yield fact(FACT.gpu.rising_steps_ratio, up, f"it rose in {show_ratio(up)} of the steps", where)
     if len(lengths) == len(used):
         third = max(len(warm) // 3, 1)
         ratio = sum(lengths[-third:]) / max(sum(lengths[2 : 2 + third]), 1e-9)
-        yield fact(FACT.gpu.lengths_ratio, ratio, f"the responses of the last steps were {ratio:.2f} times as long as those of the first", where)  # fmt: skip
+        yield fact(
+            FACT.gpu.lengths_ratio,
+            ratio,
+            f"the responses of the last steps were {ratio:.2f} times as long as those of the first",
+            where,
+        )
 
 
 def _peaks(case: Case) -> list[int]:

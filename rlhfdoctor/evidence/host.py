@@ -33,10 +33,11 @@ def find_kernel(case: Case) -> Iterator[Evidence]:
         if shmem is not None and anon + shmem > 0 and comm != "raylet":  # a raylet maps the object store
             share = shmem / (anon + shmem)
             yield fact(
-                FACT.kernel.victim_shmem_ratio, share,
+                FACT.kernel.victim_shmem_ratio,
+                share,
                 f"{show_bytes(shmem)} of the victim were shmem (pinned or shared) against {show_bytes(anon)} anon",
                 killed,
-            )  # fmt: skip
+            )
             yield fact(FACT.kernel.victim_shmem_bytes, shmem, f"shmem-rss {show_bytes(shmem)}", killed)
     verdict = case.first(EVENT.kernel.oom_kill)
     if verdict is not None:
@@ -49,7 +50,12 @@ def find_kernel(case: Case) -> Iterator[Evidence]:
     limit = whole(usage, FIELD.limit_bytes)
     own = _own_limit(case)
     if own is not None and limit is not None and own[0] > 1.02 * limit:
-        yield fact(FACT.kernel.outer_limit, True, f"the limit that was full ({show_bytes(limit)}) is not the job's own ({show_bytes(own[0])}, {own[1]}): it stands on a cgroup around it", usage)  # fmt: skip
+        yield fact(
+            FACT.kernel.outer_limit,
+            True,
+            f"the limit that was full ({show_bytes(limit)}) is not the job's own ({show_bytes(own[0])}, {own[1]}): it stands on a cgroup around it",
+            usage,
+        )
     yield from _table(case, killed)
 
 
@@ -77,10 +83,20 @@ def _table(case: Case, killed: Event | None) -> Iterator[Evidence]:
         unique[pid] = ((whole(row, FIELD.rss_pages) or 0) * page, row)
     ordered = sorted(unique.values(), key=lambda item: -item[0])
     total = sum(size for size, _ in ordered)
-    yield fact(FACT.kernel.table_bytes, total, f"the task table adds up to {show_bytes(total)} of RSS in {len(ordered)} processes", header or rows[0])  # fmt: skip
+    yield fact(
+        FACT.kernel.table_bytes,
+        total,
+        f"the task table adds up to {show_bytes(total)} of RSS in {len(ordered)} processes",
+        header or rows[0],
+    )
     size, largest = ordered[0]
     if total:
-        yield fact(FACT.kernel.largest_ratio, size / total, f"the largest process holds {show_ratio(size / total)} of the table's RSS", largest)  # fmt: skip
+        yield fact(
+            FACT.kernel.largest_ratio,
+            size / total,
+            f"the largest process holds {show_ratio(size / total)} of the table's RSS",
+            largest,
+        )
     ours = [(s, r) for s, r in ordered if _OURS.match(str(r.fields[FIELD.comm]))]
     big = [s for s, _ in ours if s > 0.02 * max(total, 1)]
     yield fact(FACT.kernel.large_count, len(big), f"{len(big)} processes of the run hold more than 2 % each", largest)
@@ -93,17 +109,29 @@ def _table(case: Case, killed: Event | None) -> Iterator[Evidence]:
     )  # several are ranks or engines of something else
     if driver is not None:
         ratio = driver[0] / max(workers[0][0], 1)
-        yield fact(FACT.kernel.driver_to_worker_ratio, ratio, f"the largest python process beside Ray's workers holds {show_bytes(driver[0])}, {ratio:.1f} times as much as the largest worker", driver[1])  # fmt: skip
+        yield fact(
+            FACT.kernel.driver_to_worker_ratio,
+            ratio,
+            f"the largest python process beside Ray's workers holds {show_bytes(driver[0])}, {ratio:.1f} times as much as the largest worker",
+            driver[1],
+        )
     ranks = workers or ours
     peers = [(s, r) for s, r in ranks if r.fields[FIELD.comm] == ranks[0][1].fields[FIELD.comm]]
     if len(peers) >= 2 and peers[1][0] > 0:
         ratio = peers[0][0] / peers[1][0]
         yield fact(FACT.kernel.peer_count, len(peers), f"{len(peers)} processes of its kind", largest)
-        yield fact(FACT.kernel.top_to_second_ratio, ratio, f"the largest process of the run holds {ratio:.1f} times as much as the next of its kind", largest)  # fmt: skip
+        yield fact(
+            FACT.kernel.top_to_second_ratio,
+            ratio,
+            f"the largest process of the run holds {ratio:.1f} times as much as the next of its kind",
+            largest,
+        )
     roles = {
         role for _, r in ours if (role := find_role(str(r.fields[FIELD.comm]))) and role not in ("driver", "raylet")
     }
-    yield fact(FACT.kernel.role_count, len(roles), "roles in the table: " + (", ".join(sorted(roles)) or "none known"), largest)  # fmt: skip
+    yield fact(
+        FACT.kernel.role_count, len(roles), "roles in the table: " + (", ".join(sorted(roles)) or "none known"), largest
+    )
 
 
 def find_ray(case: Case) -> Iterator[Evidence]:
@@ -156,11 +184,30 @@ def _top(case: Case, used: int | None) -> Iterator[Evidence]:
     yield fact(FACT.ray.top_bytes, total, f"Ray's ten largest processes held {show_bytes(total)} together", where)
     yield fact(FACT.ray.worker_count, len(workers), f"{len(workers)} of the ten largest were Ray workers", where)
     if used:
-        yield fact(FACT.ray.top_ratio, total / used, f"Ray's ten largest explain {show_ratio(total / used)} of what was in use", where)  # fmt: skip
-        yield fact(FACT.ray.largest_ratio, largest[1] / used, f"the largest process held {show_ratio(largest[1] / used)} of what was in use", where)  # fmt: skip
-    infra = sum(size for _, size, name in rows if re.search(r"gcs_server|dashboard|autoscaler|ray start|util\.client|raylet|-ServeHead", name))  # fmt: skip
+        yield fact(
+            FACT.ray.top_ratio,
+            total / used,
+            f"Ray's ten largest explain {show_ratio(total / used)} of what was in use",
+            where,
+        )
+        yield fact(
+            FACT.ray.largest_ratio,
+            largest[1] / used,
+            f"the largest process held {show_ratio(largest[1] / used)} of what was in use",
+            where,
+        )
+    infra = sum(
+        size
+        for _, size, name in rows
+        if re.search(r"gcs_server|dashboard|autoscaler|ray start|util\.client|raylet|-ServeHead", name)
+    )
     if total:
-        yield fact(FACT.ray.infra_ratio, infra / total, f"Ray's own services are {show_ratio(infra / total)} of the table", where)  # fmt: skip
+        yield fact(
+            FACT.ray.infra_ratio,
+            infra / total,
+            f"Ray's own services are {show_ratio(infra / total)} of the table",
+            where,
+        )
 
 
 def find_limits(case: Case) -> Iterator[Evidence]:
@@ -192,16 +239,29 @@ def find_limits(case: Case) -> Iterator[Evidence]:
         return
     size, source, shown, origin = min(finite, key=lambda item: item[0])
     yield Evidence(
-        name=FACT.host.limit_bytes, value=size, says=f"the job's memory limit is {show_bytes(size)} ({source})",
-        origin=origin, text=shown.text if shown else None,
-    )  # fmt: skip
+        name=FACT.host.limit_bytes,
+        value=size,
+        says=f"the job's memory limit is {show_bytes(size)} ({source})",
+        origin=origin,
+        text=shown.text if shown else None,
+    )
     if total is not None and isinstance(total.value, int) and total.value > 0:
         share = size / total.value
-        yield fact(FACT.host.limit_ratio, share, f"the limit is {show_ratio(share)} of the node's {show_bytes(total.value)}", shown)  # fmt: skip
+        yield fact(
+            FACT.host.limit_ratio,
+            share,
+            f"the limit is {show_ratio(share)} of the node's {show_bytes(total.value)}",
+            shown,
+        )
     noted = case.first(EVENT.host.note_used)
     used = whole(noted, FIELD.used_bytes)
     if noted is not None and used is not None:
-        yield fact(FACT.host.used_to_limit, used / size, f"{show_bytes(used)} were in use against a limit of {show_bytes(size)}", noted)  # fmt: skip
+        yield fact(
+            FACT.host.used_to_limit,
+            used / size,
+            f"{show_bytes(used)} were in use against a limit of {show_bytes(size)}",
+            noted,
+        )
 
 
 def find_total(case: Case) -> Evidence | None:
@@ -212,13 +272,28 @@ def find_total(case: Case) -> Evidence | None:
             return fact(FACT.host.total_bytes, size, f"the node has {show_bytes(size)}", event)
     for event in case.of(EVENT.host.meminfo):
         if event.fields.get(FIELD.name) == "MemTotal":
-            return fact(FACT.host.total_bytes, whole(event, FIELD.size_bytes), f"the node has {show_bytes(whole(event, FIELD.size_bytes) or 0)}", event)  # fmt: skip
+            return fact(
+                FACT.host.total_bytes,
+                whole(event, FIELD.size_bytes),
+                f"the node has {show_bytes(whole(event, FIELD.size_bytes) or 0)}",
+                event,
+            )
     noted = case.first(EVENT.host.note_total)
     if noted is not None:
-        return fact(FACT.host.total_bytes, whole(noted, FIELD.total_bytes), f"the node has {show_bytes(whole(noted, FIELD.total_bytes) or 0)}", noted)  # fmt: skip
+        return fact(
+            FACT.host.total_bytes,
+            whole(noted, FIELD.total_bytes),
+            f"the node has {show_bytes(whole(noted, FIELD.total_bytes) or 0)}",
+            noted,
+        )
     ram = case.first(EVENT.kernel.ram)
     if ram is not None:
-        return fact(FACT.host.total_bytes, (whole(ram, FIELD.ram_pages) or 0) * 4096, f"the node has {show_bytes((whole(ram, FIELD.ram_pages) or 0) * 4096)}", ram)  # fmt: skip
+        return fact(
+            FACT.host.total_bytes,
+            (whole(ram, FIELD.ram_pages) or 0) * 4096,
+            f"the node has {show_bytes((whole(ram, FIELD.ram_pages) or 0) * 4096)}",
+            ram,
+        )
     return None
 
 
@@ -230,11 +305,21 @@ def find_available(case: Case) -> Iterator[Evidence]:
         whole(table.get("MemAvailable"), FIELD.size_bytes),
     )
     if total and available is not None:
-        yield fact(FACT.host.available_ratio, available / total, f"MemAvailable is {show_ratio(available / total)} of the node's memory", table["MemAvailable"])  # fmt: skip
+        yield fact(
+            FACT.host.available_ratio,
+            available / total,
+            f"MemAvailable is {show_ratio(available / total)} of the node's memory",
+            table["MemAvailable"],
+        )
     for event in case.of(EVENT.host.free):
         size, left = read_free(event, FIELD.total_text), read_free(event, FIELD.available_text)
         if size and left is not None:
-            yield fact(FACT.host.available_ratio, left / size, f"{show_bytes(left)} of {show_bytes(size)} were available", event)  # fmt: skip
+            yield fact(
+                FACT.host.available_ratio,
+                left / size,
+                f"{show_bytes(left)} of {show_bytes(size)} were available",
+                event,
+            )
     for event in case.of(EVENT.host.df):
         if event.fields.get(FIELD.mount_text) == "/dev/shm":
             used, size = (parse_bytes(str(event.fields[key]) + "B") for key in (FIELD.used_text, FIELD.size_text))
@@ -283,6 +368,16 @@ def find_growth(case: Case) -> Iterator[Evidence]:
     rises = [b - a for a, b in itertools.pairwise(used)]
     up = sum(1 for rise in rises if rise > 0.001 * used[0])
     slope = (used[-1] - used[0]) // len(rises)
-    yield fact(FACT.host.slope_bytes_per_step, slope, f"host memory rose by {show_bytes(slope)} a step over {show_count(len(rises), 'step')}: {show_bytes(used[0])} to {show_bytes(used[-1])}", marks[-1])  # fmt: skip
+    yield fact(
+        FACT.host.slope_bytes_per_step,
+        slope,
+        f"host memory rose by {show_bytes(slope)} a step over {show_count(len(rises), 'step')}: {show_bytes(used[0])} to {show_bytes(used[-1])}",
+        marks[-1],
+    )
     yield fact(FACT.host.rising_steps_ratio, up / len(rises), f"it rose in {up} of {len(rises)} steps", marks[-1])
-    yield fact(FACT.host.growth_ratio, (used[-1] - used[0]) / max(used[0], GIB), f"it grew by {show_ratio((used[-1] - used[0]) / max(used[0], GIB))}", marks[-1])  # fmt: skip
+    yield fact(
+        FACT.host.growth_ratio,
+        (used[-1] - used[0]) / max(used[0], GIB),
+        f"it grew by {show_ratio((used[-1] - used[0]) / max(used[0], GIB))}",
+        marks[-1],
+    )

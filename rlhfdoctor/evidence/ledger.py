@@ -99,9 +99,14 @@ def _node_parts(scene: FailureWindow, at_s: float) -> dict[str, int]:
     free_slab = last("slab_reclaimable")
     reclaimable = last("free") + last("buffers") + last("cached") - last("shmem") + free_slab
     return {
-        "anon": last("anon"), "shmem": last("shmem"), "kernel page tables": last("page_tables"), "kernel stacks": last("kernel_stack"),
-        "kernel slab": last("slab") - free_slab, "free pages in the CPUs' own lists": last("cpu_lists"), "reserves and cache that MemAvailable leaves out": max(0, reclaimable - last("available")),
-    }  # fmt: skip
+        "anon": last("anon"),
+        "shmem": last("shmem"),
+        "kernel page tables": last("page_tables"),
+        "kernel stacks": last("kernel_stack"),
+        "kernel slab": last("slab") - free_slab,
+        "free pages in the CPUs' own lists": last("cpu_lists"),
+        "reserves and cache that MemAvailable leaves out": max(0, reclaimable - last("available")),
+    }
 
 
 def _cgroup_parts(scene: FailureWindow, at_s: float) -> dict[str, int]:
@@ -112,8 +117,12 @@ def _cgroup_parts(scene: FailureWindow, at_s: float) -> dict[str, int]:
         for name in ("current", "anon", "file", "shmem", "kernel")
     }
     return {
-        "use": values["current"], "anon": values["anon"], "shmem": values["shmem"], "page cache": max(0, values["file"] - values["shmem"]), "kernel": values["kernel"]
-    }  # fmt: skip
+        "use": values["current"],
+        "anon": values["anon"],
+        "shmem": values["shmem"],
+        "page cache": max(0, values["file"] - values["shmem"]),
+        "kernel": values["kernel"],
+    }
 
 
 def _parts(rows: list[tuple[str, int]], total: int | None, basis: str) -> Iterator[Part]:

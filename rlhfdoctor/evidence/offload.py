@@ -29,9 +29,19 @@ def find_offload(case: Case) -> Iterator[Evidence]:
     setting = case.setting("offload_optimizer")
     wanted = setting is not None and setting.value not in (False, None, "none", "None")
     if footprint is not None:
-        yield fact(FACT.offload.running, True, "the log shows DeepSpeed's CPU Adam: optimizer states live in host memory", footprint)  # fmt: skip
+        yield fact(
+            FACT.offload.running,
+            True,
+            "the log shows DeepSpeed's CPU Adam: optimizer states live in host memory",
+            footprint,
+        )
     elif setting is not None:
-        yield Evidence(name=FACT.offload.running, value=wanted, says=f"optimizer offload is {'on' if wanted else 'off'} ({setting.spelled})", origin=setting.origin)  # fmt: skip
+        yield Evidence(
+            name=FACT.offload.running,
+            value=wanted,
+            says=f"optimizer offload is {'on' if wanted else 'off'} ({setting.spelled})",
+            origin=setting.origin,
+        )
     if footprint is not None or wanted:
         yield from _need(case)
     stage = case.setting("zero_stage")
@@ -39,9 +49,11 @@ def find_offload(case: Case) -> Iterator[Evidence]:
     value = stage.value if stage is not None else whole(event, FIELD.stage)
     if isinstance(value, int) and not isinstance(value, bool):
         yield Evidence(
-            name=FACT.zero.stage, value=value, says=f"ZeRO stage {value}",
+            name=FACT.zero.stage,
+            value=value,
+            says=f"ZeRO stage {value}",
             origin=stage.origin if stage else event.origin if event else None,
-        )  # fmt: skip
+        )
     yield from _accumulation(case)
     yield from _pinned(case)
 
@@ -66,7 +78,12 @@ def _of_node(case: Case, need: int, frees: int, where: Setting | None) -> Iterat
     ray = case.first(EVENT.ray.memory_kill)
     has = total.value if total is not None else whole(ray, FIELD.total_bytes)
     if limit is None and isinstance(has, int) and has:
-        yield Evidence(name=FACT.offload.need_ratio, value=need / has, says=f"the offloaded states alone need {need / has:.0%} of the node's {show_bytes(has)}", origin=total.origin if total else None)  # fmt: skip
+        yield Evidence(
+            name=FACT.offload.need_ratio,
+            value=need / has,
+            says=f"the offloaded states alone need {need / has:.0%} of the node's {show_bytes(has)}",
+            origin=total.origin if total else None,
+        )
 
 
 def find_states(case: Case) -> Iterator[Evidence]:
@@ -120,7 +137,9 @@ def _accumulation(case: Case) -> Iterator[Evidence]:
     setting = case.setting("grad_accum_dtype")
     if setting is not None and setting.value is not None:
         fp32 = str(setting.value) in ("fp32", "float32")
-        yield Evidence(name=FACT.grad_accum.fp32, value=fp32, says=f"grad_accum_dtype is {setting.value}", origin=setting.origin)  # fmt: skip
+        yield Evidence(
+            name=FACT.grad_accum.fp32, value=fp32, says=f"grad_accum_dtype is {setting.value}", origin=setting.origin
+        )
         return
     stated = case.stated(FACT.grad_accum.fp32)
     if stated is not None:
@@ -131,7 +150,12 @@ def _pinned(case: Case) -> Iterator[Evidence]:
     """Whether offload buffers are page-locked by the framework at this version."""
     setting = case.setting("offload_optimizer.pin_memory")
     if setting is not None and isinstance(setting.value, bool):
-        yield Evidence(name=FACT.offload.pinned, value=setting.value, says=f"pin_memory is {str(setting.value).lower()}", origin=setting.origin)  # fmt: skip
+        yield Evidence(
+            name=FACT.offload.pinned,
+            value=setting.value,
+            says=f"pin_memory is {str(setting.value).lower()}",
+            origin=setting.origin,
+        )
     elif (stated := case.stated(FACT.offload.pinned)) is not None:
         yield stated
     event = case.first(EVENT.deepspeed.pinned)

@@ -46,7 +46,11 @@ def find_recorded(case: Case, death: Death | None) -> Iterator[Evidence]:
         return Evidence(name=name, value=value, says=says, origin=scene.origin())
 
     if kernel_was_silent(scene.trace):
-        yield fact(FACT.trace.kernel_silent, True, "the recorder read the kernel log to the end: the kernel killed no process of the run")  # fmt: skip
+        yield fact(
+            FACT.trace.kernel_silent,
+            True,
+            "the recorder read the kernel log to the end: the kernel killed no process of the run",
+        )
     for part in (_limits, _growth, _phases, _processes, _shared):
         for name, value, says in part(scene, death):
             yield fact(name, value, says)
@@ -64,19 +68,35 @@ def _limits(scene: FailureWindow, death: Death | None) -> Facts:
         yield FACT.host.total_bytes, total, f"the node has {show_bytes(total)}"
         available = trace.last("host", 0, "available_bytes", scene.until_s)
         if available is not None:
-            yield FACT.host.available_ratio, available / total, f"{show_bytes(available)} of the node's {show_bytes(total)} were available at the last sample"  # fmt: skip
+            yield (
+                FACT.host.available_ratio,
+                available / total,
+                f"{show_bytes(available)} of the node's {show_bytes(total)} were available at the last sample",
+            )
         if limits:
-            yield FACT.host.limit_ratio, min(limits) / total, f"the limit of {show_bytes(min(limits))} is {show_ratio(min(limits) / total)} of the node's {show_bytes(total)}"  # fmt: skip
+            yield (
+                FACT.host.limit_ratio,
+                min(limits) / total,
+                f"the limit of {show_bytes(min(limits))} is {show_ratio(min(limits) / total)} of the node's {show_bytes(total)}",
+            )
         elif trace.keys("cgroup"):
             yield FACT.host.unlimited, True, "no level of the cgroup has a memory limit"
     if limits:
         yield FACT.host.limit_bytes, min(limits), f"the cgroup's memory limit is {show_bytes(min(limits))}"
     if scene.use and scene.limit_bytes:
         peak = max(value for _, value in scene.use)
-        yield FACT.trace.full_ratio, peak / scene.limit_bytes, f"use reached {show_ratio(peak / scene.limit_bytes)} of {'the node' if scene.limit == 'node' else 'the limit'} ({show_bytes(peak)} of {show_bytes(scene.limit_bytes)}, page cache left out)"  # fmt: skip
+        yield (
+            FACT.trace.full_ratio,
+            peak / scene.limit_bytes,
+            f"use reached {show_ratio(peak / scene.limit_bytes)} of {'the node' if scene.limit == 'node' else 'the limit'} ({show_bytes(peak)} of {show_bytes(scene.limit_bytes)}, page cache left out)",
+        )
         thrash = scene.thrash
         if thrash is not None and death is not None and death.killer not in HOST_KILLERS:
-            yield FACT.trace.thrashed_s, thrash.seconds, f"for {show_seconds(round(thrash.seconds))} use stood at the limit, and {thrash.reading_count} of {thrash.process_count} processes had pages read back from disk: the kernel takes programs out of memory before it kills, and the run hangs"  # fmt: skip
+            yield (
+                FACT.trace.thrashed_s,
+                thrash.seconds,
+                f"for {show_seconds(round(thrash.seconds))} use stood at the limit, and {thrash.reading_count} of {thrash.process_count} processes had pages read back from disk: the kernel takes programs out of memory before it kills, and the run hangs",
+            )
 
 
 def _growth(scene: FailureWindow, _death: Death | None) -> Facts:
@@ -96,7 +116,7 @@ def _growth(scene: FailureWindow, _death: Death | None) -> Facts:
             "slope": f"memory in use rose steadily by {rate} a minute",
             "staircase": f"memory in use rose in jumps of about {show_bytes(growth.jump_bytes)} every {show_seconds(round(growth.jump_s))}",
             "sawtooth": f"memory in use rose and fell every {show_seconds(round(growth.jump_s))}; its peaks {'rose by ' + rate + ' a minute' if growth.slope_bytes_per_s else 'did not rise'}",
-        }[growth.kind]  # fmt: skip
+        }[growth.kind]
         yield FACT.trace.growth, growth.kind, says
         yield FACT.trace.is_growing, growth.slope_bytes_per_s > 0, says
     yield from _grown_shmem(scene, settled[0][0] if settled else scene.until_s)
@@ -114,7 +134,11 @@ def _growth(scene: FailureWindow, _death: Death | None) -> Facts:
     rises = [two[1] - one[1] for one, two in pairwise(warm)]
     up = sum(1 for rise in rises if rise > 0.001 * warm[0][1])
     grown = (warm[-1][1] - warm[0][1]) / max(warm[0][1], 1)
-    yield FACT.host.slope_bytes_per_step, int(slope), f"the peak of each step rose by {show_bytes(slope)} a step over {show_count(len(warm), 'step')}"  # fmt: skip
+    yield (
+        FACT.host.slope_bytes_per_step,
+        int(slope),
+        f"the peak of each step rose by {show_bytes(slope)} a step over {show_count(len(warm), 'step')}",
+    )
     yield FACT.host.rising_steps_ratio, up / max(1, len(rises)), f"it rose in {up} of {show_count(len(rises), 'step')}"
     yield FACT.host.growth_ratio, grown, f"the peaks grew by {show_ratio(grown)}"
 
@@ -142,7 +166,11 @@ def _grown_shmem(scene: FailureWindow, since_s: float) -> Facts:
 
 def _thin(points: Sequence[tuple[float, int]], count: int = 480) -> list[tuple[float, int]]:
     step = max(1, len(points) // count)
-    return list(points[::step]) if step == 1 else [max(points[i : i + step], key=lambda p: p[1]) for i in range(0, len(points), step)]  # fmt: skip
+    return (
+        list(points[::step])
+        if step == 1
+        else [max(points[i : i + step], key=lambda p: p[1]) for i in range(0, len(points), step)]
+    )
 
 
 def _phases(scene: FailureWindow, _death: Death | None) -> Facts:
@@ -158,7 +186,11 @@ def _phases(scene: FailureWindow, _death: Death | None) -> Facts:
     peak_s, peak = max(scene.use, key=lambda p: p[1])
     place = bisect_right(marks, (peak_s, "\uffff")) - 1
     if place >= 0:
-        yield FACT.trace.peak_phase, marks[place][1], f"the peak of {show_bytes(peak)} fell into the {marks[place][1].replace('_', ' ')} phase"  # fmt: skip
+        yield (
+            FACT.trace.peak_phase,
+            marks[place][1],
+            f"the peak of {show_bytes(peak)} fell into the {marks[place][1].replace('_', ' ')} phase",
+        )
     phase = marks[-1][1]
     begin_s = next(begin for begin, _ in reversed(list(takewhile(lambda mark: mark[1] == phase, reversed(marks)))))
     begin_s = max(
@@ -168,7 +200,11 @@ def _phases(scene: FailureWindow, _death: Death | None) -> Facts:
     inside = [value for at, value in scene.use if at >= begin_s]
     if before and inside and scene.limit_bytes:
         rise = max(inside) - before[-1]
-        yield FACT.trace.last_phase_rise_ratio, rise / scene.limit_bytes, f"in the last phase ({phase.replace('_', ' ')}) use rose by {show_bytes(rise)}, {show_ratio(rise / scene.limit_bytes)} of the limit"  # fmt: skip
+        yield (
+            FACT.trace.last_phase_rise_ratio,
+            rise / scene.limit_bytes,
+            f"in the last phase ({phase.replace('_', ' ')}) use rose by {show_bytes(rise)}, {show_ratio(rise / scene.limit_bytes)} of the limit",
+        )
 
 
 def _processes(scene: FailureWindow, _death: Death | None) -> Facts:
@@ -236,7 +272,11 @@ def _shared(scene: FailureWindow, _death: Death | None) -> Facts:
         yield FACT.shm.full_ratio, fullest / size, f"/dev/shm was up to {show_ratio(fullest / size)} full"
     if shmem is not None and used is not None:
         free = max(0, shmem - used)
-        yield FACT.trace.shm_without_files_bytes, free, f"{show_bytes(free)} of shmem are no files in /dev/shm (page-locked, or anonymous shared memory)"  # fmt: skip
+        yield (
+            FACT.trace.shm_without_files_bytes,
+            free,
+            f"{show_bytes(free)} of shmem are no files in /dev/shm (page-locked, or anonymous shared memory)",
+        )
     orphaned = trace.last("host", 0, "shm_orphaned_bytes", until_s)
     if orphaned:
         yield (

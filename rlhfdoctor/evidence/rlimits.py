@@ -47,7 +47,9 @@ def find_process_limit(case: Case, death: Death | None) -> Iterator[Evidence]:
     yield fact(FACT.limit.kind, kind, what, event)
     first = next((e for e, _ in refused if _leads_to(e, death) and not _survived(case, e)), None)
     if death is not None:
-        yield fact(FACT.limit.first, first is not None, f"{what} before anything else failed" if first else "", first or event)  # fmt: skip
+        yield fact(
+            FACT.limit.first, first is not None, f"{what} before anything else failed" if first else "", first or event
+        )
 
 
 def _kind(case: Case, event: Event) -> str | None:
@@ -58,9 +60,10 @@ def _kind(case: Case, event: Event) -> str | None:
     if _THREADS.search(event.text):
         return "processes or threads"
     before = [
-        e for e in case.around(event, 8)
+        e
+        for e in case.around(event, 8)
         if e.kind == EVENT.python.frame and (e.origin.line or 0) <= (event.origin.line or 0)
-    ]  # fmt: skip
+    ]
     forks = before and _FORK_FRAME.match(str(before[-1].fields.get(FIELD.function_text)))
     return "processes or threads" if forks else None
 
@@ -91,7 +94,9 @@ def _survived(case: Case, event: Event) -> bool:
     if event.time is not None:
         later = [e for e in marks if e.time is not None and e.time > event.time + _NEAR_S]
     else:
-        later = [e for e in marks if e.origin.file == event.origin.file and (e.origin.line or 0) > (event.origin.line or 0)]  # fmt: skip
+        later = [
+            e for e in marks if e.origin.file == event.origin.file and (e.origin.line or 0) > (event.origin.line or 0)
+        ]
     return (
         len(
             [

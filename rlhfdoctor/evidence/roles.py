@@ -30,8 +30,14 @@ _COMMON_PHASES: dict[Phase, str] = {
     "rollout": r"generate|rollout_batch|sample\b",
     "update": r"training_step|backward|optimizer_step|optimizer\.step",
 }
-_ROLES = tuple((re.compile(folders.joined(_COMMON_ROLES[role], (spec.roles.get(role) for spec in folders.load()))), role) for role in ROLES)  # fmt: skip
-_PHASES = tuple((re.compile(folders.joined(common, (spec.functions.get(phase) for spec in folders.load()))), phase) for phase, common in _COMMON_PHASES.items())  # fmt: skip
+_ROLES = tuple(
+    (re.compile(folders.joined(_COMMON_ROLES[role], (spec.roles.get(role) for spec in folders.load()))), role)
+    for role in ROLES
+)
+_PHASES = tuple(
+    (re.compile(folders.joined(common, (spec.functions.get(phase) for spec in folders.load()))), phase)
+    for phase, common in _COMMON_PHASES.items()
+)
 _NAME_LENGTH = 15
 """What the kernel keeps of a name."""
 

@@ -82,7 +82,12 @@ def _recompute(case: Case) -> Iterator[Evidence]:
     setting = case.setting("gradient_checkpointing")
     if setting is not None:
         if isinstance(setting.value, bool):
-            yield Evidence(name=FACT.config.recompute, value=setting.value, says=f"{setting.spelled} is {str(setting.value).lower()}", origin=setting.origin)  # fmt: skip
+            yield Evidence(
+                name=FACT.config.recompute,
+                value=setting.value,
+                says=f"{setting.spelled} is {str(setting.value).lower()}",
+                origin=setting.origin,
+            )
             yield Evidence(name=FACT.config.recompute_set, value=True, says="")
         return
     framework = case.framework
@@ -108,7 +113,12 @@ def _experts(case: Case) -> Iterator[Evidence]:
         return
     named = [s for s in case.models() if _EXPERTS.search(str(s.value))]
     if named:
-        yield Evidence(name=FACT.config.experts, value=True, says=f"{named[0].value} is a mixture of experts", origin=named[0].origin)  # fmt: skip
+        yield Evidence(
+            name=FACT.config.experts,
+            value=True,
+            says=f"{named[0].value} is a mixture of experts",
+            origin=named[0].origin,
+        )
 
 
 def find_refused(case: Case) -> tuple[int, Event | None]:
@@ -125,7 +135,12 @@ def _scheduling(case: Case) -> Iterator[Evidence]:
     """Whether the scheduler refused repeatedly, and nothing was started afterwards."""
     count, last = find_refused(case)
     if last is not None:
-        yield fact(FACT.sched.refused_count, count, f"the scheduler said so {show_count(count, 'time')}, and nothing was begun after it", last)  # fmt: skip
+        yield fact(
+            FACT.sched.refused_count,
+            count,
+            f"the scheduler said so {show_count(count, 'time')}, and nothing was begun after it",
+            last,
+        )
 
 
 def _compiling(case: Case) -> list[Event]:
@@ -140,7 +155,12 @@ def _compilers(case: Case) -> Iterator[Evidence]:
     """Compilers in the kernel's task table, or as the victim: a start-up that builds kernels."""
     seen = _compiling(case)
     if seen:
-        yield fact(FACT.kernel.compiler_count, len(seen), f"the kernel's report names {show_count(len(seen), 'compiler process', 'compiler processes')} ({seen[0].fields.get(FIELD.comm)})", seen[0])  # fmt: skip
+        yield fact(
+            FACT.kernel.compiler_count,
+            len(seen),
+            f"the kernel's report names {show_count(len(seen), 'compiler process', 'compiler processes')} ({seen[0].fields.get(FIELD.comm)})",
+            seen[0],
+        )
         yield Evidence(name=FACT.regression.says, value="compilers ran when memory was short", says="")
 
 

@@ -35,28 +35,42 @@ def find_leaks(case: Case, death: Death | None) -> Iterator[Evidence]:
         before = max(value for at, value in orphaned if at <= orphaned[0][0] + _START_S)
         grown = max(0, orphaned[-1][1] - before)
         charged = _charged(scene) if what == "the memory limit" else None
-        size = orphaned[-1][1] if charged is None else min(before, charged[0]) + min(grown, max(0, charged[1] - charged[0]))  # fmt: skip
+        size = (
+            orphaned[-1][1]
+            if charged is None
+            else min(before, charged[0]) + min(grown, max(0, charged[1] - charged[0]))
+        )
         ratio = size / limit
         yield Evidence(
-            name=FACT.shm.orphaned_ratio, value=ratio, origin=origin,
+            name=FACT.shm.orphaned_ratio,
+            value=ratio,
+            origin=origin,
             says=f"{show_bytes(size)} in /dev/shm belong to no process of the run that is alive, {show_ratio(ratio)} of {what}",
-        )  # fmt: skip
+        )
         yield Evidence(
-            name=FACT.shm.orphaned_early, value=charged is None and grown < orphaned[-1][1] / 5, origin=origin,
-            says="it was there when the run began, and may be in use by another job" if grown < orphaned[-1][1] / 5 else "",
-        )  # fmt: skip
+            name=FACT.shm.orphaned_early,
+            value=charged is None and grown < orphaned[-1][1] / 5,
+            origin=origin,
+            says="it was there when the run began, and may be in use by another job"
+            if grown < orphaned[-1][1] / 5
+            else "",
+        )
         if orphaned[-1][1]:
             yield Evidence(
-                name=FACT.shm.orphaned_growth_ratio, value=grown / orphaned[-1][1], origin=origin,
+                name=FACT.shm.orphaned_growth_ratio,
+                value=grown / orphaned[-1][1],
+                origin=origin,
                 says=f"{show_bytes(grown)} of it came during the run" if grown else "it was there when the run began",
-            )  # fmt: skip
+            )
     named = _named(scene)
     if len(named) >= 10:
         rise, rises = climb(named)
         yield Evidence(
-            name=FACT.shm.climb_ratio, value=rise / limit if rises >= _LEAST_RISES else 0.0, origin=origin,
+            name=FACT.shm.climb_ratio,
+            value=rise / limit if rises >= _LEAST_RISES else 0.0,
+            origin=origin,
             says=f"named files in /dev/shm grew by {show_bytes(rise)} in {rises} rises and never fell, {show_ratio(rise / limit)} of {what}",
-        )  # fmt: skip
+        )
 
 
 def _limit(scene: FailureWindow, death: Death | None) -> tuple[int | None, str]:

@@ -56,7 +56,11 @@ def _container(case: Case) -> Iterator[Evidence]:
         unit, letter = (GIB, "g") if size >= 16 * GIB else (MIB, "m")
         wish = math.ceil(size * _ROOM / unit)
         room = int(total.value * 0.9 / unit) if total is not None and isinstance(total.value, int) else wish
-        yield _cure(FACT.cure.container_memory, f"{min(wish, room)}{letter}" if min(wish, room) * unit > size else None, f"a quarter more than the {show_bytes(size)} that were full, within 90 % of the node")  # fmt: skip
+        yield _cure(
+            FACT.cure.container_memory,
+            f"{min(wish, room)}{letter}" if min(wish, room) * unit > size else None,
+            f"a quarter more than the {show_bytes(size)} that were full, within 90 % of the node",
+        )
 
 
 def _sizes(case: Case) -> tuple[int, int, int, int] | None:
@@ -103,7 +107,11 @@ def _batch(case: Case) -> Iterator[Evidence]:
     fits = int((most * 0.95 - fixed) // one)
     if fixed > 0 and 1 <= fits < batch:
         value = next(n for n in range(min(fits, batch // 2), 0, -1) if batch % n == 0)  # a divisor still divides
-        yield _cure(FACT.cure.logprob_micro_batch if scoring else FACT.cure.train_micro_batch, value, f"a sequence of {tokens} tokens takes about {show_bytes(one)} there (activations and logits, estimated); beside {show_bytes(fixed)} that stay {fits} fit, and {value} divides {batch}")  # fmt: skip
+        yield _cure(
+            FACT.cure.logprob_micro_batch if scoring else FACT.cure.train_micro_batch,
+            value,
+            f"a sequence of {tokens} tokens takes about {show_bytes(one)} there (activations and logits, estimated); beside {show_bytes(fixed)} that stay {fits} fit, and {value} divides {batch}",
+        )
 
 
 def _share_of_gpu(case: Case) -> Iterator[Evidence]:
@@ -115,7 +123,11 @@ def _share_of_gpu(case: Case) -> Iterator[Evidence]:
     left = 1 - ((held + request) * _ROOM + _BESIDE_BYTES) / total
     value = math.floor(round(min(left, setting.value - 0.05), 6) * 100) / 100
     if value >= _LEAST_SHARE:
-        yield _cure(FACT.cure.gpu_memory_utilization, value, f"the trainer held {show_bytes(held)} and asked for {show_bytes(request)}; with a quarter to spare and {show_bytes(_BESIDE_BYTES)} for CUDA and NCCL, {max(left, value):.2f} of the GPU's {show_bytes(total)} are left")  # fmt: skip
+        yield _cure(
+            FACT.cure.gpu_memory_utilization,
+            value,
+            f"the trainer held {show_bytes(held)} and asked for {show_bytes(request)}; with a quarter to spare and {show_bytes(_BESIDE_BYTES)} for CUDA and NCCL, {max(left, value):.2f} of the GPU's {show_bytes(total)} are left",
+        )
 
 
 def _is_engine(case: Case) -> bool:
@@ -138,22 +150,43 @@ def _timeout(case: Case) -> Iterator[Evidence]:
     needs = sum(read_elapsed(str(bar.fields[key])) for key in (FIELD.elapsed_text, FIELD.left_text))
     if _LEAST_TIMEOUT_S < needs * 1.5 <= _MOST_TIMEOUT_S:
         value = math.ceil(needs * 1.5 / 600) * 600
-        yield _cure(FACT.cure.collective_timeout, value, f"what the others waited for would have taken {show_seconds(needs)}; this is half as much again")  # fmt: skip
+        yield _cure(
+            FACT.cure.collective_timeout,
+            value,
+            f"what the others waited for would have taken {show_seconds(needs)}; this is half as much again",
+        )
 
 
 def _store(case: Case) -> Iterator[Evidence]:
     """The object store with room for the object that did not fit."""
     capacity = whole(case.first(EVENT.ray.object_store_capacity, EVENT.ray.object_store_usage), FIELD.capacity_bytes)
-    wanted = [size for e in case.of(EVENT.ray.object_store_full, EVENT.ray.object_store_retry) if (size := whole(e, FIELD.object_bytes))]  # fmt: skip
+    wanted = [
+        size
+        for e in case.of(EVENT.ray.object_store_full, EVENT.ray.object_store_retry)
+        if (size := whole(e, FIELD.object_bytes))
+    ]
     if capacity and wanted:
         value = math.ceil((capacity + max(wanted)) * _ROOM / GIB) * GIB
-        yield _cure(FACT.cure.object_store_memory, value, f"a store of {show_bytes(capacity)} and the object of {show_bytes(max(wanted))} beside what is in it, and a quarter")  # fmt: skip
+        yield _cure(
+            FACT.cure.object_store_memory,
+            value,
+            f"a store of {show_bytes(capacity)} and the object of {show_bytes(max(wanted))} beside what is in it, and a quarter",
+        )
 
 
 def _swap(case: Case) -> Iterator[Evidence]:
     swap = case.setting("rollout.swap_space")
     if swap is None or not isinstance(swap.value, int | float) or isinstance(swap.value, bool):
         return
-    yield Evidence(name=FACT.swap.space_bytes, value=round(swap.value * GIB), says=f"swap_space is {swap.value:g} GiB per GPU, in page-locked host blocks of the engine (as in vLLM V0)", origin=swap.origin)  # fmt: skip
+    yield Evidence(
+        name=FACT.swap.space_bytes,
+        value=round(swap.value * GIB),
+        says=f"swap_space is {swap.value:g} GiB per GPU, in page-locked host blocks of the engine (as in vLLM V0)",
+        origin=swap.origin,
+    )
     if swap.value > 4:
-        yield _cure(FACT.frees.swap_space_bytes, round((swap.value - 4) * GIB), f"{swap.value - 4:g} GiB less for each GPU of the node, before rounding to powers of two")  # fmt: skip
+        yield _cure(
+            FACT.frees.swap_space_bytes,
+            round((swap.value - 4) * GIB),
+            f"{swap.value - 4:g} GiB less for each GPU of the node, before rounding to powers of two",
+        )

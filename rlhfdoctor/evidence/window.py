@@ -152,11 +152,16 @@ def find_process_usage(scene: FailureWindow, at_s: float | None = None) -> list[
         first = [scene.trace.first("process", uid, f"rss_{kind}_bytes") or 0 for kind in ("anon", "shmem")]
         holders.append(
             ProcessUsage(
-                uid=uid, pid=int(row.get("pid") or 0), role=str(row.get("role") or NO_ROLE), name=str(row.get("name") or ""),
-                anon_bytes=anon[1], shmem_bytes=shmem, first_bytes=sum(first),
+                uid=uid,
+                pid=int(row.get("pid") or 0),
+                role=str(row.get("role") or NO_ROLE),
+                name=str(row.get("name") or ""),
+                anon_bytes=anon[1],
+                shmem_bytes=shmem,
+                first_bytes=sum(first),
                 locked_bytes=scene.trace.last("process", uid, "locked_bytes", until_s) or 0,
             )
-        )  # fmt: skip
+        )
     return sorted(holders, key=lambda holder: -holder.bytes)
 
 

@@ -72,7 +72,12 @@ def find_workers(case: Case, death: Death | None) -> Iterator[Evidence]:
     if scene is not None:
         yield from _late_growth(scene)
     if scene is not None and _is_apart(scene):
-        yield Evidence(name=FACT.share.driver_apart, value=True, says="the driver holds no model: other processes are the ranks", origin=scene.origin())  # fmt: skip
+        yield Evidence(
+            name=FACT.share.driver_apart,
+            value=True,
+            says="the driver holds no model: other processes are the ranks",
+            origin=scene.origin(),
+        )
     yield from _preparing(case, death)
 
 
@@ -129,7 +134,10 @@ def _kernel(case: Case) -> Table | None:
         return None
     page = page_size(rows, case.first(EVENT.kernel.killed))
     unique = {whole(row, FIELD.pid): row for row in rows}
-    found = [(find_role(str(row.fields[FIELD.comm])) or "", (whole(row, FIELD.rss_pages) or 0) * page) for row in unique.values()]  # fmt: skip
+    found = [
+        (find_role(str(row.fields[FIELD.comm])) or "", (whole(row, FIELD.rss_pages) or 0) * page)
+        for row in unique.values()
+    ]
     return Table(
         tuple(found), whole(case.first(EVENT.kernel.memcg_usage), FIELD.usage_bytes), rows[0].origin, rows[0].text
     )
@@ -143,7 +151,9 @@ def _late_growth(scene: FailureWindow) -> Iterator[Evidence]:
     use = [value for at, value in scene.use if at >= starts[1]]
     growth: dict[str, int] = {}
     for holder in find_process_usage(scene):
-        parts = [scene.trace.last("process", holder.uid, f"rss_{kind}_bytes", starts[1]) or 0 for kind in ("anon", "shmem")]  # fmt: skip
+        parts = [
+            scene.trace.last("process", holder.uid, f"rss_{kind}_bytes", starts[1]) or 0 for kind in ("anon", "shmem")
+        ]
         growth[holder.role] = growth.get(holder.role, 0) + holder.bytes - sum(parts)
     grower = max(growth, key=lambda role: growth[role], default="")
     rise = growth.get(grower, 0)

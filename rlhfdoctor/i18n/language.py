@@ -82,9 +82,13 @@ def _quote(quote: Quote, words: Words) -> Quote:
 def _patch(patch: Patch, words: Words) -> Patch:
     of = words.of
     return replace(
-        patch, spelled=of(patch.spelled), effect=of(patch.effect), cost=of(patch.cost), note=of(patch.note),
+        patch,
+        spelled=of(patch.spelled),
+        effect=of(patch.effect),
+        cost=of(patch.cost),
+        note=of(patch.note),
         side_effects=tuple(of(effect) for effect in patch.side_effects),
-    )  # fmt: skip
+    )
 
 
 def translate_chart(chart: Chart, words: Words) -> Chart:
@@ -93,10 +97,12 @@ def translate_chart(chart: Chart, words: Words) -> Chart:
         return chart
     panels = tuple(
         replace(
-            panel, title=words.of(panel.title), labels=tuple(words.of(name) for name in panel.names),
+            panel,
+            title=words.of(panel.title),
+            labels=tuple(words.of(name) for name in panel.names),
             bounds=tuple(replace(bound, name=words.of(bound.name)) for bound in panel.bounds),
         )
         for panel in chart.panels
-    )  # fmt: skip
+    )
     marks = tuple(replace(mark, says=words.of(mark.says)) for mark in chart.marks)
     return replace(chart, panels=panels, marks=marks, notes=tuple(words.of(note) for note in chart.notes))

@@ -17,7 +17,16 @@ from rlhfdoctor.types import Gap
 
 _TARS = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".tzst", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 ENDINGS = (*_TARS, ".zip")
-READ_ERRORS = (OSError, EOFError, ValueError, OverflowError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile)  # fmt: skip
+READ_ERRORS = (
+    OSError,
+    EOFError,
+    ValueError,
+    OverflowError,
+    zlib.error,
+    lzma.LZMAError,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+)
 """What reading a damaged or forbidden file may raise (zstd's error becomes a ValueError, see `streams`)."""
 
 

@@ -68,9 +68,14 @@ def read_time(text: str, year: int | None = None, zone: tzinfo = timezone.utc) -
             continue
         try:
             stamp = datetime(
-                int(full), month, int(part["d"] or 0), int(part["H"] or 0), int(part["M"] or 0),
-                min(int(part["S"] or 0), 59), tzinfo=_zone(part.get("z"), zone),
-            )  # fmt: skip
+                int(full),
+                month,
+                int(part["d"] or 0),
+                int(part["H"] or 0),
+                int(part["M"] or 0),
+                min(int(part["S"] or 0), 59),
+                tzinfo=_zone(part.get("z"), zone),
+            )
         except ValueError:
             continue
         fraction = part.get("f")

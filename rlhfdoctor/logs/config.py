@@ -8,7 +8,17 @@ from rlhfdoctor.logs.pattern import Pattern, say
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.vocabulary import EVENT
 
-_LIBRARIES = ("deepspeed", "torch", "ray", "vllm", "sglang", "transformers", "accelerate", "safetensors", r"nvidia-nccl-cu\d\d")  # fmt: skip
+_LIBRARIES = (
+    "deepspeed",
+    "torch",
+    "ray",
+    "vllm",
+    "sglang",
+    "transformers",
+    "accelerate",
+    "safetensors",
+    r"nvidia-nccl-cu\d\d",
+)
 _PACKAGES = "|".join([*(re.sub("[-_]", "[-_]", p.name) for spec in folders.load() for p in spec.packages), *_LIBRARIES])
 
 PATTERNS: tuple[Pattern, ...] = (

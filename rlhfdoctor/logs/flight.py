@@ -24,8 +24,17 @@ _LAST_COUNT = 400
 """Collectives of a rank that are kept, from the end; ranks are seldom further apart."""
 _TEXT_COUNT, _SIZES_COUNT, _FRAMES_COUNT, _MOST_NUMBER = 400, 16, 64, 2**63
 _DAMAGE = (
-    pickle.UnpicklingError, ValueError, EOFError, LookupError, TypeError, AttributeError, MemoryError, RecursionError, ArithmeticError, AssertionError,
-)  # fmt: skip
+    pickle.UnpicklingError,
+    ValueError,
+    EOFError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    MemoryError,
+    RecursionError,
+    ArithmeticError,
+    AssertionError,
+)
 """What reading a damaged or hostile dump may raise."""
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/(?:torch|deepspeed)/|^<")
 
@@ -122,11 +131,19 @@ def _collective(entry: Mapping[str, Any], members: Mapping[str, str], origin: Or
     return Event(
         kind=EVENT.flight.collective,
         fields={
-            FIELD.rank: origin.rank, FIELD.group_text: " ".join(pair), FIELD.members_text: members.get(pair[0], ""), FIELD.seq: sequence, FIELD.op: operation,
-            FIELD.size_text: size, FIELD.state_text: state, FIELD.where_text: where, FIELD.unfinished: state != "completed" and not entry.get("retired"),
+            FIELD.rank: origin.rank,
+            FIELD.group_text: " ".join(pair),
+            FIELD.members_text: members.get(pair[0], ""),
+            FIELD.seq: sequence,
+            FIELD.op: operation,
+            FIELD.size_text: size,
+            FIELD.state_text: state,
+            FIELD.where_text: where,
+            FIELD.unfinished: state != "completed" and not entry.get("retired"),
         },
-        origin=origin, text=text,
-    )  # fmt: skip
+        origin=origin,
+        text=text,
+    )
 
 
 def _text(value: Any) -> str:

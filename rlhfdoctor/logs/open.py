@@ -232,7 +232,12 @@ def _members(path: Path, gaps: list[Gap]) -> Iterator[Source]:
         if member.size:
             yield _member(str(path), member.name, member.handle, member.size, member.modified, gaps)
     if traces:
-        gaps.append(Gap(what=str(path), why="the recorded run in it was not read: an archive is unpacked only where it is named itself"))  # fmt: skip
+        gaps.append(
+            Gap(
+                what=str(path),
+                why="the recorded run in it was not read: an archive is unpacked only where it is named itself",
+            )
+        )
 
 
 def _member(archive: str, member: str, handle: IO[bytes], size: int, modified: float | None, gaps: list[Gap]) -> Source:

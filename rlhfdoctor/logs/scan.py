@@ -137,9 +137,7 @@ def _segment(block: bytes, position: int) -> tuple[int, int]:
     if start == 0 and low > 0:
         start = (position // _WINDOW) * _WINDOW - _OVERLAP
         start = max(start, low)
-    ends = [
-        found for mark in (b"\n", b"\r") if (found := block.find(mark, position, position + _WINDOW)) >= 0
-    ]  # fmt: skip
+    ends = [found for mark in (b"\n", b"\r") if (found := block.find(mark, position, position + _WINDOW)) >= 0]
     return start, min(ends) if ends else min(len(block), position + _WINDOW)
 
 

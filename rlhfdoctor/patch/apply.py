@@ -45,7 +45,12 @@ def write_file(path: Path, text: str) -> None:
         journal = _journal(path)
         if not journal.exists():
             journal.parent.mkdir(exist_ok=True)
-            _replace(journal, json.dumps({"file": path.name, "original": base64.b64encode(original).decode(), "written": _hash(data)}).encode())  # fmt: skip
+            _replace(
+                journal,
+                json.dumps(
+                    {"file": path.name, "original": base64.b64encode(original).decode(), "written": _hash(data)}
+                ).encode(),
+            )
         else:
             entry = json.loads(journal.read_text())
             if entry["written"] != _hash(original):

@@ -76,7 +76,11 @@ def add_setting(spelling: Spelling, value: Any, texts: Mapping[str, str], settin
 
 def _add_word(spelling: Spelling, value: Any, texts: Mapping[str, str], settings: Sequence[Setting]) -> Edit | None:
     """A flag or override after the last one of the same framework, on a line of its own if they have one."""
-    own = [s for s in settings if s.framework == spelling.framework and s.form == spelling.form and s.span and s.origin.file in texts]  # fmt: skip
+    own = [
+        s
+        for s in settings
+        if s.framework == spelling.framework and s.form == spelling.form and s.span and s.origin.file in texts
+    ]
     if not own:
         return None
     last = own[-1]
@@ -113,9 +117,10 @@ def _add_key(spelling: Spelling, value: Any, texts: Mapping[str, str], settings:
     """A key next to a sibling in the same mapping of a YAML or JSON file."""
     parent = spelling.spelled.rpartition(".")[0]
     siblings = [
-        s for s in settings
+        s
+        for s in settings
         if s.form == spelling.form and s.span and s.origin.file in texts and s.spelled.rpartition(".")[0] == parent
-    ]  # fmt: skip
+    ]
     if not siblings:
         return None
     last = siblings[-1]
@@ -207,7 +212,13 @@ def _shell_value(value: Any, old: str, text: str, start: int) -> str:
     if isinstance(value, bool):
         shown = {"True": "False", "False": "True", "true": "false", "false": "true"}.get(inner)
         word = shown if shown is not None else _plain(value, python=True)
-        word = ("True" if value else "False") if inner in ("True", "False") else _plain(value) if inner in ("true", "false") else word  # fmt: skip
+        word = (
+            ("True" if value else "False")
+            if inner in ("True", "False")
+            else _plain(value)
+            if inner in ("true", "false")
+            else word
+        )
     else:
         word = _plain(value)
     if (quote == "" and old.count("'") % 2 == 1) or old.count('"') % 2 == 1:

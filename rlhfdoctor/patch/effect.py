@@ -77,9 +77,11 @@ class Counterfactual:
             )
         low, high = sorted((round(delta * (1 - _ERROR)), round(delta * (1 + _ERROR))))
         return replace(
-            patch, host_bytes=(low, high) if delta else patch.host_bytes, gpu_bytes=on_gpu or None,
+            patch,
+            host_bytes=(low, high) if delta else patch.host_bytes,
+            gpu_bytes=on_gpu or None,
             effect="; ".join(part for part in (patch.effect.rstrip("."), *parts) if part),
-        )  # fmt: skip
+        )
 
     def size(self, setting: str, value: float, least: float | None) -> tuple[float, str] | None:
         """The largest smaller value with which the run would have fitted, and why it fits; None if the budget cannot compute it.
@@ -166,8 +168,14 @@ def make_counterfactual(
     except DoctorError:
         return None
     found = Counterfactual(
-        inputs=inputs, now=now, died_in=phase, phase=_phase(now, phase), of_host=of_host, measured_bytes=measured_bytes, limit_bytes=limit_bytes
-    )  # fmt: skip
+        inputs=inputs,
+        now=now,
+        died_in=phase,
+        phase=_phase(now, phase),
+        of_host=of_host,
+        measured_bytes=measured_bytes,
+        limit_bytes=limit_bytes,
+    )
     if measured_bytes is not None and not abs(found.use_bytes - measured_bytes) <= _TRUSTED * measured_bytes:
         return None
     return found

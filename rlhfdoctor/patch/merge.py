@@ -36,7 +36,9 @@ def join(patches: Sequence[Patch]) -> dict[str, tuple[str, list[Replacement]]]:
             continue
         base, there = joined.setdefault(patch.file, (patch.base, []))
         if patch.base != base or any(collide(new, old) for new in patch.replacements for old in there):
-            raise UsageError(f"{patch.file}: the patch of {patch.spelled} touches the same place as another; apply them one by one")  # fmt: skip
+            raise UsageError(
+                f"{patch.file}: the patch of {patch.spelled} touches the same place as another; apply them one by one"
+            )
         there.extend(new for new in patch.replacements if new not in there)
     return joined
 

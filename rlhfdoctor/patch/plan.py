@@ -229,14 +229,23 @@ def _of_line(
         value = "cpu" if value else "none"  # DeepSpeed's offload devices
         if _same(own.value, value):
             return None
-    edit = remove_setting(own, text) if value in (None, False) and own.value is True and own.form == "flag" else change_setting(own, value, text)  # fmt: skip
+    edit = (
+        remove_setting(own, text)
+        if value in (None, False) and own.value is True and own.form == "flag"
+        else change_setting(own, value, text)
+    )
     return None if edit is None else _patch(treatment, own.spelled, own, value, edit, facts, configuration)
 
 
 def _patch(
-    treatment: Treatment, spelled: str, own: Setting | None, value: Any, edit: Edit, facts: Facts,
+    treatment: Treatment,
+    spelled: str,
+    own: Setting | None,
+    value: Any,
+    edit: Edit,
+    facts: Facts,
     configuration: Configuration,
-) -> Patch:  # fmt: skip
+) -> Patch:
     before = configuration.texts[edit.file]
     return Patch(
         setting=treatment.setting,
@@ -259,9 +268,14 @@ def _patch(
 
 
 def _shown(
-    treatment: Treatment, table: str | None, spelling: Spelling | None, own: Setting | None, value: Any,
-    facts: Facts, configuration: Configuration,
-) -> Patch | None:  # fmt: skip
+    treatment: Treatment,
+    table: str | None,
+    spelling: Spelling | None,
+    own: Setting | None,
+    value: Any,
+    facts: Facts,
+    configuration: Configuration,
+) -> Patch | None:
     """A change that is described but not made: no file at hand, code only, or the version unknown."""
     if spelling is None and not treatment.instead:
         return None
@@ -278,11 +292,20 @@ def _shown(
         part for part in (_note(treatment, configuration), ranges and f"Spelling by version: {ranges}.") if part
     )
     return Patch(
-        setting=treatment.setting, published=treatment.published, spelled=spelled, file=None, line=None,
-        before=None if own is None else show_value(own.value), after=show_value(value),
+        setting=treatment.setting,
+        published=treatment.published,
+        spelled=spelled,
+        file=None,
+        line=None,
+        before=None if own is None else show_value(own.value),
+        after=show_value(value),
         safety="show" if spelling is None or spelling.form == "code" else treatment.safety,
-        effect=_effect(treatment, facts), host_bytes=_host_bytes(treatment, facts), cost=treatment.cost, side_effects=treatment.side_effects, note=note,
-    )  # fmt: skip
+        effect=_effect(treatment, facts),
+        host_bytes=_host_bytes(treatment, facts),
+        cost=treatment.cost,
+        side_effects=treatment.side_effects,
+        note=note,
+    )
 
 
 def _note(treatment: Treatment, configuration: Configuration) -> str:
@@ -292,7 +315,12 @@ def _note(treatment: Treatment, configuration: Configuration) -> str:
         parts.append(
             "A shell's export reaches the workers only if that shell starts Ray; for a running cluster set it in env_vars of the runtime_env."
         )
-    if treatment.versions and framework is not None and configuration.version(treatment.versions.split()[0] if " " in treatment.versions else framework.name) is None:  # fmt: skip
+    if (
+        treatment.versions
+        and framework is not None
+        and configuration.version(treatment.versions.split()[0] if " " in treatment.versions else framework.name)
+        is None
+    ):
         parts.append(f"Works only for {treatment.versions}; your version is not known.")
     return " ".join(part for part in parts if part)
 

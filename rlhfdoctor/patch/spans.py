@@ -31,7 +31,7 @@ def make_diff(before: str, after: str, name: str) -> str:
     blank = "\t" if " " in name else ""  # patch(1) ends a name at a blank unless a tab follows
     lines = difflib.unified_diff(
         _split_lines(before), _split_lines(after), f"a/{name.lstrip('/')}{blank}", f"b/{name.lstrip('/')}{blank}"
-    )  # fmt: skip
+    )
     return "".join(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in lines)
 
 

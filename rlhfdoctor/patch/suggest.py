@@ -246,10 +246,18 @@ def _patch(remedy: Remedy, value: Value, inputs: Inputs, configuration: Configur
     base = configuration.texts[edit.file] if edit is not None else ""
     safety = "show" if edit is None else remedy.safety
     return Patch(
-        setting=remedy.setting, spelled=spelled, file=edit.file if edit else None, line=edit.line if edit else None, before=before, after=show_value(value),
-        safety=safety, cost=remedy.cost,  # type: ignore[arg-type]
-        diff=make_diff(base, splice(base, edit.replacements), edit.file) if edit else "", replacements=edit.replacements if edit else (), base=base,
-    )  # fmt: skip
+        setting=remedy.setting,
+        spelled=spelled,
+        file=edit.file if edit else None,
+        line=edit.line if edit else None,
+        before=before,
+        after=show_value(value),
+        safety=safety,
+        cost=remedy.cost,  # type: ignore[arg-type]
+        diff=make_diff(base, splice(base, edit.replacements), edit.file) if edit else "",
+        replacements=edit.replacements if edit else (),
+        base=base,
+    )
 
 
 def _merged(patches: list[Patch], configuration: Configuration) -> list[Patch]:

@@ -31,7 +31,10 @@ def load() -> tuple[FrameworkSpec, ...]:
         PluginError: a folder is faulty, or two of them claim the same.
     """
     folders = [folder for folder in _root().iterdir() if (folder / _SPEC).is_file()]
-    found = [read_spec((folder / _SPEC).read_text("utf-8"), f"frameworks/{folder.name}/{_SPEC}", folder.name) for folder in folders]  # fmt: skip
+    found = [
+        read_spec((folder / _SPEC).read_text("utf-8"), f"frameworks/{folder.name}/{_SPEC}", folder.name)
+        for folder in folders
+    ]
     faults = _clashes(found)
     if faults:
         raise PluginError("\n".join(faults))
@@ -41,7 +44,11 @@ def load() -> tuple[FrameworkSpec, ...]:
 def _clashes(specs: list[FrameworkSpec]) -> list[str]:
     """What only one framework may claim, and two do; forks of what is not there."""
     names = {spec.framework for spec in specs}
-    faults = [f"frameworks/{s.framework}: extends '{s.extends}', which is not there" for s in specs if s.extends and s.extends not in names]  # fmt: skip
+    faults = [
+        f"frameworks/{s.framework}: extends '{s.extends}', which is not there"
+        for s in specs
+        if s.extends and s.extends not in names
+    ]
     claimed: dict[tuple[str, str], str] = {}
     for spec in specs:
         for what, words in (("package", [p.name for p in spec.packages]), ("Ray class", list(spec.actors))):
@@ -92,7 +99,9 @@ def every(of: Callable[[FrameworkSpec], Iterable[str]]) -> tuple[str, ...]:
 
 def words() -> tuple[str, ...]:
     """What names a framework in paths: its name, packages, repository and folders."""
-    own = every(lambda spec: (spec.framework, spec.repository.rpartition("/")[2], *(p.name for p in spec.packages), *spec.paths))  # fmt: skip
+    own = every(
+        lambda spec: (spec.framework, spec.repository.rpartition("/")[2], *(p.name for p in spec.packages), *spec.paths)
+    )
     return tuple(dict.fromkeys(word.strip("/") for word in own if word and "/" not in word.strip("/")))
 
 

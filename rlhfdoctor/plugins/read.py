@@ -197,12 +197,26 @@ def _facts(value: Any) -> tuple[StatedFact, ...]:
 
 
 _READERS: Mapping[str, Callable[[Any], Any]] = {
-    "framework": _text, "title": _text, "repository": _text, "order": _number, "extends": _text,
-    "packages": _packages, "commands": _patterns, "paths": _texts, "actors": _roles_of,
-    "roles": _by_name({role: role for role in ROLES}, "role"), "functions": _by_name({phase: phase for phase in PHASES}, "phase"),
-    "marks": _by_name(_PHASE_MARKS, "phase"), "logs": _logs, "reward_code": _patterns,
-    "traits": _traits, "facts": _facts, "models": _texts, "nodes": _texts, "overrides_without_dot": _patterns,
-}  # fmt: skip
+    "framework": _text,
+    "title": _text,
+    "repository": _text,
+    "order": _number,
+    "extends": _text,
+    "packages": _packages,
+    "commands": _patterns,
+    "paths": _texts,
+    "actors": _roles_of,
+    "roles": _by_name({role: role for role in ROLES}, "role"),
+    "functions": _by_name({phase: phase for phase in PHASES}, "phase"),
+    "marks": _by_name(_PHASE_MARKS, "phase"),
+    "logs": _logs,
+    "reward_code": _patterns,
+    "traits": _traits,
+    "facts": _facts,
+    "models": _texts,
+    "nodes": _texts,
+    "overrides_without_dot": _patterns,
+}
 
 
 def _reader(key: str) -> Callable[[Any], Any]:

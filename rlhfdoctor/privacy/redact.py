@@ -34,19 +34,67 @@ _USERS = (
     re.compile(r"(?m)^\(?[\w.-]{0,40}\)? ?\[?([a-z_][\w-]{2,31})@[\w.-]{1,63}(?=[:\s])"),
     re.compile(r"\b(?:ssh|scp|sftp|rsync)\b[^\n]{0,80}?\s([A-Za-z_][\w.-]{1,31})@(?=[\w.-])"),
     re.compile(r"[A-Z]:[\\/]Users[\\/]([A-Za-z0-9._-]+)"),
-)  # fmt: skip
+)
 _HOSTS = (
-    re.compile(r"(?i)(?:\b|_)(?:host(?:name)?|node_?(?:name|list)?|batchhost|SLURMD_NODENAME|master[_-]addr|rdzv[_-]endpoint)[\"']?\s{0,4}[=: ]\s{0,4}[\"']?([A-Za-z][\w.-]{3,62})"),
-    re.compile(r"(?m)^(?:[A-Z][a-z]{2} +\d{1,2} [\d:]{8}|20\d\d-\d\d-\d\dT[\d:.,+-]{8,24}Z?) ([\w.-]{1,63}) (?:kernel|systemd|dockerd|kubelet|slurmd|[\w-]{1,40}\[\d+\]):"),
+    re.compile(
+        r"(?i)(?:\b|_)(?:host(?:name)?|node_?(?:name|list)?|batchhost|SLURMD_NODENAME|master[_-]addr|rdzv[_-]endpoint)[\"']?\s{0,4}[=: ]\s{0,4}[\"']?([A-Za-z][\w.-]{3,62})"
+    ),
+    re.compile(
+        r"(?m)^(?:[A-Z][a-z]{2} +\d{1,2} [\d:]{8}|20\d\d-\d\d-\d\dT[\d:.,+-]{8,24}Z?) ([\w.-]{1,63}) (?:kernel|systemd|dockerd|kubelet|slurmd|[\w-]{1,40}\[\d+\]):"
+    ),
     re.compile(r"(?m)^(?:\([^)\n]{0,80}\) ?)?([A-Za-z][\w.-]{1,62}):\d+:\d+ \[\d+\] NCCL"),
-    re.compile(r"\bsrun: error: ([\w.-]{2,63}):|\bON ([\w.-]{2,63}) CANCELLED|(?m:^Linux ([\w.-]{2,63}) \d)|\b(ip-\d{1,3}-\d{1,3}-\d{1,3}-\d{1,3})\b"),
+    re.compile(
+        r"\bsrun: error: ([\w.-]{2,63}):|\bON ([\w.-]{2,63}) CANCELLED|(?m:^Linux ([\w.-]{2,63}) \d)|\b(ip-\d{1,3}-\d{1,3}-\d{1,3}-\d{1,3})\b"
+    ),
     re.compile(r"(?m)^\(?[\w.-]{0,40}\)? ?\[?[a-z_][\w-]{2,31}@([\w.-]{1,63})(?=[:\s])"),
     re.compile(r"(?<![\w.-])([a-z0-9][a-z0-9.-]{0,250}\.(?:internal|local|lan|corp|cluster|intra))\b"),
-)  # fmt: skip
+)
 _PATH = re.compile(r"(?<!memcg=)(?<!stats for )(?<![\w./$}-])(?<!:/)/(?:[\w.+@=~-]{1,255}/)+[\w.+@=~-]*")
 _COMMON_USERS = frozenset(
-    ["root", "ubuntu", "ray", "admin", "nobody", "user", "users", "app", "worker", "docker", "jovyan", "runner", "default", "git", "rank", "nccl", "torch", "cuda", "train", "data", "vllm", "deepspeed", "sglang", "node", "kernel", "signal", "memory", "python", "error", "actor", "critic", "model", "models", "true", "false", "none", "null", "step", "loss", "name", "unknown"]
-)  # fmt: skip
+    [
+        "root",
+        "ubuntu",
+        "ray",
+        "admin",
+        "nobody",
+        "user",
+        "users",
+        "app",
+        "worker",
+        "docker",
+        "jovyan",
+        "runner",
+        "default",
+        "git",
+        "rank",
+        "nccl",
+        "torch",
+        "cuda",
+        "train",
+        "data",
+        "vllm",
+        "deepspeed",
+        "sglang",
+        "node",
+        "kernel",
+        "signal",
+        "memory",
+        "python",
+        "error",
+        "actor",
+        "critic",
+        "model",
+        "models",
+        "true",
+        "false",
+        "none",
+        "null",
+        "step",
+        "loss",
+        "name",
+        "unknown",
+    ]
+)
 _NO_HOST = re.compile(
     r"(?i).*\.(?:py|log|cc|cpp|cu|json|ya?ml|sh|txt|out|err|h|so|md)$|v?\d+(?:\.\d+)*$|local(?:host)?(?:\.|$)|.*_.*=.*"
 )

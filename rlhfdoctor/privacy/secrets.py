@@ -39,18 +39,26 @@ _FIGURE_TOKEN = re.compile(
 )
 _FIGURES = re.compile(r"[\d.,]+")
 _GIVEN = (
-    re.compile(r"\b(?:wandb|swanlab|huggingface-cli|hf|modelscope)\s+login\b[^\n]{0,200}?\s(?:-k\s+|--token[ =]|--key[ =])?([\w-]{10,})"),
+    re.compile(
+        r"\b(?:wandb|swanlab|huggingface-cli|hf|modelscope)\s+login\b[^\n]{0,200}?\s(?:-k\s+|--token[ =]|--key[ =])?([\w-]{10,})"
+    ),
     re.compile(r"\b(?:wandb|swanlab)\.login\(\s*(?:key|api_key)?\s*=?\s*[\"']([\w-]{10,})"),
     re.compile(r"\b(?:docker|helm)\s+[^\n]{0,200}?\blogin\b[^\n]{0,200}?(?:-p|--password)[ =](\S+)"),
     re.compile(r"\bcurl\b[^\n]{0,300}?\s(?:-u|--user)[ =]?(\S+:\S+)"),
     re.compile(r"\bmysql\b[^\n]{0,200}?\s-p(\S{4,})|\bredis-cli\b[^\n]{0,200}?\s-a\s+(\S+)"),
-    re.compile(r"(?i)[\"']?name[\"']?:\s{0,8}[\"']?\w{0,80}(?:KEY|TOKEN|SECRET|PASSWORD)\w{0,40}[\"']?,?\s{1,40}[\"']?value[\"']?:\s{0,8}[\"']?([^\s\"']+)"),
-    re.compile(r"(?i)\b(?:proxy-)?authorization\\*[\"']?\s{0,4}[:=]\s{0,4}\\*[\"']?(?:(?:bearer|basic|token|digest)(?:\s+|%20))?([^\s\"',}]{6,})"),
+    re.compile(
+        r"(?i)[\"']?name[\"']?:\s{0,8}[\"']?\w{0,80}(?:KEY|TOKEN|SECRET|PASSWORD)\w{0,40}[\"']?,?\s{1,40}[\"']?value[\"']?:\s{0,8}[\"']?([^\s\"']+)"
+    ),
+    re.compile(
+        r"(?i)\b(?:proxy-)?authorization\\*[\"']?\s{0,4}[:=]\s{0,4}\\*[\"']?(?:(?:bearer|basic|token|digest)(?:\s+|%20))?([^\s\"',}]{6,})"
+    ),
     re.compile(r"(?i)\bbearer\s+(?=[\w.~+/=-]{0,200}\d)([\w.~+/=-]{8,})"),
     re.compile(r"(?i)\b(?:set-)?cookie:([^\n]+)"),
-    re.compile(r"(?i)(?<=[?&])(?:sig|signature|key|token|x-amz-signature|x-amz-security-token|accesskeyid)=([^&\s\"']+)"),
+    re.compile(
+        r"(?i)(?<=[?&])(?:sig|signature|key|token|x-amz-signature|x-amz-security-token|accesskeyid)=([^&\s\"']+)"
+    ),
     re.compile(r"(?:hooks\.slack\.com/services|/bot/v2/hook)/(\S+)"),
-)  # fmt: skip
+)
 _IN_URL = re.compile(r"(?<=://)[^\s/@\"'<>]{0,256}:?[^\s/@\"'<>]{1,512}(?=@)")
 _FLAG = re.compile(rf"(?i)-{{1,2}}[a-z0-9_.-]{{0,80}}?(?:{_NAMES})")
 _IN_NAME = re.compile(r"(?i)--?[\w.-]*(?:secret|passw|credential|api[_-]?key|access[_-]?key|private[_-]?key)[\w.-]*")

@@ -78,14 +78,21 @@ class Alarms:
         if not self.command:
             return
         environment = {
-            **os.environ, "RLHFDOCTOR_ALARM": text, "RLHFDOCTOR_LIMIT": limit.name, "RLHFDOCTOR_LEVEL": limit.level,
+            **os.environ,
+            "RLHFDOCTOR_ALARM": text,
+            "RLHFDOCTOR_LIMIT": limit.name,
+            "RLHFDOCTOR_LEVEL": limit.level,
             "RLHFDOCTOR_LEFT_S": "" if limit.left_s is None else f"{limit.left_s:.0f}",
-        }  # fmt: skip
+        }
         try:
             started = subprocess.Popen(
-                ["/bin/sh", "-c", self.command], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL, start_new_session=True,
-            )  # fmt: skip
+                ["/bin/sh", "-c", self.command],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
         except OSError:
             return
         self.helpers.add(started.pid)  # the recorder reaps it with the orphans
@@ -97,5 +104,9 @@ class Alarms:
 def show_limit(limit: Limit) -> str:
     """A limit for people: `container limit`, `node memory`, `GPU 3`."""
     return {
-        "cgroup": "container limit", "node": "node memory", "ray": "Ray's threshold", "shm": "/dev/shm", "gpu": f"GPU {limit.level}",
-    }.get(limit.name, limit.name)  # fmt: skip
+        "cgroup": "container limit",
+        "node": "node memory",
+        "ray": "Ray's threshold",
+        "shm": "/dev/shm",
+        "gpu": f"GPU {limit.level}",
+    }.get(limit.name, limit.name)

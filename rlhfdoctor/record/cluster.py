@@ -58,7 +58,9 @@ class NodeRecorder:
         folder = Path(tempfile.mkdtemp(prefix=f"rlhfdoctor-{node}-"))
         raylet = os.getppid()
         pids = [raylet]
-        if (siblings := [pid for pid in find_ray_pids() if "gcs_server" in command_of(pid)[0] and _session(pid) == _session(raylet)]):  # fmt: skip
+        if siblings := [
+            pid for pid in find_ray_pids() if "gcs_server" in command_of(pid)[0] and _session(pid) == _session(raylet)
+        ]:
             pids += siblings
         orders = Orders(name=name, node=node, pids=tuple(pids), interval_s=interval_s, alert_at_s=alert_at_s)
         describe_run(make_folder(str(folder), node), orders, argv=[], pid=raylet, clock_offset_s=clock_offset_s)
@@ -173,8 +175,9 @@ class Collector:
         try:
             offset = self._measure(actor)
             started = self.ray.get(
-                actor.start.remote(self.folder.name, name, self.wish.interval_s, self.wish.alert_at_s, offset), timeout=60
-            )  # fmt: skip
+                actor.start.remote(self.folder.name, name, self.wish.interval_s, self.wish.alert_at_s, offset),
+                timeout=60,
+            )
         except self.failures as error:  # whatever Ray raises: this node has no recorder, the others go on
             node.lost = True
             self.tell("gap", what=f"recorder on {name}", why=_first_line(error))

@@ -70,7 +70,10 @@ def watch(wish: WatchOptions, verdict: Callable[[Path, bool], int]) -> int:
     click.echo(f"doctor: recording to {_short(folder)}", err=True)
     free = shutil.disk_usage(folder).free
     if free < _LOW_DISK_BYTES:
-        click.echo(f"doctor: only {show_bytes(free)} are free there, and the command's output goes there too; --out DIR takes another disk", err=True)  # fmt: skip
+        click.echo(
+            f"doctor: only {show_bytes(free)} are free there, and the command's output goes there too; --out DIR takes another disk",
+            err=True,
+        )
     session = Watch(folder, recorder, through=not live, live=live)
     return _finish(_wait(session, live), folder, bool(argv and orders.command), verdict, wish.interval_s)
 
@@ -82,8 +85,9 @@ def prepare(wish: WatchOptions) -> tuple[Orders, list[str], Path]:
         raise UsageError(
             "nothing to watch: give a command behind --, or --pid, --cgroup or --ray.\n"
             "For example: doctor watch -- python train.py"
-            if not any(modes) else "give one of: a command behind --, --pid, --cgroup, --ray"
-        )  # fmt: skip
+            if not any(modes)
+            else "give one of: a command behind --, --pid, --cgroup, --ray"
+        )
     if wish.port is not None and find_spec("prometheus_client") is None:
         raise UsageError("--metrics-port: the package prometheus_client is missing: pip install 'rlhfdoctor[metrics]'")
     cgroup, pids = wish.cgroup, wish.pids
@@ -101,11 +105,20 @@ def prepare(wish: WatchOptions) -> tuple[Orders, list[str], Path]:
     folder = make_folder(wish.out, name)
     merged = _same_stream()
     orders = Orders(
-        name=name, node="", command=wish.command, pids=pids, cgroup=cgroup, interval_s=wish.interval_s,
+        name=name,
+        node="",
+        command=wish.command,
+        pids=pids,
+        cgroup=cgroup,
+        interval_s=wish.interval_s,
         stdout=str(folder / "logs" / ("job.log" if merged else "job.out.log")) if wish.command else "",
         stderr=str(folder / "logs" / ("job.log" if merged else "job.err.log")) if wish.command else "",
-        ignore=(os.getpid(),), alert_at_s=wish.alert_at_s, alert_command=wish.alert_command, port=wish.port, metrics=wish.metrics,
-    )  # fmt: skip
+        ignore=(os.getpid(),),
+        alert_at_s=wish.alert_at_s,
+        alert_command=wish.alert_command,
+        port=wish.port,
+        metrics=wish.metrics,
+    )
     describe_run(folder, orders, argv=argv, pid=pids[0] if pids else "self")
     return orders, argv, folder
 
@@ -211,9 +224,15 @@ def _finish(
         bad = True
     free = shutil.disk_usage(folder).free
     if bad and free < _FULL_DISK_BYTES:
-        click.echo(f"doctor: the disk of {_short(folder)} is full ({show_bytes(free)} left): the command's output could not be written there any more, which may be what ended it", err=True)  # fmt: skip
+        click.echo(
+            f"doctor: the disk of {_short(folder)} is full ({show_bytes(free)} left): the command's output could not be written there any more, which may be what ended it",
+            err=True,
+        )
     if outcome.left_count:
-        click.echo(f"doctor: {show_count(outcome.left_count, 'process', 'processes')} that the command started still run and are not recorded any more", err=True)  # fmt: skip
+        click.echo(
+            f"doctor: {show_count(outcome.left_count, 'process', 'processes')} that the command started still run and are not recorded any more",
+            err=True,
+        )
     found = 0
     if bad or not command:
         time.sleep(min(interval_s, 0.5))

@@ -83,9 +83,14 @@ def launch(orders: Orders) -> int:
             actions.append((os.POSIX_SPAWN_DUP2, 1, 2))
     defaults = [signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE]
     return os.posix_spawnp(
-        orders.command[0], list(orders.command), os.environ, file_actions=actions, setsid=True, setsigdef=defaults,
+        orders.command[0],
+        list(orders.command),
+        os.environ,
+        file_actions=actions,
+        setsid=True,
+        setsigdef=defaults,
         setsigmask=[],
-    )  # fmt: skip
+    )
 
 
 def reap() -> Iterator[tuple[int, int]]:

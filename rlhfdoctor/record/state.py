@@ -15,7 +15,23 @@ from rlhfdoctor.trace.schema import NULL, scale_of
 _HISTORY = 48
 _EVENTS = 60
 _SLOPE_S, _SLOPE_LEAST_S = 60.0, 10.0
-_TOLD = ("alarm", "oom_kill", "kernel.line", "kernel.other", "cgroup.oom", "job.exited", "process.exited", "gap", "store.recovered", "store.dropped", "recorder.end", "ray.node", "node.lost", "node.back", "metrics.serving")  # fmt: skip
+_TOLD = (
+    "alarm",
+    "oom_kill",
+    "kernel.line",
+    "kernel.other",
+    "cgroup.oom",
+    "job.exited",
+    "process.exited",
+    "gap",
+    "store.recovered",
+    "store.dropped",
+    "recorder.end",
+    "ray.node",
+    "node.lost",
+    "node.back",
+    "metrics.serving",
+)
 
 
 @dataclass(slots=True)

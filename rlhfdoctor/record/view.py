@@ -54,7 +54,12 @@ class View:
         s = self.state
         elapsed = show_duration((s.last_s or 0) - (s.first_s or 0)) if s.first_s else "starting"
         where = clean(_where(s))
-        left = Text.assemble(("rlhfdoctor ", "bold"), (clean(self.title)[:28], ""), (f"  {elapsed}", "dim"), (f"  {where}" if where else "", "cyan"))  # fmt: skip
+        left = Text.assemble(
+            ("rlhfdoctor ", "bold"),
+            (clean(self.title)[:28], ""),
+            (f"  {elapsed}", "dim"),
+            (f"  {where}" if where else "", "cyan"),
+        )
         own = s.recorder.get("rss_bytes")
         right = f"recorder {s.cost_ratio:.1%} of a core, {show_bytes(own)}" if own else ""
         if s.age_s > _STALE_S and s.ended is None and s.first_s is not None:
@@ -92,8 +97,12 @@ class View:
         room = max(8, width - len(label) - len(numbers) - 4)
         filled = min(room, round(room * limit.full_ratio))
         return Text.assemble(
-            (f"{label} ", "bold"), ("━" * filled, _colour(limit)), ("─" * (room - filled), "dim"), f"  {numbers}", no_wrap=True
-        )  # fmt: skip
+            (f"{label} ", "bold"),
+            ("━" * filled, _colour(limit)),
+            ("─" * (room - filled), "dim"),
+            f"  {numbers}",
+            no_wrap=True,
+        )
 
     def _roles(self, width: int, room: int) -> Table:
         table = Table(box=None, padding=(0, 1, 0, 0), show_edge=False, header_style="dim", width=width)
@@ -128,9 +137,13 @@ class View:
             else "steady"
         )
         return (
-            clean(role.name), str(role.count), show_bytes(role.anon_bytes), show_bytes(role.shmem_bytes), change,
+            clean(role.name),
+            str(role.count),
+            show_bytes(role.anon_bytes),
+            show_bytes(role.shmem_bytes),
+            change,
             Text(sparkline([value for _, value in role.history], room), style="cyan"),
-        )  # fmt: skip
+        )
 
     def _pinned(self, width: int) -> list[Text]:
         line = say_shared(self.state)
@@ -170,7 +183,13 @@ def _where(state: State) -> str:
 
 def _colour(limit: Limit) -> str:
     soon = limit.left_s is not None and limit.left_s < 600
-    return "red" if limit.full_ratio > 0.9 or (soon and limit.full_ratio > 0.5) else "yellow" if soon or limit.full_ratio > 0.75 else "green"  # fmt: skip
+    return (
+        "red"
+        if limit.full_ratio > 0.9 or (soon and limit.full_ratio > 0.5)
+        else "yellow"
+        if soon or limit.full_ratio > 0.75
+        else "green"
+    )
 
 
 def say_left(limit: Limit) -> str:
@@ -213,22 +232,34 @@ def say_event(event: dict[str, Any]) -> tuple[str, bool]:
     kind = event["kind"]
     says: dict[str, Callable[[], tuple[str, bool]]] = {
         "alarm": lambda: (f"alarm: {event['text']}", True),
-        "oom_kill": lambda: (f"the kernel killed {event['count']} at {'the node' if event['level'] == 'node' else event['level'].rsplit('/', 1)[-1]}", True),
+        "oom_kill": lambda: (
+            f"the kernel killed {event['count']} at {'the node' if event['level'] == 'node' else event['level'].rsplit('/', 1)[-1]}",
+            True,
+        ),
         "kernel.line": lambda: (event["text"].partition("+00:00 ")[2], True),
         "kernel.other": lambda: (f"the kernel killed a process of another job (pid {event['pid']})", False),
         "cgroup.oom": lambda: ("out of memory in the cgroup", True),
         "job.exited": lambda: (f"the command ended: {show_exit(int(event['code']))}", event["code"] != 0),
         "process.exited": lambda: (f"pid {event['pid']} ended: {show_exit(int(event['code']))}", event["code"] != 0),
-        "process.gone": lambda: (f"{event.get('role') or event.get('name')} pid {event['pid']} is gone; it held {show_bytes(event['rss_anon_bytes'] or 0)} anon", True),
+        "process.gone": lambda: (
+            f"{event.get('role') or event.get('name')} pid {event['pid']} is gone; it held {show_bytes(event['rss_anon_bytes'] or 0)} anon",
+            True,
+        ),
         "gap": lambda: (f"not available: {event['what']}: {event['why']}", False),
-        "store.recovered": lambda: (f"the disk takes writes again; {event['kept_count']} frames were kept in memory", False),
+        "store.recovered": lambda: (
+            f"the disk takes writes again; {event['kept_count']} frames were kept in memory",
+            False,
+        ),
         "recorder.end": lambda: (f"recording ended: {event['why']}", False),
-        "store.dropped": lambda: (f"the trace is too large: its {event['segments_count']} oldest segments were deleted", False),
+        "store.dropped": lambda: (
+            f"the trace is too large: its {event['segments_count']} oldest segments were deleted",
+            False,
+        ),
         "node.back": lambda: (f"node {event.get('node')} is back", False),
         "metrics.serving": lambda: (f"metrics at http://127.0.0.1:{event['port']}/metrics", False),
         "ray.node": lambda: (f"Ray node {event.get('address') or ''} (raylet {event['pid']})", False),
         "node.lost": lambda: (f"node {event.get('node')} is lost: {event.get('why')}", True),
-    }  # fmt: skip
+    }
     if kind not in says:
         return "", False
     text, bad = says[kind]()

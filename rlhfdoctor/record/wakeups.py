@@ -43,7 +43,9 @@ class Notifier:
         if hierarchy.version == 1:
             if max_bytes is not None:
                 for share in _THRESHOLDS:
-                    self._event_control(folder, "memory.usage_in_bytes", f"threshold {share:.0%}", str(int(max_bytes * share)))  # fmt: skip
+                    self._event_control(
+                        folder, "memory.usage_in_bytes", f"threshold {share:.0%}", str(int(max_bytes * share))
+                    )
             self._event_control(folder, "memory.oom_control", "oom", "")
             return
         with contextlib.suppress(OSError):

@@ -146,8 +146,13 @@ class Watch:
         running = not detached and self.state.ended is None and self.state.exit_code is None and self.job_runs()
         left = len(self.state.processes) if self.state.exit_code is not None and not detached else 0
         return Outcome(
-            detached, None if detached else self.state.exit_code, self.state, running, pid if isinstance(pid, int) else None, left
-        )  # fmt: skip
+            detached,
+            None if detached else self.state.exit_code,
+            self.state,
+            running,
+            pid if isinstance(pid, int) else None,
+            left,
+        )
 
     def step(self) -> None:
         """Takes what is new."""

@@ -271,18 +271,37 @@ def to_dict(found: Estimate) -> dict[str, Any]:
         "phases": list(found.phases),
         "by_phase": by_phase(found),
         "limits": [
-            {"name": limit.name, "place": limit.place, "bytes": limit.bytes, "basis": clean(limit.basis), "peak_phase": found.peak(limit)[0], "peak_bytes": found.peak(limit)[1]}
+            {
+                "name": limit.name,
+                "place": limit.place,
+                "bytes": limit.bytes,
+                "basis": clean(limit.basis),
+                "peak_phase": found.peak(limit)[0],
+                "peak_bytes": found.peak(limit)[1],
+            }
             for limit in found.limits
         ],
         "roles": {
-            place: {role: {phase: found.of(place, phase, role) for phase in found.phases} for role in found.roles if any(found.of(place, phase, role) for phase in found.phases)}  # type: ignore[arg-type]
+            place: {
+                role: {phase: found.of(place, phase, role) for phase in found.phases}
+                for role in found.roles
+                if any(found.of(place, phase, role) for phase in found.phases)
+            }  # type: ignore[arg-type]
             for place in _PLACES
         },
         "together": {place: {phase: found.of(place, phase) for phase in found.phases} for place in _PLACES},  # type: ignore[arg-type]
         "needs": [
             {
-                "role": need.role, "place": need.place, "phases": list(need.phases), "bytes": need.bytes, "count": need.count, "what": need.what,
-                "pinned": need.pinned, "moment": need.moment, "at_longest": need.at_longest, "from_step": need.from_step,
+                "role": need.role,
+                "place": need.place,
+                "phases": list(need.phases),
+                "bytes": need.bytes,
+                "count": need.count,
+                "what": need.what,
+                "pinned": need.pinned,
+                "moment": need.moment,
+                "at_longest": need.at_longest,
+                "from_step": need.from_step,
             }
             for need in found.needs
         ],
@@ -290,7 +309,7 @@ def to_dict(found: Estimate) -> dict[str, Any]:
         "hazards": [{"phase": h.phase, "cause": h.cause, "says": clean(h.says)} for h in found.hazards],
         "gaps": [{"what": clean(gap.what), "why": clean(gap.why)} for gap in found.gaps],
         "error_ratio": ERROR,
-    }  # fmt: skip
+    }
 
 
 def render_json(found: Estimate, after: Estimate | None = None, patches: Sequence[Patch] = ()) -> str:

@@ -111,14 +111,25 @@ def render_json(found: Comparison) -> str:
         "says": verdict(found),
         "runs": [
             {
-                "sources": list(incident.sources), "verdict": incident.verdict, "killer": (incident.death.killer or None) if incident.death else None,
-                "cause": incident.best.cause if incident.best else None, "confidence": incident.best.confidence if incident.best else None,
+                "sources": list(incident.sources),
+                "verdict": incident.verdict,
+                "killer": (incident.death.killer or None) if incident.death else None,
+                "cause": incident.best.cause if incident.best else None,
+                "confidence": incident.best.confidence if incident.best else None,
             }
             for incident in (found.before, found.after)
         ],
         "figures": [
-            {"name": f.name, "unit": f.unit, "before": f.before, "after": f.after, "noise": f.noise, "within_noise": f.within_noise} for f in found.figures
+            {
+                "name": f.name,
+                "unit": f.unit,
+                "before": f.before,
+                "after": f.after,
+                "noise": f.noise,
+                "within_noise": f.within_noise,
+            }
+            for f in found.figures
         ],
         "settings": [{"spelled": spelled, "before": old, "after": new} for spelled, old, new in found.settings],
-    }  # fmt: skip
+    }
     return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False, default=str) + "\n"

@@ -15,9 +15,23 @@ WIDTH, HEIGHT = 960, 260
 LEFT, RIGHT, TOP, BOTTOM = 66, 12, 16, 24
 """Margins in pixels, the same in report.js."""
 _COLOURS = {
-    "actor": 0, "critic": 1, "reference": 2, "reward": 3, "rollout engine": 4, "reward worker": 5, "data loader": 6, "driver": 7,
-    "worker": 8, "raylet": 9, "other": 10, "anonymous": 0, "page-locked": 1, "other shared": 4, "page cache": 10, "kernel": 9,
-}  # fmt: skip
+    "actor": 0,
+    "critic": 1,
+    "reference": 2,
+    "reward": 3,
+    "rollout engine": 4,
+    "reward worker": 5,
+    "data loader": 6,
+    "driver": 7,
+    "worker": 8,
+    "raylet": 9,
+    "other": 10,
+    "anonymous": 0,
+    "page-locked": 1,
+    "other shared": 4,
+    "page cache": 10,
+    "kernel": 9,
+}
 PALETTE = (
     "#4477aa",
     "#cc4455",
@@ -32,7 +46,15 @@ PALETTE = (
     "#c3c8ce",
 )
 """The colours of `colours`, on white; report.css has them for dark pages, too."""
-PHASES = {"load": "#a8b0b8", "rollout": "#58b79a", "score": "#e3b53c", "update": "#7f8be0", "weight_sync": "#d77fb8", "checkpoint": "#d95f4f", "eval": "#9ac14a"}  # fmt: skip
+PHASES = {
+    "load": "#a8b0b8",
+    "rollout": "#58b79a",
+    "score": "#e3b53c",
+    "update": "#7f8be0",
+    "weight_sync": "#d77fb8",
+    "checkpoint": "#d95f4f",
+    "eval": "#9ac14a",
+}
 _ROUND = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 _TENTHS_S = 20
 """A shorter run has tenths of a second on its axis."""

@@ -33,8 +33,13 @@ _SIDES = {"log": "log", "evidence": "computed", "setting": "setting"}
 
 
 def render(
-    incident: Incident, charts: Sequence[Chart] = (), *, made_s: float | None = None, version: str = "", words: Words = ENGLISH
-) -> str:  # fmt: skip
+    incident: Incident,
+    charts: Sequence[Chart] = (),
+    *,
+    made_s: float | None = None,
+    version: str = "",
+    words: Words = ENGLISH,
+) -> str:
     """The whole page, in the language of `words`; incident and charts are already translated.
 
     Args:
@@ -45,8 +50,12 @@ def render(
     folder = resources.files("rlhfdoctor.report") / "templates"
     css, script = ((folder / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
     environment = Environment(
-        loader=PackageLoader("rlhfdoctor.report", "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )  # fmt: skip
+        loader=PackageLoader("rlhfdoctor.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     environment.filters |= {
         "exact": _exact,
         "visible": visible,
@@ -106,7 +115,14 @@ def _event(event: Event, charts: Sequence[Chart], incident: Incident) -> dict[st
     at = None
     if event.time is not None and charts and -60 <= event.time - charts[0].begin_s <= charts[0].length_s + 60:
         at = round(min(max(event.time - charts[0].begin_s, 0.0), charts[0].length_s), 3)
-    return {"time": show_time(event.time) if event.time is not None else "", "at": at, "kind": event.kind, "origin": str(event.origin), "text": event.text, "fatal": incident.death is not None and event is incident.death.event}  # fmt: skip
+    return {
+        "time": show_time(event.time) if event.time is not None else "",
+        "at": at,
+        "kind": event.kind,
+        "origin": str(event.origin),
+        "text": event.text,
+        "fatal": incident.death is not None and event is incident.death.event,
+    }
 
 
 def _ledger(parts: Sequence[Part]) -> list[dict[str, Any]]:
@@ -120,19 +136,31 @@ def _ledger(parts: Sequence[Part]) -> list[dict[str, Any]]:
 def _chart(number: int, chart: Chart, t: Words) -> dict[str, Any]:
     death = next((mark.at_s for mark in chart.marks if mark.kind == "death"), None)
     return {
-        "number": number, "chart": chart, "begin": show_time(chart.begin_s), "length": show_elapsed(chart.length_s),
+        "number": number,
+        "chart": chart,
+        "begin": show_time(chart.begin_s),
+        "length": show_elapsed(chart.length_s),
         "phases": [(phase, t(phase.replace("_", " "))) for phase in dict.fromkeys(span.phase for span in chart.spans)],
-        "panels": [_panel(chart, panel) for panel in chart.panels], "peaks": _peaks(chart, death),
+        "panels": [_panel(chart, panel) for panel in chart.panels],
+        "peaks": _peaks(chart, death),
         "data": {
-            "begin": chart.begin_s, "length": chart.length_s, "words": {s.phase: t(s.phase.replace("_", " ")) for s in chart.spans}, "spans": [[s.phase, round(s.begin_s, 3), round(s.end_s, 3)] for s in chart.spans],
-            "marks": [[m.kind, round(m.at_s, 3), clean(m.says)] for m in chart.marks], "panels": [_data(panel) for panel in chart.panels],
+            "begin": chart.begin_s,
+            "length": chart.length_s,
+            "words": {s.phase: t(s.phase.replace("_", " ")) for s in chart.spans},
+            "spans": [[s.phase, round(s.begin_s, 3), round(s.end_s, 3)] for s in chart.spans],
+            "marks": [[m.kind, round(m.at_s, 3), clean(m.says)] for m in chart.marks],
+            "panels": [_data(panel) for panel in chart.panels],
         },
-    }  # fmt: skip
+    }
 
 
 def _panel(chart: Chart, panel: Panel) -> dict[str, Any]:
     classes = colours(panel)
-    return {"panel": panel, "svg": Markup(draw(chart, panel, classes)), "legend": list(zip(panel.shown, classes, strict=True))}  # fmt: skip
+    return {
+        "panel": panel,
+        "svg": Markup(draw(chart, panel, classes)),
+        "legend": list(zip(panel.shown, classes, strict=True)),
+    }
 
 
 def _peaks(chart: Chart, death: float | None) -> list[tuple[str, int, str, int | None]]:
@@ -157,10 +185,15 @@ def _data(panel: Panel) -> dict[str, Any]:
     """What report.js draws: per level base64 of deflated 32-bit differences, times in milliseconds first."""
     unit = max(1024, top_of(panel) // _STEPS)
     return {
-        "title": panel.title, "stacked": panel.stacked, "names": panel.shown, "classes": colours(panel), "top": top_of(panel), "unit": unit,
+        "title": panel.title,
+        "stacked": panel.stacked,
+        "names": panel.shown,
+        "classes": colours(panel),
+        "top": top_of(panel),
+        "unit": unit,
         "bounds": [[bound.name, bound.bytes] for bound in panel.bounds],
         "levels": [{"count": len(level.times_s), "data": pack(level, unit)} for level in panel.levels],
-    }  # fmt: skip
+    }
 
 
 def pack(level: Level, unit: int) -> str:

@@ -35,11 +35,15 @@ def to_dict(incident: Incident) -> dict[str, Any]:
         "timeline": [_moment(event) for event in incident.timeline],
         "settings": [
             {
-                "setting": s.name, "spelled": s.spelled, "value": s.value, "file": s.origin.file, "line": s.origin.line,
+                "setting": s.name,
+                "spelled": s.spelled,
+                "value": s.value,
+                "file": s.origin.file,
+                "line": s.origin.line,
             }
             for s in incident.settings
         ],
-    }  # fmt: skip
+    }
 
 
 def render(incident: Incident) -> str:
@@ -60,9 +64,12 @@ def _framework(framework: Framework | None) -> dict[str, Any] | None:
     if framework is None:
         return None
     return {
-        "name": framework.name, "version": framework.version, "basis": framework.basis,
-        "since": framework.since, "until": framework.until,
-    }  # fmt: skip
+        "name": framework.name,
+        "version": framework.version,
+        "basis": framework.basis,
+        "since": framework.since,
+        "until": framework.until,
+    }
 
 
 def _died(death: Death) -> dict[str, Any]:
@@ -102,9 +109,12 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 def _quote(quote: Quote) -> dict[str, Any]:
     return {
-        "kind": quote.kind, "file": quote.file, "line": quote.line,
-        "text": None if quote.text is None else clean(quote.text, 2000), "says": clean(quote.says, 2000),
-    }  # fmt: skip
+        "kind": quote.kind,
+        "file": quote.file,
+        "line": quote.line,
+        "text": None if quote.text is None else clean(quote.text, 2000),
+        "says": clean(quote.says, 2000),
+    }
 
 
 def _patch(patch: Patch) -> dict[str, Any]:
@@ -130,6 +140,11 @@ def _patch(patch: Patch) -> dict[str, Any]:
 
 def _moment(event: Event) -> dict[str, Any]:
     return {
-        "time": show_time(event.time) if event.time is not None else None, "kind": event.kind, "file": event.origin.file, "line": event.origin.line,
-        "host": event.origin.host, "rank": event.origin.rank, "text": clean(event.text, 300),
-    }  # fmt: skip
+        "time": show_time(event.time) if event.time is not None else None,
+        "kind": event.kind,
+        "file": event.origin.file,
+        "line": event.origin.line,
+        "host": event.origin.host,
+        "rank": event.origin.rank,
+        "text": clean(event.text, 300),
+    }

@@ -24,7 +24,10 @@ def render(incident: Incident, t: Words = ENGLISH) -> str:
         if event is not None:
             lines += [f"`{_code(str(event.origin))}`", *_block(event.text), ""]
     if incident.framework is not None:
-        lines += [f"{t('Framework')}: {_plain(known_version(incident.framework, t))} ({_plain(incident.framework.basis)})", ""]  # fmt: skip
+        lines += [
+            f"{t('Framework')}: {_plain(known_version(incident.framework, t))} ({_plain(incident.framework.basis)})",
+            "",
+        ]
     for finding in incident.findings:
         if finding.confidence >= _LEAST_CONFIDENCE:
             lines += _finding(finding, t)
@@ -60,7 +63,10 @@ def _finding(finding: Finding, t: Words) -> list[str]:
     )
     for patch in finding.patches:
         before = patch.before if patch.before is not None else t("(not set)")
-        lines += [f"**{_plain(patch.spelled)}**: `{_code(before)}` → `{_code(str(patch.after))}` ({t('shown only') if patch.safety == 'show' else t(patch.safety)}). {' '.join(_plain(sentence(part, t)) for part in (patch.effect, patch.note) if part)}", ""]  # fmt: skip
+        lines += [
+            f"**{_plain(patch.spelled)}**: `{_code(before)}` → `{_code(str(patch.after))}` ({t('shown only') if patch.safety == 'show' else t(patch.safety)}). {' '.join(_plain(sentence(part, t)) for part in (patch.effect, patch.note) if part)}",
+            "",
+        ]
         if patch.diff:
             fence = "`" * max(3, *(len(run) + 1 for run in re.findall(r"`+", patch.diff)), 3)
             lines += [f"{fence}diff", patch.diff.rstrip("\n"), fence, ""]

@@ -73,7 +73,11 @@ def _victim(death: Death, t: Words) -> str:
 
 def _by_whom(death: Death, t: Words) -> tuple[str, str]:
     """The sentence's frame, and who or what ended it."""
-    code = death.event.fields.get(FIELD.exit_code) if death.event is not None and death.event.kind == EVENT.trace.job_exit else None  # fmt: skip
+    code = (
+        death.event.fields.get(FIELD.exit_code)
+        if death.event is not None and death.event.kind == EVENT.trace.job_exit
+        else None
+    )
     if isinstance(code, int) and death.killer == "exception":
         return "{0}: ended with {1}{2}", t("exit status {0}", code)
     if isinstance(code, int) and death.killer == "other" and code < 0:

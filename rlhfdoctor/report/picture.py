@@ -74,7 +74,15 @@ def draw_panel(axis: Axes, chart: Chart, panel: Panel) -> None:
         axis.text(0.005 * chart.length_s, bound.bytes, says, color="#b3261e", fontsize=8, va="bottom")
     for span in chart.spans:
         place = (span.begin_s / chart.length_s, (span.end_s - span.begin_s) / chart.length_s)
-        axis.barh(1.03, place[1], left=place[0], height=0.03, color=PHASES.get(span.phase, "#999999"), transform=axis.transAxes, clip_on=False)  # fmt: skip
+        axis.barh(
+            1.03,
+            place[1],
+            left=place[0],
+            height=0.03,
+            color=PHASES.get(span.phase, "#999999"),
+            transform=axis.transAxes,
+            clip_on=False,
+        )
     for mark in chart.marks:
         _draw_mark(axis, mark)
     axis.set(xlim=(0, chart.length_s), ylim=(0, top), yticks=ticks(top))

@@ -166,8 +166,10 @@ def _patch(patch: Patch, page: _Page, with_diff: bool) -> None:
     before = t("(not set)") if patch.before is None else patch.before
     change = f"  {before} -> {patch.after}" if patch.after not in (None, "null") else ""
     page.head(
-        (f"   {t('help')}: ", "bold green"), (clean(patch.spelled + change, 200), "bold"), (f"  [{patch.safety}]", _SAFETY[patch.safety])
-    )  # fmt: skip
+        (f"   {t('help')}: ", "bold green"),
+        (clean(patch.spelled + change, 200), "bold"),
+        (f"  [{patch.safety}]", _SAFETY[patch.safety]),
+    )
     cost = t("Cost: {0}", patch.cost) if patch.cost else ""
     page.say(
         " ".join(

@@ -25,8 +25,10 @@ def find_versions(events: Iterable[Event]) -> dict[str, tuple[str, str]]:
         if not version:
             continue
         package = {
-            EVENT.deepspeed.version: "deepspeed", EVENT.vllm.version: "vllm", EVENT.nccl.version: "nccl",
-        }.get(event.kind)  # fmt: skip
+            EVENT.deepspeed.version: "deepspeed",
+            EVENT.vllm.version: "vllm",
+            EVENT.nccl.version: "nccl",
+        }.get(event.kind)
         if event.kind == EVENT.version.package:
             package = str(event.fields.get(FIELD.name, "")).lower().replace("_", "-")
             package = "nccl" if package.startswith("nvidia-nccl") else package
@@ -65,9 +67,13 @@ def find_framework(
     own = next(((p, *versions[p.name]) for p in reversed(folders.packages(name)) if p.name in versions), None)
     since, until = _range(name, settings)
     return Framework(
-        name=name, version=own[0].release(own[1]) if own else None, package=own[0].name if own and own[0].name != name else "",
-        since=since, until=until, basis=own[2] if own else basis[name],
-    )  # fmt: skip
+        name=name,
+        version=own[0].release(own[1]) if own else None,
+        package=own[0].name if own and own[0].name != name else "",
+        since=since,
+        until=until,
+        basis=own[2] if own else basis[name],
+    )
 
 
 def _given(text: str) -> Framework:

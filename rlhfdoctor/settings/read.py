@@ -118,9 +118,14 @@ def _read_word(name: str, token: Token, following: Token | None, in_docker: bool
     if override:
         value_at = _value_at(token)
         yield _written(
-            override["key"], override["value"], name, token.line, "hydra", (value_at, token.end),
+            override["key"],
+            override["value"],
+            name,
+            token.line,
+            "hydra",
+            (value_at, token.end),
             plus=override["plus"],
-        )  # fmt: skip
+        )
         return
     env = _ENV.match(token.text)
     if env:
@@ -167,7 +172,15 @@ def _read_python(name: str, text: str) -> Iterator[Written]:
         value = match["value"].strip()
         if match["key"] == "object_store_memory":
             origin = Origin(file=name, line=line)
-            yield Written(match["key"], number(value), origin, "python", match.span("value"), "ray", name="ray.object_store_memory")  # fmt: skip
+            yield Written(
+                match["key"],
+                number(value),
+                origin,
+                "python",
+                match.span("value"),
+                "ray",
+                name="ray.object_store_memory",
+            )
 
 
 # --- documents ---------------------------------------------------------------------------------
@@ -229,9 +242,7 @@ def _walk(
             span = None if id(value) in seen else (mark.end() if mark else start, end)
             seen.add(id(value))
             quoted = value.style in ("'", '"')
-            yield _written(
-                ".".join(inner), value.value, name, value.start_mark.line + 1, form, span, quoted=quoted
-            )  # fmt: skip
+            yield _written(".".join(inner), value.value, name, value.start_mark.line + 1, form, span, quoted=quoted)
         elif isinstance(value, yaml.SequenceNode):
             for item in value.value:
                 if isinstance(item, yaml.MappingNode):
@@ -279,7 +290,14 @@ def _logged_pairs(event: Event) -> Iterator[Written]:
 
 
 def _written(
-    spelled: str, value: Value, file: str, line: int | None, form: str, span: tuple[int, int] | None,
-    owner: str | None = None, plus: str = "", quoted: bool = False,
-) -> Written:  # fmt: skip
+    spelled: str,
+    value: Value,
+    file: str,
+    line: int | None,
+    form: str,
+    span: tuple[int, int] | None,
+    owner: str | None = None,
+    plus: str = "",
+    quoted: bool = False,
+) -> Written:
     return Written(spelled, value, Origin(file=file, line=line), form, span, owner, plus, quoted)

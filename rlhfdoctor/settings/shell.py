@@ -78,7 +78,14 @@ def read_tokens(script: str) -> Iterator[Token]:
 class _Scope:
     """A text that is read as words, and the positions of its characters in the script."""
 
-    def __init__(self, text: str, outer: _Scope | None = None, starts: Sequence[int] = (), ends: Sequence[int] = (), words: bool = False) -> None:  # fmt: skip
+    def __init__(
+        self,
+        text: str,
+        outer: _Scope | None = None,
+        starts: Sequence[int] = (),
+        ends: Sequence[int] = (),
+        words: bool = False,
+    ) -> None:
         self.text, self.starts, self.ends = text, starts, ends
         self.words = words
         """It is a list of words: lines and operators do not start commands."""

@@ -54,9 +54,14 @@ def _interpret(written: Written, prefer: str | None) -> Setting | None:
         spelled = whole
     if written.name:
         return Setting(
-            name=written.name, spelled=spelled, value=value, framework=written.owner or "", origin=written.origin,
-            form=form, span=span,
-        )  # fmt: skip
+            name=written.name,
+            spelled=spelled,
+            value=value,
+            framework=written.owner or "",
+            origin=written.origin,
+            form=form,
+            span=span,
+        )
     known: Spelling | None = lookup(spelled, written.owner or prefer)
     if (
         known is not None

@@ -140,7 +140,15 @@ def list_processes(folder: str) -> list[int]:
 
 
 _STAT_V2 = (b"anon", b"file", b"shmem", b"kernel", b"slab", b"inactive_file", b"active_file", b"unevictable")
-_STAT_V1 = (b"total_rss", b"total_cache", b"total_shmem", b"total_inactive_file", b"total_active_file", b"total_unevictable", b"total_swap")  # fmt: skip
+_STAT_V1 = (
+    b"total_rss",
+    b"total_cache",
+    b"total_shmem",
+    b"total_inactive_file",
+    b"total_active_file",
+    b"total_unevictable",
+    b"total_swap",
+)
 
 
 def read_level(hierarchy: Hierarchy, folder: str, last: Level | None = None) -> Level:

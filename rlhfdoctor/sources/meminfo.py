@@ -10,18 +10,33 @@ from rlhfdoctor.units import KIB
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _MEMINFO = {
-    b"\nMemTotal:": "total_bytes", b"\nMemFree:": "free_bytes", b"\nMemAvailable:": "available_bytes", b"\nCached:": "cached_bytes",
-    b"\nBuffers:": "buffers_bytes", b"\nShmem:": "shmem_bytes", b"\nAnonPages:": "anon_bytes", b"\nSlab:": "slab_bytes",
-    b"\nSReclaimable:": "slab_reclaimable_bytes", b"\nMlocked:": "locked_bytes", b"\nUnevictable:": "unevictable_bytes",
-    b"\nSwapTotal:": "swap_total_bytes", b"\nSwapFree:": "swap_free_bytes", b"\nPageTables:": "page_tables_bytes",
-    b"\nKernelStack:": "kernel_stack_bytes", b"\nDirty:": "dirty_bytes", b"\nWriteback:": "writeback_bytes",
-}  # fmt: skip
+    b"\nMemTotal:": "total_bytes",
+    b"\nMemFree:": "free_bytes",
+    b"\nMemAvailable:": "available_bytes",
+    b"\nCached:": "cached_bytes",
+    b"\nBuffers:": "buffers_bytes",
+    b"\nShmem:": "shmem_bytes",
+    b"\nAnonPages:": "anon_bytes",
+    b"\nSlab:": "slab_bytes",
+    b"\nSReclaimable:": "slab_reclaimable_bytes",
+    b"\nMlocked:": "locked_bytes",
+    b"\nUnevictable:": "unevictable_bytes",
+    b"\nSwapTotal:": "swap_total_bytes",
+    b"\nSwapFree:": "swap_free_bytes",
+    b"\nPageTables:": "page_tables_bytes",
+    b"\nKernelStack:": "kernel_stack_bytes",
+    b"\nDirty:": "dirty_bytes",
+    b"\nWriteback:": "writeback_bytes",
+}
 _PAGESET = re.compile(rb"^ +count: +(\d+)$", re.M)
 _VMSTAT = {
-    b"\noom_kill ": "oom_kill_count", b"\nnr_foll_pin_acquired ": "foll_pin_acquired_count",
-    b"\nnr_foll_pin_released ": "foll_pin_released_count", b"\npgmajfault ": "major_faults_count",
-    b"\npswpout ": "swapped_out_count", b"\nallocstall_normal ": "alloc_stall_count",
-}  # fmt: skip
+    b"\noom_kill ": "oom_kill_count",
+    b"\nnr_foll_pin_acquired ": "foll_pin_acquired_count",
+    b"\nnr_foll_pin_released ": "foll_pin_released_count",
+    b"\npgmajfault ": "major_faults_count",
+    b"\npswpout ": "swapped_out_count",
+    b"\nallocstall_normal ": "alloc_stall_count",
+}
 
 
 def parse_meminfo(data: bytes) -> dict[str, int]:

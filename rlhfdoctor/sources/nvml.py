@@ -53,7 +53,11 @@ class Nvml:
             instances = self._instances(handle)
             for part in instances or [handle]:
                 memory = self._ask(gaps, f"memory of GPU {index}", "nvmlDeviceGetMemoryInfo", part)
-                rates = None if instances else self._ask(gaps, f"utilization of GPU {index}", "nvmlDeviceGetUtilizationRates", part)  # fmt: skip
+                rates = (
+                    None
+                    if instances
+                    else self._ask(gaps, f"utilization of GPU {index}", "nvmlDeviceGetUtilizationRates", part)
+                )
                 name = self._ask(gaps, f"name of GPU {index}", "nvmlDeviceGetName", part) or "GPU"
                 gpus.append(
                     Gpu(

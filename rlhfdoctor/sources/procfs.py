@@ -75,11 +75,30 @@ class Mappings:
     """(inode, path, mapped bytes) of every object in /dev/shm."""
 
 
-_STATUS_LINES = {b"\nRssAnon:": "anon", b"\nRssFile:": "file", b"\nRssShmem:": "shmem", b"\nVmSwap:": "swap", b"\nVmLck:": "locked", b"\nVmPin:": "pinned", b"\nVmHWM:": "peak"}  # fmt: skip
+_STATUS_LINES = {
+    b"\nRssAnon:": "anon",
+    b"\nRssFile:": "file",
+    b"\nRssShmem:": "shmem",
+    b"\nVmSwap:": "swap",
+    b"\nVmLck:": "locked",
+    b"\nVmPin:": "pinned",
+    b"\nVmHWM:": "peak",
+}
 _STATUS_ROW = [
-    b"VmLck:", b"VmPin:", b"VmHWM:", b"VmRSS:", b"RssAnon:", b"RssFile:", b"RssShmem:", b"VmData:", b"VmStk:", b"VmExe:",
-    b"VmLib:", b"VmPTE:", b"VmSwap:",
-]  # fmt: skip
+    b"VmLck:",
+    b"VmPin:",
+    b"VmHWM:",
+    b"VmRSS:",
+    b"RssAnon:",
+    b"RssFile:",
+    b"RssShmem:",
+    b"VmData:",
+    b"VmStk:",
+    b"VmExe:",
+    b"VmLib:",
+    b"VmPTE:",
+    b"VmSwap:",
+]
 """The lines from VmLck on as Linux 4.5 and later write them (fs/proc/task_mmu.c, task_mem)."""
 
 
@@ -100,9 +119,14 @@ def parse_status(data: bytes) -> Status | None:
     row = data[at : at + 512].split() if at >= 0 else []
     if row[0:39:3] == _STATUS_ROW:
         sizes = (
-            int(row[13]) << 10, int(row[16]) << 10, int(row[19]) << 10, int(row[37]) << 10, int(row[1]) << 10, int(row[4]) << 10,
+            int(row[13]) << 10,
+            int(row[16]) << 10,
+            int(row[19]) << 10,
+            int(row[37]) << 10,
+            int(row[1]) << 10,
+            int(row[4]) << 10,
             int(row[7]) << 10,
-        )  # fmt: skip
+        )
     else:  # a kernel thread, or a kernel with other lines
         found = find_numbers(data, _STATUS_LINES, KIB)
         sizes = tuple(found.get(name) for name in _STATUS_LINES.values())
@@ -202,9 +226,14 @@ def parse_maps(data: bytes) -> Mappings:
             continue
         sums[kind] += size
     return Mappings(
-        sums["plasma"], sums["shm"], sums["deleted"], sums["memfd"], sums["driver"], sums["anonymous"],
+        sums["plasma"],
+        sums["shm"],
+        sums["deleted"],
+        sums["memfd"],
+        sums["driver"],
+        sums["anonymous"],
         tuple((inode, name, size) for inode, (name, size) in objects.items()),
-    )  # fmt: skip
+    )
 
 
 def read_file(path: str, limit_bytes: int = 1 << 20, folder: int | None = None) -> bytes | None:

@@ -90,18 +90,28 @@ def find_owners(objects: Iterable[SharedObject], maps: Mapping[int, Mappings]) -
     named = {(item.inode, item.path): item for item in objects}
     result = [
         SharedObject(
-            path=item.path, inode=item.inode, size_bytes=item.size_bytes, modified=item.modified, uid=item.uid,
+            path=item.path,
+            inode=item.inode,
+            size_bytes=item.size_bytes,
+            modified=item.modified,
+            uid=item.uid,
             owners=tuple(sorted(users.get(key, ()))),
         )
         for key, item in named.items()
-    ]  # fmt: skip
+    ]
     result += [
         SharedObject(
-            path=key[1], inode=key[0], size_bytes=size, modified=0.0, uid=-1, owners=tuple(sorted(users[key])), deleted=True
+            path=key[1],
+            inode=key[0],
+            size_bytes=size,
+            modified=0.0,
+            uid=-1,
+            owners=tuple(sorted(users[key])),
+            deleted=True,
         )
         for key, size in sizes.items()
         if key not in named
-    ]  # fmt: skip
+    ]
     return sorted(result, key=lambda item: -item.size_bytes)
 
 

@@ -42,7 +42,11 @@ class Recorded:
         if data is None or column not in data.values:
             return []
         values = data.values[column]
-        return [(self.seconds(data.times_ns[i]), values[i]) for i in self._rows(table, data).get(key, ()) if values[i] != NULL]  # fmt: skip
+        return [
+            (self.seconds(data.times_ns[i]), values[i])
+            for i in self._rows(table, data).get(key, ())
+            if values[i] != NULL
+        ]
 
     def keys(self, table: str) -> list[int]:
         """All rows of a table that ever were."""
@@ -141,7 +145,9 @@ def _is_ours(report: Sequence[Event], trace: Recorded) -> bool:
     if not trace.known["process"]:
         return True  # unknown: the trace is too damaged
     host = bool(trace.node.header.get("host_pids"))
-    levels = [str(row.get("name") if host and row.get("name") else row.get("path")) for row in trace.known["cgroup"].values()]  # fmt: skip
+    levels = [
+        str(row.get("name") if host and row.get("name") else row.get("path")) for row in trace.known["cgroup"].values()
+    ]
     named = [_MEMCG.search(str(e.fields.get(FIELD.rest_text, ""))) for e in report if e.kind == EVENT.kernel.oom_kill]
     if any(match is not None and _is_level(path, match[1]) for match in named for path in levels):
         return True
@@ -163,15 +169,39 @@ def make_events(recorded: Recorded) -> Iterator[Event]:
             yield from _kill(recorded, event, gone)
         elif kind == "job.exited" and event.get("code"):
             code = int(event["code"])
-            yield _event(recorded, event, EVENT.trace.job_exit, {FIELD.exit_code: code, FIELD.pid: event.get("pid")}, f"the command ended with {'signal ' + str(-code) if code < 0 else 'exit status ' + str(code)}")  # fmt: skip
+            yield _event(
+                recorded,
+                event,
+                EVENT.trace.job_exit,
+                {FIELD.exit_code: code, FIELD.pid: event.get("pid")},
+                f"the command ended with {'signal ' + str(-code) if code < 0 else 'exit status ' + str(code)}",
+            )
         elif kind == "process.gone" and event.get("name") == "raylet" and not _ended_well_after(recorded, event):
-            yield _event(recorded, event, EVENT.trace.raylet_gone, {FIELD.pid: event.get("pid")}, f"the raylet (pid {event.get('pid')}) of {recorded.node.node} is gone")  # fmt: skip
+            yield _event(
+                recorded,
+                event,
+                EVENT.trace.raylet_gone,
+                {FIELD.pid: event.get("pid")},
+                f"the raylet (pid {event.get('pid')}) of {recorded.node.node} is gone",
+            )
         elif kind == "process.gone" and (event.get("rss_anon_bytes") or 0) >= _HELD_BYTES:
             held = show_bytes((event.get("rss_anon_bytes") or 0) + (event.get("rss_shmem_bytes") or 0))
             fields = {key: event.get(key) for key in EVENT.trace.gone.fields}
-            yield _event(recorded, event, EVENT.trace.gone, fields, f"{event.get('role') or event.get('name')} pid {event.get('pid')} is gone; it held {held} at its last sample")  # fmt: skip
+            yield _event(
+                recorded,
+                event,
+                EVENT.trace.gone,
+                fields,
+                f"{event.get('role') or event.get('name')} pid {event.get('pid')} is gone; it held {held} at its last sample",
+            )
         elif kind == "node.lost":
-            yield _event(recorded, event, EVENT.trace.node_lost, {FIELD.why_text: event.get("why")}, f"node {event.get('node')} is lost: {event.get('why')}")  # fmt: skip
+            yield _event(
+                recorded,
+                event,
+                EVENT.trace.node_lost,
+                {FIELD.why_text: event.get("why")},
+                f"node {event.get('node')} is lost: {event.get('why')}",
+            )
         elif kind == "alarm":
             yield _event(
                 recorded, event, EVENT.trace.alarm, {FIELD.left_s: event.get("left_s")}, str(event.get("text"))
@@ -189,7 +219,12 @@ def _mark(recorded: Recorded, event: dict[str, Any]) -> Iterator[Event]:
     if event.get("edge") == "end":
         return
     fields = {key: event.get(key) for key in EVENT.trace.mark.fields if event.get(key) is not None}
-    words = " ".join([*([f"step {event['step']}"] if event.get("step") is not None else []), *([str(event["phase"])] if event.get("phase") else [])])  # fmt: skip
+    words = " ".join(
+        [
+            *([f"step {event['step']}"] if event.get("step") is not None else []),
+            *([str(event["phase"])] if event.get("phase") else []),
+        ]
+    )
     yield _event(recorded, event, EVENT.trace.mark, fields, f"{words} ({event.get('basis')})")
 
 

@@ -139,7 +139,14 @@ def fit_growth(points: Sequence[tuple[float, int]], limit_bytes: int) -> Growth 
 
 
 def _level(point: tuple[float, int]) -> Growth:
-    return Growth(kind="level", slope_bytes_per_s=0.0, low_bytes_per_s=0.0, high_bytes_per_s=0.0, from_bytes=point[1], from_s=point[0])  # fmt: skip
+    return Growth(
+        kind="level",
+        slope_bytes_per_s=0.0,
+        low_bytes_per_s=0.0,
+        high_bytes_per_s=0.0,
+        from_bytes=point[1],
+        from_s=point[0],
+    )
 
 
 def _sawtooth(points: Sequence[tuple[float, int]], spread: int, noise: int) -> Growth | None:
@@ -210,10 +217,17 @@ def _staircase(points: Sequence[tuple[float, int]], noise: int) -> Growth | None
     height = sorted(jump[1] for jump in jumps)[len(jumps) // 2]
     rates = sorted(jump[1] / interval for jump in jumps)
     return Growth(
-        kind="staircase", slope_bytes_per_s=height / interval, low_bytes_per_s=rates[len(rates) // 10],
-        high_bytes_per_s=rates[-1 - len(rates) // 10], from_bytes=points[-1][1], from_s=points[-1][0], jump_bytes=height,
-        jump_s=interval, last_jump_s=jumps[-1][0], seen_s=points[-1][0] - points[0][0],
-    )  # fmt: skip
+        kind="staircase",
+        slope_bytes_per_s=height / interval,
+        low_bytes_per_s=rates[len(rates) // 10],
+        high_bytes_per_s=rates[-1 - len(rates) // 10],
+        from_bytes=points[-1][1],
+        from_s=points[-1][0],
+        jump_bytes=height,
+        jump_s=interval,
+        last_jump_s=jumps[-1][0],
+        seen_s=points[-1][0] - points[0][0],
+    )
 
 
 def _slope(points: Sequence[tuple[float, int]], noise: int) -> Growth:
@@ -236,9 +250,14 @@ def _slope(points: Sequence[tuple[float, int]], noise: int) -> Growth:
     if slope <= 0 or rise < max(noise / 2, 2 * spread):
         return _level(points[-1])
     return Growth(
-        kind="slope", slope_bytes_per_s=slope, low_bytes_per_s=lower, high_bytes_per_s=upper,
-        from_bytes=points[-1][1], from_s=points[-1][0], seen_s=seen_s,
-    )  # fmt: skip
+        kind="slope",
+        slope_bytes_per_s=slope,
+        low_bytes_per_s=lower,
+        high_bytes_per_s=upper,
+        from_bytes=points[-1][1],
+        from_s=points[-1][0],
+        seen_s=seen_s,
+    )
 
 
 def theil_sen(points: Sequence[tuple[float, int]]) -> tuple[float, float, float]:

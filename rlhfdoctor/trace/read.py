@@ -76,7 +76,12 @@ class SegmentReader:
             if not isinstance(item, Frame):
                 at, size = item
                 cut = final and at + size == len(data)
-                gaps.append(Gap(what=self.path, why=f"{size} bytes at {at} are {'cut off: the writer died there' if cut else 'damaged; skipped'}"))  # fmt: skip
+                gaps.append(
+                    Gap(
+                        what=self.path,
+                        why=f"{size} bytes at {at} are {'cut off: the writer died there' if cut else 'damaged; skipped'}",
+                    )
+                )
                 used = at + size
                 continue
             used = item.end
@@ -103,7 +108,9 @@ class SegmentReader:
             if sample is None:
                 if not kept:
                     return
-                gaps.append(Gap(what=self.path, why=f"a sample at {frame.offset} cannot be read without its damaged key frame"))  # fmt: skip
+                gaps.append(
+                    Gap(what=self.path, why=f"a sample at {frame.offset} cannot be read without its damaged key frame")
+                )
             else:
                 yield sample
         else:
@@ -115,7 +122,12 @@ class SegmentReader:
             return
         number = header.get("format", 1)
         if not isinstance(number, int) or number > FORMAT:
-            gaps.append(Gap(what=self.path, why=f"written in format {number!r}; this version reads up to {FORMAT}, some of it may be missing"))  # fmt: skip
+            gaps.append(
+                Gap(
+                    what=self.path,
+                    why=f"written in format {number!r}; this version reads up to {FORMAT}, some of it may be missing",
+                )
+            )
         self.header = header
         tables: Any = header.get("tables")
         if not _is_tables(tables):

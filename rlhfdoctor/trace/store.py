@@ -109,9 +109,14 @@ class Writer:
         self._encoder.restart()
         tables = {name: list(columns) for name, columns in TABLES.items()}
         header = {
-            **self._header, "writer": self._writer, "format": FORMAT, "segment": self._number, "wall_ns": time.time_ns(),
-            "mono_ns": time.monotonic_ns(), "tables": tables,
-        }  # fmt: skip
+            **self._header,
+            "writer": self._writer,
+            "format": FORMAT,
+            "segment": self._number,
+            "wall_ns": time.time_ns(),
+            "mono_ns": time.monotonic_ns(),
+            "tables": tables,
+        }
         frames = [pack(HEADER, json_payload(header))]
         frames += [pack(EVENT, json_payload(event)) for event in self._registry()]
         for frame in frames:
@@ -266,7 +271,14 @@ class Writer:
                 total -= sizes[name]
                 dropped += 1
         if dropped:
-            self.event({"kind": "store.dropped", "segments_count": dropped, "wall_ns": time.time_ns(), "mono_ns": time.monotonic_ns()})  # fmt: skip
+            self.event(
+                {
+                    "kind": "store.dropped",
+                    "segments_count": dropped,
+                    "wall_ns": time.time_ns(),
+                    "mono_ns": time.monotonic_ns(),
+                }
+            )
 
     def close(self) -> None:
         """Brings what is in memory to disk where possible, and syncs."""

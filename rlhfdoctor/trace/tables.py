@@ -18,9 +18,12 @@ if TYPE_CHECKING:
     import polars
 
 _IDENTITY = {
-    "process": ("pid", "name", "role"), "mapping": ("pid", "name", "role"), "probe": ("pid", "name", "role"),
-    "cgroup": ("path",), "limit": ("name", "level"),
-}  # fmt: skip
+    "process": ("pid", "name", "role"),
+    "mapping": ("pid", "name", "role"),
+    "probe": ("pid", "name", "role"),
+    "cgroup": ("path",),
+    "limit": ("name", "level"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +102,7 @@ class Trace:
         events = [{**event, "detail": str(event)} for event in self.events]
         frames["events"] = pl.DataFrame(
             {key: [event.get(key) for event in events] for key in ("wall_ns", "node", "kind", "detail")}, strict=False
-        )  # fmt: skip
+        )
         written = []
         try:
             target.mkdir(parents=True, exist_ok=True)

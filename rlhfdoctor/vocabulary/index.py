@@ -13,7 +13,11 @@ from rlhfdoctor.vocabulary.traits import TRAIT
 
 def scopes(module: ModuleType) -> Iterator[type[Scope]]:
     """The scopes that a module declares, in order."""
-    return (value for value in vars(module).values() if isinstance(value, type) and issubclass(value, Scope) and value is not Scope)  # fmt: skip
+    return (
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, Scope) and value is not Scope
+    )
 
 
 def _by_word(kind: type[AnyName], *found: type[Scope]) -> Mapping[str, AnyName]:

@@ -9,8 +9,17 @@ Phase: TypeAlias = Literal["load", "rollout", "score", "update", "weight_sync", 
 PHASES: tuple[Phase, ...] = get_args(Phase)
 
 Role: TypeAlias = Literal[
-    "doctor", "raylet", "critic", "reference", "reward worker", "data loader", "reward", "rollout engine", "driver", "actor"
-]  # fmt: skip
+    "doctor",
+    "raylet",
+    "critic",
+    "reference",
+    "reward worker",
+    "data loader",
+    "reward",
+    "rollout engine",
+    "driver",
+    "actor",
+]
 """Who a process of a run may be, in the order in which a name is tried."""
 ROLES: tuple[Role, ...] = get_args(Role)
 

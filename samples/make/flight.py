@@ -17,15 +17,17 @@ SAMPLES = Path(__file__).resolve().parent.parent
 JOB = Path(__file__).parent / "jobs" / "ranks.py"
 TRUTH = {
     "parted": {
-        "verdict": "cause", "accept": ["comm-shape-mismatch"],
+        "verdict": "cause",
+        "accept": ["comm-shape-mismatch"],
         "story": "In step 3 rank 1 issues an all_gather where ranks 0 and 2 issue an all_reduce. All three wait until gloo's limit.",
     },
     "absent": {
-        "verdict": "undecided", "accept": [],
+        "verdict": "undecided",
+        "accept": [],
         "story": "In step 3 rank 2 waits for a judge that does not answer, and never enters the all_reduce in which ranks 0 and 1 wait. "
         "The dumps show who did not come and where it was last, not what it waited for.",
     },
-}  # fmt: skip
+}
 
 
 def make(kind: str, port: int) -> None:
@@ -37,7 +39,12 @@ def make(kind: str, port: int) -> None:
     environment = {**os.environ, "TORCH_FR_BUFFER_SIZE": "200"}
     with (run / "driver.log").open("wb") as log:
         ranks = [
-            subprocess.Popen([sys.executable, str(job), str(rank), kind, str(run), str(port)], stdout=log, stderr=log, env=environment)
+            subprocess.Popen(
+                [sys.executable, str(job), str(rank), kind, str(run), str(port)],
+                stdout=log,
+                stderr=log,
+                env=environment,
+            )
             for rank in range(3)
         ]
         for rank in ranks:

@@ -47,9 +47,12 @@ def record(folder: Path, scratch: Path) -> None:
         os.sync()
         Path("/proc/sys/vm/drop_caches").write_text("3")
         environment = {
-            **os.environ, "PYTHONPATH": str(session.SAMPLES.parent), "RAY_TMPDIR": str(scratch),
-            "RAY_USAGE_STATS_ENABLED": "0", "RAY_memory_monitor_refresh_ms": "0",
-        }  # fmt: skip
+            **os.environ,
+            "PYTHONPATH": str(session.SAMPLES.parent),
+            "RAY_TMPDIR": str(scratch),
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_memory_monitor_refresh_ms": "0",
+        }
         inside = f"echo $$ > {cgroup}/cgroup.procs; exec {sys.executable} train.py"
         command = [
             sys.executable,
@@ -82,7 +85,13 @@ def main() -> None:
         run = Path(scratch) / "recorded"
         record(run, Path(scratch))
         found = analyze([str(run)])
-        if found.gaps or found.death is None or found.death.killer != "sigkill-unknown" or found.best is None or found.best.cause != "host-leak":
+        if (
+            found.gaps
+            or found.death is None
+            or found.death.killer != "sigkill-unknown"
+            or found.best is None
+            or found.best.cause != "host-leak"
+        ):
             raise SystemExit(f"not as it should be: {found.death} {found.best} {found.gaps}")
         target = session.SAMPLES / NAME / "run"
         shutil.rmtree(target, ignore_errors=True)
@@ -100,12 +109,15 @@ def main() -> None:
     session.write_truth(
         NAME,
         {
-            "kind": "decidable", "verdict": "cause", "killer": "sigkill-unknown", "accept": ["host-leak"],
+            "kind": "decidable",
+            "verdict": "cause",
+            "killer": "sigkill-unknown",
+            "accept": ["host-leak"],
             "story": """An actor keeps 64 MiB a step until the cgroup's 1600 MiB are full. Ray's programs were read from a cold page cache,
                 so that their pages are the cgroup's own: the kernel takes them away and reads them back, and kills nobody. All processes
                 wait for the disk, until somebody sends SIGKILL to all of them. Who did is not the cause.""",
         },
-    )  # fmt: skip
+    )
 
 
 if __name__ == "__main__":

@@ -42,7 +42,9 @@ def take(kept: Path, folder: Path, run: str = "run", config: str = "config") -> 
     configuration.mkdir()
     for part in CONFIG:
         shutil.copy(kept / config / part, configuration / part)
-    for log in [path for path in target.rglob("*") if path.is_file() and path.suffix not in (".trace", ".json", ".yaml", ".sh")]:
+    for log in [
+        path for path in target.rglob("*") if path.is_file() and path.suffix not in (".trace", ".json", ".yaml", ".sh")
+    ]:
         lines = [line for line in log.read_text(errors="replace").splitlines(keepends=True) if not NOISE.search(line)]
         text = session.cut(clean("".join(lines)))
         log.write_text(text) if text else log.unlink()
@@ -56,7 +58,9 @@ def faults_of(scenario: Scenario, folder: Path) -> list[str]:
     found = analyze([str(folder / "run")])
     first = found.best.cause if found.best else None
     faults = []
-    if found.verdict != scenario.truth["verdict"] or (found.verdict == "cause" and first not in scenario.truth["accept"]):
+    if found.verdict != scenario.truth["verdict"] or (
+        found.verdict == "cause" and first not in scenario.truth["accept"]
+    ):
         faults.append(f"the doctor says {found.verdict} {first}")
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     if size > LIMIT_BYTES:
@@ -67,9 +71,13 @@ def faults_of(scenario: Scenario, folder: Path) -> list[str]:
 def clean(text: str) -> str:
     """The folders and addresses of this machine do not belong into a sample."""
     for pattern, replacement in (
-        (re.escape(str(session.SAMPLES.parent)), "/workspace/rlhfdoctor"), (re.escape(sys.prefix), "/opt/venv"),
-        (re.escape(sys.base_prefix), "/usr"), (r"/tmp/lab-\w+", "/tmp/ray"), (r"/tmp/[\w/-]+/config", "/workspace"), (r"\x1b\[\d+m", ""),
-    ):  # fmt: skip
+        (re.escape(str(session.SAMPLES.parent)), "/workspace/rlhfdoctor"),
+        (re.escape(sys.prefix), "/opt/venv"),
+        (re.escape(sys.base_prefix), "/usr"),
+        (r"/tmp/lab-\w+", "/tmp/ray"),
+        (r"/tmp/[\w/-]+/config", "/workspace"),
+        (r"\x1b\[\d+m", ""),
+    ):
         text = re.sub(pattern, replacement, text)
     for pattern, replacement in session._scrubbing(Path("/tmp/lab"))[4:]:
         text = pattern.sub(replacement, text)
@@ -94,7 +102,16 @@ def main() -> None:
             shutil.copytree(Path(scratch) / "sample", session.SAMPLES / name)
         truth = scenario.truth
         killer = (truth.get("killers") or [truth["killer"]])[0]
-        session.write_truth(name, {"kind": "decidable", "verdict": truth["verdict"], "killer": killer, "accept": truth.get("accept", []), "story": scenario.story})
+        session.write_truth(
+            name,
+            {
+                "kind": "decidable",
+                "verdict": truth["verdict"],
+                "killer": killer,
+                "accept": truth.get("accept", []),
+                "story": scenario.story,
+            },
+        )
         if scenario.name in CURED:
             failed |= not take_cured(scenario, kept / scenario.name)
     sys.exit(failed)
@@ -105,12 +122,24 @@ def take_cured(scenario: Scenario, kept: Path) -> bool:
     name = f"lab-{scenario.name}-cured"
     with tempfile.TemporaryDirectory() as scratch:
         take(kept, Path(scratch) / "sample", "second", "patched")
-        well = json.loads((kept / "outcome.json").read_text())["cured"] and analyze([f"{scratch}/sample/run"]).verdict == "healthy"
+        well = (
+            json.loads((kept / "outcome.json").read_text())["cured"]
+            and analyze([f"{scratch}/sample/run"]).verdict == "healthy"
+        )
         print(f"{name}: {'taken' if well else 'no cure'}")
         if well:
             shutil.rmtree(session.SAMPLES / name, ignore_errors=True)
             shutil.copytree(Path(scratch) / "sample", session.SAMPLES / name)
-            session.write_truth(name, {"kind": "decidable", "verdict": "healthy", "killer": None, "accept": [], "story": f"The run of lab-{scenario.name} with the patch that the doctor wrote."})
+            session.write_truth(
+                name,
+                {
+                    "kind": "decidable",
+                    "verdict": "healthy",
+                    "killer": None,
+                    "accept": [],
+                    "story": f"The run of lab-{scenario.name} with the patch that the doctor wrote.",
+                },
+            )
     return well
 
 

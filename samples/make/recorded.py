@@ -17,22 +17,38 @@ HERE = Path(__file__).resolve().parent
 CGROUPS = Path("/sys/fs/cgroup/memory")
 RUNS = {
     "recorded-leak": (
-        "30 20 40 0 0", 420, "cause", "kernel-oom-cgroup", ["host-leak"],
+        "30 20 40 0 0",
+        420,
+        "cause",
+        "kernel-oom-cgroup",
+        ["host-leak"],
         "The actor keeps 20 MiB a step for good, beside a rollout that takes 40 MiB and gives them back, until the cgroup's 420 MiB are full.",
     ),
     "recorded-checkpoint-spike": (
-        "12 1 60 320 6", 300, "cause", "kernel-oom-cgroup", ["host-checkpoint-save"],
+        "12 1 60 320 6",
+        300,
+        "cause",
+        "kernel-oom-cgroup",
+        ["host-checkpoint-save"],
         "Memory stands still over five steps; in the sixth a checkpoint takes 320 MiB at once, and the cgroup's 300 MiB are full.",
     ),
     "recorded-model-load": (
-        "3 1 40 0 0 500", 380, "cause", "kernel-oom-cgroup", ["host-model-load", "host-container-limit"],
+        "3 1 40 0 0 500",
+        380,
+        "cause",
+        "kernel-oom-cgroup",
+        ["host-model-load", "host-container-limit"],
         "Loading takes 560 MiB in a cgroup of 380 MiB: killed before the first step.",
     ),
     "recorded-sawtooth-healthy": (
-        "12 0 200 0 0", 420, "healthy", None, [],
+        "12 0 200 0 0",
+        420,
+        "healthy",
+        None,
+        [],
         "Each rollout takes 200 MiB and gives them back: a sawtooth that looks like growth for a moment, and ends well.",
     ),
-}  # fmt: skip
+}
 
 
 def record(arguments: str, limit_mib: int, folder: Path) -> None:
@@ -47,8 +63,11 @@ def record(arguments: str, limit_mib: int, folder: Path) -> None:
         environment = {**os.environ, "PYTHONPATH": str(session.SAMPLES.parent)}
         subprocess.run(
             [sys.executable, "-m", "rlhfdoctor", "watch", "--no-view", "--out", str(folder), "--", "sh", "-c", inside],
-            cwd=work, env=environment, capture_output=True, check=False,
-        )  # fmt: skip
+            cwd=work,
+            env=environment,
+            capture_output=True,
+            check=False,
+        )
     finally:
         shutil.rmtree(work)
         cgroup.rmdir()
@@ -63,17 +82,22 @@ def main() -> None:
             path = target / spare
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         scrub(target / "run.json")
-        session.write_truth(name, {"kind": "decidable", "verdict": verdict, "killer": killer, "accept": accept, "story": story})
+        session.write_truth(
+            name, {"kind": "decidable", "verdict": verdict, "killer": killer, "accept": accept, "story": story}
+        )
     blind = session.SAMPLES / "recorded-leak-no-kernel-log" / "run"
     shutil.rmtree(blind, ignore_errors=True)
     shutil.copytree(session.SAMPLES / "recorded-leak" / "run", blind, ignore=shutil.ignore_patterns("kernel.log"))
     session.write_truth(
         "recorded-leak-no-kernel-log",
         {
-            "kind": "decidable", "verdict": "cause", "killer": "kernel-oom-cgroup", "accept": ["host-leak"],
+            "kind": "decidable",
+            "verdict": "cause",
+            "killer": "kernel-oom-cgroup",
+            "accept": ["host-leak"],
             "story": "The run of recorded-leak without the kernel log: the cgroup's kill counter and the slope in the trace must do.",
         },
-    )  # fmt: skip
+    )
 
 
 def scrub(path: Path) -> None:

@@ -40,8 +40,10 @@ SAMPLE_LIMIT = 150_000
 BANNER_LINES = 45
 TAIL_LINES = 25
 AROUND = 6
-TELLING = re.compile(r" [EF] \d+ \d+\]|SIG[A-Z]{3}|[Kk]ill|OOM|died|exit_type|at capacity|% full|"
-                     r"MemoryMonitor|Out-of-disk|Disconnect|Traceback|Error")
+TELLING = re.compile(
+    r" [EF] \d+ \d+\]|SIG[A-Z]{3}|[Kk]ill|OOM|died|exit_type|at capacity|% full|"
+    r"MemoryMonitor|Out-of-disk|Disconnect|Traceback|Error"
+)
 
 
 @dataclass
@@ -175,8 +177,9 @@ def cut(text: str) -> str:
 def write_truth(name: str, truth: dict[str, object]) -> None:
     """samples/<name>/truth.yaml; `made_by` is filled in here."""
     script = Path(sys.argv[0]).name
-    made_by = (f"samples/make/{script}, ray {ray_version()}, kernel {platform.release()}, "
-               f"{datetime.date.today().isoformat()}")
+    made_by = (
+        f"samples/make/{script}, ray {ray_version()}, kernel {platform.release()}, {datetime.date.today().isoformat()}"
+    )
     lines = []
     for key, value in {**truth, "made_by": made_by}.items():
         if key == "story":

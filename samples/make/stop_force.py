@@ -9,11 +9,7 @@ import session
 
 
 def main() -> None:
-    launch = (
-        "export RAY_gcs_rpc_server_reconnect_timeout_s=20\n"
-        "ray start --head --num-cpus=2\n"
-        "python job.py 60\n"
-    )
+    launch = "export RAY_gcs_rpc_server_reconnect_timeout_s=20\nray start --head --num-cpus=2\npython job.py 60\n"
     run = session.run("steps.py", launch, after=(15, "ray stop --force"))
     operator = (run.scratch / "operator.log").read_text()
     assert "via SIGKILL" in operator and "Stopped all" in operator, operator

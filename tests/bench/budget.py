@@ -36,7 +36,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 RESULTS = Path(__file__).with_name("budget.jsonl")
 SECOND, THIRD, RESUMED, AGAIN, UNIVERSAL, UNIVERSAL_AGAIN = (
-    RESULTS.with_stem(f"budget-{name}") for name in ("second", "third", "resumed", "resumed-again", "universal", "universal-again")
+    RESULTS.with_stem(f"budget-{name}")
+    for name in ("second", "third", "resumed", "resumed-again", "universal", "universal-again")
 )
 _SIZES = {
     "29M": {"hidden_size": 512, "num_layers": 8, "num_heads": 8, "vocab_size": 8192},
@@ -60,32 +61,126 @@ def grid() -> Iterator[tuple[str, list[str], dict[str, Any]]]:
         for size in sizes:
             for dtype in ("float32", "bfloat16"):
                 for stage, offload in _SETUPS:
-                    yield made(f"{size} {dtype} zero-{stage} {offload or 'none'} x{ranks}", size, dtype, stage, offload, ranks)
+                    yield made(
+                        f"{size} {dtype} zero-{stage} {offload or 'none'} x{ranks}", size, dtype, stage, offload, ranks
+                    )
     for stage, offload, pin in ((2, "opt", True), (3, "opt", True), (3, "opt+param", True)):
         yield made(f"117M bfloat16 zero-{stage} {offload} x2 pinned", "117M", "bfloat16", stage, offload, 2, pin=pin)
-    yield made("117M bfloat16 zero-2 opt x2 accumulating", "117M", "bfloat16", 2, "opt", 2, "train.mini_batch_size=8", "rollout.batch_size=8")
-    yield made("117M bfloat16 zero-2 opt x2 fp32 accumulation", "117M", "bfloat16", 2, "opt", 2, "train.grad_accum_dtype=fp32")
-    yield made("117M bfloat16 zero-3 opt x2 accumulating in fp32", "117M", "bfloat16", 3, "opt", 2, "train.mini_batch_size=8", "rollout.batch_size=8", "train.grad_accum_dtype=fp32")
-    yield made("29M float32 zero-2 none x2 long", "29M", "float32", 2, "", 2, "data.max_response_length=128", "data.max_prompt_length=128")
-    yield made("29M float32 zero-2 none x2 long recomputed", "29M", "float32", 2, "", 2, "data.max_response_length=128", "data.max_prompt_length=128", "model.gradient_checkpointing=true")
-    yield made("29M bfloat16 zero-3 opt x2 long", "29M", "bfloat16", 3, "opt", 2, "data.max_response_length=128", "data.max_prompt_length=128")
-    yield made("117M bfloat16 zero-2 opt x2 saving", "117M", "bfloat16", 2, "opt", 2, "checkpoint.save_steps=2", "checkpoint.save_hf=true")
-    yield made("117M bfloat16 zero-2 opt x2 saving in memory", "117M", "bfloat16", 2, "opt", 2, "checkpoint.save_steps=2", "checkpoint.in_memory=true")
-    yield made("117M float32 zero-3 opt x2 saving", "117M", "float32", 3, "opt", 2, "checkpoint.save_steps=2", "checkpoint.save_hf=true")
+    yield made(
+        "117M bfloat16 zero-2 opt x2 accumulating",
+        "117M",
+        "bfloat16",
+        2,
+        "opt",
+        2,
+        "train.mini_batch_size=8",
+        "rollout.batch_size=8",
+    )
+    yield made(
+        "117M bfloat16 zero-2 opt x2 fp32 accumulation", "117M", "bfloat16", 2, "opt", 2, "train.grad_accum_dtype=fp32"
+    )
+    yield made(
+        "117M bfloat16 zero-3 opt x2 accumulating in fp32",
+        "117M",
+        "bfloat16",
+        3,
+        "opt",
+        2,
+        "train.mini_batch_size=8",
+        "rollout.batch_size=8",
+        "train.grad_accum_dtype=fp32",
+    )
+    yield made(
+        "29M float32 zero-2 none x2 long",
+        "29M",
+        "float32",
+        2,
+        "",
+        2,
+        "data.max_response_length=128",
+        "data.max_prompt_length=128",
+    )
+    yield made(
+        "29M float32 zero-2 none x2 long recomputed",
+        "29M",
+        "float32",
+        2,
+        "",
+        2,
+        "data.max_response_length=128",
+        "data.max_prompt_length=128",
+        "model.gradient_checkpointing=true",
+    )
+    yield made(
+        "29M bfloat16 zero-3 opt x2 long",
+        "29M",
+        "bfloat16",
+        3,
+        "opt",
+        2,
+        "data.max_response_length=128",
+        "data.max_prompt_length=128",
+    )
+    yield made(
+        "117M bfloat16 zero-2 opt x2 saving",
+        "117M",
+        "bfloat16",
+        2,
+        "opt",
+        2,
+        "checkpoint.save_steps=2",
+        "checkpoint.save_hf=true",
+    )
+    yield made(
+        "117M bfloat16 zero-2 opt x2 saving in memory",
+        "117M",
+        "bfloat16",
+        2,
+        "opt",
+        2,
+        "checkpoint.save_steps=2",
+        "checkpoint.in_memory=true",
+    )
+    yield made(
+        "117M float32 zero-3 opt x2 saving",
+        "117M",
+        "float32",
+        3,
+        "opt",
+        2,
+        "checkpoint.save_steps=2",
+        "checkpoint.save_hf=true",
+    )
 
 
 def second() -> Iterator[tuple[str, list[str], dict[str, Any]]]:
     """As `grid`: other sizes, other shapes, four ranks, and what the sweep has only at one size or not at all."""
     long = ("data.max_response_length=96", "data.max_prompt_length=96")
     for size, dtype, stage, offload, ranks, *more in (
-        ("72M", "float32", 0, "", 2), ("72M", "bfloat16", 1, "opt", 1), ("72M", "float32", 2, "opt", 2), ("72M", "float32", 3, "", 1),
-        ("72M", "bfloat16", 3, "opt+param", 2), ("72M", "bfloat16", 3, "opt", 4), ("72M", "float32", 1, "", 4), ("200M", "bfloat16", 1, "", 2),
-        ("200M", "bfloat16", 2, "opt", 2), ("200M", "float32", 2, "opt", 1), ("200M", "bfloat16", 3, "opt", 2), ("200M", "bfloat16", 0, "", 1),
-        ("deep", "bfloat16", 2, "opt", 2), ("deep", "float32", 3, "opt", 2), ("wide", "bfloat16", 2, "", 2), ("wide", "float32", 3, "opt", 1),
-        ("72M", "bfloat16", 2, "opt", 2, *long), ("72M", "float32", 2, "opt", 2, "checkpoint.save_steps=2", "checkpoint.save_hf=true"),
-        ("72M", "bfloat16", 3, "opt", 2, "checkpoint.save_steps=2"), ("200M", "bfloat16", 1, "opt", 2, "train.grad_accum_dtype=fp32"),
-    ):  # fmt: skip
-        name = f"{size} {dtype} zero-{stage} {offload or 'none'} x{ranks}" + "".join(f" {word.split('.')[1]}" for word in more)
+        ("72M", "float32", 0, "", 2),
+        ("72M", "bfloat16", 1, "opt", 1),
+        ("72M", "float32", 2, "opt", 2),
+        ("72M", "float32", 3, "", 1),
+        ("72M", "bfloat16", 3, "opt+param", 2),
+        ("72M", "bfloat16", 3, "opt", 4),
+        ("72M", "float32", 1, "", 4),
+        ("200M", "bfloat16", 1, "", 2),
+        ("200M", "bfloat16", 2, "opt", 2),
+        ("200M", "float32", 2, "opt", 1),
+        ("200M", "bfloat16", 3, "opt", 2),
+        ("200M", "bfloat16", 0, "", 1),
+        ("deep", "bfloat16", 2, "opt", 2),
+        ("deep", "float32", 3, "opt", 2),
+        ("wide", "bfloat16", 2, "", 2),
+        ("wide", "float32", 3, "opt", 1),
+        ("72M", "bfloat16", 2, "opt", 2, *long),
+        ("72M", "float32", 2, "opt", 2, "checkpoint.save_steps=2", "checkpoint.save_hf=true"),
+        ("72M", "bfloat16", 3, "opt", 2, "checkpoint.save_steps=2"),
+        ("200M", "bfloat16", 1, "opt", 2, "train.grad_accum_dtype=fp32"),
+    ):
+        name = f"{size} {dtype} zero-{stage} {offload or 'none'} x{ranks}" + "".join(
+            f" {word.split('.')[1]}" for word in more
+        )
         yield made(name, size, dtype, stage, offload, ranks, *more)
 
 
@@ -94,69 +189,152 @@ def third() -> Iterator[tuple[str, list[str], dict[str, Any]]]:
     accumulating = ("train.grad_accum_dtype=fp32", "train.mini_batch_size=8", "rollout.batch_size=8")
     saving, together = ("checkpoint.save_steps=2", "checkpoint.in_memory=true"), ("cluster.placement=fused",)
     for size, dtype, stage, offload, ranks, *more in (
-        ("90M", "bfloat16", 1, "", 2), ("90M", "float32", 2, "", 2), ("90M", "float32", 3, "opt+param", 2), ("90M", "bfloat16", 3, "", 1),
-        ("90M", "bfloat16", 2, "opt", 4), ("90M", "bfloat16", 2, "opt", 2, *accumulating), ("tall", "bfloat16", 0, "", 2), ("tall", "float32", 1, "opt", 2),
-        ("tall", "bfloat16", 3, "opt", 2), ("tall", "bfloat16", 2, "opt", 2, *saving), ("140M", "bfloat16", 2, "", 2), ("140M", "float32", 1, "", 1),
-        ("140M", "bfloat16", 3, "opt", 1), ("140M", "float32", 3, "", 2), ("140M", "bfloat16", 1, "", 2, "train.grad_accum_dtype=fp32"), ("90M", "bfloat16", 2, "opt", 2, *together),
-        ("tall", "float32", 3, "opt", 2, *together), ("140M", "bfloat16", 1, "", 2, *together), ("90M", "float32", 0, "", 1, *together),
-    ):  # fmt: skip
-        name = f"{size} {dtype} zero-{stage} {offload or 'none'} x{ranks}" + "".join(f" {word.split('.')[1]}" for word in more)
+        ("90M", "bfloat16", 1, "", 2),
+        ("90M", "float32", 2, "", 2),
+        ("90M", "float32", 3, "opt+param", 2),
+        ("90M", "bfloat16", 3, "", 1),
+        ("90M", "bfloat16", 2, "opt", 4),
+        ("90M", "bfloat16", 2, "opt", 2, *accumulating),
+        ("tall", "bfloat16", 0, "", 2),
+        ("tall", "float32", 1, "opt", 2),
+        ("tall", "bfloat16", 3, "opt", 2),
+        ("tall", "bfloat16", 2, "opt", 2, *saving),
+        ("140M", "bfloat16", 2, "", 2),
+        ("140M", "float32", 1, "", 1),
+        ("140M", "bfloat16", 3, "opt", 1),
+        ("140M", "float32", 3, "", 2),
+        ("140M", "bfloat16", 1, "", 2, "train.grad_accum_dtype=fp32"),
+        ("90M", "bfloat16", 2, "opt", 2, *together),
+        ("tall", "float32", 3, "opt", 2, *together),
+        ("140M", "bfloat16", 1, "", 2, *together),
+        ("90M", "float32", 0, "", 1, *together),
+    ):
+        name = f"{size} {dtype} zero-{stage} {offload or 'none'} x{ranks}" + "".join(
+            f" {word.split('.')[1]}" for word in more
+        )
         yield made(name, size, dtype, stage, offload, ranks, *more)
 
 
 def resumed() -> Iterator[tuple[str, list[str], dict[str, Any]]]:
     """Runs that end when they have read the checkpoint of an earlier one: their peak is that of loading or of the resume."""
     for size, dtype, stage, offload, ranks in (
-        ("117M", "bfloat16", 3, "opt", 2), ("117M", "bfloat16", 3, "opt+param", 2), ("200M", "bfloat16", 3, "", 2), ("117M", "float32", 3, "opt", 1),
-        ("200M", "bfloat16", 2, "opt", 2), ("117M", "float32", 2, "", 2), ("117M", "bfloat16", 1, "", 2), ("200M", "bfloat16", 2, "opt", 1),
-        ("72M", "float32", 1, "opt", 4), ("117M", "bfloat16", 0, "", 1),
-    ):  # fmt: skip
+        ("117M", "bfloat16", 3, "opt", 2),
+        ("117M", "bfloat16", 3, "opt+param", 2),
+        ("200M", "bfloat16", 3, "", 2),
+        ("117M", "float32", 3, "opt", 1),
+        ("200M", "bfloat16", 2, "opt", 2),
+        ("117M", "float32", 2, "", 2),
+        ("117M", "bfloat16", 1, "", 2),
+        ("200M", "bfloat16", 2, "opt", 1),
+        ("72M", "float32", 1, "opt", 4),
+        ("117M", "bfloat16", 0, "", 1),
+    ):
         name = f"{size} {dtype} zero-{stage} {offload or 'none'} x{ranks} resumed"
-        yield made(name, size, dtype, stage, offload, ranks, "checkpoint.save_steps=1", "checkpoint.resume=true", "train.steps=1")
+        yield made(
+            name,
+            size,
+            dtype,
+            stage,
+            offload,
+            ranks,
+            "checkpoint.save_steps=1",
+            "checkpoint.resume=true",
+            "train.steps=1",
+        )
 
 
 def again() -> Iterator[tuple[str, list[str], dict[str, Any]]]:
     """As `resumed`, with other sizes."""
     for size, dtype, stage, offload, ranks in (
-        ("140M", "bfloat16", 2, "opt", 2), ("90M", "float32", 3, "opt", 2), ("90M", "bfloat16", 1, "", 1), ("72M", "float32", 0, "", 2), ("140M", "bfloat16", 3, "opt+param", 1),
-    ):  # fmt: skip
+        ("140M", "bfloat16", 2, "opt", 2),
+        ("90M", "float32", 3, "opt", 2),
+        ("90M", "bfloat16", 1, "", 1),
+        ("72M", "float32", 0, "", 2),
+        ("140M", "bfloat16", 3, "opt+param", 1),
+    ):
         name = f"{size} {dtype} zero-{stage} {offload or 'none'} x{ranks} resumed"
-        yield made(name, size, dtype, stage, offload, ranks, "checkpoint.save_steps=1", "checkpoint.resume=true", "train.steps=1")
+        yield made(
+            name,
+            size,
+            dtype,
+            stage,
+            offload,
+            ranks,
+            "checkpoint.save_steps=1",
+            "checkpoint.resume=true",
+            "train.steps=1",
+        )
 
 
 def universal() -> Iterator[tuple[str, list[str], dict[str, Any]]]:
     """As `resumed`, from checkpoints that ds_to_universal.py made of the earlier run's."""
     yield from _universal(
-        ("117M", "bfloat16", 3, "opt", 2), ("200M", "bfloat16", 3, "", 2), ("90M", "float32", 3, "opt", 2), ("72M", "bfloat16", 3, "opt", 4),
-        ("117M", "bfloat16", 2, "opt", 2), ("140M", "bfloat16", 2, "", 2), ("90M", "float32", 1, "opt", 2),
-    )  # fmt: skip
+        ("117M", "bfloat16", 3, "opt", 2),
+        ("200M", "bfloat16", 3, "", 2),
+        ("90M", "float32", 3, "opt", 2),
+        ("72M", "bfloat16", 3, "opt", 4),
+        ("117M", "bfloat16", 2, "opt", 2),
+        ("140M", "bfloat16", 2, "", 2),
+        ("90M", "float32", 1, "opt", 2),
+    )
 
 
 def universal_again() -> Iterator[tuple[str, list[str], dict[str, Any]]]:
     """As `universal`, with other sizes."""
-    yield from _universal(("140M", "bfloat16", 3, "opt", 2), ("tall", "float32", 3, "", 2), ("90M", "bfloat16", 2, "opt", 2), ("wide", "bfloat16", 3, "opt", 2))
+    yield from _universal(
+        ("140M", "bfloat16", 3, "opt", 2),
+        ("tall", "float32", 3, "", 2),
+        ("90M", "bfloat16", 2, "opt", 2),
+        ("wide", "bfloat16", 3, "opt", 2),
+    )
 
 
 def _universal(*setups: tuple[str, str, int, str, int]) -> Iterator[tuple[str, list[str], dict[str, Any]]]:
     for size, dtype, stage, offload, ranks in setups:
         name = f"{size} {dtype} zero-{stage} {offload or 'none'} x{ranks} universal"
-        row = made(name, size, dtype, stage, offload, ranks, "checkpoint.save_steps=1", "checkpoint.resume=true", "train.steps=1")
+        row = made(
+            name,
+            size,
+            dtype,
+            stage,
+            offload,
+            ranks,
+            "checkpoint.save_steps=1",
+            "checkpoint.resume=true",
+            "train.steps=1",
+        )
         yield row[0], row[1], {**row[2], "load_universal": True}
 
 
 SETS = {
-    "first": (RESULTS, grid), "second": (SECOND, second), "third": (THIRD, third), "resumed": (RESUMED, resumed), "again": (AGAIN, again),
-    "universal": (UNIVERSAL, universal), "universal-again": (UNIVERSAL_AGAIN, universal_again),
-}  # fmt: skip
+    "first": (RESULTS, grid),
+    "second": (SECOND, second),
+    "third": (THIRD, third),
+    "resumed": (RESUMED, resumed),
+    "again": (AGAIN, again),
+    "universal": (UNIVERSAL, universal),
+    "universal-again": (UNIVERSAL_AGAIN, universal_again),
+}
 
 
-def made(name: str, size: str, dtype: str, stage: int, offload: str, ranks: int, *more: str, pin: bool = False) -> tuple[str, list[str], dict[str, Any]]:
+def made(
+    name: str, size: str, dtype: str, stage: int, offload: str, ranks: int, *more: str, pin: bool = False
+) -> tuple[str, list[str], dict[str, Any]]:
     words = [f"model.{key}={value}" for key, value in _SIZES[size].items()]
     words += [
-        f"model.dtype={dtype}", f"cluster.world_size={ranks}", "cluster.placement=separate", "cluster.num_cpus=6", "data.max_prompt_length=16",
-        "data.max_response_length=4", "rollout.batch_size=4", "rollout.micro_batch_size=2", "train.mini_batch_size=4",
-        f"train.micro_batch_size={4 // ranks}", "train.steps=2", *more,
-    ]  # fmt: skip
+        f"model.dtype={dtype}",
+        f"cluster.world_size={ranks}",
+        "cluster.placement=separate",
+        "cluster.num_cpus=6",
+        "data.max_prompt_length=16",
+        "data.max_response_length=4",
+        "rollout.batch_size=4",
+        "rollout.micro_batch_size=2",
+        "train.mini_batch_size=4",
+        f"train.micro_batch_size={4 // ranks}",
+        "train.steps=2",
+        *more,
+    ]
     zero = {"stage": stage, **{key: {"device": "cpu", "pin_memory": pin} for key in _OFFLOADS[offload]}}
     return name, words, zero
 
@@ -181,7 +359,9 @@ def measure(which: str, only: str) -> None:
     for number, (name, words, zero) in enumerate(todo, 1):
         began = time.monotonic()
         found = run(words, zero)
-        click.echo(f"[{number}/{len(todo)}] {name}: {found.get('error') or 'ok'}, {time.monotonic() - began:.0f} s", err=True)
+        click.echo(
+            f"[{number}/{len(todo)}] {name}: {found.get('error') or 'ok'}, {time.monotonic() - began:.0f} s", err=True
+        )
         if "error" not in found:
             with open(out, "a") as file:
                 file.write(json.dumps({"name": name, "words": words, "zero": zero, **found}) + "\n")
@@ -196,9 +376,15 @@ def run(words: list[str], zero: dict[str, Any]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="budget-") as folder:
         Path(folder, "ds.json").write_text(deepspeed(zero))
         environment = {
-            **os.environ, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0", "TORCH_EXTENSIONS_DIR": str(place.extensions()), "DS_ACCELERATOR": "cpu",
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "RAY_TMPDIR": folder, "TOKENIZERS_PARALLELISM": "false",
-        }  # fmt: skip
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "TORCH_EXTENSIONS_DIR": str(place.extensions()),
+            "DS_ACCELERATOR": "cpu",
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "RAY_TMPDIR": folder,
+            "TOKENIZERS_PARALLELISM": "false",
+        }
         trainer = [sys.executable, "-m", "trainer.train", f"out={folder}/out", f"deepspeed={folder}/ds.json", *words]
         if "checkpoint.resume=true" in words:  # the earlier run
             Path(folder, "ds.json").write_text(deepspeed({**zero, "load_universal": False}))
@@ -207,9 +393,23 @@ def run(words: list[str], zero: dict[str, Any]) -> dict[str, Any]:
         if zero.get("load_universal"):
             for step in sorted(Path(folder, "out").rglob("step1")):
                 convert(step, environment)
-        watch = [sys.executable, "-m", "rlhfdoctor", "watch", "--no-view", "--interval", "0.1", "--out", f"{folder}/trace", "--", *trainer]
+        watch = [
+            sys.executable,
+            "-m",
+            "rlhfdoctor",
+            "watch",
+            "--no-view",
+            "--interval",
+            "0.1",
+            "--out",
+            f"{folder}/trace",
+            "--",
+            *trainer,
+        ]
         try:
-            done = subprocess.run(watch, env=environment, cwd=folder, capture_output=True, text=True, timeout=_LONGEST_S, check=False)
+            done = subprocess.run(
+                watch, env=environment, cwd=folder, capture_output=True, text=True, timeout=_LONGEST_S, check=False
+            )
         except subprocess.TimeoutExpired:
             return {"error": "not at its end in time"}
         if done.returncode:
@@ -227,8 +427,24 @@ def deepspeed(zero: dict[str, Any]) -> str:
 def convert(step: Path, environment: dict[str, str]) -> None:
     """A checkpoint -> a universal one in its place."""
     made = step.with_name("universal")
-    words = ["--input_folder", str(step), "--output_folder", str(made), "--num_extract_workers", "1", "--num_merge_workers", "1", "--inject_missing_state"]
-    subprocess.run([sys.executable, "-m", "deepspeed.checkpoint.ds_to_universal", *words], env=environment, capture_output=True, timeout=_LONGEST_S, check=True)
+    words = [
+        "--input_folder",
+        str(step),
+        "--output_folder",
+        str(made),
+        "--num_extract_workers",
+        "1",
+        "--num_merge_workers",
+        "1",
+        "--inject_missing_state",
+    ]
+    subprocess.run(
+        [sys.executable, "-m", "deepspeed.checkpoint.ds_to_universal", *words],
+        env=environment,
+        capture_output=True,
+        timeout=_LONGEST_S,
+        check=True,
+    )
     shutil.rmtree(step)
     made.rename(step)
 
@@ -246,15 +462,26 @@ def processes(trace: Any) -> Iterator[dict[str, Any]]:
         own = table.filter(pl.col("uid") == uid)
         if not own.height:
             continue
-        marks = [(e["at_ns"], e["phase"] if e["edge"] == "start" else "") for e in trace.events if e["kind"] == "mark" and e.get("uid") == uid and "edge" in e]
+        marks = [
+            (e["at_ns"], e["phase"] if e["edge"] == "start" else "")
+            for e in trace.events
+            if e["kind"] == "mark" and e.get("uid") == uid and "edge" in e
+        ]
         phases: dict[str, int] = {}
-        for at, anon, shmem in zip(own["time"].to_physical(), own["rss_anon_bytes"], own["rss_shmem_bytes"], strict=True):
+        for at, anon, shmem in zip(
+            own["time"].to_physical(), own["rss_anon_bytes"], own["rss_shmem_bytes"], strict=True
+        ):
             phase = next((name for when, name in reversed(marks) if when <= at), "")
             phases[phase] = max(phases.get(phase, 0), anon + shmem)
         yield {
-            "role": role, "rank": rank, "peak": max(own["peak_bytes"].max() - own["rss_file_bytes"].max(), *phases.values()), "shmem": own["rss_shmem_bytes"].max(),
-            "locked": own["locked_bytes"].max(), "file": own["rss_file_bytes"].max(), "phases": phases,
-        }  # fmt: skip
+            "role": role,
+            "rank": rank,
+            "peak": max(own["peak_bytes"].max() - own["rss_file_bytes"].max(), *phases.values()),
+            "shmem": own["rss_shmem_bytes"].max(),
+            "locked": own["locked_bytes"].max(),
+            "file": own["rss_file_bytes"].max(),
+            "phases": phases,
+        }
 
 
 # --- predictions ---------------------------------------------------------------------------------
@@ -285,7 +512,9 @@ def others(row: dict[str, Any], role: str) -> tuple[int, int]:
     else:
         cpu, gpu = estimate_zero2_model_states_mem_needs(count, ranks, 1, offload, 1.5)
     width = 4 if words["model.dtype"] == "float32" else 2
-    return int(cpu / ranks + gpu), count * width * (4 if role != "reference" else 1)  # accelerate/commands/estimate.py: Adam is four times the model
+    return int(cpu / ranks + gpu), count * width * (
+        4 if role != "reference" else 1
+    )  # accelerate/commands/estimate.py: Adam is four times the model
 
 
 _COUNTS = {512: 29_377_024, 1024: 117_474_304}
@@ -303,11 +532,22 @@ def errors_of(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         for role in sorted(roles):
             peaks = [p["peak"] for p in row["processes"] if p["role"] == role]
             if "cluster.placement=fused" in row["words"]:
-                guess = max(found.of("host", phase) - sum(found.of("host", phase, other) for other in ("driver", "Ray", "kernel")) for phase in found.phases)
+                guess = max(
+                    found.of("host", phase)
+                    - sum(found.of("host", phase, other) for other in ("driver", "Ray", "kernel"))
+                    for phase in found.phases
+                )
             else:
                 guess = max(found.of("host", phase, role) for phase in found.phases)
             name = role if len(roles) > 1 else "all in one"
-            yield {"name": row["name"], "role": name, "measured": max(peaks), "predicted": guess / len(peaks), "error": guess / len(peaks) / max(peaks) - 1, "row": row}
+            yield {
+                "name": row["name"],
+                "role": name,
+                "measured": max(peaks),
+                "predicted": guess / len(peaks),
+                "error": guess / len(peaks) / max(peaks) - 1,
+                "row": row,
+            }
 
 
 def spread(errors: list[float]) -> str:
@@ -324,18 +564,23 @@ def table(write: bool) -> None:
 
     found = {which: list(errors_of(read(file))) for which, (file, _) in SETS.items()}
     text = [
-        "# The budget against measured runs", "",
+        "# The budget against measured runs",
+        "",
         "`make budget` (`python tests/bench/budget.py measure --set first`, `second`, `third`, `resumed`, `again`, `universal`, `universal-again`, then `table --write`): two PPO steps of the bundled trainer on CPU,",
         "real Ray, DeepSpeed and torch. Peak of anonymous and shared memory of a process, MiB; the larger one of its ranks. Error: predicted less measured, of the",
         "measured. All sizes of buffers are from the sources; the constants of `budget/process.py` and the shares of weights that malloc keeps and gloo stages",
         "(`budget/deepspeed.py`, underscored) were set by the first set, `_READ_ALONE` and `_HEADS_ALONE` by the second, too; `budget/storage.py`'s by the first one of universal checkpoints. Driver, Ray's services and loader",
-        "workers are in none of these figures. Runs of the four last sets end when they have read a checkpoint; their references, which read none, are left out.", "",
-        "| set | configurations | roles | median | 90th percentile | under by more than 5 % | largest |", "|---|---:|---:|---|---|---|---|",
-    ]  # fmt: skip
+        "workers are in none of these figures. Runs of the four last sets end when they have read a checkpoint; their references, which read none, are left out.",
+        "",
+        "| set | configurations | roles | median | 90th percentile | under by more than 5 % | largest |",
+        "|---|---:|---:|---|---|---|---|",
+    ]
     for which, rows in found.items():
         if which in BEFORE:
             text.append(BEFORE[which])
-        text.append(f"| {ABOUT[which]} | {len({r['name'] for r in rows})} | {len(rows)} | {spread([r['error'] for r in rows])} |")
+        text.append(
+            f"| {ABOUT[which]} | {len({r['name'] for r in rows})} | {len(rows)} | {spread([r['error'] for r in rows])} |"
+        )
     every = [r for rows in found.values() for r in rows]
     text.append(f"| all | {len({r['name'] for r in every})} | {len(every)} | {spread([r['error'] for r in every])} |")
     runs: dict[str, list[float]] = {}
@@ -346,18 +591,33 @@ def table(write: bool) -> None:
     text += [f"| all, roles of a run together | {len(runs)} | | {spread([b / a - 1 for a, b in runs.values()])} |", ""]
 
     base = ON_CPU.rank + ON_CPU.training
-    text += ["DeepSpeed's and accelerate's estimators on the first set; they know neither processes nor moments, so the second line of each has our constant of a process", "added:", ""]
+    text += [
+        "DeepSpeed's and accelerate's estimators on the first set; they know neither processes nor moments, so the second line of each has our constant of a process",
+        "added:",
+        "",
+    ]
     text += ["| estimator | median | 90th percentile | under by more than 5 % | largest |", "|---|---|---|---|---|"]
     rivals = [(r, *others(r["row"], r["role"])) for r in found["first"]]
     for name, place in (("deepspeed", 1), ("accelerate", 2)):
         text.append(f"| {name} | {spread([pair[place] / pair[0]['measured'] - 1 for pair in rivals])} |")
-        text.append(f"| {name} + a process | {spread([(pair[place] + base) / pair[0]['measured'] - 1 for pair in rivals])} |")
-    told = {(r["name"], r["role"]): f"{deepspeed / 2**20:.0f} | {accelerate / 2**20:.0f}" for r, deepspeed, accelerate in rivals}
-    text += ["", "| set | run | role | measured | predicted | error | deepspeed | accelerate |", "|---|---|---|---:|---:|---:|---:|---:|"]
+        text.append(
+            f"| {name} + a process | {spread([(pair[place] + base) / pair[0]['measured'] - 1 for pair in rivals])} |"
+        )
+    told = {
+        (r["name"], r["role"]): f"{deepspeed / 2**20:.0f} | {accelerate / 2**20:.0f}"
+        for r, deepspeed, accelerate in rivals
+    }
+    text += [
+        "",
+        "| set | run | role | measured | predicted | error | deepspeed | accelerate |",
+        "|---|---|---|---:|---:|---:|---:|---:|",
+    ]
     for which, rows in found.items():
         for r in rows:
             sizes = told.get((r["name"], r["role"]), " | ") if which == "first" else " | "
-            text.append(f"| {which} | {r['name']} | {r['role']} | {r['measured'] / 2**20:.0f} | {r['predicted'] / 2**20:.0f} | {r['error']:+.1%} | {sizes} |")
+            text.append(
+                f"| {which} | {r['name']} | {r['role']} | {r['measured'] / 2**20:.0f} | {r['predicted'] / 2**20:.0f} | {r['error']:+.1%} | {sizes} |"
+            )
     page = "\n".join(text) + "\n"
     if write:
         Path(__file__).with_name("BUDGET.md").write_text(page)
@@ -365,10 +625,14 @@ def table(write: bool) -> None:
 
 
 ABOUT = {
-    "first": "first, which set the constants", "second": "second, after the repairs that it led to", "third": "third, predicted unseen and left alone",
-    "resumed": "resumed, after the repairs that it led to", "again": "resumed again, after a repair of stage 0 at fp32",
-    "universal": "universal checkpoints, which set what malloc keeps of them", "universal-again": "universal checkpoints again, predicted unseen and left alone",
-}  # fmt: skip
+    "first": "first, which set the constants",
+    "second": "second, after the repairs that it led to",
+    "third": "third, predicted unseen and left alone",
+    "resumed": "resumed, after the repairs that it led to",
+    "again": "resumed again, after a repair of stage 0 at fp32",
+    "universal": "universal checkpoints, which set what malloc keeps of them",
+    "universal-again": "universal checkpoints again, predicted unseen and left alone",
+}
 BEFORE = {
     "second": "| second, predicted unseen (by 99eade0) | 20 | 60 | 4.9% | 11.4% | 8.3% | 28.6% |",
     "again": "| resumed again, predicted unseen (by 9c435c0) | 5 | 10 | 4.7% | 43.8% | 10.0% | 43.8% |",

@@ -34,11 +34,20 @@ def write_day(folder: Path, seconds: int = DAY_S) -> Path:
     courses = {f"{ROLES[n % len(ROLES)]}#{n}": course(n) for n in range(64)}
     marks = [*steps(seconds // STEP_S, STEP_S)]
     for begin in range(0, seconds, STEP_S):
-        marks += [phase(begin + offset, name) for offset, name in ((1, "rollout"), (120, "score"), (160, "update"), (290, "weight_sync"))]
+        marks += [
+            phase(begin + offset, name)
+            for offset, name in ((1, "rollout"), (120, "score"), (160, "update"), (290, "weight_sync"))
+        ]
     marks.sort(key=lambda mark: mark["wall_ns"])
     return write_run(
-        folder, seconds, use=lambda t: 62000 + 8 * t / 200, anon=courses, host={"anon": lambda t: 62000.0}, events=marks, limit_bytes=80 << 30
-    )  # fmt: skip
+        folder,
+        seconds,
+        use=lambda t: 62000 + 8 * t / 200,
+        anon=courses,
+        host={"anon": lambda t: 62000.0},
+        events=marks,
+        limit_bytes=80 << 30,
+    )
 
 
 def main(folder: Path) -> None:

@@ -1,6 +1,6 @@
 """Speed of reading against `grep -c ''` (a plain pass over the bytes) in one run: ratios, not absolute speeds.
 
-    python tests/bench/scan.py [MEGABYTES]
+python tests/bench/scan.py [MEGABYTES]
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ def main() -> None:
         mine = clock(lambda: read_all(path))
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(f"grep -c ''      {megabytes / anchor:8.0f} MB/s")
-        print(f"read, hyperscan {megabytes / mine:8.0f} MB/s   {mine / anchor:6.1f} x the anchor's time   peak {peak:.0f} MiB")
+        print(
+            f"read, hyperscan {megabytes / mine:8.0f} MB/s   {mine / anchor:6.1f} x the anchor's time   peak {peak:.0f} MiB"
+        )
         write_log(path, megabytes // 10)
         small = clock(lambda: subprocess.run(["grep", "-c", "", str(path)], check=True, capture_output=True))
         slow = clock(lambda: read_all(path, "re"))

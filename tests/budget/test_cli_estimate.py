@@ -23,14 +23,21 @@ def test_exit_codes(doctor: Doctor, tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text(VERL)
     assert doctor("estimate", START).exit_code == 1
     assert doctor("estimate", tmp_path, "--framework", "verl==0.6.1").exit_code == 0
-    assert doctor("estimate", tmp_path, "--framework", "verl==0.6.1", "--host-memory", "4T", "--gpu", "h200").exit_code == 0
+    assert (
+        doctor("estimate", tmp_path, "--framework", "verl==0.6.1", "--host-memory", "4T", "--gpu", "h200").exit_code
+        == 0
+    )
 
 
 def test_screen(doctor: Doctor) -> None:
     """The verdict first, then a table for each place with the peak's parts."""
     lines = doctor("estimate", START, "--gpu", "a100-80g", "--suggest").stdout.splitlines()
     assert lines[0].startswith("will not fit: update takes 1.62 TiB of the node's 1.44 TiB")
-    assert [line for line in lines if line in ("host memory", "/dev/shm", "one GPU, the fullest")] == ["host memory", "/dev/shm", "one GPU, the fullest"]
+    assert [line for line in lines if line in ("host memory", "/dev/shm", "one GPU, the fullest")] == [
+        "host memory",
+        "/dev/shm",
+        "one GPU, the fullest",
+    ]
     assert any("--grad_accum_dtype: fp32 -> bf16" in line for line in lines)
 
 
@@ -46,7 +53,10 @@ def test_json(doctor: Doctor) -> None:
     assert (found["schema"], found["verdict"]) == ("rlhfdoctor.estimate/1", "over")
     for phase in found["phases"]:
         assert sum(sizes[phase] for sizes in found["roles"]["host"].values()) == found["together"]["host"][phase]
-    assert [row["setting"] for row in found["suggestion"]["changes"]] == ["offload_optimizer.pin_memory", "grad_accum_dtype"]
+    assert [row["setting"] for row in found["suggestion"]["changes"]] == [
+        "offload_optimizer.pin_memory",
+        "grad_accum_dtype",
+    ]
     limit = next(row for row in found["limits"] if row["name"] == "node")
     assert limit["peak_bytes"] > limit["bytes"]
 
@@ -95,5 +105,7 @@ def test_text_of_files_reaches_no_terminal_raw(doctor: Doctor, tmp_path: Path) -
 def test_as_a_program(tmp_path: Path) -> None:
     """A pipe that closes early is no error."""
     command = f"{sys.executable} -m rlhfdoctor estimate {START} | head -1"
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    done = subprocess.run(
+        ["sh", "-c", command], capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
     assert (done.stdout.count("\n"), "Traceback" in done.stderr) == (1, False)

@@ -25,17 +25,42 @@ def script(folder: Path, *words: str, head: str = "python3 -m openrlhf.cli.train
 
 def host_states(found: Estimate, *roles: str) -> int:
     """Bytes of optimizer states, gradients and weights in host memory, processes left out."""
-    return sum(n.bytes * n.count for n in found.needs if n.role in roles and n.place == "host" and "processes" not in n.what and not n.moment)
+    return sum(
+        n.bytes * n.count
+        for n in found.needs
+        if n.role in roles and n.place == "host" and "processes" not in n.what and not n.moment
+    )
 
 
-ONE_NODE = ("--actor_num_gpus_per_node 8", "--critic_num_gpus_per_node 8", "--ref_num_gpus_per_node 8", "--colocate_all_models", "--pretrain Qwen/Qwen2.5-7B")
+ONE_NODE = (
+    "--actor_num_gpus_per_node 8",
+    "--critic_num_gpus_per_node 8",
+    "--ref_num_gpus_per_node 8",
+    "--colocate_all_models",
+    "--pretrain Qwen/Qwen2.5-7B",
+)
 
 
 def test_published_actor_and_critic_at_zero_3(tmp_path: Path) -> None:
     """7.6B actor and critic, ZeRO-3 with adam_offload on one node: 2 x 18 x 7.6e9 = 274 GB before rounding (settings_notes section 3)."""
-    words = (*ONE_NODE, "--zero_stage 3", "--adam_offload", "--bf16", "--remote_rm_url http://x", "--critic_pretrain Qwen/Qwen2.5-7B")
+    words = (
+        *ONE_NODE,
+        "--zero_stage 3",
+        "--adam_offload",
+        "--bf16",
+        "--remote_rm_url http://x",
+        "--critic_pretrain Qwen/Qwen2.5-7B",
+    )
     found = estimate(script(tmp_path, *words), framework="openrlhf==0.5.4")
-    asked = sum(n.bytes * n.count for n in found.needs if n.role in ("actor", "critic") and n.place == "host" and ("gradient" in n.what or "master" in n.what or "moments" in n.what) and not n.pinned and not n.moment)
+    asked = sum(
+        n.bytes * n.count
+        for n in found.needs
+        if n.role in ("actor", "critic")
+        and n.place == "host"
+        and ("gradient" in n.what or "master" in n.what or "moments" in n.what)
+        and not n.pinned
+        and not n.moment
+    )
     pinned = sum(n.bytes * n.count for n in found.needs if n.role in ("actor", "critic") and n.pinned)
     assert asked == pytest.approx(2 * 12 * 7.36e9, rel=0.04), "master and moments, 12 bytes"
     assert 2 * 6 * 7.07e9 <= pinned <= 2 * 12 * 7.62e9, "6 bytes page-locked, at most twice that by rounding"
@@ -43,7 +68,14 @@ def test_published_actor_and_critic_at_zero_3(tmp_path: Path) -> None:
 
 def test_published_offload_of_70b(tmp_path: Path) -> None:
     """verl with parameters and optimizer offloaded holds 12 bytes a parameter on the host, and its rounding at most twice that."""
-    words = ("actor_rollout_ref.model.path=meta-llama/Llama-3.1-70B", "actor_rollout_ref.actor.fsdp_config.param_offload=True", "actor_rollout_ref.actor.fsdp_config.optimizer_offload=True", "algorithm.adv_estimator=grpo", "trainer.n_gpus_per_node=8", "trainer.nnodes=1")
+    words = (
+        "actor_rollout_ref.model.path=meta-llama/Llama-3.1-70B",
+        "actor_rollout_ref.actor.fsdp_config.param_offload=True",
+        "actor_rollout_ref.actor.fsdp_config.optimizer_offload=True",
+        "algorithm.adv_estimator=grpo",
+        "trainer.n_gpus_per_node=8",
+        "trainer.nnodes=1",
+    )
     found = estimate(script(tmp_path, *words, head="python -m verl.trainer.main_ppo"), framework="verl==0.6.1")
     assert 12 * 70.5e9 <= host_states(found, "actor") <= 24 * 70.6e9
 
@@ -65,8 +97,19 @@ def test_published_sleep_backup(tmp_path: Path) -> None:
 
 def test_published_reference_in_fp32(tmp_path: Path) -> None:
     """verl's offloaded reference takes twice as much from 0.6.0 on, where its dtype became fp32; both are doubled by FSDP1."""
-    words = ("actor_rollout_ref.model.path=Qwen/Qwen2.5-7B", "actor_rollout_ref.actor.use_kl_loss=True", "algorithm.adv_estimator=grpo", "trainer.n_gpus_per_node=8")
-    sizes = [host_states(estimate(script(tmp_path, *words, head="python -m verl.trainer.main_ppo"), framework=f"verl=={v}"), "reference") for v in ("0.5.0", "0.6.1")]
+    words = (
+        "actor_rollout_ref.model.path=Qwen/Qwen2.5-7B",
+        "actor_rollout_ref.actor.use_kl_loss=True",
+        "algorithm.adv_estimator=grpo",
+        "trainer.n_gpus_per_node=8",
+    )
+    sizes = [
+        host_states(
+            estimate(script(tmp_path, *words, head="python -m verl.trainer.main_ppo"), framework=f"verl=={v}"),
+            "reference",
+        )
+        for v in ("0.5.0", "0.6.1")
+    ]
     assert sizes[0] >= 2 * 2 * 7.6e9 and sizes[1] == 2 * sizes[0]
 
 
@@ -81,7 +124,12 @@ def test_pinned_rounding() -> None:
 SEEDS = {
     "openrlhf-save-kill": ("tight", "save", "--memory=500g", "--memory=640g"),
     "openrlhf-72b-start": ("over", "update", "--actor_num_nodes 1", "--actor_num_nodes 2"),
-    "easyr1-long-prompts": ("tight", "log-probs", "micro_batch_size_per_device_for_experience: 16", "micro_batch_size_per_device_for_experience: 2"),
+    "easyr1-long-prompts": (
+        "tight",
+        "log-probs",
+        "micro_batch_size_per_device_for_experience: 16",
+        "micro_batch_size_per_device_for_experience: 2",
+    ),
 }
 
 
@@ -90,13 +138,22 @@ def test_seed_is_flagged_in_its_phase_and_its_cure_accepted(name: str, tmp_path:
     """From the configuration alone: the phase that died, and no complaint about the cured one in that phase."""
     word, phase, before, after = SEEDS[name]
     machine = Machine(gpu_bytes=80 * GIB)
-    files = [p for p in (ROOT / "samples" / name / "run").iterdir() if p.suffix in (".sh", ".yaml") or p.name in ("pip-freeze.txt", "versions.txt", "free.txt", "free-node5.txt", "dmesg-node5.txt")]
+    files = [
+        p
+        for p in (ROOT / "samples" / name / "run").iterdir()
+        if p.suffix in (".sh", ".yaml")
+        or p.name in ("pip-freeze.txt", "versions.txt", "free.txt", "free-node5.txt", "dmesg-node5.txt")
+    ]
     for file in files:
         shutil.copy(file, tmp_path)
     found = estimate([str(tmp_path)], machine=machine)
     assert (verdict(found), phase in sentence(found).split("takes")[0]) == (word, True), sentence(found)
     (target,) = [f for f in tmp_path.iterdir() if before in f.read_text(errors="replace")]
-    target.write_text(target.read_text().replace(before, after).replace("micro_batch_size_per_device_for_update: 4", "micro_batch_size_per_device_for_update: 1"))
+    target.write_text(
+        target.read_text()
+        .replace(before, after)
+        .replace("micro_batch_size_per_device_for_update: 4", "micro_batch_size_per_device_for_update: 1")
+    )
     assert verdict(estimate([str(tmp_path)], machine=machine)) != word
 
 
@@ -104,7 +161,12 @@ def test_seed_is_flagged_in_its_phase_and_its_cure_accepted(name: str, tmp_path:
     ("name", "cause", "before", "after"),
     [
         ("simplerl-third-generation", "host-rollout-cache-churn", "swap_space=40", "swap_space=4"),
-        ("openrlhf-zero3-generate", "comm-zero3-generate-desync", "--zero_stage 3", "--zero_stage 3 --vllm_num_engines 2"),
+        (
+            "openrlhf-zero3-generate",
+            "comm-zero3-generate-desync",
+            "--zero_stage 3",
+            "--zero_stage 3 --vllm_num_engines 2",
+        ),
     ],
 )
 def test_seed_hazard(name: str, cause: str, before: str, after: str, tmp_path: Path) -> None:
@@ -121,8 +183,18 @@ def test_seed_hazard(name: str, cause: str, before: str, after: str, tmp_path: P
 
 def test_openrlhf_without_ray_is_one_program(tmp_path: Path) -> None:
     """train_ppo has no groups of actors: every rank holds all roles, and there is neither Ray nor a node for each of them."""
-    words = ("--pretrain Qwen/Qwen2.5-1.5B-Instruct", "--reward_pretrain Qwen/Qwen2.5-1.5B-Instruct", "--zero_stage 2", "--adam_offload", "--bf16")
-    found = estimate(script(tmp_path, *words, head="deepspeed --module openrlhf.cli.train_ppo"), framework="openrlhf==0.5.4", machine=Machine(gpus_per_node=2))
+    words = (
+        "--pretrain Qwen/Qwen2.5-1.5B-Instruct",
+        "--reward_pretrain Qwen/Qwen2.5-1.5B-Instruct",
+        "--zero_stage 2",
+        "--adam_offload",
+        "--bf16",
+    )
+    found = estimate(
+        script(tmp_path, *words, head="deepspeed --module openrlhf.cli.train_ppo"),
+        framework="openrlhf==0.5.4",
+        machine=Machine(gpus_per_node=2),
+    )
     assert {n.role for n in found.needs} == {"actor", "critic", "reference", "reward", "kernel"}
     assert {n.process for n in found.needs} == {"trainer", "kernel"} and "of 4" not in found.node
     base = [n for n in found.needs if "the processes themselves" in n.what]
@@ -134,14 +206,29 @@ def test_openrlhf_without_ray_is_one_program(tmp_path: Path) -> None:
 @pytest.mark.parametrize("engines", ["$((NUM_GPUS))", "$((MANY))", "2"])
 def test_engines_that_only_the_shell_knows_are_no_trap(engines: str, tmp_path: Path) -> None:
     """A number of engines that is written, but not readable, is not the absence of engines (OpenRLHF's own agent examples)."""
-    words = ("--actor_num_gpus_per_node 8", "--ref_num_gpus_per_node 8", "--colocate_all_models", "--pretrain Qwen/Qwen3-1.7B", "--zero_stage 3", "--vllm_num_engines", engines)
+    words = (
+        "--actor_num_gpus_per_node 8",
+        "--ref_num_gpus_per_node 8",
+        "--colocate_all_models",
+        "--pretrain Qwen/Qwen3-1.7B",
+        "--zero_stage 3",
+        "--vllm_num_engines",
+        engines,
+    )
     assert estimate(script(tmp_path, *words), framework="openrlhf==0.9.0").hazards == ()
 
 
 @pytest.mark.parametrize(
     "word",
-    ["actor_rollout_ref.actor.strategy=torchtitan", "--config-name='ppo_megatron_trainer.yaml'", "--config-name ppo_megatron_trainer", "model_engine=megatron", "model_engine=veomni", "actor_rollout_ref.actor.strategy=megatron",
-     "actor_rollout_ref.actor.megatron.tensor_model_parallel_size=2"],
+    [
+        "actor_rollout_ref.actor.strategy=torchtitan",
+        "--config-name='ppo_megatron_trainer.yaml'",
+        "--config-name ppo_megatron_trainer",
+        "model_engine=megatron",
+        "model_engine=veomni",
+        "actor_rollout_ref.actor.strategy=megatron",
+        "actor_rollout_ref.actor.megatron.tensor_model_parallel_size=2",
+    ],
 )
 def test_other_trainers_than_fsdp_are_refused(word: str, tmp_path: Path) -> None:
     """verl's Megatron and other backends are not estimated as FSDP."""
@@ -162,23 +249,57 @@ def test_trap_on_whichever_node(critic: str, tmp_path: Path) -> None:
     words = [f"--{role}_num_nodes 1 --{role}_num_gpus_per_node 8" for role in ("actor", "critic", "ref", "reward")]
     words += ["--pretrain Qwen/Qwen2.5-7B", f"--critic_pretrain {critic}", "--zero_stage 3", "--bf16"]
     assert verdict(estimate(script(tmp_path, *words), framework="openrlhf==0.2.5")) == "trap"
-    after, patches = suggest(script(tmp_path, *words), framework="openrlhf==0.2.5", machine=Machine(host_bytes=2 << 40, gpu_bytes=180 * GIB))
+    after, patches = suggest(
+        script(tmp_path, *words), framework="openrlhf==0.2.5", machine=Machine(host_bytes=2 << 40, gpu_bytes=180 * GIB)
+    )
     assert (after.hazards, [p.setting for p in patches][-1:]) == ((), ["zero_stage"])
 
 
 def test_suggestion_against_a_trap_and_a_narrow_container(tmp_path: Path) -> None:
     """Both at once: the wider limit is that of the run without the trap."""
-    words = ("--actor_num_gpus_per_node 8", "--ref_num_gpus_per_node 8", "--advantage_estimator reinforce", "--remote_rm_url http://x", "--pretrain Qwen/Qwen2.5-1.5B", "--zero_stage 3", "--bf16", "--gradient_checkpointing")
+    words = (
+        "--actor_num_gpus_per_node 8",
+        "--ref_num_gpus_per_node 8",
+        "--advantage_estimator reinforce",
+        "--remote_rm_url http://x",
+        "--pretrain Qwen/Qwen2.5-1.5B",
+        "--zero_stage 3",
+        "--bf16",
+        "--gradient_checkpointing",
+    )
     paths = script(tmp_path, *words, head="docker run -m 20g image python3 -m openrlhf.cli.train_ppo_ray")
-    after, patches = suggest(paths, framework="openrlhf==0.5.0", machine=Machine(host_bytes=2 << 40, gpu_bytes=80 * GIB))
-    assert ([p.setting for p in patches], after.hazards, verdict(after)) == (["container.memory", "zero_stage"], (), "fits")
+    after, patches = suggest(
+        paths, framework="openrlhf==0.5.0", machine=Machine(host_bytes=2 << 40, gpu_bytes=80 * GIB)
+    )
+    assert ([p.setting for p in patches], after.hazards, verdict(after)) == (
+        ["container.memory", "zero_stage"],
+        (),
+        "fits",
+    )
 
 
 def test_stage_1_is_sent_to_stage_3_with_others(tmp_path: Path) -> None:
     """The way back from stage 3 is none for stage 1."""
-    words = ("--actor_num_gpus_per_node 8", "--ref_num_gpus_per_node 8", "--colocate_all_models", "--advantage_estimator reinforce", "--remote_rm_url http://x", "--pretrain Qwen/Qwen2.5-14B", "--zero_stage 1", "--vllm_num_engines 2", "--vllm_tensor_parallel_size 4", "--vllm_gpu_memory_utilization 0.3", "--bf16", "--gradient_checkpointing")
-    after, patches = suggest(script(tmp_path, *words), framework="openrlhf==0.8.5", machine=Machine(host_bytes=2 << 40, gpu_bytes=80 * GIB))
-    assert verdict(after) in ("fits", "tight") and 2 not in [p.after for p in patches if p.setting == "zero_stage"], [(p.setting, p.after) for p in patches]
+    words = (
+        "--actor_num_gpus_per_node 8",
+        "--ref_num_gpus_per_node 8",
+        "--colocate_all_models",
+        "--advantage_estimator reinforce",
+        "--remote_rm_url http://x",
+        "--pretrain Qwen/Qwen2.5-14B",
+        "--zero_stage 1",
+        "--vllm_num_engines 2",
+        "--vllm_tensor_parallel_size 4",
+        "--vllm_gpu_memory_utilization 0.3",
+        "--bf16",
+        "--gradient_checkpointing",
+    )
+    after, patches = suggest(
+        script(tmp_path, *words), framework="openrlhf==0.8.5", machine=Machine(host_bytes=2 << 40, gpu_bytes=80 * GIB)
+    )
+    assert verdict(after) in ("fits", "tight") and 2 not in [p.after for p in patches if p.setting == "zero_stage"], [
+        (p.setting, p.after) for p in patches
+    ]
 
 
 LAB_SEEDS = {
@@ -212,8 +333,32 @@ def test_lab_seed_is_flagged_and_its_cure_not_refused(name: str, tmp_path: Path)
 # --- addition --------------------------------------------------------------------------------------
 
 
-def need(role: str, size: int, *, process: str = "", phases: tuple[str, ...] = ("update",), moment: str = "", place: str = "host", count: int = 1, gpus: str = "", from_step: bool = False, at_longest: bool = False) -> Need:
-    return Need(role=role, process=process or role, place=place, phases=phases, bytes=size, count=count, what="", moment=moment, gpus=gpus, from_step=from_step, at_longest=at_longest)  # type: ignore[arg-type]
+def need(
+    role: str,
+    size: int,
+    *,
+    process: str = "",
+    phases: tuple[str, ...] = ("update",),
+    moment: str = "",
+    place: str = "host",
+    count: int = 1,
+    gpus: str = "",
+    from_step: bool = False,
+    at_longest: bool = False,
+) -> Need:
+    return Need(
+        role=role,
+        process=process or role,
+        place=place,
+        phases=phases,
+        bytes=size,
+        count=count,
+        what="",
+        moment=moment,
+        gpus=gpus,
+        from_step=from_step,
+        at_longest=at_longest,
+    )  # type: ignore[arg-type]
 
 
 def made(*needs: Need, limit: int | None = None, phases: tuple[str, ...] = ("load", "rollout", "update")) -> Estimate:
@@ -231,13 +376,18 @@ def test_moments_of_one_process_do_not_add_up() -> None:
 
 def test_gpus_are_not_added_up() -> None:
     """A GPU holds what its own roles need, whatever other GPUs hold; processes of a node add up on the host."""
-    found = made(need("actor", 5, place="gpu", gpus="a", count=4), need("reference", 3, place="gpu", gpus="a", count=4), need("critic", 7, place="gpu", gpus="b", count=2))
+    found = made(
+        need("actor", 5, place="gpu", gpus="a", count=4),
+        need("reference", 3, place="gpu", gpus="a", count=4),
+        need("critic", 7, place="gpu", gpus="b", count=2),
+    )
     assert (found.of("gpu", "update"), found.of("gpu", "update", "critic")) == (8, 7)
     assert made(need("actor", 5, count=4)).of("host", "update") == 20
 
 
 def test_what_is_held_for_a_turn() -> None:
     """Gradients of roles that share a process are not there together; each goes with the moments of its own turn."""
+
     def turn(role: str, size: int, process: str) -> Need:
         return replace(need(role, size, process=process), turn=True)
 
@@ -250,7 +400,13 @@ def actor_needs(folder: Path, sums: str, stage: int, offload: bool) -> dict[str,
     """What the bundled trainer's actor holds, by name, in bytes of the weights in bf16."""
     states = ', "offload_optimizer": {"device": "cpu"}' if offload else ""
     (folder / "ds.json").write_text(f'{{"zero_optimization": {{"stage": {stage}{states}}}}}')
-    words = ("model.hidden_size=1024", "model.num_layers=8", "model.dtype=bfloat16", "deepspeed=ds.json", f"train.grad_accum_dtype={sums}")
+    words = (
+        "model.hidden_size=1024",
+        "model.num_layers=8",
+        "model.dtype=bfloat16",
+        "deepspeed=ds.json",
+        f"train.grad_accum_dtype={sums}",
+    )
     files = script(folder, *words, head="python -m trainer.train")
     found = estimate([*files, str(folder / "ds.json")], framework="rlhfdoctor==0.1.0", machine=Machine(gpus_per_node=0))
     sizes = {n.what: n.bytes for n in found.needs if n.role == "actor"}
@@ -259,7 +415,11 @@ def actor_needs(folder: Path, sums: str, stage: int, offload: bool) -> dict[str,
 
 def test_gradients_at_zero_1(tmp_path: Path) -> None:
     """They are whole until the step, offloaded or not; fp32 sums double them, and DeepSpeed 0.19.8 reduces them in that type."""
-    whole, flat, added = "gradients, whole until the step", "a flat copy of the bucket while it is reduced", "gradients of the shard as they add up"
+    whole, flat, added = (
+        "gradients, whole until the step",
+        "a flat copy of the bucket while it is reduced",
+        "gradients of the shard as they add up",
+    )
     plain, sums = actor_needs(tmp_path, "bf16", 1, True), actor_needs(tmp_path, "fp32", 1, True)
     assert (plain[whole], plain[flat], added in plain) == (1, 1, False)
     assert (sums[whole], sums[flat], sums[added]) == (2, 2, 1)
@@ -282,7 +442,10 @@ def test_workers_of_the_loader_are_forks(tmp_path: Path) -> None:
     assert (loaders.count, loaders.bytes * loaders.count < rank.bytes) == (8, True)
 
 
-@pytest.mark.parametrize(("size", "word"), [(120, "will not fit:"), (105, "will probably not fit:"), (95, "too close to call:"), (80, "fits:")])
+@pytest.mark.parametrize(
+    ("size", "word"),
+    [(120, "will not fit:"), (105, "will probably not fit:"), (95, "too close to call:"), (80, "fits:")],
+)
 def test_the_sentence_knows_its_error(size: int, word: str) -> None:
     """Within the known error of the limit nothing is said for certain."""
     assert sentence(made(need("actor", size * GIB), limit=100 * GIB)).startswith(word)
@@ -291,9 +454,17 @@ def test_the_sentence_knows_its_error(size: int, word: str) -> None:
 def test_a_certain_break_goes_before_a_probable_one() -> None:
     """A GPU that is twice too full is told before a container that is a little too full, and what is set exactly has no error."""
     needs = (need("actor", 105 * GIB, phases=("load",)), need("actor", 200 * GIB, place="gpu"))
-    limits = (Limit(name="container", place="host", bytes=100 * GIB, basis=""), Limit(name="GPU", place="gpu", bytes=80 * GIB, basis=""))
-    assert sentence(replace(made(*needs), limits=limits)).startswith("will not fit: update takes 200 GiB of the GPU's 80.0 GiB")
-    set_and_estimated = (replace(need("engine", 72 * GIB, place="gpu"), exact=True), need("actor", 14 * GIB, place="gpu"))
+    limits = (
+        Limit(name="container", place="host", bytes=100 * GIB, basis=""),
+        Limit(name="GPU", place="gpu", bytes=80 * GIB, basis=""),
+    )
+    assert sentence(replace(made(*needs), limits=limits)).startswith(
+        "will not fit: update takes 200 GiB of the GPU's 80.0 GiB"
+    )
+    set_and_estimated = (
+        replace(need("engine", 72 * GIB, place="gpu"), exact=True),
+        need("actor", 14 * GIB, place="gpu"),
+    )
     assert sentence(replace(made(*set_and_estimated), limits=limits[1:])).startswith("will not fit:")
 
 
@@ -301,26 +472,55 @@ def test_side_by_side_on_one_gpu(tmp_path: Path) -> None:
     """OpenRLHF starts the updates of critic and actor together, and one after the other only with DeepSpeed's sleep (ppo_trainer.py)."""
     sizes = {}
     for sleep in ("", "--deepspeed_enable_sleep"):
-        words = (*ONE_NODE, "--zero_stage 3", "--bf16", "--vllm_num_engines 8", "--critic_pretrain Qwen/Qwen2.5-7B", sleep)
+        words = (
+            *ONE_NODE,
+            "--zero_stage 3",
+            "--bf16",
+            "--vllm_num_engines 8",
+            "--critic_pretrain Qwen/Qwen2.5-7B",
+            sleep,
+        )
         found = estimate(script(tmp_path, *words), framework="openrlhf==0.9.7")
         whole = found.of("gpu", "update")
-        sizes[sleep] = (whole, found.of("gpu", "update", "actor"), {n.beside for n in found.needs if n.role == "critic" and n.what.startswith("gathered") and "update" in n.phases})
+        sizes[sleep] = (
+            whole,
+            found.of("gpu", "update", "actor"),
+            {
+                n.beside
+                for n in found.needs
+                if n.role == "critic" and n.what.startswith("gathered") and "update" in n.phases
+            },
+        )
     assert (sizes[""][2], sizes["--deepspeed_enable_sleep"][2]) == ({True}, {False})
     assert sizes[""][0] > sizes["--deepspeed_enable_sleep"][0] + 4 * GIB
-    pair = (need("actor", 5, place="gpu", gpus="a", moment="backward"), need("critic", 4, place="gpu", gpus="a", moment="backward"))
+    pair = (
+        need("actor", 5, place="gpu", gpus="a", moment="backward"),
+        need("critic", 4, place="gpu", gpus="a", moment="backward"),
+    )
     assert made(*pair).of("gpu", "update") == 5
     assert made(*(replace(n, beside=True) for n in pair)).of("gpu", "update") == 9
 
 
 def test_offloaded_weights_are_on_the_gpu_in_turn(tmp_path: Path) -> None:
     """verl loads the weights of actor and critic for their own passes only, where param_offload is on."""
-    words = ["actor_rollout_ref.model.path=Qwen/Qwen2.5-7B", "critic.model.path=Qwen/Qwen2.5-7B", "algorithm.adv_estimator=gae", "trainer.n_gpus_per_node=8"]
+    words = [
+        "actor_rollout_ref.model.path=Qwen/Qwen2.5-7B",
+        "critic.model.path=Qwen/Qwen2.5-7B",
+        "algorithm.adv_estimator=gae",
+        "trainer.n_gpus_per_node=8",
+    ]
     sizes = {}
     for flag in (True, False):
         offload = [f"{role}.fsdp_config.param_offload={flag}" for role in ("actor_rollout_ref.actor", "critic.model")]
-        found = estimate(script(tmp_path, *words, *offload, head="python -m verl.trainer.main_ppo"), framework="verl==0.6.1")
+        found = estimate(
+            script(tmp_path, *words, *offload, head="python -m verl.trainer.main_ppo"), framework="verl==0.6.1"
+        )
         sizes[flag] = found.of("gpu", "update")
-        shard = next(n.bytes for n in found.needs if n.role == "critic" and n.place == "gpu" and n.what.startswith("weights, a shard"))
+        shard = next(
+            n.bytes
+            for n in found.needs
+            if n.role == "critic" and n.place == "gpu" and n.what.startswith("weights, a shard")
+        )
     assert sizes[False] - sizes[True] == pytest.approx(shard, rel=0.1)
 
 
@@ -344,21 +544,48 @@ def test_upper_bounds_alone_do_not_break_a_limit() -> None:
 
 def test_lora_trains_adapters_only(tmp_path: Path) -> None:
     """Optimizer states follow the adapters, not the frozen weights."""
-    whole, adapters = (host_states(estimate(script(tmp_path, *ONE_NODE, "--zero_stage 2", "--adam_offload", "--remote_rm_url http://x", *more), framework="openrlhf==0.8.5"), "actor") for more in ((), ("--lora_rank 16",)))
+    whole, adapters = (
+        host_states(
+            estimate(
+                script(tmp_path, *ONE_NODE, "--zero_stage 2", "--adam_offload", "--remote_rm_url http://x", *more),
+                framework="openrlhf==0.8.5",
+            ),
+            "actor",
+        )
+        for more in ((), ("--lora_rank 16",))
+    )
     assert adapters < whole / 20
 
 
 def test_group_estimators_have_no_critic(tmp_path: Path) -> None:
     """REINFORCE and GRPO train no critic; a remote reward model takes no memory here."""
-    roles = {n.role for n in estimate(script(tmp_path, *ONE_NODE, "--advantage_estimator reinforce", "--remote_rm_url http://x"), framework="openrlhf==0.8.5").needs}
+    roles = {
+        n.role
+        for n in estimate(
+            script(tmp_path, *ONE_NODE, "--advantage_estimator reinforce", "--remote_rm_url http://x"),
+            framework="openrlhf==0.8.5",
+        ).needs
+    }
     assert roles & {"critic", "reward"} == set()
-    roles = {n.role for n in estimate(script(tmp_path, *ONE_NODE, "--reward_pretrain Qwen/Qwen2.5-7B"), framework="openrlhf==0.8.5").needs}
+    roles = {
+        n.role
+        for n in estimate(
+            script(tmp_path, *ONE_NODE, "--reward_pretrain Qwen/Qwen2.5-7B"), framework="openrlhf==0.8.5"
+        ).needs
+    }
     assert {"critic", "reward", "actor", "reference"} <= roles
 
 
 def test_nodes_are_packed(tmp_path: Path) -> None:
     """Groups of GPUs fill nodes first fit; the fullest node is the one that is told."""
-    words = ("--actor_num_gpus_per_node 8", "--critic_num_gpus_per_node 4", "--ref_num_gpus_per_node 4", "--reward_num_gpus_per_node 8", "--pretrain Qwen/Qwen2.5-7B", "--adam_offload")
+    words = (
+        "--actor_num_gpus_per_node 8",
+        "--critic_num_gpus_per_node 4",
+        "--ref_num_gpus_per_node 4",
+        "--reward_num_gpus_per_node 8",
+        "--pretrain Qwen/Qwen2.5-7B",
+        "--adam_offload",
+    )
     found = estimate(script(tmp_path, *words), framework="openrlhf==0.5.4")
     assert "1 node of 3" in found.node and "actor x8" in found.node
 
@@ -366,11 +593,21 @@ def test_nodes_are_packed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("version", ["0.12.6", "0.16.9", "0.18.3", "0.19.8"])
 def test_versions_of_deepspeed(version: str, tmp_path: Path) -> None:
     """ZeRO-2 with offload takes 16 bytes a parameter before DeepSpeed 0.17.0 and 18 from there (staging); 0.14.1 to 0.18.2 pin the master."""
-    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu", "pin_memory": false}}}')
+    (tmp_path / "ds.json").write_text(
+        '{"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu", "pin_memory": false}}}'
+    )
     (tmp_path / "freeze.txt").write_text(f"trl==0.20.0\ndeepspeed=={version}\n")
     script(tmp_path, "--model_name_or_path Qwen/Qwen2.5-7B", head="trl grpo")
     found = estimate([str(tmp_path)], framework="trl==0.20.0", machine=Machine(gpus_per_node=8))
-    plain = sum(n.bytes * n.count for n in found.needs if n.role == "actor" and n.place == "host" and not n.moment and "processes" not in n.what and "largest" not in n.what)
+    plain = sum(
+        n.bytes * n.count
+        for n in found.needs
+        if n.role == "actor"
+        and n.place == "host"
+        and not n.moment
+        and "processes" not in n.what
+        and "largest" not in n.what
+    )
     master = next(n for n in found.needs if n.what == "fp32 master weights")
     assert master.pinned == (version == "0.16.9")
     factor = 18 if version in ("0.18.3", "0.19.8") else 16
@@ -384,15 +621,30 @@ def test_suggestion_fits_and_is_in_the_users_spelling() -> None:
     """The smallest change makes it fit, and its diff changes the user's own line."""
     after, patches = suggest([str(ROOT / "samples/openrlhf-72b-start/run")], machine=Machine(gpu_bytes=80 * GIB))
     assert [(p.setting, p.before, p.after, p.safety) for p in patches] == [
-        ("offload_optimizer.pin_memory", "true", "false", "show"), ("grad_accum_dtype", "fp32", "bf16", "consent"),
-    ]  # fmt: skip
+        ("offload_optimizer.pin_memory", "true", "false", "show"),
+        ("grad_accum_dtype", "fp32", "bf16", "consent"),
+    ]
     assert "-   --grad_accum_dtype fp32" in patches[1].diff and verdict(after) in ("fits", "tight")
 
 
 def test_suggestion_of_more_nodes_comes_last(tmp_path: Path) -> None:
     """Where none of the user's own settings is enough, more nodes are."""
-    words = ("--actor_num_gpus_per_node 8", "--actor_num_nodes 1", "--pretrain Qwen/Qwen2.5-72B", "--zero_stage 3", "--adam_offload", "--remote_rm_url http://x", "--advantage_estimator reinforce", "--init_kl_coef 0", "--gradient_checkpointing", "--vllm_num_engines 2", "--vllm_tensor_parallel_size 4")
-    after, patches = suggest(script(tmp_path, *words), framework="openrlhf==0.8.5", machine=Machine(host_bytes=900 * GIB, gpu_bytes=80 * GIB))
+    words = (
+        "--actor_num_gpus_per_node 8",
+        "--actor_num_nodes 1",
+        "--pretrain Qwen/Qwen2.5-72B",
+        "--zero_stage 3",
+        "--adam_offload",
+        "--remote_rm_url http://x",
+        "--advantage_estimator reinforce",
+        "--init_kl_coef 0",
+        "--gradient_checkpointing",
+        "--vllm_num_engines 2",
+        "--vllm_tensor_parallel_size 4",
+    )
+    after, patches = suggest(
+        script(tmp_path, *words), framework="openrlhf==0.8.5", machine=Machine(host_bytes=900 * GIB, gpu_bytes=80 * GIB)
+    )
     assert ([p.setting for p in patches], verdict(after)) == (["actor_num_nodes"], "tight")
 
 
@@ -404,7 +656,11 @@ def test_nothing_moves_to_a_place_of_unknown_size() -> None:
 
 def test_no_suggestion_where_none_is_needed(tmp_path: Path) -> None:
     """A run that fits is left alone."""
-    after, patches = suggest(script(tmp_path, *ONE_NODE, "--remote_rm_url http://x"), framework="openrlhf==0.8.5", machine=Machine(host_bytes=4 << 40))
+    after, patches = suggest(
+        script(tmp_path, *ONE_NODE, "--remote_rm_url http://x"),
+        framework="openrlhf==0.8.5",
+        machine=Machine(host_bytes=4 << 40),
+    )
     assert (patches, verdict(after)) == ([], "fits")
 
 
@@ -412,5 +668,7 @@ def test_unknown_model_asks_for_it(tmp_path: Path) -> None:
     """A name that tells no size is refused with the flag that does."""
     with pytest.raises(UsageError, match="--model"):
         estimate(script(tmp_path, "--pretrain /models/policy"), framework="openrlhf==0.8.5")
-    found = estimate(script(tmp_path, "--pretrain /models/policy"), framework="openrlhf==0.8.5", machine=Machine(model="Qwen2.5-7B"))
+    found = estimate(
+        script(tmp_path, "--pretrain /models/policy"), framework="openrlhf==0.8.5", machine=Machine(model="Qwen2.5-7B")
+    )
     assert any("7" in line or need for line in found.assumed)

@@ -41,27 +41,47 @@ def logits(found: Estimate, role: str, phase: str) -> float:
         ("0.6.1", "actor_rollout_ref.actor.entropy_from_logits_with_chunking=True", 2, 2, 4),
         ("0.8.0", "actor_rollout_ref.actor.calculate_entropy=True", 6, 2, 8),
         ("0.9.0", "", 8, 4, 4),  # divided by the temperature into new ones
-        ("0.6.1", "actor_rollout_ref.model.use_remove_padding=False", 7, 3, 4),  # half of a sequence is the response, whose logits are copied
+        (
+            "0.6.1",
+            "actor_rollout_ref.model.use_remove_padding=False",
+            7,
+            3,
+            4,
+        ),  # half of a sequence is the response, whose logits are copied
     ],
 )
-def test_logits_of_verl(version: str, setting: str, scored: float, reference: float, trained: float, tmp_path: Path) -> None:
+def test_logits_of_verl(
+    version: str, setting: str, scored: float, reference: float, trained: float, tmp_path: Path
+) -> None:
     """bf16 logits, an entropy of 4 bytes where one is computed, gradients in place where none is (dp_actor.py at these tags)."""
     found = predict(tmp_path, VERL.format(setting), f"verl=={version}")
-    assert [logits(found, "actor", "score"), logits(found, "reference", "score"), logits(found, "actor", "update")] == [scored, reference, trained]
+    assert [logits(found, "actor", "score"), logits(found, "reference", "score"), logits(found, "actor", "update")] == [
+        scored,
+        reference,
+        trained,
+    ]
 
 
 @pytest.mark.parametrize(("padding_free", "scored"), [("true", 2), ("false", 3)])
 def test_logits_of_easyr1(padding_free: str, scored: float, tmp_path: Path) -> None:
     """flash-attn's cross entropy takes the bf16 logits as they are; without padding_free those of the responses are copied."""
-    text = EASYR1.format(prompt=2048, answer=2048, batch=512, offload="true").replace("padding_free: true", f"padding_free: {padding_free}")
+    text = EASYR1.format(prompt=2048, answer=2048, batch=512, offload="true").replace(
+        "padding_free: true", f"padding_free: {padding_free}"
+    )
     (tmp_path / "config.yaml").write_text(re.sub(r"experience: 16", "experience: 1", text))
     assert logits(estimate([str(tmp_path)], framework="easyr1==0.3.0"), "actor", "score") == scored
 
 
 def test_one_layer_and_the_logits_take_turns(tmp_path: Path) -> None:
     """Forward, the head computes when the last layer's own activations are gone; the larger of the two counts."""
-    found = predict(tmp_path, VERL.format("actor_rollout_ref.actor.entropy_from_logits_with_chunking=True"), "verl==0.6.1")
-    scoring = {(n.moment, n.what): n.bytes for n in found.needs if n.role == "actor" and n.phases == ("score",) and n.at_longest}
+    found = predict(
+        tmp_path, VERL.format("actor_rollout_ref.actor.entropy_from_logits_with_chunking=True"), "verl==0.6.1"
+    )
+    scoring = {
+        (n.moment, n.what): n.bytes
+        for n in found.needs
+        if n.role == "actor" and n.phases == ("score",) and n.at_longest
+    }
     layer, head = (sum(size for (moment, _), size in scoring.items() if moment == name) for name in ("forward", "head"))
     assert layer == 34 * TOKENS * HIDDEN < head == 2 * TOKENS * (WORDS + 2 * HIDDEN)
     surely = found.of("gpu", "score", "actor", surely=True)
@@ -105,7 +125,15 @@ def test_the_fifth_seed_by_the_settings_of_easyr1s_own_example(tmp_path: Path) -
         assert verdict(cured) == "fits", sentence(cured)
 
 
-@pytest.mark.parametrize(("release", "packages", "late"), [("0.3.0.post1", "vllm==0.8.2", False), ("0.4.1", "vllm==0.8.2", False), ("0.4.1", "vllm==0.8.5", True), ("0.9.0", "vllm==0.11.0", True)])
+@pytest.mark.parametrize(
+    ("release", "packages", "late"),
+    [
+        ("0.3.0.post1", "vllm==0.8.2", False),
+        ("0.4.1", "vllm==0.8.2", False),
+        ("0.4.1", "vllm==0.8.5", True),
+        ("0.9.0", "vllm==0.11.0", True),
+    ],
+)
 def test_the_kv_cache_comes_when_the_weights_are_in(release: str, packages: str, late: bool, tmp_path: Path) -> None:
     """verl since 0.4 wakes the weights, fills them and then wakes the KV cache, where vLLM knows tags (0.8.3): the engine's share is not there while they are synchronised."""
     (tmp_path / "pip-freeze.txt").write_text(packages + "\n")

@@ -48,20 +48,30 @@ def test_openrlhf_171_while_loading(tmp_path: Path) -> None:
 def test_openrlhf_187_the_save_that_was_killed(tmp_path: Path) -> None:
     """The first seed: the same user twelve days later, 4 actors and 2 critics in 500 GB; "used 537GB", killed when training was over and the actors saved."""
     command = EXAMPLE.format(actor=4, critic=2, model=BAICHUAN)
-    found = predict(tmp_path, command, "openrlhf==0.1.4", "deepspeed==0.12.6", container_bytes=500 * GIB, host_bytes=1 << 40)
+    found = predict(
+        tmp_path, command, "openrlhf==0.1.4", "deepspeed==0.12.6", container_bytes=500 * GIB, host_bytes=1 << 40
+    )
     limit = next(limit for limit in found.limits if limit.name == "container")
     assert verdict(found) == "over"
     assert sentence(found).startswith("will probably not fit: final save takes"), sentence(found)
     assert found.used(limit, "update") < 500 * GIB
     assert found.peak(limit)[1] == pytest.approx(537e9, rel=0.02)
-    cured = predict(tmp_path, command, "openrlhf==0.1.4", "deepspeed==0.12.6", container_bytes=640 * GIB, host_bytes=1 << 40)
+    cured = predict(
+        tmp_path, command, "openrlhf==0.1.4", "deepspeed==0.12.6", container_bytes=640 * GIB, host_bytes=1 << 40
+    )
     assert verdict(cured) == "fits", "a wider container, one of the cures that were given"
 
 
-@pytest.mark.parametrize(("stage", "engines", "trapped"), [(3, "", True), (2, "", False), (3, " --vllm_num_engines 2", False)])
-def test_the_fourth_seed_by_the_settings_of_openrlhfs_own_example(stage: int, engines: str, trapped: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("stage", "engines", "trapped"), [(3, "", True), (2, "", False), (3, " --vllm_num_engines 2", False)]
+)
+def test_the_fourth_seed_by_the_settings_of_openrlhfs_own_example(
+    stage: int, engines: str, trapped: bool, tmp_path: Path
+) -> None:
     """The reports show their script as a picture; OpenRLHF's example at ZeRO-3 generates in every rank, and "stage 2 is fine"."""
-    command = EXAMPLE.format(actor=4, critic=2, model=LLAMA).replace("--zero_stage 2", f"--zero_stage {stage}") + engines
+    command = (
+        EXAMPLE.format(actor=4, critic=2, model=LLAMA).replace("--zero_stage 2", f"--zero_stage {stage}") + engines
+    )
     found = predict(tmp_path, command, "openrlhf==0.2.5", "deepspeed==0.13.5")
     assert [(h.phase, h.cause) for h in found.hazards] == [("rollout", "comm-zero3-generate-desync")] * trapped
     assert (verdict(found) == "trap") == trapped
@@ -71,7 +81,14 @@ def test_openrlhf_211_optimizer_states_at_the_start(tmp_path: Path) -> None:
     """February 2024, DeepSpeed 0.13.1, a critic of two ranks: the node's use rose by 79.73 GiB while the optimizer's states were made."""
     command = EXAMPLE.format(actor=2, critic=2, model=LLAMA)
     found = predict(tmp_path, command, "openrlhf==0.1.9", "deepspeed==0.13.1")
-    made = [n for n in found.needs if n.role == "critic" and n.place == "host" and "load" in n.phases and ("moments" in n.what or "fp32 gradients" in n.what)]
+    made = [
+        n
+        for n in found.needs
+        if n.role == "critic"
+        and n.place == "host"
+        and "load" in n.phases
+        and ("moments" in n.what or "fp32 gradients" in n.what)
+    ]
     assert len(made) == 2
     assert sum(n.bytes * n.count for n in made) == pytest.approx(79.73 * GIB, rel=0.03)
 
@@ -80,8 +97,23 @@ def test_optimate_242_states_at_stage_3() -> None:
     """March 2023, LLaMA-7B on one rank with offload: 24.72 GiB for fp32 master weights, then 73.92 GiB for moments and fp32 gradients."""
     shape = find_shape(LLAMA)
     assert shape is not None
-    model = Model(role="actor", shape=shape, trained=True, ranks=1, here=1, backend="deepspeed", version="0.8.2", stage=3, offload_optimizer=True, offload_param=True)
-    needs = {n.what: n.bytes for n in deepspeed_needs(model, "cuda") if n.place == "host" and "load" in n.phases and not n.moment}
+    model = Model(
+        role="actor",
+        shape=shape,
+        trained=True,
+        ranks=1,
+        here=1,
+        backend="deepspeed",
+        version="0.8.2",
+        stage=3,
+        offload_optimizer=True,
+        offload_param=True,
+    )
+    needs = {
+        n.what: n.bytes
+        for n in deepspeed_needs(model, "cuda")
+        if n.place == "host" and "load" in n.phases and not n.moment
+    }
     assert needs["fp32 master weights"] == pytest.approx(24.72 * GIB, rel=0.03)
     states = sum(size for what, size in needs.items() if "moments" in what or "fp32 gradients" in what)
     assert states == pytest.approx(73.92 * GIB, rel=0.03)
@@ -106,7 +138,9 @@ def test_openrlhf_1013_with_and_without_sleep(extra: str, word: str, tmp_path: P
         "--vllm_tensor_parallel_size 1 --colocate_all_models --vllm_gpu_memory_utilization 0.5 --pretrain Qwen/Qwen2.5-7B --advantage_estimator reinforce "
         "--remote_rm_url http://rm --zero_stage 1 --bf16"
     )
-    found = predict(tmp_path, command + extra, "openrlhf==0.7.5", "deepspeed==0.16.7", "vllm==0.8.3", host_bytes=512 * GIB)
+    found = predict(
+        tmp_path, command + extra, "openrlhf==0.7.5", "deepspeed==0.16.7", "vllm==0.8.3", host_bytes=512 * GIB
+    )
     assert verdict(found) == word, sentence(found)
     assert found.peak(found.limits[0])[0] == "load"
 

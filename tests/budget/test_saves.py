@@ -27,7 +27,9 @@ def predict(folder: Path, command: str, framework: str, machine: Machine | None 
     (folder / "launch.sh").write_text(command + "\n")
     (folder / "ds_config.json").unlink(missing_ok=True)
     if not pins:
-        (folder / "ds_config.json").write_text(json.dumps({"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "pin_memory": False}}}))
+        (folder / "ds_config.json").write_text(
+            json.dumps({"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "pin_memory": False}}})
+        )
     return estimate([str(folder)], framework=framework, machine=machine or Machine())
 
 
@@ -42,10 +44,16 @@ def gathers(found: Estimate) -> list[str]:
         ("--save_steps 10", ["checkpoint", "final_save"], ["final_save"]),
         ("--save_steps 10 --save_hf_ckpt", ["checkpoint", "final_save"], ["checkpoint", "final_save"]),
         ("--save_steps 10 --disable_ds_ckpt", ["final_save"], ["final_save"]),
-        ("--save_steps 10 --disable_ds_ckpt --save_hf_ckpt", ["checkpoint", "final_save"], ["checkpoint", "final_save"]),
+        (
+            "--save_steps 10 --disable_ds_ckpt --save_hf_ckpt",
+            ["checkpoint", "final_save"],
+            ["checkpoint", "final_save"],
+        ),
     ],
 )
-def test_openrlhf_saves_its_model_when_training_is_over(more: str, phases: list[str], gathered: list[str], tmp_path: Path) -> None:
+def test_openrlhf_saves_its_model_when_training_is_over(
+    more: str, phases: list[str], gathered: list[str], tmp_path: Path
+) -> None:
     """Whatever its checkpoints are, or none (train_ppo_ray.py, async_save_model)."""
     found = predict(tmp_path, OPENRLHF.format(model="Qwen/Qwen2.5-7B", more=more), "openrlhf==0.6.4")
     assert [p for p in found.phases if p in ("checkpoint", "final_save")] == phases
@@ -59,29 +67,46 @@ def test_easyr1_saves_behind_the_last_step(tmp_path: Path) -> None:
         (tmp_path / "config.yaml").write_text(text.format(frequency))
         found = estimate([str(tmp_path)], framework="easyr1==0.3.0")
         assert [p for p in found.phases if p in ("checkpoint", "final_save")] == [phase]
-        assert found.of("host", phase, "actor") - found.of("host", "update", "actor") == pytest.approx(12 * 7.6e9, rel=0.01)
+        assert found.of("host", phase, "actor") - found.of("host", "update", "actor") == pytest.approx(
+            12 * 7.6e9, rel=0.01
+        )
         assert gathers(found) == []
 
 
 def test_verl_saves_its_states_from_where_they_are(tmp_path: Path) -> None:
     """The sharded state dict of the weights is on the host, 4 bytes a parameter; Adam's states are written one storage after the other."""
     found = predict(tmp_path, VERL.format("trainer.save_freq=10"), "verl==0.6.1")
-    assert found.of("host", "checkpoint", "actor") - found.of("host", "update", "actor") == pytest.approx(4 * 7.6e9, rel=0.01)
+    assert found.of("host", "checkpoint", "actor") - found.of("host", "update", "actor") == pytest.approx(
+        4 * 7.6e9, rel=0.01
+    )
 
 
-@pytest.mark.parametrize(("offload", "strategy", "beside"), [("True", "fsdp", 4), ("False", "fsdp", 4), ("True", "fsdp2", 0), ("False", "fsdp2", 0)])
+@pytest.mark.parametrize(
+    ("offload", "strategy", "beside"),
+    [("True", "fsdp", 4), ("False", "fsdp", 4), ("True", "fsdp2", 0), ("False", "fsdp2", 0)],
+)
 def test_what_a_resume_reads_beside_what_it_keeps(offload: str, strategy: str, beside: float, tmp_path: Path) -> None:
     """verl: moments that are on the host later are those that were read; on GPUs they are read there, and so are FSDP2's weights."""
     words = f"actor_rollout_ref.actor.strategy={strategy} trainer.resume_mode=resume_path actor_rollout_ref.actor.fsdp_config.param_offload={offload} actor_rollout_ref.actor.fsdp_config.optimizer_offload={offload}"
     found = predict(tmp_path, VERL.format(words), "verl==0.6.1")
-    assert found.of("host", "resume", "actor") - found.of("host", "update", "actor") == pytest.approx(beside * 7.6e9, rel=0.01)
+    assert found.of("host", "resume", "actor") - found.of("host", "update", "actor") == pytest.approx(
+        beside * 7.6e9, rel=0.01
+    )
 
 
-@pytest.mark.parametrize(("release", "stage", "copies"), [("0.7.4", 2, 1), ("0.7.5", 2, 8), ("0.9.0", 3, 1), ("0.1.4", 2, 0)])
-def test_ranks_that_hold_whole_weights_for_openrlhfs_save(release: str, stage: int, copies: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("release", "stage", "copies"), [("0.7.4", 2, 1), ("0.7.5", 2, 8), ("0.9.0", 3, 1), ("0.1.4", 2, 0)]
+)
+def test_ranks_that_hold_whole_weights_for_openrlhfs_save(
+    release: str, stage: int, copies: int, tmp_path: Path
+) -> None:
     """Below stage 3 every rank clones its own to the host since 0.7.5, rank 0 alone before (deepspeed.py, save_model), and up to 0.1.4 nobody."""
     (tmp_path / "pip-freeze.txt").write_text("safetensors==0.8.0\n")  # which copies no file
-    found = predict(tmp_path, OPENRLHF.format(model="Qwen/Qwen2.5-7B", more="").replace("--zero_stage 3", f"--zero_stage {stage}"), f"openrlhf=={release}")
+    found = predict(
+        tmp_path,
+        OPENRLHF.format(model="Qwen/Qwen2.5-7B", more="").replace("--zero_stage 3", f"--zero_stage {stage}"),
+        f"openrlhf=={release}",
+    )
     assert found.of("host", "final_save", "actor") - found.of("host", "update", "actor") == copies * 2 * 7_615_616_512
 
 
@@ -89,10 +114,14 @@ def test_ranks_that_hold_whole_weights_for_openrlhfs_save(release: str, stage: i
 def test_a_resume_reads_the_moments_that_go_to_the_gpu(ratio: float, beside: float, tmp_path: Path) -> None:
     """With a ratio of a half, half of the moments that are read are not kept on the host."""
     offload = {"device": "cpu", "pin_memory": False, "ratio": ratio}
-    (tmp_path / "ds.json").write_text(json.dumps({"zero_optimization": {"stage": 3, "offload_optimizer": offload, "sub_group_size": 1e7}}))
+    (tmp_path / "ds.json").write_text(
+        json.dumps({"zero_optimization": {"stage": 3, "offload_optimizer": offload, "sub_group_size": 1e7}})
+    )
     (tmp_path / "launch.sh").write_text(OPENRLHF.format(model="Qwen/Qwen2.5-7B", more="--load_checkpoint") + "\n")
     found = estimate([str(tmp_path)], framework="openrlhf==0.5.4")
-    assert found.of("host", "resume", "actor") - found.of("host", "rollout", "actor") == pytest.approx(beside * 7.6e9, rel=0.01)
+    assert found.of("host", "resume", "actor") - found.of("host", "rollout", "actor") == pytest.approx(
+        beside * 7.6e9, rel=0.01
+    )
 
 
 @pytest.mark.parametrize(("terabyte", "at_start", "cured"), [(10**12, "over", "over"), (1 << 40, "tight", "tight")])
@@ -106,11 +135,15 @@ def test_openrlhf_632_at_its_start_and_at_its_resume(terabyte: int, at_start: st
     machine = Machine(host_bytes=round(1.4 * terabyte))
 
     def say(more: str, pins: bool) -> Estimate:
-        return predict(tmp_path, OPENRLHF.format(model="Qwen/Qwen2.5-72B-Instruct", more=more), "openrlhf==0.5.4", machine, pins)
+        return predict(
+            tmp_path, OPENRLHF.format(model="Qwen/Qwen2.5-72B-Instruct", more=more), "openrlhf==0.5.4", machine, pins
+        )
 
     start, unpinned, resumed = say("", True), say("", False), say("--load_checkpoint", False)
     assert by_phase(start)["update"] == at_start and verdict(start) == "over", sentence(start)
-    assert "over" not in [word for phase, word in by_phase(unpinned).items() if phase != "final_save"], "the start is cured"
+    assert "over" not in [word for phase, word in by_phase(unpinned).items() if phase != "final_save"], (
+        "the start is cured"
+    )
     assert by_phase(unpinned)["final_save"] == verdict(unpinned) == cured
     assert by_phase(resumed)["resume"] == "over" and "resume takes 1.49 TiB" in sentence(resumed), sentence(resumed)
     beside = resumed.of("host", "resume", "actor") - resumed.of("host", "rollout", "actor")
@@ -121,8 +154,16 @@ def test_a_save_that_does_not_fit_behind_training_that_does(tmp_path: Path) -> N
     """The sentence tells both, and the object has a word for each phase."""
     command = OPENRLHF.format(model="Qwen/Qwen2.5-72B-Instruct", more="")
     found = predict(tmp_path, command, "openrlhf==0.5.4", Machine(host_bytes=1340 * GIB), pins=False)
-    assert sentence(found).startswith("will probably not fit: final save takes 1.36 TiB") and "what comes before it takes 1.23 TiB at most, in " in sentence(found)
-    assert to_dict(found)["by_phase"] == {"load": "fits", "rollout": "tight", "score": "tight", "update": "tight", "final_save": "over"}
+    assert sentence(found).startswith(
+        "will probably not fit: final save takes 1.36 TiB"
+    ) and "what comes before it takes 1.23 TiB at most, in " in sentence(found)
+    assert to_dict(found)["by_phase"] == {
+        "load": "fits",
+        "rollout": "tight",
+        "score": "tight",
+        "update": "tight",
+        "final_save": "over",
+    }
 
 
 @pytest.mark.parametrize(("stage", "gather", "expected"), [(2, False, 8), (3, True, 1), (3, False, 0), (0, False, 0)])
@@ -131,6 +172,10 @@ def test_transformers_save_of_whole_weights(stage: int, gather: bool, expected: 
     zero = {"stage": stage, "stage3_gather_16bit_weights_on_model_save": gather}
     (tmp_path / "ds.json").write_text(json.dumps({"bf16": {"enabled": True}, "zero_optimization": zero}))
     (tmp_path / "pip-freeze.txt").write_text("safetensors==0.8.0\ntransformers==5.0.0\n")  # which copy no file
-    (tmp_path / "launch.sh").write_text("accelerate launch --num_processes 8 -m trl.scripts.grpo --model_name_or_path Qwen/Qwen2.5-7B --deepspeed ds.json\n")
+    (tmp_path / "launch.sh").write_text(
+        "accelerate launch --num_processes 8 -m trl.scripts.grpo --model_name_or_path Qwen/Qwen2.5-7B --deepspeed ds.json\n"
+    )
     found = estimate([str(tmp_path)], framework="trl==0.20.0")
-    assert found.of("host", "checkpoint", "actor") - found.of("host", "rollout", "actor") == expected * 2 * 7_615_616_512
+    assert (
+        found.of("host", "checkpoint", "actor") - found.of("host", "rollout", "actor") == expected * 2 * 7_615_616_512
+    )

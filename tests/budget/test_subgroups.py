@@ -12,14 +12,38 @@ from rlhfdoctor.budget.shapes import Shape, find_shape
 from rlhfdoctor.budget.subgroups import elements_on_gpu
 from rlhfdoctor.core.estimate import estimate
 
-SMALL = Shape(name="small", layers=6, hidden=256, heads=4, kv_heads=2, head_dim=64, intermediate=768, vocabulary=3000, tied=False, attention_bias=True)
-CUT = {1_000_000: [1161216, 1179648, 1179648, 1179648, 1554432, 6400], 500_000: [768000, 589824, 589824, 524288, 655360, 589824, 589824, 524288, 655360, 768000, 6400]}
+SMALL = Shape(
+    name="small",
+    layers=6,
+    hidden=256,
+    heads=4,
+    kv_heads=2,
+    head_dim=64,
+    intermediate=768,
+    vocabulary=3000,
+    tied=False,
+    attention_bias=True,
+)
+CUT = {
+    1_000_000: [1161216, 1179648, 1179648, 1179648, 1554432, 6400],
+    500_000: [768000, 589824, 589824, 524288, 655360, 589824, 589824, 524288, 655360, 768000, 6400],
+}
 """Elements of each sub-group of the small one, by sub_group_size: fp16_partitioned_groups_flat_numel of DeepSpeed 0.19.8 run here on one rank."""
 
 
 def model(shape: Shape, version: str | None, ratio: float, *, sub_group: int = 10**9, ranks: int = 1) -> Model:
     return Model(
-        role="actor", shape=shape, trained=True, ranks=ranks, here=ranks, backend="deepspeed", version=version, stage=3, offload_optimizer=True, ratio=ratio, sub_group=sub_group
+        role="actor",
+        shape=shape,
+        trained=True,
+        ranks=ranks,
+        here=ranks,
+        backend="deepspeed",
+        version=version,
+        stage=3,
+        offload_optimizer=True,
+        ratio=ratio,
+        sub_group=sub_group,
     )
 
 
@@ -48,8 +72,12 @@ def test_states_move_from_the_host_to_the_gpu(tmp_path: Path) -> None:
     sizes = {}
     for ratio in (1.0, 0.5):
         offload = {"device": "cpu", "pin_memory": False, "ratio": ratio}
-        (tmp_path / "ds.json").write_text(json.dumps({"zero_optimization": {"stage": 3, "offload_optimizer": offload, "sub_group_size": 1e8}}))
-        (tmp_path / "launch.sh").write_text("accelerate launch --num_processes 8 -m trl.scripts.grpo --model_name_or_path Qwen/Qwen2.5-7B --deepspeed ds.json --bf16 true\n")
+        (tmp_path / "ds.json").write_text(
+            json.dumps({"zero_optimization": {"stage": 3, "offload_optimizer": offload, "sub_group_size": 1e8}})
+        )
+        (tmp_path / "launch.sh").write_text(
+            "accelerate launch --num_processes 8 -m trl.scripts.grpo --model_name_or_path Qwen/Qwen2.5-7B --deepspeed ds.json --bf16 true\n"
+        )
         found = estimate([str(tmp_path)], framework="trl==0.20.0")
         sizes[ratio] = found.of("host", "rollout", "actor"), found.of("gpu", "rollout", "actor")
     (host, gpu), (less, more) = sizes[1.0], sizes[0.5]

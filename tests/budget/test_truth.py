@@ -29,14 +29,23 @@ def test_error_of_the_peak(which: str, errors: dict[str, list[dict[str, Any]]]) 
     rows = [row for name, part in errors.items() if which in (name, "all") for row in part]
     sizes = sorted(abs(row["error"]) for row in rows)
     under = [(row["name"], row["role"]) for row in rows if row["error"] < -0.05]
-    assert (len(rows) >= 45, sizes[len(sizes) // 2] <= 0.05, sizes[int(len(sizes) * 0.9)] <= 0.10, len(under) <= 0.02 * len(rows)) == (True,) * 4, under
+    assert (
+        len(rows) >= 45,
+        sizes[len(sizes) // 2] <= 0.05,
+        sizes[int(len(sizes) * 0.9)] <= 0.10,
+        len(under) <= 0.02 * len(rows),
+    ) == (True,) * 4, under
 
 
 def test_error_of_a_resume(errors: dict[str, list[dict[str, Any]]]) -> None:
     """Runs that end when they have read a checkpoint, at every stage; the model before was 29 % off in the median."""
     rows = errors["resumed"] + errors["again"]
     sizes = sorted(abs(row["error"]) for row in rows)
-    assert ({row["row"]["zero"]["stage"] for row in rows}, sizes[len(sizes) // 2] <= 0.05, sizes[-1] <= 0.10) == ({0, 1, 2, 3}, True, True)
+    assert ({row["row"]["zero"]["stage"] for row in rows}, sizes[len(sizes) // 2] <= 0.05, sizes[-1] <= 0.10) == (
+        {0, 1, 2, 3},
+        True,
+        True,
+    )
 
 
 def test_page_locked_bytes_are_exact() -> None:

@@ -17,7 +17,15 @@ from tests.exam.calibrate import PLACES, fit, reliability
 
 def finding(cause: str, score: float, explained_by: str | None = None, goes_with: tuple[str, ...] = ()) -> Finding:
     """A finding of a score, with the catalogue's confidence."""
-    return Finding(cause=cause, title="", summary="", confidence=confidence(score, load_knots()), score=score, explained_by=explained_by, goes_with=goes_with)
+    return Finding(
+        cause=cause,
+        title="",
+        summary="",
+        confidence=confidence(score, load_knots()),
+        score=score,
+        explained_by=explained_by,
+        goes_with=goes_with,
+    )
 
 
 def test_the_curve_in_use() -> None:
@@ -28,13 +36,27 @@ def test_the_curve_in_use() -> None:
     assert heights[0] > 0 and heights[-1] <= 0.99
 
 
-@pytest.mark.parametrize(("score", "expected"), [(-9.0, 0.1), (-1.0, 0.1), (-0.5, 0.3), (0.0, 0.5), (1.0, 0.75), (9.0, 0.99)])
+@pytest.mark.parametrize(
+    ("score", "expected"), [(-9.0, 0.1), (-1.0, 0.1), (-0.5, 0.3), (0.0, 0.5), (1.0, 0.75), (9.0, 0.99)]
+)
 def test_between_the_knots(score: float, expected: float) -> None:
     """Straight lines between, the ends beyond, never above 0.99."""
     assert confidence(score, [(-1.0, 0.1), (0.0, 0.5), (2.0, 1.0)]) == expected
 
 
-@pytest.mark.parametrize("text", ["", "knots: 3", "knots: [[0, 0.5]]", "knots: [[0, 0.9], [1, 0.2]]", "knots: [[1, 0.5], [0, 0.6]]", "knots: [[0, a]]", "knots: [[-1, 0.1], [0, 0.2], [1, 0.9]]", "}"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "knots: 3",
+        "knots: [[0, 0.5]]",
+        "knots: [[0, 0.9], [1, 0.2]]",
+        "knots: [[1, 0.5], [0, 0.6]]",
+        "knots: [[0, a]]",
+        "knots: [[-1, 0.1], [0, 0.2], [1, 0.9]]",
+        "}",
+    ],
+)
 def test_a_bad_curve_is_named(text: str, tmp_path: Path) -> None:
     """The file and what it wants."""
     (tmp_path / FILE).write_text(text)

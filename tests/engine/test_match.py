@@ -14,10 +14,28 @@ from rlhfdoctor.types import Event, Evidence, Origin, Setting, Value
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 
 FACTS = Facts(
-    events={EVENT.kernel.killed: [Event(kind=EVENT.kernel.killed, fields={FIELD.pid: 7, FIELD.comm: "python"}, origin=Origin(file="d", line=3), text="x")]},
+    events={
+        EVENT.kernel.killed: [
+            Event(
+                kind=EVENT.kernel.killed,
+                fields={FIELD.pid: 7, FIELD.comm: "python"},
+                origin=Origin(file="d", line=3),
+                text="x",
+            )
+        ]
+    },
     evidence={FACT.host.limit_bytes: Evidence(name=FACT.host.limit_bytes, value=100, says="the limit is 100")},
-    settings={"zero_stage": Setting(name="zero_stage", spelled="--zero_stage", value=3, framework="openrlhf", origin=Origin(file="l"), form="flag")},
-)  # fmt: skip
+    settings={
+        "zero_stage": Setting(
+            name="zero_stage",
+            spelled="--zero_stage",
+            value=3,
+            framework="openrlhf",
+            origin=Origin(file="l"),
+            form="flag",
+        )
+    },
+)
 
 
 def holds(text: str) -> bool | None:

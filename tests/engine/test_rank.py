@@ -29,7 +29,10 @@ def test_fill_shows_units() -> None:
     """Places in sentences are filled by value and unit; the unknown is called so."""
     used = Evidence(name=FACT.shm.used_bytes, value=2**30, says="")
     facts = Facts(events={}, settings={}, evidence={used.name: used})
-    assert fill("{shm.used_bytes} of {shm.size_bytes}, {shm.full_ratio}", facts) == "1.00 GiB of an unknown amount, unknown"
+    assert (
+        fill("{shm.used_bytes} of {shm.size_bytes}, {shm.full_ratio}", facts)
+        == "1.00 GiB of an unknown amount, unknown"
+    )
 
 
 def test_low_threshold_is_the_verdict(case: Case) -> None:
@@ -40,7 +43,9 @@ def test_low_threshold_is_the_verdict(case: Case) -> None:
 
 def test_echo_is_folded(case: Case) -> None:
     """A refused connection after a certain kill is explained by it."""
-    incident = case({"driver.log": RAY_KILL + "RuntimeError: Connection refused\nActorUnavailableError: The actor is unavailable\n"})
+    incident = case(
+        {"driver.log": RAY_KILL + "RuntimeError: Connection refused\nActorUnavailableError: The actor is unavailable\n"}
+    )
     echoes = {f.cause: f.explained_by for f in incident.findings if f.explained_by}
     assert echoes == {"comm-peer-died": "host-ray-threshold"}
 
@@ -48,7 +53,9 @@ def test_echo_is_folded(case: Case) -> None:
 def test_missing_input_lowers_nothing_but_is_listed(case: Case) -> None:
     """What is unknown is asked for with a command."""
     incident = case({"driver.log": RAY_KILL})
-    assert "grep -E 'MemAvailable|Shmem|^Cached' /proc/meminfo" in {m.settle for f in incident.findings for m in f.missing}
+    assert "grep -E 'MemAvailable|Shmem|^Cached' /proc/meminfo" in {
+        m.settle for f in incident.findings for m in f.missing
+    }
 
 
 def test_first_failure_counts_not_the_loudest(case: Case) -> None:
@@ -74,10 +81,17 @@ def test_conditions_of_one_rule_meet_on_one_host(case: Case) -> None:
     """The offload of one node is no evidence for the death on another."""
     adam = "(ActorModelRayActor pid=7, ip=10.0.0.9) [2025-01-11 10:31:47,441] DeepSpeed Basic Optimizer = DeepSpeedCPUAdam\n"
     lost = "(CriticModelRayActor pid=8, ip=10.0.0.9) [2025-01-11 13:09:02,441] Fatal Python error: Segmentation fault\n"
-    kill = "[2025-01-11 13:08:00,117 E 1 1] (raylet, ip=10.0.0.1) " + RAY_KILL.splitlines()[1].replace("0.6.", "0.95.") + "\n"
+    kill = (
+        "[2025-01-11 13:08:00,117 E 1 1] (raylet, ip=10.0.0.1) "
+        + RAY_KILL.splitlines()[1].replace("0.6.", "0.95.")
+        + "\n"
+    )
     incident = case({"driver.log": adam + kill + lost})
     assert incident.death is not None
-    assert (incident.death.node, [f.cause for f in incident.findings if f.cause == "host-optimizer-offload"]) == ("10.0.0.1", [])
+    assert (incident.death.node, [f.cause for f in incident.findings if f.cause == "host-optimizer-offload"]) == (
+        "10.0.0.1",
+        [],
+    )
 
 
 def test_culprit_is_told_from_the_victim(case: Case) -> None:
@@ -99,8 +113,12 @@ def test_runner_up_says_how_it_differs() -> None:
     chinese = load_words("zh")
     differs = next(f.differs for f in translate(incident, chinese).findings if f.cause == runner_up.cause)
     rule = next(rule for rule in load_rules() if rule.id == "comm-moe-expert-desync")
-    assert "comm-zero3-generate-desync (dense models too, only inside generate), comm-shape-mismatch." in " ".join(explain(rule).split())
-    assert f"comm-zero3-generate-desync（{differs}）、comm-shape-mismatch。" in explain(rule, chinese).replace("\n    ", "")
+    assert "comm-zero3-generate-desync (dense models too, only inside generate), comm-shape-mismatch." in " ".join(
+        explain(rule).split()
+    )
+    assert f"comm-zero3-generate-desync（{differs}）、comm-shape-mismatch。" in explain(rule, chinese).replace(
+        "\n    ", ""
+    )
 
 
 def test_weights_are_the_rules_own(tmp_path: Path) -> None:
@@ -127,6 +145,19 @@ def test_a_step_that_floats_cannot_hold_is_no_tie() -> None:
 def test_no_share_falls_between_two_conditions(ratio: float) -> None:
     """Data loaders that may hold half of a limit speak against it, just below and just above 40 %, too."""
     shares = {FACT.share.loader_ratio: ratio, FACT.share.loader_most_ratio: 0.6}
-    facts = Facts(events={}, settings={}, evidence={name: Evidence(name=name, value=value, says="") for name, value in shares.items()})
+    facts = Facts(
+        events={},
+        settings={},
+        evidence={name: Evidence(name=name, value=value, says="") for name, value in shares.items()},
+    )
     rule = next(rule for rule in load_rules() if rule.id == "host-container-limit")
-    assert len([quote for quote in judge(rule, facts).against if "processes beside" in quote.says or "data loader workers" in quote.says]) == 1
+    assert (
+        len(
+            [
+                quote
+                for quote in judge(rule, facts).against
+                if "processes beside" in quote.says or "data loader workers" in quote.says
+            ]
+        )
+        == 1
+    )

@@ -43,40 +43,100 @@ REMEDY = "remediation: [{setting: zero_stage, to: 1, safety: safe, effect: x}]"
         ("prior: -1.0", "prior: low", "'prior': expected float, got str"),
         (REQUIRES, "requires: {evnt: torch.cuda_error}", "unknown key 'evnt' in requires. Did you mean 'event'?"),
         (REQUIRES, "requires: {event: torch.cuda_error, evidence: death.any}", "exactly one of"),
-        (REQUIRES, "requires: {any: [{event: torch.cuda_error}], is: 1}", "takes a list of conditions and no comparison"),
-        (REQUIRES, "requires: {event: torch.cuda_eror}", "unknown event 'torch.cuda_eror'. Did you mean 'torch.cuda_error'?"),
-        (REQUIRES, "requires: {evidence: host.limit_byte}", "unknown fact 'host.limit_byte'. Did you mean 'host.limit_bytes'?"),
+        (
+            REQUIRES,
+            "requires: {any: [{event: torch.cuda_error}], is: 1}",
+            "takes a list of conditions and no comparison",
+        ),
+        (
+            REQUIRES,
+            "requires: {event: torch.cuda_eror}",
+            "unknown event 'torch.cuda_eror'. Did you mean 'torch.cuda_error'?",
+        ),
+        (
+            REQUIRES,
+            "requires: {evidence: host.limit_byte}",
+            "unknown fact 'host.limit_byte'. Did you mean 'host.limit_bytes'?",
+        ),
         (REQUIRES, "requires: {setting: zero_stag, is: 3}", "unknown setting 'zero_stag'. Did you mean 'zero_stage'?"),
         (REQUIRES, "requires: {condition: no-such}", "unknown condition 'no-such'"),
-        (REQUIRES, "requires: {event: torch.cuda_error, with: {eror_text: x}}", "unknown field of torch.cuda_error 'eror_text'"),
-        (REQUIRES, "requires: {evidence: host.limit_bytes, at_least: many}", "is no threshold in bytes; write it like 16 GiB"),
+        (
+            REQUIRES,
+            "requires: {event: torch.cuda_error, with: {eror_text: x}}",
+            "unknown field of torch.cuda_error 'eror_text'",
+        ),
+        (
+            REQUIRES,
+            "requires: {evidence: host.limit_bytes, at_least: many}",
+            "is no threshold in bytes; write it like 16 GiB",
+        ),
         (REQUIRES, "requires: {evidence: host.limit_bytes, at_least: 1024}", "is no threshold in bytes"),
-        (REQUIRES, "requires: {evidence: host.limit_ratio, at_most: 0.5}", "is no threshold in share; write it like 35 %"),
-        (REQUIRES, "requires: {evidence: kernel.top_to_second_ratio, at_most: 35 %}", "is no threshold in factor; write it like 2 x"),
-        (REQUIRES, "requires: {evidence: host.limit_ratio, at_most: 50 %}", "'at_most' needs 'reason' beside it: why the threshold is there"),
+        (
+            REQUIRES,
+            "requires: {evidence: host.limit_ratio, at_most: 0.5}",
+            "is no threshold in share; write it like 35 %",
+        ),
+        (
+            REQUIRES,
+            "requires: {evidence: kernel.top_to_second_ratio, at_most: 35 %}",
+            "is no threshold in factor; write it like 2 x",
+        ),
+        (
+            REQUIRES,
+            "requires: {evidence: host.limit_ratio, at_most: 50 %}",
+            "'at_most' needs 'reason' beside it: why the threshold is there",
+        ),
         (REQUIRES, "requires: {evidence: host.limit_ratio, at_most: 50 %, reason: ' '}", "needs 'reason'"),
         (REQUIRES, "requires: {setting: lora_rank, at_least: 1}", "'at_least' needs 'reason' beside it"),
-        (REQUIRES, "requires: {event: kernel.killed, with: {pid: {at_least: 2}}}", "'at_least' needs 'reason' beside it"),
+        (
+            REQUIRES,
+            "requires: {event: kernel.killed, with: {pid: {at_least: 2}}}",
+            "'at_least' needs 'reason' beside it",
+        ),
         (REQUIRES, "requires: {evidence: death.killer, in: many}", "'in': expected array"),
         (REQUIRES, "requires: {evidence: death.killer, matches: '('}", "bad regular expression"),
         ("  impact: What it does to a run.\n", "", "docs needs 'impact'"),
         ("weight: 2.0, ", "", "for needs 'weight'"),
         ("says: why this speaks for it", "says: why, it speaks for it", "unknown key 'it speaks for it'"),
-        ("such as {cuda.request_bytes}", "such as {cuda.request_byte}", "unknown fact 'cuda.request_byte'. Did you mean 'cuda.request_bytes'?"),
+        (
+            "such as {cuda.request_bytes}",
+            "such as {cuda.request_byte}",
+            "unknown fact 'cuda.request_byte'. Did you mean 'cuda.request_bytes'?",
+        ),
         ("remediation: []", REMEDY.replace("safe,", "maybe,"), "'safety': invalid enum value 'maybe'"),
-        ("remediation: []", REMEDY.replace("zero_stage", "zero_stag"), "unknown setting 'zero_stag'. Did you mean 'zero_stage'?"),
+        (
+            "remediation: []",
+            REMEDY.replace("zero_stage", "zero_stag"),
+            "unknown setting 'zero_stag'. Did you mean 'zero_stage'?",
+        ),
         ("remediation: []", REMEDY.replace("setting: zero_stage", "measure: new machine"), "needs 'instead'"),
-        ("remediation: []", REMEDY.replace("effect: x", "effect: x, frameworks: [openrlfh]"), "unknown framework 'openrlfh'. Did you mean 'openrlhf'?"),
+        (
+            "remediation: []",
+            REMEDY.replace("effect: x", "effect: x, frameworks: [openrlfh]"),
+            "unknown framework 'openrlfh'. Did you mean 'openrlhf'?",
+        ),
         ("remediation: []", REMEDY.replace("effect: x", "effect: x, versions: since 3"), "is no specifier"),
         ("remediation: []", REMEDY.replace("to: 1", "to: {from: cure.micro_batch}"), "unknown fact 'cure.micro_batch'"),
         ("remediation: []", REMEDY.replace("to: 1", "to: {scale: half}"), "'scale': expected float, got str"),
-        ("remediation: []", REMEDY.replace("effect: x", "effect: x, frees: {evidence: host.limit_ratio, least: 0, most: 1}"), "host.limit_ratio is in share, not in bytes"),
+        (
+            "remediation: []",
+            REMEDY.replace("effect: x", "effect: x, frees: {evidence: host.limit_ratio, least: 0, most: 1}"),
+            "host.limit_ratio is in share, not in bytes",
+        ),
         ("- {note: ", "- {notes: ", "unknown key 'notes' in false_positives. Did you mean 'note'?"),
         ("- {note: ", "- {causes: [host-leak], note: ", "one of causes, other and note; this one has causes and note"),
         ("- {note: ", "- {differs: ", "one of causes, other and note; this one has none"),
         ("- {note: ", "- {differs: so, note: ", "'differs' stands beside 'causes' or 'other'"),
-        ("  - {note: 'What looks alike, and how to tell.'}", "    []", "'false_positives' needs at least one look-alike or note"),
-        ("  - {note: 'What looks alike, and how to tell.'}", "    What looks alike.", "'false_positives': expected array, got str"),
+        (
+            "  - {note: 'What looks alike, and how to tell.'}",
+            "    []",
+            "'false_positives' needs at least one look-alike or note",
+        ),
+        (
+            "  - {note: 'What looks alike, and how to tell.'}",
+            "    What looks alike.",
+            "'false_positives': expected array, got str",
+        ),
     ],
 )
 def test_fault_is_reported(tmp_path: Path, old: str, new: str, message: str) -> None:
@@ -91,7 +151,11 @@ def test_fault_has_its_line(tmp_path: Path) -> None:
 
 def test_threshold_without_a_reason_has_its_line(tmp_path: Path) -> None:
     """Also inside of a combination that has a reason of its own."""
-    fault = broken(tmp_path, REQUIRES, "requires:\n    reason: both\n    all:\n    - {event: kernel.killed}\n    - {setting: lora_rank, at_least: 1}")
+    fault = broken(
+        tmp_path,
+        REQUIRES,
+        "requires:\n    reason: both\n    all:\n    - {event: kernel.killed}\n    - {setting: lora_rank, at_least: 1}",
+    )
     assert fault.endswith("rule.yaml:12: 'at_least' needs 'reason' beside it: why the threshold is there")
 
 
@@ -106,10 +170,22 @@ def test_unknown_cause(tmp_path: Path) -> None:
     other = write_skeleton(tmp_path / "host-x-z")
     text = other.read_text()
     for old, new, message in (
-        ("references: []", "references: []\nsuppresses: [host-x-x]", "unknown cause 'host-x-x' in suppresses. Did you mean 'host-x-z'?"),
-        ("references: []", "compatible_with:\n- host-x-y\n- host-x-x", "unknown cause 'host-x-x' in compatible_with. Did you mean 'host-x-z'?"),
-        ("- {note: ", "- {causes: [host-x-y, host-x-x], differs: so}\n  - {note: ", "unknown cause 'host-x-x' in false_positives. Did you mean 'host-x-z'?"),
-    ):  # fmt: skip
+        (
+            "references: []",
+            "references: []\nsuppresses: [host-x-x]",
+            "unknown cause 'host-x-x' in suppresses. Did you mean 'host-x-z'?",
+        ),
+        (
+            "references: []",
+            "compatible_with:\n- host-x-y\n- host-x-x",
+            "unknown cause 'host-x-x' in compatible_with. Did you mean 'host-x-z'?",
+        ),
+        (
+            "- {note: ",
+            "- {causes: [host-x-y, host-x-x], differs: so}\n  - {note: ",
+            "unknown cause 'host-x-x' in false_positives. Did you mean 'host-x-z'?",
+        ),
+    ):
         other.write_text(text.replace(old, new))
         line = next(n for n, row in enumerate(other.read_text().splitlines(), 1) if "host-x-x" in row)
         with pytest.raises(RuleError) as error:

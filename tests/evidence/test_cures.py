@@ -33,13 +33,17 @@ def sequence(folder: Path, script: str) -> int:
     """What one more sequence takes of a GPU in the update, as `doctor estimate` says it."""
     sizes = []
     for batch in (1, 2):
-        (folder / "run.sh").write_text(script.replace("micro_batch_size_per_gpu=12", f"micro_batch_size_per_gpu={batch}"))
+        (folder / "run.sh").write_text(
+            script.replace("micro_batch_size_per_gpu=12", f"micro_batch_size_per_gpu={batch}")
+        )
         sizes.append(estimate([str(folder)]).of("gpu", "update", "actor"))
     return sizes[1] - sizes[0]
 
 
 @pytest.mark.parametrize(("request_gib", "fits", "divisor"), [("7.20", 6, 6), ("8.20", 5, 4), ("10.00", 3, 3)])
-def test_micro_batch_by_the_bytes_of_a_sequence(request_gib: str, fits: int, divisor: int, facts: Facts, tmp_path: Path) -> None:
+def test_micro_batch_by_the_bytes_of_a_sequence(
+    request_gib: str, fits: int, divisor: int, facts: Facts, tmp_path: Path
+) -> None:
     """Of twelve sequences of 1024 tokens some fit beside what stays: a divisor, since it keeps what the batch divided."""
     script = VERL.format(batch=12, more="").replace("=1024", "=512").replace("=3072", "=512")
     log = oom(f"{request_gib} GiB", "7.00 GiB", "0 bytes", BACKWARD).replace("60.00", "70.00")
@@ -52,7 +56,10 @@ def test_micro_batch_by_the_bytes_of_a_sequence(request_gib: str, fits: int, div
 @pytest.mark.parametrize(("batch", "more"), [(1, ""), (8, "actor_rollout_ref.actor.use_dynamic_bsz=True"), (64, "")])
 def test_no_micro_batch_is_told(batch: int, more: str, facts: Facts) -> None:
     """One sequence already, dynamic batches, or an estimate that exceeds what was allocated."""
-    files = {"driver.log": oom("6.00 GiB", "3.00 GiB", "0 bytes", BACKWARD), "run.sh": VERL.format(batch=batch, more=more)}
+    files = {
+        "driver.log": oom("6.00 GiB", "3.00 GiB", "0 bytes", BACKWARD),
+        "run.sh": VERL.format(batch=batch, more=more),
+    }
     assert "cure.train_micro_batch" not in facts(files)
 
 
@@ -66,7 +73,10 @@ def test_share_of_the_engine(facts: Facts) -> None:
 
 def test_share_that_leaves_nothing_for_the_engine(facts: Facts) -> None:
     """A trainer that needs the whole GPU is not helped by the engine's share."""
-    files = {"driver.log": oom("4.00 GiB", "1.00 GiB", "0 bytes"), "run.sh": "python3 -m verl.trainer.main_ppo actor_rollout_ref.rollout.gpu_memory_utilization=0.3\n"}
+    files = {
+        "driver.log": oom("4.00 GiB", "1.00 GiB", "0 bytes"),
+        "run.sh": "python3 -m verl.trainer.main_ppo actor_rollout_ref.rollout.gpu_memory_utilization=0.3\n",
+    }
     assert "cure.gpu_memory_utilization" not in facts(files)
 
 
@@ -84,7 +94,9 @@ def test_time_out_by_what_the_others_waited_for(facts: Facts) -> None:
 
 def test_time_out_ignores_a_bar_of_the_whole_training(facts: Facts) -> None:
     """A bar that had run for hours is not what a rank waited ten minutes for."""
-    assert "cure.collective_timeout" not in facts({"driver.log": " 50%|#####     | 5/10 [3:00:00<3:00:00, 2160s/it]\n" + wait(600)})
+    assert "cure.collective_timeout" not in facts(
+        {"driver.log": " 50%|#####     | 5/10 [3:00:00<3:00:00, 2160s/it]\n" + wait(600)}
+    )
 
 
 def test_object_store_with_room_for_the_object(facts: Facts) -> None:
@@ -95,21 +107,47 @@ def test_object_store_with_room_for_the_object(facts: Facts) -> None:
 
 def test_swap_space_frees_all_but_four(facts: Facts) -> None:
     """36 of 40 GiB for each GPU."""
-    assert facts({"run.sh": "python3 -m verl.trainer.main_ppo actor_rollout_ref.rollout.swap_space=40\n"})["frees.swap_space_bytes"] == 36 * 1024**3
+    assert (
+        facts({"run.sh": "python3 -m verl.trainer.main_ppo actor_rollout_ref.rollout.swap_space=40\n"})[
+            "frees.swap_space_bytes"
+        ]
+        == 36 * 1024**3
+    )
 
 
-@pytest.mark.parametrize(("setting", "kept"), [("ddp_timeout: 36000", True), ("ddp_timeout: 600", False), ("ddp_timeout: ${timeout}", True), ("bf16: true", False)])
+@pytest.mark.parametrize(
+    ("setting", "kept"),
+    [
+        ("ddp_timeout: 36000", True),
+        ("ddp_timeout: 600", False),
+        ("ddp_timeout: ${timeout}", True),
+        ("bf16: true", False),
+    ],
+)
 def test_a_limit_is_never_lowered(setting: str, kept: bool, case: Callable[[Mapping[str, str]], Incident]) -> None:
     """Ten hours stay; ten minutes become two hours."""
-    files = {"config.yaml": f"model_name_or_path: /models/Qwen2.5-7B\n{setting}\n", "pip-freeze.txt": "trl==0.26.2\n", "driver.log": "Saving model checkpoint to /nfs/step-10\n" + wait(600), "dump.txt": "    save_pretrained (transformers/modeling_utils.py:3402)\n"}
+    files = {
+        "config.yaml": f"model_name_or_path: /models/Qwen2.5-7B\n{setting}\n",
+        "pip-freeze.txt": "trl==0.26.2\n",
+        "driver.log": "Saving model checkpoint to /nfs/step-10\n" + wait(600),
+        "dump.txt": "    save_pretrained (transformers/modeling_utils.py:3402)\n",
+    }
     best = case(files).best
     assert best is not None
-    assert (best.cause, any(p.setting == "collective_timeout" and p.diff for p in best.patches)) == ("comm-checkpoint-timeout", not kept)
+    assert (best.cause, any(p.setting == "collective_timeout" and p.diff for p in best.patches)) == (
+        "comm-checkpoint-timeout",
+        not kept,
+    )
 
 
 def test_a_limit_that_only_the_log_shows_is_not_lowered(case: Callable[[Mapping[str, str]], Incident]) -> None:
     """The ranks waited four hours: two are no cure, whatever the files lack."""
-    files = {"config.yaml": "model_name_or_path: /models/Qwen2.5-7B\n", "pip-freeze.txt": "trl==0.26.2\n", "driver.log": "Saving model checkpoint to /nfs/step-10\n" + wait(14400), "dump.txt": "    save_pretrained (transformers/modeling_utils.py:3402)\n"}
+    files = {
+        "config.yaml": "model_name_or_path: /models/Qwen2.5-7B\n",
+        "pip-freeze.txt": "trl==0.26.2\n",
+        "driver.log": "Saving model checkpoint to /nfs/step-10\n" + wait(14400),
+        "dump.txt": "    save_pretrained (transformers/modeling_utils.py:3402)\n",
+    }
     best = case(files).best
     assert best is not None
     assert [p.after for p in best.patches if p.setting == "collective_timeout"] == []
@@ -118,6 +156,16 @@ def test_a_limit_that_only_the_log_shows_is_not_lowered(case: Callable[[Mapping[
 def test_a_share_at_its_least_is_left(case: Callable[[Mapping[str, str]], Incident]) -> None:
     """0.15 of the GPU is never raised to the least that is proposed; 1 is a share, not a count."""
     for before, after in (("0.15", []), ("1", ["0.75"])):
-        files = {"launch.sh": f"python3 -m openrlhf.cli.train_ppo_ray --pretrain Qwen/Qwen2.5-7B --colocate_all_models --vllm_num_engines 8 --vllm_gpu_memory_utilization {before}\n", "pip-freeze.txt": "openrlhf==0.6.2\n", "driver.log": "[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB. GPU 0 has a total capacity of 79.10 GiB of which 100.00 MiB is free. Of the allocated memory 20.00 GiB is allocated by PyTorch, and 200.00 MiB is reserved by PyTorch but unallocated.\n"}
-        found = [p.after for f in case(files).findings if f.cause == "gpu-rollout-reservation" for p in f.patches if p.setting == "rollout.gpu_memory_utilization"]
+        files = {
+            "launch.sh": f"python3 -m openrlhf.cli.train_ppo_ray --pretrain Qwen/Qwen2.5-7B --colocate_all_models --vllm_num_engines 8 --vllm_gpu_memory_utilization {before}\n",
+            "pip-freeze.txt": "openrlhf==0.6.2\n",
+            "driver.log": "[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB. GPU 0 has a total capacity of 79.10 GiB of which 100.00 MiB is free. Of the allocated memory 20.00 GiB is allocated by PyTorch, and 200.00 MiB is reserved by PyTorch but unallocated.\n",
+        }
+        found = [
+            p.after
+            for f in case(files).findings
+            if f.cause == "gpu-rollout-reservation"
+            for p in f.patches
+            if p.setting == "rollout.gpu_memory_utilization"
+        ]
         assert (found == []) == (after == [])

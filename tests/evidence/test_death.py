@@ -19,26 +19,44 @@ VANISHED = (
     ("line", "killer"),
     [
         (VANISHED, "sigkill-unknown"),
-        ("oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),oom_memcg=/a,task_memcg=/a,task=python,pid=7,uid=0", "kernel-oom-cgroup"),
-        ("oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=docker-ab.scope,global_oom,task_memcg=/docker/a,task=python,pid=7", "kernel-oom-node"),
+        (
+            "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),oom_memcg=/a,task_memcg=/a,task=python,pid=7,uid=0",
+            "kernel-oom-cgroup",
+        ),
+        (
+            "oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=docker-ab.scope,global_oom,task_memcg=/docker/a,task=python,pid=7",
+            "kernel-oom-node",
+        ),
         ("Memory cgroup out of memory: Kill process 1733 (python) score 980 or sacrifice child", "kernel-oom-cgroup"),
         ("  Reason:       OOMKilled", "kernel-oom-cgroup"),
         ('   "OOMKilled": true,', "kernel-oom-cgroup"),
-        ("slurmstepd: error: Detected 1 oom_kill event in StepId=32436650.0. Some of the step tasks have been OOM Killed.", "kernel-oom-cgroup"),
-        ("1 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed due to other reasons at node (ID: a, IP: b)", "ray-memory-monitor"),
+        (
+            "slurmstepd: error: Detected 1 oom_kill event in StepId=32436650.0. Some of the step tasks have been OOM Killed.",
+            "kernel-oom-cgroup",
+        ),
+        (
+            "1 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed due to other reasons at node (ID: a, IP: b)",
+            "ray-memory-monitor",
+        ),
         ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB.", "cuda-oom"),
         ("CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:56", "cuda-oom"),
-        ("ray.exceptions.ObjectStoreFullError: Failed to put object ab in object store because it is full.", "object-store-full"),
+        (
+            "ray.exceptions.ObjectStoreFullError: Failed to put object ab in object store because it is full.",
+            "object-store-full",
+        ),
         ("(pid=6120) Fatal Python error: Bus error", "sigbus"),
         ("[ERROR] [launch.py:321:sigkill_handler] ['python'] exits with return code = -7", "sigbus"),
         ("*** SIGSEGV received at time=1 on cpu 3 ***", "sigsegv"),
         ("[ERROR] [launch.py:321:sigkill_handler] ['python'] exits with return code = -11", "sigsegv"),
-        ("[Rank 6] Watchdog caught collective operation timeout: WorkNCCL(OpType=ALLREDUCE, Timeout(ms)=1800000) ran for 1801377 milliseconds", "collective-timeout"),
+        (
+            "[Rank 6] Watchdog caught collective operation timeout: WorkNCCL(OpType=ALLREDUCE, Timeout(ms)=1800000) ran for 1801377 milliseconds",
+            "collective-timeout",
+        ),
         ("KeyError: 'actor'", "exception"),
         ("slurmstepd: error: *** JOB 7715 ON n1 CANCELLED AT 2025-10-04T17:41:09 DUE TO PREEMPTION ***", "other"),
         ("failed (exitcode: -9) local_rank: 0 (pid: 598577) of binary: /usr/bin/python", "sigkill-unknown"),
     ],
-)  # fmt: skip
+)
 def test_killer(case: Case, line: str, killer: str) -> None:
     """A line of this kind names this killer."""
     death = case({"driver.log": line + "\n"}).death
@@ -77,7 +95,10 @@ def test_certain_killer_outranks_what_it_causes(case: Case) -> None:
 def test_phase_of_a_kernel_kill_comes_from_the_driver(case: Case) -> None:
     """dmesg knows no phase; the driver's log around the lost worker does."""
     kill = "Memory cgroup out of memory: Killed process 7 (ray::ActorModel) total-vm:9kB, anon-rss:8kB, file-rss:1kB, shmem-rss:0kB, UID:0"
-    log = 'Traceback (most recent call last):\n  File "/w/train_ppo_ray.py", line 9, in train\n    ray.get(actor.async_save_actor_model())\n' + VANISHED
+    log = (
+        'Traceback (most recent call last):\n  File "/w/train_ppo_ray.py", line 9, in train\n    ray.get(actor.async_save_actor_model())\n'
+        + VANISHED
+    )
     death = case({"dmesg.txt": kill, "driver.log": log}).death
     assert death is not None
     assert death.phase == "checkpoint"
@@ -101,13 +122,16 @@ def test_a_program_that_can_raise_has_not_raised(case: Case) -> None:
     assert case({"job.py": code, "launch.sh": f"# {code}", "driver.log": "step:1 - actor/lr:0.0\n"}).death is None
 
 
-BUSY = "Traceback (most recent call last):\n  File \"/usr/lib/python3.11/http/server.py\", line 136, in server_bind\n    socketserver.TCPServer.server_bind(self)\nOSError: [Errno 98] Address already in use\n"
+BUSY = 'Traceback (most recent call last):\n  File "/usr/lib/python3.11/http/server.py", line 136, in server_bind\n    socketserver.TCPServer.server_bind(self)\nOSError: [Errno 98] Address already in use\n'
 
 
 @pytest.mark.parametrize("name", ["logs/monitor.log", "logs/dashboard_agent.log", "logs/runtime_env_agent.log"])
 def test_a_service_of_ray_that_logs_an_exception_is_no_death(name: str, case: Case) -> None:
     """Ray's monitor could not start its metrics server, and went on; in the job's own log the same is an exception."""
-    lines = "2026-11-22 00:19:03,811\tERROR monitor.py:218 -- An exception occurred while starting the metrics server.\n" + BUSY
+    lines = (
+        "2026-11-22 00:19:03,811\tERROR monitor.py:218 -- An exception occurred while starting the metrics server.\n"
+        + BUSY
+    )
     assert case({name: lines, "driver.log": "step:1 - actor/lr:0.0\n"}).death is None
     found = case({"driver.log": lines}).death
     assert found is not None and found.killer == "exception"

@@ -10,7 +10,18 @@ from rlhfdoctor import analyze
 from rlhfdoctor.types import Incident, Part
 
 ROOT = Path(__file__).resolve().parents[2]
-KILLED = ("cache-churn", "checkpoint-spike", "data-loader", "driver-leak", "long-prompts", "node-limit", "pinned-resume", "pinned-start", "reward-workers", "save-kill")
+KILLED = (
+    "cache-churn",
+    "checkpoint-spike",
+    "data-loader",
+    "driver-leak",
+    "long-prompts",
+    "node-limit",
+    "pinned-resume",
+    "pinned-start",
+    "reward-workers",
+    "save-kill",
+)
 
 
 def ledger(name: str) -> tuple[Incident, list[Part], int, int]:
@@ -65,7 +76,9 @@ def test_hosts_are_kept_apart(tmp_path: Path, nodes: tuple[str, str]) -> None:
             f"Memory cgroup out of memory: Killed process 4711 (ray::ActorModel) total-vm:399999996kB, anon-rss:{gib << 20}kB, file-rss:0kB, shmem-rss:0kB, UID:0",
         )
         (tmp_path / node).mkdir()
-        (tmp_path / node / "dmesg.txt").write_text("".join(f"Jan 31 12:0{minute}:00 x kernel: {line}\n" for line in lines))
+        (tmp_path / node / "dmesg.txt").write_text(
+            "".join(f"Jan 31 12:0{minute}:00 x kernel: {line}\n" for line in lines)
+        )
     incident = analyze([str(tmp_path)])
     assert incident.death is not None and incident.death.victim.bytes == 80 << 30
     assert sum(part.bytes for part in incident.ledger) == 80 << 30

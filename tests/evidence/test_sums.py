@@ -20,7 +20,12 @@ HEADER = "[  pid  ]   uid  tgid total_vm      rss pgtables_bytes swapents oom_sc
 
 def test_task_table_adds_up(facts: Facts) -> None:
     """RSS of the task table is summed in pages of 4 kB."""
-    found = facts({"dmesg.txt": HEADER + "[ 7]     0   7  2000  1000  4096  0  0 python\n[ 8]     0   8  2000   500  4096  0  0 python\n"})
+    found = facts(
+        {
+            "dmesg.txt": HEADER
+            + "[ 7]     0   7  2000  1000  4096  0  0 python\n[ 8]     0   8  2000   500  4096  0  0 python\n"
+        }
+    )
     assert (found["kernel.table_bytes"], found["kernel.top_to_second_ratio"]) == (1500 * 4096, 2.0)
 
 
@@ -33,7 +38,9 @@ def test_page_size_of_16_kb_is_told_by_the_victim(facts: Facts) -> None:
 
 def test_shmem_share_of_the_victim(facts: Facts) -> None:
     """shmem-rss against anon-rss tells pinned and shared memory from heap."""
-    killed = "Out of memory: Killed process 7 (python) total-vm:9kB, anon-rss:100kB, file-rss:9kB, shmem-rss:300kB, UID:0\n"
+    killed = (
+        "Out of memory: Killed process 7 (python) total-vm:9kB, anon-rss:100kB, file-rss:9kB, shmem-rss:300kB, UID:0\n"
+    )
     assert facts({"dmesg.txt": killed})["kernel.victim_shmem_ratio"] == 0.75
 
 
@@ -85,24 +92,40 @@ def test_failing_allocation_is_the_logits(facts: Facts) -> None:
 
 @pytest.mark.parametrize(
     ("two", "name"),
-    [("SeqNum=696, OpType=BROADCAST, NumelIn=8, NumelOut=8", "comm.op_differs"), ("SeqNum=696, OpType=ALLREDUCE, NumelIn=9, NumelOut=9", "comm.numel_differs"),
-     ("SeqNum=699, OpType=ALLREDUCE, NumelIn=8, NumelOut=8", "comm.seq_spread")],
-)  # fmt: skip
+    [
+        ("SeqNum=696, OpType=BROADCAST, NumelIn=8, NumelOut=8", "comm.op_differs"),
+        ("SeqNum=696, OpType=ALLREDUCE, NumelIn=9, NumelOut=9", "comm.numel_differs"),
+        ("SeqNum=699, OpType=ALLREDUCE, NumelIn=8, NumelOut=8", "comm.seq_spread"),
+    ],
+)
 def test_how_ranks_differ(facts: Facts, two: str, name: str) -> None:
     """Same number with another call or size is a mismatch; another number is a lag."""
     line = "[Rank {}] Watchdog caught collective operation timeout: WorkNCCL({}, Timeout(ms)=600000) ran for 600022 milliseconds\n"
-    found = facts({"driver.log": line.format(1, "SeqNum=696, OpType=ALLREDUCE, NumelIn=8, NumelOut=8") + line.format(2, two)})
+    found = facts(
+        {"driver.log": line.format(1, "SeqNum=696, OpType=ALLREDUCE, NumelIn=8, NumelOut=8") + line.format(2, two)}
+    )
     names = ("comm.op_differs", "comm.numel_differs", "comm.seq_spread")
     assert [n for n in names if found.get(n)] == [name]
 
 
 @pytest.mark.parametrize(
     ("version", "flag", "fp32"),
-    [("0.5.3", "", True), ("0.5.4", "", False), ("0.5.4", "--grad_accum_dtype fp32", True), ("0.5.3", "--grad_accum_dtype bf16", False), ("0.1.4", "", None)],
+    [
+        ("0.5.3", "", True),
+        ("0.5.4", "", False),
+        ("0.5.4", "--grad_accum_dtype fp32", True),
+        ("0.5.3", "--grad_accum_dtype bf16", False),
+        ("0.1.4", "", None),
+    ],
 )
 def test_meaning_of_unset_grad_accum_dtype(facts: Facts, version: str, flag: str, fp32: bool | None) -> None:
     """Unset means fp32 in OpenRLHF 0.1.5 to 0.5.3 and not from 0.5.4 on."""
-    found = facts({"pip-freeze.txt": f"openrlhf=={version}\n", "launch.sh": f"python3 -m openrlhf.cli.train_ppo_ray --zero_stage 3 {flag}\n"})
+    found = facts(
+        {
+            "pip-freeze.txt": f"openrlhf=={version}\n",
+            "launch.sh": f"python3 -m openrlhf.cli.train_ppo_ray --zero_stage 3 {flag}\n",
+        }
+    )
     assert found.get("grad_accum.fp32") is fp32
 
 
@@ -116,8 +139,12 @@ def test_pinned_by_the_framework(facts: Facts, version: str, pinned: bool) -> No
 OFFLOAD = "python3 -m openrlhf.cli.train_ppo_ray --pretrain Qwen/Qwen2.5-{size} --zero_stage {stage} --adam_offload --actor_num_nodes {nodes} --actor_num_gpus_per_node 8 --critic_num_nodes {nodes} --critic_num_gpus_per_node 8 {more}\n"
 
 
-@pytest.mark.parametrize(("size", "stage", "nodes", "more"), [("72B", 3, 4, ""), ("7B", 2, 1, ""), ("7B", 3, 1, "--grad_accum_dtype fp32")])
-def test_offload_takes_what_the_budget_says(facts: Facts, tmp_path: Path, size: str, stage: int, nodes: int, more: str) -> None:
+@pytest.mark.parametrize(
+    ("size", "stage", "nodes", "more"), [("72B", 3, 4, ""), ("7B", 2, 1, ""), ("7B", 3, 1, "--grad_accum_dtype fp32")]
+)
+def test_offload_takes_what_the_budget_says(
+    facts: Facts, tmp_path: Path, size: str, stage: int, nodes: int, more: str
+) -> None:
     """The bytes of offload are those of `doctor estimate`, with the release's rounding of pinned buffers and its type of gradients."""
     launch = OFFLOAD.format(size=size, stage=stage, nodes=nodes, more=more)
     found = facts({"launch.sh": launch, "pip-freeze.txt": "openrlhf==0.5.4\n"})
@@ -131,8 +158,18 @@ def test_offload_takes_what_the_budget_says(facts: Facts, tmp_path: Path, size: 
 def test_states_on_a_gpu_are_the_budgets(facts: Facts, tmp_path: Path) -> None:
     """What the actor holds on one GPU against its size, as the failing allocation tells it."""
     log = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.00 GiB of which 1.00 GiB is free. Of the allocated memory 60.00 GiB is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.\n"
-    found = facts({"launch.sh": OFFLOAD.format(size="7B", stage=3, nodes=1, more="").replace("--adam_offload ", ""), "driver.log": log, "pip-freeze.txt": "openrlhf==0.5.4\n"})
-    needs = [need for need in estimate([str(tmp_path)]).needs if need.place == "gpu" and need.role == "actor" and not need.moment and not need.at_longest]
+    found = facts(
+        {
+            "launch.sh": OFFLOAD.format(size="7B", stage=3, nodes=1, more="").replace("--adam_offload ", ""),
+            "driver.log": log,
+            "pip-freeze.txt": "openrlhf==0.5.4\n",
+        }
+    )
+    needs = [
+        need
+        for need in estimate([str(tmp_path)]).needs
+        if need.place == "gpu" and need.role == "actor" and not need.moment and not need.at_longest
+    ]
     assert found["gpu.states_ratio"] == sum(need.bytes for need in needs) / (79 << 30)
 
 
@@ -146,7 +183,9 @@ def test_slope_per_step(facts: Facts) -> None:
 def test_settings_in_force_are_those_of_the_single_question(tmp_path: Path) -> None:
     """All settings at once and one by one give the same: files before dumps, later before earlier."""
     (tmp_path / "launch.sh").write_text("python3 -m openrlhf.cli.train_ppo_ray --zero_stage 2 --bf16 --zero_stage 3\n")
-    (tmp_path / "driver.log").write_text("Error executing job with overrides: ['data.train_batch_size=16', 'data.train_batch_size=32']\n")
+    (tmp_path / "driver.log").write_text(
+        "Error executing job with overrides: ['data.train_batch_size=16', 'data.train_batch_size=32']\n"
+    )
     with Session([str(tmp_path)]) as session:
         case = session.case
     assert case.in_force() == {name: case.setting(name) for name in {s.name for s in case.settings}}

@@ -49,17 +49,27 @@ def waits(text: str) -> dict[str, Value]:
     ("rows", "used", "share"),
     [
         ([("data loader", 40), ("actor", 60)], 100, (40, 0.4, 0.4)),
-        ([("data loader", 40), ("actor", 60)], None, (0, 0.0, 0.4)),  # nobody told the use, and it may be a fork of the actor
+        (
+            [("data loader", 40), ("actor", 60)],
+            None,
+            (0, 0.0, 0.4),
+        ),  # nobody told the use, and it may be a fork of the actor
         ([("data loader", 40), ("data loader", 40), ("actor", 20)], 100, (80, 0.8, 0.8)),
         ([("data loader", 40), ("data loader", 40), ("driver", 40), ("actor", 50)], 100, (10, 0.1, 0.8)),
-        ([("actor", 40)] + [("data loader", 40)] * 8, 45, (5, 5 / 45, 1.0)),  # forks of the actor that have written little
+        (
+            [("actor", 40)] + [("data loader", 40)] * 8,
+            45,
+            (5, 5 / 45, 1.0),
+        ),  # forks of the actor that have written little
         ([("data loader", 60), ("data loader", 60), ("actor", 10)], 90, (80, 80 / 90, 1.0)),
         ([("data loader", 60)] + [("actor", 20)] * 3, 80, (40, 0.5, 0.75)),  # it can share with one parent only
         ([("data loader", 90), ("actor", 10)], 50, (50, 1.0, 1.0)),
         ([("actor", 10)], 50, None),
     ],
 )
-def test_share_is_a_range(rows: list[tuple[str, int]], used: int | None, share: tuple[int, float, float] | None) -> None:
+def test_share_is_a_range(
+    rows: list[tuple[str, int]], used: int | None, share: tuple[int, float, float] | None
+) -> None:
     """What the sum exceeds the use by may be pages that forks share with their parent: taken off the least, not off the most."""
     found = share_of(Table(tuple(rows), used, None), "data loader")
     assert (None if found is None else (found.bytes, found.ratio, found.most_ratio)) == share
@@ -74,7 +84,9 @@ def test_spawned_workers_share_with_each_other_only() -> None:
 
 def test_batches_in_shared_memory_may_be_the_loaders() -> None:
     """Shared memory that is told of no role counts in the most that they hold."""
-    found = share_of(Table((("data loader", 10), ("actor", 20), ("shmem", 70)), 100, None, unowned_bytes=70), "data loader")
+    found = share_of(
+        Table((("data loader", 10), ("actor", 20), ("shmem", 70)), 100, None, unowned_bytes=70), "data loader"
+    )
     assert found is not None and (found.bytes, found.most_ratio) == (10, 0.8)
 
 
@@ -87,8 +99,15 @@ def test_shares_of_a_trace(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["ray::RewardLoopWorker.compute_score", "ray::RewardManagerWorker", "ray::RewardWork", "ray::RewardWorker.score", "ray::SandboxWorker.run"]
-)  # fmt: skip
+    "name",
+    [
+        "ray::RewardLoopWorker.compute_score",
+        "ray::RewardManagerWorker",
+        "ray::RewardWork",
+        "ray::RewardWorker.score",
+        "ray::SandboxWorker.run",
+    ],
+)
 def test_reward_workers_by_name(name: str) -> None:
     """Ray's titles, the kernel's fifteen letters of them included."""
     assert find_role(name) == "reward worker"
@@ -164,14 +183,17 @@ def test_object_store_is_no_leak(tmp_path: Path, unlinked: int, ratio: float) ->
         ("RuntimeError: can't start new thread", ("processes or threads", True)),
         ("libgomp: Thread creation failed: Resource temporarily unavailable", ("processes or threads", True)),
         ("bash: fork: retry: Resource temporarily unavailable", ("processes or threads", True)),
-        ('  File "/usr/lib/python3.11/subprocess.py", line 1, in _execute_child\nBlockingIOError: [Errno 11] Resource temporarily unavailable', ("processes or threads", True)),
+        (
+            '  File "/usr/lib/python3.11/subprocess.py", line 1, in _execute_child\nBlockingIOError: [Errno 11] Resource temporarily unavailable',
+            ("processes or threads", True),
+        ),
         ("zmq.error.Again: Resource temporarily unavailable", (None, None)),
         ("inotify_init: Too many open files", (None, None)),
         ("KeyError: 'a'\nRuntimeError: can't start new thread\n" + "x\n" * 9, ("processes or threads", True)),
         ("KeyError: 'a'\n" + "x\n" * 9 + "RuntimeError: can't start new thread", ("processes or threads", False)),
         ("can't start new thread\nstep:1 - a:0\nstep:2 - a:0\nKeyError: 'a'", ("processes or threads", False)),
     ],
-)  # fmt: skip
+)
 def test_process_limit(text: str, found: tuple[Value, Value]) -> None:
     """Which limit it was, and whether it came before what ended the run."""
     assert limits(text) == found

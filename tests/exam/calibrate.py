@@ -48,7 +48,13 @@ def fit(points: Sequence[Point], even: bool = True) -> list[tuple[float, float]]
         high = PLACES[place + 1] if place + 1 < len(PLACES) else math.inf
         total, right = STRENGTH, STRENGTH / (1 + math.exp(-here))
         for score, hit, _ in points:
-            near = (score - low) / (here - low) if low < score <= here else (high - score) / (high - here) if here < score < high else 0.0
+            near = (
+                (score - low) / (here - low)
+                if low < score <= here
+                else (high - score) / (high - here)
+                if here < score < high
+                else 0.0
+            )
             near = 1.0 if math.isnan(near) or math.isinf(near) else near
             total, right = total + near, right + near * hit
         knots.append(0.5 if even and here == 0 else right / total)
@@ -98,13 +104,23 @@ def table() -> tuple[str, dict[str, list[list[float]]], int]:
     lines = [f"{len(points)} incidents, {sum(hit for _, hit, _ in points)} with a right first finding", ""]
     for name, told in (
         ("held out, all", held_out(points)),
-        ("held out, decidable shared incidents (as score.py counts)", [p for p in held_out(points) if p[2] == "decidable shared"]),
+        (
+            "held out, decidable shared incidents (as score.py counts)",
+            [p for p in held_out(points) if p[2] == "decidable shared"],
+        ),
         ("fitted, all", [(confidence(score, knots), hit, kind) for score, hit, kind in points]),
         ("findings behind the first, fitted", [(confidence(score, behind), hit, kind) for score, hit, kind in others]),
         ("the curve in use, all", [(confidence(score, load_knots()), hit, kind) for score, hit, kind in points]),
     ):
         error, rows = reliability([(share, hit) for share, hit, _ in told])
-        lines += [f"{name}: calibration error {error:.3f}", "", "| told | incidents | mean told | right |", "|---|---:|---:|---:|", *rows, ""]
+        lines += [
+            f"{name}: calibration error {error:.3f}",
+            "",
+            "| told | incidents | mean told | right |",
+            "|---|---:|---:|---:|",
+            *rows,
+            "",
+        ]
     curves = {"knots": [list(knot) for knot in knots], "behind": [list(knot) for knot in behind]}
     return "\n".join(lines), curves, sum(1 for *_, kind in points if kind.endswith("shared"))
 

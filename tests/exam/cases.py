@@ -42,8 +42,14 @@ def sample_cases() -> Iterator[Case]:
         truth = yaml.safe_load(path.read_text())
         kind = {"cause": "decidable", "undecided": "undecidable", "healthy": "quiet"}[truth["verdict"]]
         yield Case(
-            path.parent.name, "samples", kind, truth.get("killer") or "none", tuple(truth.get("accept", ())), (path.parent / "run",), truth
-        )  # fmt: skip
+            path.parent.name,
+            "samples",
+            kind,
+            truth.get("killer") or "none",
+            tuple(truth.get("accept", ())),
+            (path.parent / "run",),
+            truth,
+        )
 
 
 def all_cases() -> list[Case]:

@@ -61,13 +61,22 @@ def insert_noise(text: str) -> str:
 
 def fold_repeats(text: str) -> str:
     """Lines of Ray's workers as Ray folds them when several processes say the same."""
-    return re.sub(r"^((?:\x1b\[\d+m)?\(\w+ pid=\d+(?:, ip=[\d.]+)?\)(?:\x1b\[0m)? (?=\S).{20,400})$", r"\1 [repeated 3x across cluster]", text, count=5, flags=re.M)
+    return re.sub(
+        r"^((?:\x1b\[\d+m)?\(\w+ pid=\d+(?:, ip=[\d.]+)?\)(?:\x1b\[0m)? (?=\S).{20,400})$",
+        r"\1 [repeated 3x across cluster]",
+        text,
+        count=5,
+        flags=re.M,
+    )
 
 
 TEXT_CHANGES: dict[str, Text] = {
-    "hosts renamed": rename_hosts, "ranks renamed": rename_ranks, "zone shifted": shift_zone, "noise inserted": insert_noise,
+    "hosts renamed": rename_hosts,
+    "ranks renamed": rename_ranks,
+    "zone shifted": shift_zone,
+    "noise inserted": insert_noise,
     "repeated lines folded": fold_repeats,
-}  # fmt: skip
+}
 
 
 def copy_changed(files: tuple[Path, ...], target: Path, change: Text) -> None:
@@ -76,8 +85,15 @@ def copy_changed(files: tuple[Path, ...], target: Path, change: Text) -> None:
         place = target / name
         place.parent.mkdir(parents=True, exist_ok=True)
         data = path.read_bytes()
-        plain = not is_configuration(path.name) and rank_of_dump(path.name) is None and b"\0" not in data[:4096] and path.suffix not in (".gz", ".zst")
-        place.write_bytes(change(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape") if plain else data)
+        plain = (
+            not is_configuration(path.name)
+            and rank_of_dump(path.name) is None
+            and b"\0" not in data[:4096]
+            and path.suffix not in (".gz", ".zst")
+        )
+        place.write_bytes(
+            change(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape") if plain else data
+        )
 
 
 def copy_shuffled(files: tuple[Path, ...], target: Path) -> None:

@@ -78,28 +78,46 @@ def score(cases: list[Case]) -> Figures:
             continue
         first = incident.best.cause if incident.best else None
         killer = incident.death.killer if incident.death and incident.death.killer else "none"
-        figures.count("killer", killer == case.killer or case.killer == "other", f"{case.name}: killer {killer}, truth {case.killer}")
+        figures.count(
+            "killer",
+            killer == case.killer or case.killer == "other",
+            f"{case.name}: killer {killer}, truth {case.killer}",
+        )
         if case.kind == "decidable":
             hit = first in case.accept
             roots = [f.cause for f in incident.findings if f.explained_by is None][:3]
-            figures.count("top1", hit, f"{case.name}: said {first} ({incident.verdict}), truth {', '.join(case.accept)}")
+            figures.count(
+                "top1", hit, f"{case.name}: said {first} ({incident.verdict}), truth {', '.join(case.accept)}"
+            )
             figures.count("strict1", first == case.accept[0])
             figures.count("top3", any(cause in case.accept for cause in roots))
             if incident.best:
                 figures.told.append((incident.best.confidence, hit))
-                fixes = {tail(fix["setting"]) for fix in case.label.get("accepted_fix") or [] if fix.get("setting")} - {""}
+                fixes = {tail(fix["setting"]) for fix in case.label.get("accepted_fix") or [] if fix.get("setting")} - {
+                    ""
+                }
                 if hit and fixes and case.label.get("fix_is_setting"):
                     touched = {tail(text) for p in incident.best.patches for text in (p.setting, p.spelled)}
-                    figures.count("patch", bool(fixes & touched), f"{case.name}: patches touch {sorted(touched)}, truth {sorted(fixes)}")
+                    figures.count(
+                        "patch",
+                        bool(fixes & touched),
+                        f"{case.name}: patches touch {sorted(touched)}, truth {sorted(fixes)}",
+                    )
         elif case.kind == "undecidable":
-            figures.count("abstain", incident.verdict == "undecided", f"{case.name}: {incident.verdict} {first or ''} where nothing decides")
+            figures.count(
+                "abstain",
+                incident.verdict == "undecided",
+                f"{case.name}: {incident.verdict} {first or ''} where nothing decides",
+            )
         elif case.kind == "quiet":
             alarm = incident.verdict == "cause" and str(first).startswith(RESOURCE)
             figures.count("false alarm", not alarm, f"{case.name}: false alarm {first}")
     return figures
 
 
-def drop_sources(cases: list[Case], dropped: str) -> Iterator[tuple[Case, tuple[str, str | None], tuple[str, str | None]]]:
+def drop_sources(
+    cases: list[Case], dropped: str
+) -> Iterator[tuple[Case, tuple[str, str | None], tuple[str, str | None]]]:
     """(case, answer with everything, answer without) for the cases that have such a source and something besides."""
     for case in cases:
         with tempfile.TemporaryDirectory() as folder:
@@ -129,7 +147,12 @@ def changed(case: Case) -> Iterator[tuple[str, tuple[str, str | None]]]:
 def report() -> tuple[str, bool]:
     """RESULTS.md, and whether the hard rules hold: no false alarm, no flip to a wrong verdict, no change of the answer."""
     cases = all_cases()
-    lines = ["# The doctor's exam", "", f"Made by `make exam`. {len(cases)} labelled incidents: {sum(c.source == 'shared' for c in cases)} from public reports (not in this repository), {sum(c.source == 'samples' for c in cases)} samples, of which {sum(c.name.startswith('lab-') for c in cases)} are runs of the lab.", ""]  # fmt: skip
+    lines = [
+        "# The doctor's exam",
+        "",
+        f"Made by `make exam`. {len(cases)} labelled incidents: {sum(c.source == 'shared' for c in cases)} from public reports (not in this repository), {sum(c.source == 'samples' for c in cases)} samples, of which {sum(c.name.startswith('lab-') for c in cases)} are runs of the lab.",
+        "",
+    ]
     groups = {
         "public reports": [c for c in cases if c.source == "shared"],
         "samples": [c for c in cases if c.source == "samples" and not c.name.startswith("lab-")],
@@ -140,11 +163,24 @@ def report() -> tuple[str, bool]:
     for name in ("top1", "strict1", "top3", "killer", "abstain", "false alarm", "patch", "answered"):
         label = "no false alarm" if name == "false alarm" else name
         lines.append(f"| {label} | " + " | ".join(f.show(name) for f in figures.values()) + " |")
-    lines.append("| calibration error | " + " | ".join(f"{reliability(f.told)[0]:.3f}" for f in figures.values()) + " |")
-    lines += ["", "The rules were written by people who had read the public reports, so those figures are optimistic. Weights are the", "rules' own; the curve of the confidences is fitted, and its error is shown for incidents that it was not fitted to (ten folds):", "", table()[0]]  # fmt: skip
+    lines.append(
+        "| calibration error | " + " | ".join(f"{reliability(f.told)[0]:.3f}" for f in figures.values()) + " |"
+    )
+    lines += [
+        "",
+        "The rules were written by people who had read the public reports, so those figures are optimistic. Weights are the",
+        "rules' own; the curve of the confidences is fitted, and its error is shown for incidents that it was not fitted to (ten folds):",
+        "",
+        table()[0],
+    ]
     good = all(all(f.hits.get("false alarm", [True])) for f in figures.values())
 
-    lines += ["## One source left out", "", "| without | incidents | same answer | undecided or healthy now | right now, not before | another accepted cause, or grey | a wrong verdict now |", "|---|---:|---:|---:|---:|---:|---:|"]  # fmt: skip
+    lines += [
+        "## One source left out",
+        "",
+        "| without | incidents | same answer | undecided or healthy now | right now, not before | another accepted cause, or grey | a wrong verdict now |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
     flips: list[str] = []
     for dropped in DROPPED:
         same = less = better = other = wrong = 0
@@ -153,11 +189,17 @@ def report() -> tuple[str, bool]:
             same += after == before
             less += after != before and after[1] is None
             better += after != before and wanted and before[1] not in case.accept
-            other += after != before and after[1] is not None and ((wanted and before[1] in case.accept) or case.kind == "grey")
+            other += (
+                after != before
+                and after[1] is not None
+                and ((wanted and before[1] in case.accept) or case.kind == "grey")
+            )
             if after != before and after[1] is not None and not wanted and case.kind != "grey":
                 wrong += 1
                 flips.append(f"{case.name} without {dropped}: {after[1]} instead of {before[1] or before[0]}")
-        lines.append(f"| {dropped} | {same + less + better + other + wrong} | {same} | {less} | {better} | {other} | {wrong} |")
+        lines.append(
+            f"| {dropped} | {same + less + better + other + wrong} | {same} | {less} | {better} | {other} | {wrong} |"
+        )
     lines += ["", *(f"- {flip}" for flip in flips), ""]
 
     rows: dict[str, list[bool]] = {}
@@ -168,7 +210,16 @@ def report() -> tuple[str, bool]:
             rows.setdefault(name, []).append(after == before)
             if after != before:
                 broken.append(f"{case.name}, {name}: {after[1] or after[0]} instead of {before[1] or before[0]}")
-    lines += ["## Changes that may not matter", "", "| change | incidents | same answer |", "|---|---:|---:|", *(f"| {name} | {len(hits)} | {sum(hits)} |" for name, hits in rows.items()), "", *(f"- {line}" for line in broken), ""]  # fmt: skip
+    lines += [
+        "## Changes that may not matter",
+        "",
+        "| change | incidents | same answer |",
+        "|---|---:|---:|",
+        *(f"| {name} | {len(hits)} | {sum(hits)} |" for name, hits in rows.items()),
+        "",
+        *(f"- {line}" for line in broken),
+        "",
+    ]
     lines += ["## Misses", "", *(f"- {group}: {miss}" for group, f in figures.items() for miss in f.misses), ""]
     return "\n".join(lines), good and not flips and not broken
 

@@ -53,6 +53,9 @@ def test_a_change_changes_something(name: str, tmp_path: Path) -> None:
         copy_changed(case.files, tmp_path / case.name, TEXT_CHANGES[name])
         for path in case.files:
             for inner in path.rglob("*"):
-                if inner.is_file() and (tmp_path / case.name / inner.relative_to(path)).read_bytes() != inner.read_bytes():
+                if (
+                    inner.is_file()
+                    and (tmp_path / case.name / inner.relative_to(path)).read_bytes() != inner.read_bytes()
+                ):
                     altered += 1
     assert altered > 0

@@ -23,9 +23,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import NoReturn
 
-_BUILDERS = frozenset(
-    {"ArgumentParser", "add_argument", "add_argument_group", "add_mutually_exclusive_group"}
-)
+_BUILDERS = frozenset({"ArgumentParser", "add_argument", "add_argument_group", "add_mutually_exclusive_group"})
 
 
 class Rejected(Exception):
@@ -87,7 +85,13 @@ def rebuild(flags: Mapping[str, Mapping[str, object]], prog: str) -> argparse.Ar
             parser.add_argument(flag, action="store_true", required=bool(told["required"]))
         else:
             count = None if told["values"] == 1 else told["values"]
-            parser.add_argument(flag, nargs=count, type=types[str(told["type"])], choices=told["choices"], required=bool(told["required"]))  # type: ignore[arg-type]
+            parser.add_argument(
+                flag,
+                nargs=count,
+                type=types[str(told["type"])],
+                choices=told["choices"],
+                required=bool(told["required"]),
+            )  # type: ignore[arg-type]
     return parser
 
 

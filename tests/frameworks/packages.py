@@ -127,9 +127,7 @@ def trl_fields_in(root: Path, config_class: str = "GRPOConfig") -> set[str]:
 def _ask_deepspeed(root: Path, config_json: str) -> str | None:
     """Run the release's classes in a process of their own: each release is a module `deepspeed`."""
     command = [sys.executable, "-I", str(_DEEPSPEED_CHILD), str(root)]
-    child = subprocess.run(
-        command, input=config_json, check=False, capture_output=True, text=True, timeout=60
-    )
+    child = subprocess.run(command, input=config_json, check=False, capture_output=True, text=True, timeout=60)
     if "No module named 'pydantic'" in child.stderr:
         raise Unavailable("pydantic is not installed")
     if child.returncode != 0:
@@ -163,9 +161,7 @@ def _removed_keys(tree: ast.Module) -> Iterator[str]:
     """Read the keys of `_REMOVED_TOP_LEVEL_CONFIG_KEYS = {"amp": "... has been removed", ...}`."""
     for statement in tree.body:
         match statement:
-            case ast.Assign(
-                targets=[ast.Name(id="_REMOVED_TOP_LEVEL_CONFIG_KEYS")], value=ast.Dict(keys=keys)
-            ):
+            case ast.Assign(targets=[ast.Name(id="_REMOVED_TOP_LEVEL_CONFIG_KEYS")], value=ast.Dict(keys=keys)):
                 yield from (ast.literal_eval(key) for key in keys if key is not None)
 
 

@@ -85,9 +85,13 @@ def fetch_tag(name: str, version: str) -> Path:
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".part-") as folder:
             try:
                 subprocess.run(
-                    [*command, f"{folder}/tree"], check=True, capture_output=True, text=True,
-                    timeout=_PIP_LIMIT_S, env={**os.environ, "GIT_TERMINAL_PROMPT": "0"},
-                )  # fmt: skip
+                    [*command, f"{folder}/tree"],
+                    check=True,
+                    capture_output=True,
+                    text=True,
+                    timeout=_PIP_LIMIT_S,
+                    env={**os.environ, "GIT_TERMINAL_PROMPT": "0"},
+                )
             except (OSError, subprocess.SubprocessError) as error:
                 words = getattr(error, "stderr", None) or str(error)
                 raise Unavailable(f"{source} gave no tag v{version}: {words.strip()[-200:]}") from error
@@ -140,9 +144,7 @@ def _pip_download(name: str, version: str, folder: Path) -> None:
     command += ["--disable-pip-version-check", "--retries=1", "--timeout=15", f"--dest={folder}"]
     command += [*_PIP_OPTIONS[name], f"{name}=={version}"]
     try:
-        result = subprocess.run(
-            command, check=False, capture_output=True, text=True, timeout=_PIP_LIMIT_S
-        )
+        result = subprocess.run(command, check=False, capture_output=True, text=True, timeout=_PIP_LIMIT_S)
     except subprocess.TimeoutExpired:
         _fail(name, f"the package registry gave no {name} within {_PIP_LIMIT_S:.0f} s")
     if result.returncode != 0:

@@ -37,9 +37,12 @@ _ZERO = "zero_optimization"
 OLDEST = {"openrlhf": "0.1.4", "verl": "0.1", "deepspeed": "0.9.0", "trl": "0.14.0", "easyr1": "0.3.0"}
 """Tags before these are of no use to anybody now, or of another program."""
 FOLDERS = {
-    "openrlhf": ("examples", "openrlhf/cli"), "verl": ("verl/trainer/config",), "deepspeed": ("deepspeed/runtime/zero",),
-    "trl": ("trl/trainer",), "easyr1": ("verl",),
-}  # fmt: skip
+    "openrlhf": ("examples", "openrlhf/cli"),
+    "verl": ("verl/trainer/config",),
+    "deepspeed": ("deepspeed/runtime/zero",),
+    "trl": ("trl/trainer",),
+    "easyr1": ("verl",),
+}
 """What of a tag is read."""
 
 
@@ -102,7 +105,11 @@ def _flat(tree: Mapping[str, Any], before: str = "") -> Iterator[str]:
 
 def _zero_fields(folder: Path) -> Iterator[str]:
     """Fields and aliases of the pydantic classes of zero_optimization."""
-    places = {"DeepSpeedZeroConfig": _ZERO, "DeepSpeedZeroOffloadOptimizerConfig": f"{_ZERO}.offload_optimizer", "DeepSpeedZeroOffloadParamConfig": f"{_ZERO}.offload_param"}
+    places = {
+        "DeepSpeedZeroConfig": _ZERO,
+        "DeepSpeedZeroOffloadOptimizerConfig": f"{_ZERO}.offload_optimizer",
+        "DeepSpeedZeroOffloadParamConfig": f"{_ZERO}.offload_param",
+    }
     for file in (folder / "config.py", folder / "offload_config.py"):
         for node in ast.parse(file.read_text()).body:
             if not isinstance(node, ast.ClassDef) or node.name not in places:
@@ -111,7 +118,11 @@ def _zero_fields(folder: Path) -> Iterator[str]:
                 if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
                     yield f"{places[node.name]}.{statement.target.id}"
                     for word in ast.walk(statement.value or ast.Constant(None)):
-                        if isinstance(word, ast.keyword) and word.arg == "alias" and isinstance(word.value, ast.Constant):
+                        if (
+                            isinstance(word, ast.keyword)
+                            and word.arg == "alias"
+                            and isinstance(word.value, ast.Constant)
+                        ):
                             yield f"{places[node.name]}.{word.value.value}"
 
 
@@ -120,17 +131,21 @@ def load() -> dict[str, dict[str, set[str]]]:
     raw = json.loads(FILE.read_text()) if FILE.exists() else {}
     return {
         framework: {
-            release: {name for name, marks in part["names"].items() if marks[place] == "1"} for place, release in enumerate(part["releases"])
+            release: {name for name, marks in part["names"].items() if marks[place] == "1"}
+            for place, release in enumerate(part["releases"])
         }
         for framework, part in raw.items()
-    }  # fmt: skip
+    }
 
 
 def save(found: Mapping[str, Mapping[str, set[str]]]) -> None:
     """Writes names.json: a mark for each release behind each name."""
     raw = {}
     for framework, unsorted in found.items():
-        releases = {release: unsorted[release] for release in sorted(unsorted, key=lambda r: (parse_version(r) is None, parse_version(r), r))}
+        releases = {
+            release: unsorted[release]
+            for release in sorted(unsorted, key=lambda r: (parse_version(r) is None, parse_version(r), r))
+        }
         every = sorted(set().union(*releases.values()))
         raw[framework] = {
             "releases": list(releases),

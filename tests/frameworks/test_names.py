@@ -46,6 +46,10 @@ def test_tables_know_what_a_release_takes(framework: str, release: str) -> None:
 def test_every_framework_was_read() -> None:
     """Each framework's releases are there, the tags between those that PyPI has too, and none is empty."""
     least = {"openrlhf": 100, "verl": 16, "deepspeed": 70, "trl": 44, "easyr1": 3}
-    assert {framework: len(releases) >= least[framework] for framework, releases in NAMES.items()} == dict.fromkeys(FORMS, True)
+    assert {framework: len(releases) >= least[framework] for framework, releases in NAMES.items()} == dict.fromkeys(
+        FORMS, True
+    )
     few = {"trl": 12}  # GRPOConfig began with thirteen fields of its own
-    assert all(len(names) > few.get(framework, 40) for framework, releases in NAMES.items() for names in releases.values())
+    assert all(
+        len(names) > few.get(framework, 40) for framework, releases in NAMES.items() for names in releases.values()
+    )

@@ -175,9 +175,7 @@ def test_openrlhf_parser_is_read_from_every_training_script(version: str, script
         ("0.9.10", "train_ppo", "", "has no script openrlhf.cli.train_ppo"),
     ],
 )
-def test_openrlhf_refuses_with_argparse_words(
-    version: str, script: str, argv: str, error: str
-) -> None:
+def test_openrlhf_refuses_with_argparse_words(version: str, script: str, argv: str, error: str) -> None:
     """Wrong types, choices, scripts and foreign names come back in argparse's words."""
     answer = openrlhf_accepts(version, script, argv.split())
     assert answer is not None
@@ -312,9 +310,7 @@ def test_missing_version_is_unavailable() -> None:
         fetch("openrlhf", "0.2.9")
 
 
-def test_unreachable_registry_is_unavailable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreachable_registry_is_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a registry the reason says so, and the next release of the package does not wait."""
     monkeypatch.setenv("RLHFDOCTOR_CACHE", str(tmp_path))
     monkeypatch.setenv("PIP_NO_INDEX", "1")

@@ -39,9 +39,13 @@ from .schemas import load as load_names
 ROOT = Path(__file__).parents[2]
 RULES = {rule.id: rule for rule in load_rules()}
 SEEDS = (
-    "openrlhf-save-kill", "openrlhf-72b-start", "openrlhf-72b-resume", "simplerl-third-generation",
-    "openrlhf-zero3-generate", "easyr1-long-prompts",
-)  # fmt: skip
+    "openrlhf-save-kill",
+    "openrlhf-72b-start",
+    "openrlhf-72b-resume",
+    "simplerl-third-generation",
+    "openrlhf-zero3-generate",
+    "easyr1-long-prompts",
+)
 OPENRLHF = ("0.5.3", "0.5.4", "0.9.7", "0.9.10", "0.10.2", "0.11.2")
 EARLY = ("0.2.5", "0.2.9")
 """Tags of the repository that no registry has; 0.2.6 renamed what the reference model is told."""
@@ -61,25 +65,59 @@ ONE_OF_EACH = [entry for entry in RELEASES if entry[1] in ("0.5.4", "0.5.0", "0.
 
 # What a script sets, by canonical name; each release spells it by the tables, and takes it (tested).
 FULL = {
-    "zero_stage": 3, "offload_optimizer": True, "ref.offload_param": True, "grad_accum_dtype": "fp32",
-    "rollout.num_engines": 4, "rollout.tensor_parallel_size": 2, "rollout.gpu_memory_utilization": 0.6,
-    "colocate_all": True, "rollout.sleep": True, "train.micro_batch_size": 8, "logprob.micro_batch_size": 16,
-    "train.max_tokens": 16384, "rollout.batch_size": 512, "max_prompt_length": 1024, "max_response_length": 4096,
-    "sequence_parallel_size": 2, "checkpoint.save_steps": 20, "checkpoint.save_hf": True, "checkpoint.resume": True,
+    "zero_stage": 3,
+    "offload_optimizer": True,
+    "ref.offload_param": True,
+    "grad_accum_dtype": "fp32",
+    "rollout.num_engines": 4,
+    "rollout.tensor_parallel_size": 2,
+    "rollout.gpu_memory_utilization": 0.6,
+    "colocate_all": True,
+    "rollout.sleep": True,
+    "train.micro_batch_size": 8,
+    "logprob.micro_batch_size": 16,
+    "train.max_tokens": 16384,
+    "rollout.batch_size": 512,
+    "max_prompt_length": 1024,
+    "max_response_length": 4096,
+    "sequence_parallel_size": 2,
+    "checkpoint.save_steps": 20,
+    "checkpoint.save_hf": True,
+    "checkpoint.resume": True,
     "dataloader_num_workers": 8,
-}  # fmt: skip
+}
 BARE = {
-    "zero_stage": 2, "rollout.num_engines": 4, "colocate_all": True, "train.micro_batch_size": 8,
-    "logprob.micro_batch_size": 16, "max_response_length": 4096,
-}  # fmt: skip
+    "zero_stage": 2,
+    "rollout.num_engines": 4,
+    "colocate_all": True,
+    "train.micro_batch_size": 8,
+    "logprob.micro_batch_size": 16,
+    "max_response_length": 4096,
+}
 VERL_FULL = {
-    "rollout.gpu_memory_utilization": 0.6, "rollout.tensor_parallel_size": 2, "rollout.max_num_batched_tokens": 16384,
-    "rollout.max_model_len": 8192, "rollout.free_cache_engine": True, "rollout.swap_space": 40, "collective_timeout": 600,
-    "train.micro_batch_size": 8, "logprob.micro_batch_size": 16, "ref.logprob_micro_batch_size": 16,
-    "train.max_tokens": 16384, "rollout.batch_size": 512, "max_prompt_length": 1024, "max_response_length": 4096,
-    "sequence_parallel_size": 2, "gradient_checkpointing": False, "offload_optimizer": True, "offload_param": True,
-    "ref.offload_param": True, "checkpoint.save_steps": 20, "checkpoint.resume": "auto", "dataloader_num_workers": 8,
-}  # fmt: skip
+    "rollout.gpu_memory_utilization": 0.6,
+    "rollout.tensor_parallel_size": 2,
+    "rollout.max_num_batched_tokens": 16384,
+    "rollout.max_model_len": 8192,
+    "rollout.free_cache_engine": True,
+    "rollout.swap_space": 40,
+    "collective_timeout": 600,
+    "train.micro_batch_size": 8,
+    "logprob.micro_batch_size": 16,
+    "ref.logprob_micro_batch_size": 16,
+    "train.max_tokens": 16384,
+    "rollout.batch_size": 512,
+    "max_prompt_length": 1024,
+    "max_response_length": 4096,
+    "sequence_parallel_size": 2,
+    "gradient_checkpointing": False,
+    "offload_optimizer": True,
+    "offload_param": True,
+    "ref.offload_param": True,
+    "checkpoint.save_steps": 20,
+    "checkpoint.resume": "auto",
+    "dataloader_num_workers": 8,
+}
 VERL_BARE = {"rollout.gpu_memory_utilization": 0.6, "train.micro_batch_size": 8, "max_response_length": 4096}
 DS_FULL = {
     "train_batch_size": 16,
@@ -93,22 +131,43 @@ DS_FULL = {
 }
 DS_BARE = {"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}, "bf16": {"enabled": True}}
 TRL_FULL = {
-    "rollout.gpu_memory_utilization": 0.6, "rollout.tensor_parallel_size": 2, "rollout.sleep": True, "max_prompt_length": 1024,
-    "max_response_length": 4096, "train.micro_batch_size": 8, "gradient_checkpointing": False, "collective_timeout": 1800,
-    "zero3_gather_for_generation": True, "checkpoint.save_steps": 20, "dataloader_num_workers": 8, "rollout.max_model_len": 8192,
-}  # fmt: skip
+    "rollout.gpu_memory_utilization": 0.6,
+    "rollout.tensor_parallel_size": 2,
+    "rollout.sleep": True,
+    "max_prompt_length": 1024,
+    "max_response_length": 4096,
+    "train.micro_batch_size": 8,
+    "gradient_checkpointing": False,
+    "collective_timeout": 1800,
+    "zero3_gather_for_generation": True,
+    "checkpoint.save_steps": 20,
+    "dataloader_num_workers": 8,
+    "rollout.max_model_len": 8192,
+}
 EASYR1_FULL = {
-    "rollout.gpu_memory_utilization": 0.6, "rollout.tensor_parallel_size": 2, "max_prompt_length": 1024, "max_response_length": 4096,
-    "train.micro_batch_size": 8, "logprob.micro_batch_size": 16, "offload_optimizer": True, "offload_param": True, "rank0_init": False,
-    "ref.offload_param": True, "gradient_checkpointing": False, "rollout.max_num_batched_tokens": 16384, "rollout.batch_size": 512,
-}  # fmt: skip
+    "rollout.gpu_memory_utilization": 0.6,
+    "rollout.tensor_parallel_size": 2,
+    "max_prompt_length": 1024,
+    "max_response_length": 4096,
+    "train.micro_batch_size": 8,
+    "logprob.micro_batch_size": 16,
+    "offload_optimizer": True,
+    "offload_param": True,
+    "rank0_init": False,
+    "ref.offload_param": True,
+    "gradient_checkpointing": False,
+    "rollout.max_num_batched_tokens": 16384,
+    "rollout.batch_size": 512,
+}
 PACKAGES = "torch==2.6.0\nvllm==0.8.5\nray==2.44.1\n"
 DOCKER = "docker run -d --memory=500g --shm-size=1g nvcr.io/nvidia/pytorch:24.07-py3 sleep infinity\n"
 
 OWN = ("launch.sh", "pip-freeze.txt", "versions.txt", "config.yaml", "ds_config.json")
 """Configuration of a sample, which another takes the place of."""
 LAUNCHERS = ("python3", "python", "ray", "docker", "tee", "deepspeed", "torchrun")
-STAND_IN = "#!/bin/sh\n{ printf '%s\\0' \"${0##*/}\" \"$@\"; printf '\\036'; } > \"$CALLS.$$\"; cat \"$CALLS.$$\" >> \"$CALLS\"\n"
+STAND_IN = (
+    '#!/bin/sh\n{ printf \'%s\\0\' "${0##*/}" "$@"; printf \'\\036\'; } > "$CALLS.$$"; cat "$CALLS.$$" >> "$CALLS"\n'
+)
 """Notes its call in one write: the programs of a pipe run side by side."""
 
 
@@ -176,10 +235,18 @@ def configuration(kind: str, version: str) -> dict[str, str]:
     if framework == "deepspeed":
         config = DS_FULL if variant == "full" else DS_BARE
         run = f"#!/bin/bash\n{DOCKER}deepspeed --num_gpus 8 train.py --deepspeed_config ds_config.json\n"
-        return {"ds_config.json": json.dumps(config, indent=2), "launch.sh": run, "pip-freeze.txt": f"deepspeed=={version}\n{PACKAGES}"}  # fmt: skip
+        return {
+            "ds_config.json": json.dumps(config, indent=2),
+            "launch.sh": run,
+            "pip-freeze.txt": f"deepspeed=={version}\n{PACKAGES}",
+        }
     if framework in ("trl", "easyr1"):
         run = f"#!/bin/bash\n{DOCKER}python3 -m {'trl.scripts.grpo' if framework == 'trl' else 'verl.trainer.main'} config=config.yaml\n"
-        return {"config.yaml": document(TRL_FULL if framework == "trl" else EASYR1_FULL, framework, version), "launch.sh": run, "pip-freeze.txt": f"{framework}=={version}\n{PACKAGES}"}  # fmt: skip
+        return {
+            "config.yaml": document(TRL_FULL if framework == "trl" else EASYR1_FULL, framework, version),
+            "launch.sh": run,
+            "pip-freeze.txt": f"{framework}=={version}\n{PACKAGES}",
+        }
     chosen = {"openrlhf": (FULL, BARE), "verl": (VERL_FULL, VERL_BARE)}[framework][variant == "bare"]
     packages = f"{framework}=={version}\n{PACKAGES}" + ("deepspeed==0.16.9\n" if framework == "openrlhf" else "")
     return {"launch.sh": launch(chosen, framework, version), "pip-freeze.txt": packages}
@@ -272,7 +339,9 @@ def refusal(framework: str, version: str, name: str, text: str, folder: Path, st
     return judge(framework, version, training_words(text, folder, stand_ins))
 
 
-def refused(rules: Sequence[str], kind: str, version: str, folder: Path, stand_ins: Path) -> list[tuple[str, str, str, str]]:
+def refused(
+    rules: Sequence[str], kind: str, version: str, folder: Path, stand_ins: Path
+) -> list[tuple[str, str, str, str]]:
     """(rule, setting, as spelled, error) of the rules' patches that the release does not take.
 
     Hydra takes a second or more for a tree, so verl's overrides are tried together first, and
@@ -303,7 +372,15 @@ def refused(rules: Sequence[str], kind: str, version: str, folder: Path, stand_i
 
 def count_matrix(folder: Path) -> str:
     """MATRIX.md: for each release the rules that have a patch for it, and how many different patches."""
-    lines = ["# Patches by release", "", "Made by `make schemas`; `tests/frameworks/test_patches.py` puts each of them before the release's own parser, schema or field table,", "writes it, takes it back byte for byte, and asks again.", "", "| configuration | release | rules with a patch | rule x patch pairs | asked for again |", "|---|---|---:|---:|---:|"]  # fmt: skip
+    lines = [
+        "# Patches by release",
+        "",
+        "Made by `make schemas`; `tests/frameworks/test_patches.py` puts each of them before the release's own parser, schema or field table,",
+        "writes it, takes it back byte for byte, and asks again.",
+        "",
+        "| configuration | release | rules with a patch | rule x patch pairs | asked for again |",
+        "|---|---|---:|---:|---:|",
+    ]
     total = 0
     for kind, version in RELEASES:
         pairs, repeated = set(), []
@@ -352,7 +429,9 @@ def restless(rule: str, kind: str, version: str, folder: Path) -> list[str]:
     fixed = {t.setting for t in RULES[rule].remediation if not isinstance(t.to, Target) and not t.instead}
     found = []
     for incident in incidents(rule, configuration(kind, version), folder):
-        for patch in (p for f in incident.findings if f.cause == rule for p in f.patches if p.diff and p.setting in fixed):
+        for patch in (
+            p for f in incident.findings if f.cause == rule for p in f.patches if p.diff and p.setting in fixed
+        ):
             found += [patch.setting] if patch.setting in again(patch, incident, rule) else []
     return found
 
@@ -384,7 +463,10 @@ def proposed(rule: str, files: Mapping[str, str], folder: Path) -> dict[str, Pat
     ("rule", "kind", "version", "setting"),
     [
         *(("comm-long-generation", "verl full", version, "collective_timeout") for version in ("0.8.0", "0.9.1")),
-        *(("host-engine-sleep-backup", "verl full", version, "rollout.free_cache_engine") for version in ("0.2", "0.4.1", "0.6.1", "0.8.0", "0.9.1")),
+        *(
+            ("host-engine-sleep-backup", "verl full", version, "rollout.free_cache_engine")
+            for version in ("0.2", "0.4.1", "0.6.1", "0.8.0", "0.9.1")
+        ),
         *(("host-rollout-cache-churn", "verl full", version, "rollout.free_cache_engine") for version in VERL),
         *(("gpu-trainer-cache-held", "openrlhf full", version, "train.sleep") for version in OPENRLHF),
         *(("host-fp32-grad-accum", "openrlhf bare", version, "grad_accum_dtype") for version in OPENRLHF[1:]),
@@ -393,7 +475,7 @@ def proposed(rule: str, files: Mapping[str, str], folder: Path) -> dict[str, Pat
         *(("gpu-logits-upcast", "verl bare", "0.2", setting) for setting in ("fused_logits", "entropy_chunking")),
         *(("gpu-rollout-reservation", "openrlhf bare", version, "rollout.sleep") for version in OPENRLHF[:2]),
     ],
-)  # fmt: skip
+)
 def test_no_op_of_this_release_is_not_written(rule: str, kind: str, version: str, setting: str, tmp_path: Path) -> None:
     """A key that the release takes and does not act on is no cure."""
     assert setting not in proposed(rule, configuration(kind, version), tmp_path)
@@ -415,7 +497,9 @@ def stage_2(files: Mapping[str, str]) -> dict[str, str]:
 @pytest.mark.parametrize("version", OPENRLHF)
 def test_reference_offload_below_stage_3_is_left_alone(version: str, tmp_path: Path) -> None:
     """`--ref_reward_offload` does nothing below ZeRO-3, so to take it out frees nothing."""
-    assert "ref.offload_param" not in proposed("host-oversubscribed", stage_2(configuration("openrlhf full", version)), tmp_path)
+    assert "ref.offload_param" not in proposed(
+        "host-oversubscribed", stage_2(configuration("openrlhf full", version)), tmp_path
+    )
 
 
 @pytest.mark.parametrize("rule", ["gpu-micro-batch", "gpu-model-states"])
@@ -425,7 +509,9 @@ def test_default_is_not_added(rule: str, version: str, tmp_path: Path) -> None:
     assert "gradient_checkpointing" not in proposed(rule, configuration("verl bare", version), tmp_path)
 
 
-@pytest.mark.parametrize(("kind", "version"), [("verl full", "0.6.1"), ("openrlhf full", "0.9.7"), ("openrlhf full", "0.11.2")])
+@pytest.mark.parametrize(
+    ("kind", "version"), [("verl full", "0.6.1"), ("openrlhf full", "0.9.7"), ("openrlhf full", "0.11.2")]
+)
 def test_token_budget_needs_dynamic_batches(kind: str, version: str, tmp_path: Path) -> None:
     """Without dynamic batches the budget of tokens is not read."""
     assert "train.max_tokens" not in proposed("gpu-long-sequences", configuration(kind, version), tmp_path)
@@ -450,10 +536,12 @@ def test_one_kind_of_checkpoint_is_left(version: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rule", "setting"),
     [
-        ("comm-long-generation", "rollout.num_engines"), ("gpu-kv-cache-too-small", "rollout.tensor_parallel_size"),
-        ("gpu-rollout-reservation", "rollout.tensor_parallel_size"), ("host-engine-sleep-backup", "rollout.tensor_parallel_size"),
+        ("comm-long-generation", "rollout.num_engines"),
+        ("gpu-kv-cache-too-small", "rollout.tensor_parallel_size"),
+        ("gpu-rollout-reservation", "rollout.tensor_parallel_size"),
+        ("host-engine-sleep-backup", "rollout.tensor_parallel_size"),
     ],
-)  # fmt: skip
+)
 def test_colocated_engines_keep_their_number_of_gpus(rule: str, setting: str, version: str, tmp_path: Path) -> None:
     """With --colocate_all_models the run stops at once when the product changes (train_ppo_ray.py:46 at 0.9.7)."""
     assert setting not in proposed(rule, configuration("openrlhf full", version), tmp_path)
@@ -469,7 +557,9 @@ def test_adam_offload_is_not_taken_for_sleep(version: str, tmp_path: Path) -> No
 @pytest.mark.parametrize("version", ["0.13.5", "0.16.9", "0.18.3"])
 def test_pin_memory_tells_where_it_is_not_honoured(version: str, tmp_path: Path) -> None:
     """At ZeRO-1/2, DeepSpeed 0.14.1 to 0.18.2 pins the master weights anyway; the patch says so."""
-    patch = proposed("host-pinned-offload", configuration("deepspeed full", version), tmp_path)["offload_optimizer.pin_memory"]
+    patch = proposed("host-pinned-offload", configuration("deepspeed full", version), tmp_path)[
+        "offload_optimizer.pin_memory"
+    ]
     assert ('"pin_memory": false' in patch.diff, "0.14.1 to 0.18.2" in " ".join(patch.side_effects)) == (True, True)
 
 
@@ -561,7 +651,11 @@ def test_patched_seed_is_composed_by_verl(tmp_path: Path, stand_ins: Path) -> No
     _, finding = first_finding("simplerl-third-generation", tmp_path)
     ((_, (text, _)),) = apply_all([p for p in finding.patches if p.diff]).items()
     words = training_words(text, tmp_path, stand_ins)
-    fork = {"actor_rollout_ref.rollout.swap_space", "actor_rollout_ref.rollout.micro_rollout_batch_size", "trainer.remove_clip"}
+    fork = {
+        "actor_rollout_ref.rollout.swap_space",
+        "actor_rollout_ref.rollout.micro_rollout_batch_size",
+        "trainer.remove_clip",
+    }
     own = [word for word in words if word.partition("=")[0].lstrip("+") not in fork]
     assert judge("verl", "0.2", tuple(word for word in own if word != "+trainer.val_before_train=False")) is None
     assert "actor_rollout_ref.rollout.swap_space=4" in words
@@ -598,4 +692,6 @@ def test_treated_seed_comes_to_rest(sample: str, tmp_path: Path) -> None:
         incident = analyze([str(tmp_path / "run")])
         finding = next((f for f in incident.findings if f.cause == finding.cause), replace(finding, patches=()))
     fixed = {t.setting for t in RULES[finding.cause].remediation if not isinstance(t.to, Target) and not t.instead}
-    assert [p.setting for p in finding.patches if p.diff and p.setting in fixed - {"actor_num_nodes", "checkpoint.resume"}] == []
+    assert [
+        p.setting for p in finding.patches if p.diff and p.setting in fixed - {"actor_num_nodes", "checkpoint.resume"}
+    ] == []

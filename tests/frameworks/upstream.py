@@ -65,11 +65,35 @@ def main() -> None:
                 short.append(f"| {framework} {release} | {path} | {sentence(found)} |")
             alarms += [f"| {framework} {release} | {path} | {h.cause} | {h.says} |" for h in found.hazards]
         refused = "; ".join(f"{count} {name}" for name, count in counts.most_common() if name != "estimated")
-        lines.append(f"| {framework} | {counts.total()} | {counts['estimated']} | {said['fits']} | {said['tight']} | {said['over']} | {said['trap']} | {refused or 'none'} |")
-    head = ["# The frameworks' own examples", "", "Made by `make upstream`: every script of PPO or GRPO in `examples/` that differs between the tags, a GPU of 80 GiB taken for granted.", ""]
-    table = ["| framework | scripts | estimated | fits | too close, or only with short sequences | over | trap | refused, and told why |", "|---|---:|---:|---:|---:|---:|---:|---|", *lines, ""]
-    traps = ["Traps that the estimate names in them:", "", *(["| release | script | trap | says |", "|---|---|---|---|", *alarms] if alarms else ["none"]), ""]
-    table += ["Said to be over, most of them 30B and more:", "", "| release | script | says |", "|---|---|---|", *short, ""]
+        lines.append(
+            f"| {framework} | {counts.total()} | {counts['estimated']} | {said['fits']} | {said['tight']} | {said['over']} | {said['trap']} | {refused or 'none'} |"
+        )
+    head = [
+        "# The frameworks' own examples",
+        "",
+        "Made by `make upstream`: every script of PPO or GRPO in `examples/` that differs between the tags, a GPU of 80 GiB taken for granted.",
+        "",
+    ]
+    table = [
+        "| framework | scripts | estimated | fits | too close, or only with short sequences | over | trap | refused, and told why |",
+        "|---|---:|---:|---:|---:|---:|---:|---|",
+        *lines,
+        "",
+    ]
+    traps = [
+        "Traps that the estimate names in them:",
+        "",
+        *(["| release | script | trap | says |", "|---|---|---|---|", *alarms] if alarms else ["none"]),
+        "",
+    ]
+    table += [
+        "Said to be over, most of them 30B and more:",
+        "",
+        "| release | script | says |",
+        "|---|---|---|",
+        *short,
+        "",
+    ]
     PAGE.write_text("\n".join([*head, *table, *traps]))
     sys.stdout.write(PAGE.read_text())
     sys.exit(1 if alarms else 0)

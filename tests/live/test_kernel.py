@@ -86,13 +86,26 @@ def test_ray_actor_killed_by_the_kernel(cgroup: Path, tmp_path: Path) -> None:
     """The same end of a Ray actor: undecided from Ray's own files, a cause with the kernel's log."""
     pytest.importorskip("ray", reason="needs Ray (make test installs it)")
     before = (kernel_log("").splitlines() or [""])[-1]
-    home, run = Path(tempfile.mkdtemp(prefix="r", dir="/tmp")), tmp_path / "run"  # Ray's socket paths must stay below 108 bytes
+    home, run = (
+        Path(tempfile.mkdtemp(prefix="r", dir="/tmp")),
+        tmp_path / "run",
+    )  # Ray's socket paths must stay below 108 bytes
     run.mkdir()
     done = subprocess.run(
-        [sys.executable, "-c", RAY_HOG], capture_output=True, text=True, timeout=240, check=False,
-        env={**os.environ, "RAY_HOME": str(home), "CGROUP": str(cgroup), "RAY_memory_monitor_refresh_ms": "0",
-             "RAY_USAGE_STATS_ENABLED": "0", "HOME": str(tmp_path)},
-    )  # fmt: skip
+        [sys.executable, "-c", RAY_HOG],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        env={
+            **os.environ,
+            "RAY_HOME": str(home),
+            "CGROUP": str(cgroup),
+            "RAY_memory_monitor_refresh_ms": "0",
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "HOME": str(tmp_path),
+        },
+    )
     (run / "driver.log").write_text(done.stdout + done.stderr)
     logs = next(home.glob("session_2*/logs"))
     without = analyze([str(run), str(logs)])

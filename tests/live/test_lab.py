@@ -19,7 +19,11 @@ from trainer.lab.scenario import load_all, load_scenario
 from trainer.lab.trial import try_scenario
 
 WHY_NOT = place.why_not()
-pytestmark = [pytest.mark.lab, pytest.mark.skipif(bool(WHY_NOT), reason=f"the lab cannot run here: {WHY_NOT}"), pytest.mark.usefixtures("kernel_alone")]
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.skipif(bool(WHY_NOT), reason=f"the lab cannot run here: {WHY_NOT}"),
+    pytest.mark.usefixtures("kernel_alone"),
+]
 SEEDS = [scenario.name for scenario in load_all() if scenario.seed]
 
 

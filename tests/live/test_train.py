@@ -20,9 +20,16 @@ from trainer.lab import place
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = (
-    "model.hidden_size=64", "model.num_layers=2", "data.max_prompt_length=16", "data.max_response_length=8", "rollout.batch_size=8",
-    "rollout.micro_batch_size=4", "train.mini_batch_size=8", "train.micro_batch_size=2", "checkpoint.save_steps=1",
-)  # fmt: skip
+    "model.hidden_size=64",
+    "model.num_layers=2",
+    "data.max_prompt_length=16",
+    "data.max_response_length=8",
+    "rollout.batch_size=8",
+    "rollout.micro_batch_size=4",
+    "train.mini_batch_size=8",
+    "train.micro_batch_size=2",
+    "checkpoint.save_steps=1",
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -35,11 +42,19 @@ def train(folder: Path, *words: str) -> list[dict[str, Any]]:
     """The driver's metrics of a run, a dictionary a step."""
     place.unlock()
     command = [sys.executable, "-m", "trainer.train", f"out={folder}", *words]
-    paths = {"PYTHONPATH": str(ROOT), "TORCH_EXTENSIONS_DIR": str(place.extensions()), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    with tempfile.TemporaryDirectory(prefix="r", dir="/tmp", ignore_cleanup_errors=True) as home:  # beside other sessions of Ray
+    paths = {
+        "PYTHONPATH": str(ROOT),
+        "TORCH_EXTENSIONS_DIR": str(place.extensions()),
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+    with tempfile.TemporaryDirectory(
+        prefix="r", dir="/tmp", ignore_cleanup_errors=True
+    ) as home:  # beside other sessions of Ray
         compiled = {} if "vllm" in words else place.NOT_COMPILED
         environment = {**os.environ, **compiled, **paths, "RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": home}
-        done = subprocess.run(command, env=environment, cwd=folder.parent, capture_output=True, text=True, timeout=550, check=False)
+        done = subprocess.run(
+            command, env=environment, cwd=folder.parent, capture_output=True, text=True, timeout=550, check=False
+        )
     assert done.returncode == 0, done.stderr[-3000:]
     lines = [json.loads(line) for line in (folder / "metrics" / "driver-rank0.jsonl").read_text().splitlines()]
     return [line for line in lines if "score" in line]
@@ -62,7 +77,13 @@ def test_zero3_resumes(tmp_path: Path) -> None:
     "words",
     [
         ("zero2-offload", "cluster.placement=separate"),
-        ("zero2", "checkpoint.in_memory=true", "checkpoint.save_hf=true", "reward.num_workers=2", "model.gradient_checkpointing=true"),
+        (
+            "zero2",
+            "checkpoint.in_memory=true",
+            "checkpoint.save_hf=true",
+            "reward.num_workers=2",
+            "model.gradient_checkpointing=true",
+        ),
     ],
     ids=lambda words: words[0],
 )
@@ -92,7 +113,13 @@ def own_model(tmp_path: Path) -> Path:
     folder = tmp_path / "model"
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end|>").save_pretrained(folder)
     shape = Qwen2Config(
-        vocab_size=320, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256
+        vocab_size=320,
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=256,
     )
     AutoModelForCausalLM.from_config(shape).save_pretrained(folder)
     return folder
@@ -114,7 +141,13 @@ def test_reward_rises(tmp_path: Path) -> None:
     """
     gains = []
     for seed in (0, 1, 2):
-        words = ("--config", str(ROOT / "trainer" / "configs" / "cpu-tiny.yaml"), config("zero0"), "train.steps=18", f"train.seed={seed}")
+        words = (
+            "--config",
+            str(ROOT / "trainer" / "configs" / "cpu-tiny.yaml"),
+            config("zero0"),
+            "train.steps=18",
+            f"train.seed={seed}",
+        )
         scores = [line["score"] for line in train(tmp_path / f"seed{seed}", *words)]
         gains.append(statistics.mean(scores[-5:]) - statistics.mean(scores[:5]))
     assert statistics.mean(gains) > 0.13, gains
@@ -123,7 +156,14 @@ def test_reward_rises(tmp_path: Path) -> None:
 def test_vllm(tmp_path: Path) -> None:
     """A vLLM engine writes the responses, with the trained weights after every update."""
     pytest.importorskip("vllm")
-    words = ("--config", str(ROOT / "trainer" / "configs" / "cpu-tiny.yaml"), "--rollout", "vllm", config("zero0"), "train.steps=14")
+    words = (
+        "--config",
+        str(ROOT / "trainer" / "configs" / "cpu-tiny.yaml"),
+        "--rollout",
+        "vllm",
+        config("zero0"),
+        "train.steps=14",
+    )
     steps = train(tmp_path / "out", *words)
     spans = [json.loads(line) for line in (tmp_path / "out" / "metrics" / "actor-rank0.jsonl").read_text().splitlines()]
     synced = [line["step"] for line in spans if line.get("span") == "weight_sync" and line["edge"] == "end"]

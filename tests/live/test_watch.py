@@ -332,7 +332,11 @@ def test_loader_that_is_named_late(tmp_path: Path) -> None:
     )
     (tmp_path / "train.py").write_text(script)
     done = watch(tmp_path / "run", "--", sys.executable, tmp_path / "train.py")
-    roles = [event["role"] for event in read_node(tmp_path / "run").events if event["kind"] in ("process.seen", "process.named")]
+    roles = [
+        event["role"]
+        for event in read_node(tmp_path / "run").events
+        if event["kind"] in ("process.seen", "process.named")
+    ]
     assert (done.returncode, roles) == (0, ["driver", "worker", "data loader"])
 
 

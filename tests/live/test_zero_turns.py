@@ -18,7 +18,7 @@ pytest.importorskip("deepspeed")
 from trainer.lab import place
 
 RANKS = 3
-RANK = '''
+RANK = """
 import datetime, json, os, sys, time
 import deepspeed, torch
 from deepspeed.ops.adam import DeepSpeedCPUAdam
@@ -73,7 +73,7 @@ engine.checkpoint_engine.load, deepspeed.comm.send = slow, told
 engine.load_checkpoint(folder, tag="saved")
 step()
 end(at=at, loss=step())
-'''.replace("RANKS", str(RANKS))
+""".replace("RANKS", str(RANKS))
 
 
 class Died(Exception):
@@ -99,14 +99,25 @@ def run(folder: Path, *words: str, launched: bool = True) -> list[dict[str, Any]
         port = free.getsockname()[1]
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", RANK, str(folder), str(rank), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            [sys.executable, "-c", RANK, str(folder), str(rank), *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
             env={
-                **os.environ, **place.NOT_COMPILED, "RANK": str(rank), "LOCAL_RANK": str(rank if launched else 0), "WORLD_SIZE": str(RANKS), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-                "DS_ACCELERATOR": "cpu", "TORCH_EXTENSIONS_DIR": str(place.extensions()), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+                **os.environ,
+                **place.NOT_COMPILED,
+                "RANK": str(rank),
+                "LOCAL_RANK": str(rank if launched else 0),
+                "WORLD_SIZE": str(RANKS),
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(port),
+                "DS_ACCELERATOR": "cpu",
+                "TORCH_EXTENSIONS_DIR": str(place.extensions()),
+                "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             },
         )
         for rank in range(RANKS)
-    ]  # fmt: skip
+    ]
     try:
         ends = [process.communicate(timeout=150) for process in processes]
     finally:

@@ -27,7 +27,10 @@ def test_free(engine: str) -> None:
 @pytest.mark.parametrize(
     ("line", "kind"),
     [
-        ("【训练】显存不足：torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.00 GiB is free.", "torch.cuda_oom"),
+        (
+            "【训练】显存不足：torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.00 GiB is free.",
+            "torch.cuda_oom",
+        ),
         ("第 3 步，保存检查点：OSError: [Errno 28] No space left on device", "host.no_space"),
     ],
     ids=["gpu", "disk"],
@@ -40,5 +43,8 @@ def test_full_width_punctuation_around_it(line: str, kind: str) -> None:
 
 def test_stamp_of_date() -> None:
     """A launch script that prints `date` gives the time of the lines behind it."""
-    (event,) = read_kind("2026年 11月 21日 星期六 16:27:36 CST Killed process 4711 (python), UID 0\nMemory cgroup out of memory: Killed process 4711 (python) total-vm:1kB, anon-rss:1kB, file-rss:0kB, shmem-rss:0kB, UID:0\n", "kernel.killed")
+    (event,) = read_kind(
+        "2026年 11月 21日 星期六 16:27:36 CST Killed process 4711 (python), UID 0\nMemory cgroup out of memory: Killed process 4711 (python) total-vm:1kB, anon-rss:1kB, file-rss:0kB, shmem-rss:0kB, UID:0\n",
+        "kernel.killed",
+    )
     assert event.fields["pid"] == 4711

@@ -26,9 +26,12 @@ FULL = {
     "dmesg -x": ("kern  :info  : [Thu Aug 17 17:29:27 2023] x", utc(2023, 8, 17, 17, 29, 27)),
     "one-digit day": ("[Thu Aug  7 17:29:27 2023] x", utc(2023, 8, 7, 17, 29, 27)),
     "american": ("04/02/2025 15:02:00 - INFO - x", utc(2025, 4, 2, 15, 2)),
-    "behind a ray prefix": ("(raylet, ip=10.0.0.2) [2025-04-02 15:02:00,117 E 1 1] x", utc(2025, 4, 2, 15, 2, 0, 117000)),
+    "behind a ray prefix": (
+        "(raylet, ip=10.0.0.2) [2025-04-02 15:02:00,117 E 1 1] x",
+        utc(2025, 4, 2, 15, 2, 0, 117000),
+    ),
     "leap second": ("2016-12-31T23:59:60Z x", utc(2016, 12, 31, 23, 59, 59)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("line", "expected"), FULL.values(), ids=FULL)
@@ -49,11 +52,20 @@ WITHOUT_YEAR = {
     "vllm v0": ("INFO 01-11 15:51:18 llm_engine.py:275] x", utc(2025, 1, 11, 15, 51, 18)),
     "vllm v1": ("ERROR 05-07 02:14:18 [core.py:396] x", utc(2025, 5, 7, 2, 14, 18)),
     "vllm 0.10": ("(EngineCore_DP0 pid=17374) ERROR 09-28 15:47:24 [core.py:718] x", utc(2025, 9, 28, 15, 47, 24)),
-    "torch": ("[rank1]:[E1203 11:27:45.310468221 ProcessGroupNCCL.cpp:607] x", utc(2025, 12, 3, 11, 27, 45) + 0.310468221),
-    "torch in march": ("[rank1]:[E321 11:27:45.310468221 ProcessGroupNCCL.cpp:607] x", utc(2025, 3, 21, 11, 27, 45) + 0.310468221),
-    "torch warning": ("[rank1]:[W613 12:19:44.730915508 TCPStore.cpp:125] x", utc(2025, 6, 13, 12, 19, 44) + 0.730915508),
+    "torch": (
+        "[rank1]:[E1203 11:27:45.310468221 ProcessGroupNCCL.cpp:607] x",
+        utc(2025, 12, 3, 11, 27, 45) + 0.310468221,
+    ),
+    "torch in march": (
+        "[rank1]:[E321 11:27:45.310468221 ProcessGroupNCCL.cpp:607] x",
+        utc(2025, 3, 21, 11, 27, 45) + 0.310468221,
+    ),
+    "torch warning": (
+        "[rank1]:[W613 12:19:44.730915508 TCPStore.cpp:125] x",
+        utc(2025, 6, 13, 12, 19, 44) + 0.730915508,
+    ),
     "glog": ("E0408 10:01:52.863123 77 x.cc:1] x", utc(2025, 4, 8, 10, 1, 52, 863123)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("line", "expected"), WITHOUT_YEAR.values(), ids=WITHOUT_YEAR)

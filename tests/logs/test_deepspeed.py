@@ -11,10 +11,22 @@ PREFIXES = {
     "ray": "(ActorModelRayActor pid=4120, ip=10.0.0.5) [2026-03-02 11:20:31,711] [INFO] ",
 }
 LINES = {
-    "0.8.0 to 0.17.1": ("deepspeed.checkpoint_load", "[torch_checkpoint_engine.py:28:load] [Torch] Loading checkpoint from ckpt/_actor/step20/zero_pp_rank_0_mp_rank_00_optim_states.pt..."),
-    "since 0.17.2": ("deepspeed.checkpoint_load", "[logging.py:107:log_dist] [Rank 0] [Torch] Begin Load checkpoint from ckpt/_actor/step20/zero_pp_rank_0_mp_rank_00_optim_states.pt..."),
-    "most saves": ("deepspeed.checkpoint_save", "[logging.py:128:log_dist] [Rank 0] [Torch] Checkpoint global_step20 is about to be saved!"),
-    "saves at 0.8 and 0.17.2": ("deepspeed.checkpoint_save", "[logging.py:107:log_dist] [Rank 0] [Torch] Checkpoint global_step20 is begin to save!"),
+    "0.8.0 to 0.17.1": (
+        "deepspeed.checkpoint_load",
+        "[torch_checkpoint_engine.py:28:load] [Torch] Loading checkpoint from ckpt/_actor/step20/zero_pp_rank_0_mp_rank_00_optim_states.pt...",
+    ),
+    "since 0.17.2": (
+        "deepspeed.checkpoint_load",
+        "[logging.py:107:log_dist] [Rank 0] [Torch] Begin Load checkpoint from ckpt/_actor/step20/zero_pp_rank_0_mp_rank_00_optim_states.pt...",
+    ),
+    "most saves": (
+        "deepspeed.checkpoint_save",
+        "[logging.py:128:log_dist] [Rank 0] [Torch] Checkpoint global_step20 is about to be saved!",
+    ),
+    "saves at 0.8 and 0.17.2": (
+        "deepspeed.checkpoint_save",
+        "[logging.py:107:log_dist] [Rank 0] [Torch] Checkpoint global_step20 is begin to save!",
+    ),
 }
 
 

@@ -21,7 +21,12 @@ DEAD = "To avoid data inconsistency, we are taking the entire process down."
         ("(pid=6120) ", None, 6120, None),
         ("(pid=6120, ip=10.0.0.9) ", None, 6120, "10.0.0.9"),
         ("(RolloutWorker rank=3, pid=9) ", "RolloutWorker", 9, None),
-        ("(create_colocated_worker_cls.<locals>.WorkerDict pid=5) ", "create_colocated_worker_cls.<locals>.WorkerDict", 5, None),
+        (
+            "(create_colocated_worker_cls.<locals>.WorkerDict pid=5) ",
+            "create_colocated_worker_cls.<locals>.WorkerDict",
+            5,
+            None,
+        ),
         ("\x1b[36m(TaskRunner pid=1)\x1b[0m ", "TaskRunner", 1, None),
         ("(raylet) ", "raylet", None, None),
         ("(raylet, ip=10.0.0.7) ", "raylet", None, "10.0.0.7"),
@@ -30,7 +35,7 @@ DEAD = "To avoid data inconsistency, we are taking the entire process down."
         ("(EngineCore_DP0 pid=17374) ", "EngineCore_DP0", 17374, None),
         ("", None, None, None),
     ],
-)  # fmt: skip
+)
 def test_prefix(prefix: str, actor: str | None, pid: int | None, host: str | None) -> None:
     """Ray's prefix says class, process and node."""
     (event,) = read_kind(prefix + DEAD, "nccl.down")

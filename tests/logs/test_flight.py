@@ -22,13 +22,25 @@ SAMPLES = Path(__file__).parents[2] / "samples"
 def entry(sequence: int, name: str = "nccl:all_reduce", size: int = 64, **more: Any) -> dict[str, Any]:
     """One entry as FlightRecorder.cpp 2.10 writes it."""
     frames = [
-        {"name": "all_reduce", "filename": "/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", "line": 2810},
+        {
+            "name": "all_reduce",
+            "filename": "/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py",
+            "line": 2810,
+        },
         {"name": "sync_losses", "filename": "/opt/train/loop.py", "line": 41},
     ]
     return {
-        "collective_seq_id": sequence, "process_group": ("0", "default_pg"), "profiling_name": name, "input_sizes": [[size]],
-        "state": "completed", "retired": True, "is_p2p": False, "time_created_ns": 1_790_000_000_000_000_000 + sequence, "frames": frames, **more,
-    }  # fmt: skip
+        "collective_seq_id": sequence,
+        "process_group": ("0", "default_pg"),
+        "profiling_name": name,
+        "input_sizes": [[size]],
+        "state": "completed",
+        "retired": True,
+        "is_p2p": False,
+        "time_created_ns": 1_790_000_000_000_000_000 + sequence,
+        "frames": frames,
+        **more,
+    }
 
 
 def write(folder: Path, rank: int, entries: list[dict[str, Any]]) -> Path:
@@ -47,10 +59,15 @@ def read(data: bytes, file: str = "nccl_trace_rank_3") -> tuple[list[Event], lis
 @pytest.mark.parametrize(
     ("name", "rank"),
     [
-        ("/tmp/nccl_trace_rank_0", 0), ("a/comm_lib_trace_rank_17", 17), ("x.tar!nccl_trace_rank_2.json", 2), ("nccl_trace_rank_5.gz", 5),
-        ("nccl_trace_rank_", None), ("rank_3.log", None), ("nccl_trace_rank_1.log", None),
+        ("/tmp/nccl_trace_rank_0", 0),
+        ("a/comm_lib_trace_rank_17", 17),
+        ("x.tar!nccl_trace_rank_2.json", 2),
+        ("nccl_trace_rank_5.gz", 5),
+        ("nccl_trace_rank_", None),
+        ("rank_3.log", None),
+        ("nccl_trace_rank_1.log", None),
     ],
-)  # fmt: skip
+)
 def test_name(name: str, rank: int | None) -> None:
     """Only torch's own file names are taken for dumps."""
     assert rank_of_dump(name) == rank
@@ -60,7 +77,14 @@ def test_entries() -> None:
     """Rank, group, number, operation, size, state and the innermost frame that is not torch's."""
     events, gaps = read(pickle.dumps({"entries": [entry(7, state="started", retired=False)]}))
     (call, dump) = events
-    wanted = {"rank": 3, "group_text": "0 default_pg", "seq": 7, "op": "all_reduce", "size_text": "[[64]]", "where_text": "sync_losses() loop.py:41"}
+    wanted = {
+        "rank": 3,
+        "group_text": "0 default_pg",
+        "seq": 7,
+        "op": "all_reduce",
+        "size_text": "[[64]]",
+        "where_text": "sync_losses() loop.py:41",
+    }
     assert wanted.items() <= call.fields.items()
     assert (dump.kind, dump.fields["unfinished_count"], gaps) == ("flight.dump", 1, [])
     assert call.time is None, "when it was issued is not when it failed"
@@ -98,18 +122,39 @@ def test_no_code_runs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b"", b"\x80", b"\x80\x04garbage", pickle.dumps([1, 2]), pickle.dumps({"entries": 5}), pickle.dumps({}), b"{", b'{"entries": null}', b"\x80\x04N\x72\xff\xff\xff\x7f.",
-        pickle.dumps({"entries": [entry(1)]})[:-20], b"\x80\x04" + b"(" * 100_000,
+        b"",
+        b"\x80",
+        b"\x80\x04garbage",
+        pickle.dumps([1, 2]),
+        pickle.dumps({"entries": 5}),
+        pickle.dumps({}),
+        b"{",
+        b'{"entries": null}',
+        b"\x80\x04N\x72\xff\xff\xff\x7f.",
+        pickle.dumps({"entries": [entry(1)]})[:-20],
+        b"\x80\x04" + b"(" * 100_000,
     ],
     ids=range(11),
-)  # fmt: skip
+)
 def test_damage_is_a_gap(data: bytes) -> None:
     """Cut, empty or strange: one gap, no exception."""
     events, gaps = read(data)
     assert (events, len(gaps)) == ([], 1)
 
 
-@pytest.mark.parametrize("strange", [{"collective_seq_id": "x"}, {"profiling_name": None}, {"frames": 3}, {"input_sizes": object}, {"process_group": None}, {"collective_seq_id": 10**6000}, {"time_created_ns": 10**400}, {"input_sizes": b"x"}])
+@pytest.mark.parametrize(
+    "strange",
+    [
+        {"collective_seq_id": "x"},
+        {"profiling_name": None},
+        {"frames": 3},
+        {"input_sizes": object},
+        {"process_group": None},
+        {"collective_seq_id": 10**6000},
+        {"time_created_ns": 10**400},
+        {"input_sizes": b"x"},
+    ],
+)
 def test_strange_entries(strange: dict[str, Any]) -> None:
     """A field of another type costs its entry at most."""
     odd = {**entry(1), **{key: value for key, value in strange.items() if value is not object}}
@@ -139,7 +184,11 @@ def test_sizes_that_differ(tmp_path: Path) -> None:
 def test_rank_that_never_came(tmp_path: Path) -> None:
     """Who stopped at a lower number is named with where it was last; that alone is no verdict."""
     for rank in range(3):
-        write(tmp_path / "run", rank, [entry(n, state="started", retired=False) if n == 5 else entry(n) for n in range(1, 5 if rank == 1 else 6)])
+        write(
+            tmp_path / "run",
+            rank,
+            [entry(n, state="started", retired=False) if n == 5 else entry(n) for n in range(1, 5 if rank == 1 else 6)],
+        )
     incident = analyze([str(tmp_path / "run")])
     says = [quote.says for finding in incident.findings for quote in finding.evidence]
     assert (incident.verdict, any("rank 1 never entered collective 5" in text for text in says)) == ("undecided", True)
@@ -186,7 +235,11 @@ def test_launched_ahead(tmp_path: Path) -> None:
 def test_skew_of_a_running_job(tmp_path: Path) -> None:
     """One rank is a collective further than the others: that is no death."""
     for rank in range(3):
-        write(tmp_path / "run", rank, [entry(1), entry(2), *([entry(3, state="scheduled", retired=False)] if rank == 0 else [])])
+        write(
+            tmp_path / "run",
+            rank,
+            [entry(1), entry(2), *([entry(3, state="scheduled", retired=False)] if rank == 0 else [])],
+        )
     assert analyze([str(tmp_path / "run")]).verdict == "healthy"
 
 

@@ -42,14 +42,18 @@ def test_slurm_oom(line: str, count: int, step: str) -> None:
     [
         (
             "slurmstepd: error: Job 7518 exceeded memory limit (626359956 > 512000000), being killed",
-            "7518", 626359956, 512000000,
+            "7518",
+            626359956,
+            512000000,
         ),
         (
             "slurmstepd-node01: error: Step 1141809.0 exceeded memory limit (41393168 > 20971520), being killed",
-            "1141809.0", 41393168, 20971520,
+            "1141809.0",
+            41393168,
+            20971520,
         ),
     ],
-)  # fmt: skip
+)
 def test_slurm_polling(line: str, step: str, used: int, limit: int) -> None:
     """The old polling limit is in kB."""
     expected = {"step_text": step, "used_bytes": used * 1024, "limit_bytes": limit * 1024}
@@ -97,14 +101,18 @@ def test_slurm_task(line: str) -> None:
 @pytest.mark.parametrize(
     ("line", "kind", "pid"),
     [
-        ("/var/spool/slurmd/job18837441/slurm_script: line 48: 880015 Killed                  python3 x.py", "shell.killed", 880015),
+        (
+            "/var/spool/slurmd/job18837441/slurm_script: line 48: 880015 Killed                  python3 x.py",
+            "shell.killed",
+            880015,
+        ),
         ("Killed", "shell.killed", None),
         ("Killed\r", "shell.killed", None),
         ("run.sh: line 61:  30418 Terminated              python3 main.py", "shell.terminated", 30418),
         ("run.sh: line 3:  77 Bus error               (core dumped) python3 main.py", "shell.bus_error", 77),
         ("Bus error (core dumped)", "shell.bus_error", None),
     ],
-)  # fmt: skip
+)
 def test_shell(line: str, kind: str, pid: int | None) -> None:
     """The shell says which process a signal ended."""
     assert [(kind, pid)] == [(e.kind, e.fields.get("pid")) for e in read_log(line) if e.kind.startswith("shell.")]
@@ -117,13 +125,19 @@ def test_bare_word_inside_a_sentence(line: str) -> None:
 
 
 KUBERNETES = {
-    "describe": ("    Last State:     Terminated\n      Reason:       OOMKilled\n      Exit Code:    137\n", ["k8s.oom_killed", "k8s.exit"]),
-    "2015": ("Last Termination State: Terminated\n  Reason: OOM Killed\n  Exit Code: 137\n", ["k8s.oom_killed", "k8s.exit"]),
+    "describe": (
+        "    Last State:     Terminated\n      Reason:       OOMKilled\n      Exit Code:    137\n",
+        ["k8s.oom_killed", "k8s.exit"],
+    ),
+    "2015": (
+        "Last Termination State: Terminated\n  Reason: OOM Killed\n  Exit Code: 137\n",
+        ["k8s.oom_killed", "k8s.exit"],
+    ),
     "exit 0": ("    State: Terminated\n      Reason: OOMKilled\n      Exit Code: 0\n", ["k8s.oom_killed", "k8s.exit"]),
     "yaml": ("        terminated:\n          exitCode: 137\n          reason: OOMKilled\n", ["k8s.oom_killed"]),
     "json": ('"reason": "OOMKilled",\n', ["k8s.oom_killed"]),
     "other": ("    Reason:       Error\n    Exit Code:    1\n", ["k8s.exit"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("text", "expected"), KUBERNETES.values(), ids=KUBERNETES)
@@ -147,7 +161,7 @@ def test_kubernetes(text: str, expected: list[str]) -> None:
             {"resource_text": "memory", "name": "ppo", "used_bytes": 7340032 * 1024, "request_text": "1Gi"},
         ),
     ],
-)  # fmt: skip
+)
 def test_eviction(line: str, expected: dict[str, Value]) -> None:
     """An eviction gives the resource, the container and what it used."""
     assert [expected] == fields_of(line, "k8s.evicted")
@@ -195,7 +209,11 @@ def test_other_exits(line: str) -> None:
             "tmpfs            64M     0   64M   0% /dev/shm",
             "host.df",
             {
-                "device_text": "tmpfs", "size_text": "64M", "used_text": "0", "free_text": "64M", "full_ratio": 0.0,
+                "device_text": "tmpfs",
+                "size_text": "64M",
+                "used_text": "0",
+                "free_text": "64M",
+                "full_ratio": 0.0,
                 "mount_text": "/dev/shm",
             },
         ),
@@ -207,7 +225,7 @@ def test_other_exits(line: str) -> None:
         ("/sys/fs/cgroup/memory.max: 536870912000", "host.cgroup_limit", {"limit_bytes": 536870912000}),
         ("/sys/fs/cgroup/memory.max: max", "host.cgroup_limit", {"limit_bytes": "max"}),
     ],
-)  # fmt: skip
+)
 def test_host(line: str, kind: str, expected: dict[str, Value]) -> None:
     """What people hand over of a host is read in bytes."""
     assert [expected] == fields_of(line, kind)
@@ -238,10 +256,18 @@ def test_cat_of_a_cgroup_file() -> None:
             {"name": "AttributeError", "message_text": "'DeepSpeedZeRoOffload' object has no attribute 'x'"},
         ),
         ("(pid=7) ValueError: no", "python.error", {"name": "ValueError", "message_text": "no"}),
-        ("[rank0]: torch.cuda.OutOfMemoryError: CUDA", "python.error", {"name": "torch.cuda.OutOfMemoryError", "message_text": "CUDA"}),
+        (
+            "[rank0]: torch.cuda.OutOfMemoryError: CUDA",
+            "python.error",
+            {"name": "torch.cuda.OutOfMemoryError", "message_text": "CUDA"},
+        ),
         ("[rank0]: AssertionError", "python.bare_error", {"name": "AssertionError"}),
         ("(pid=6120) Fatal Python error: Bus error", "python.fatal", {"error_text": "Bus error"}),
-        ("(AsyncActor pid=46603) *** SIGSEGV received at time=1743606120 on cpu 3 ***", "python.signal", {"name": "SIGSEGV"}),
+        (
+            "(AsyncActor pid=46603) *** SIGSEGV received at time=1743606120 on cpu 3 ***",
+            "python.signal",
+            {"name": "SIGSEGV"},
+        ),
         (
             "terminate called after throwing an instance of 'c10::DistBackendError'",
             "python.abort",
@@ -252,15 +278,23 @@ def test_cat_of_a_cgroup_file() -> None:
             "python.memory_error",
             {},
         ),
-        ("[2025-02-18 09:14:03,530] [INFO] [launch.py:316:sigkill_handler] Killing subprocess 410126", "deepspeed.killing", {"pid": 410126}),
+        (
+            "[2025-02-18 09:14:03,530] [INFO] [launch.py:316:sigkill_handler] Killing subprocess 410126",
+            "deepspeed.killing",
+            {"pid": 410126},
+        ),
         (
             "[ERROR] [launch.py:321:sigkill_handler] ['/usr/bin/python3', '-u', 'run.py'] exits with return code = -9",
             "deepspeed.exit",
             {"exit_code": -9},
         ),
-        ("step:3 - perf/max_memory_allocated_gb:41.5 - actor/lr:0.0", "gpu.used", {"what_text": "allocated", "used_bytes": 83 * 512 * MIB}),
+        (
+            "step:3 - perf/max_memory_allocated_gb:41.5 - actor/lr:0.0",
+            "gpu.used",
+            {"what_text": "allocated", "used_bytes": 83 * 512 * MIB},
+        ),
     ],
-)  # fmt: skip
+)
 def test_programs(line: str, kind: str, expected: dict[str, Value]) -> None:
     """Errors, signals and launchers give their names and numbers."""
     assert [expected] == fields_of(line, kind)
@@ -271,5 +305,7 @@ def test_frame_has_its_source_line() -> None:
     text = '  File "/opt/verl/workers/fsdp_workers.py", line 463, in generate_sequences\n    self.rollout.run()\n'
     (event,) = read_kind(text, "python.frame")
     assert (
-        event.fields["line"], event.fields["function_text"], event.after,
-    ) == (463, "generate_sequences", ("    self.rollout.run()",))  # fmt: skip
+        event.fields["line"],
+        event.fields["function_text"],
+        event.after,
+    ) == (463, "generate_sequences", ("    self.rollout.run()",))

@@ -261,8 +261,15 @@ VERDICTS = {
         "task_memcg=/docker/5e1b,task=python,pid=5127,uid=0",
         "CONSTRAINT_MEMCG",
         {
-            "global": False, "nodemask": "(null)", "cpuset": "5e1b", "mems_allowed": "0", "oom_memcg": "/docker/5e1b",
-            "task_memcg": "/docker/5e1b", "task": "python", "pid": 5127, "uid": 0,
+            "global": False,
+            "nodemask": "(null)",
+            "cpuset": "5e1b",
+            "mems_allowed": "0",
+            "oom_memcg": "/docker/5e1b",
+            "task_memcg": "/docker/5e1b",
+            "task": "python",
+            "pid": 5127,
+            "uid": 0,
         },
     ),
     "global": (
@@ -270,8 +277,14 @@ VERDICTS = {
         "task_memcg=/user.slice/user-21417.slice/session-2.scope,task=perl,pid=1440763,uid=21417",
         "CONSTRAINT_NONE",
         {
-            "global": True, "nodemask": "(null)", "cpuset": "/", "mems_allowed": "0-7",
-            "task_memcg": "/user.slice/user-21417.slice/session-2.scope", "task": "perl", "pid": 1440763, "uid": 21417,
+            "global": True,
+            "nodemask": "(null)",
+            "cpuset": "/",
+            "mems_allowed": "0-7",
+            "task_memcg": "/user.slice/user-21417.slice/session-2.scope",
+            "task": "perl",
+            "pid": 1440763,
+            "uid": 21417,
         },
     ),
     "numa": (
@@ -279,8 +292,14 @@ VERDICTS = {
         "task_memcg=/a,task=python3,pid=7,uid=1000",
         "CONSTRAINT_MEMORY_POLICY",
         {
-            "global": True, "nodemask": "3", "cpuset": "/", "mems_allowed": "0-3", "task_memcg": "/a",
-            "task": "python3", "pid": 7, "uid": 1000,
+            "global": True,
+            "nodemask": "3",
+            "cpuset": "/",
+            "mems_allowed": "0-3",
+            "task_memcg": "/a",
+            "task": "python3",
+            "pid": 7,
+            "uid": 1000,
         },
     ),
     "cpuset": (
@@ -288,8 +307,14 @@ VERDICTS = {
         "task_memcg=/a,task=npm ci,pid=7,uid=1000",
         "CONSTRAINT_CPUSET",
         {
-            "global": True, "nodemask": "0-2,4", "cpuset": "job_7", "mems_allowed": "0-2,4", "task_memcg": "/a",
-            "task": "npm ci", "pid": 7, "uid": 1000,
+            "global": True,
+            "nodemask": "0-2,4",
+            "cpuset": "job_7",
+            "mems_allowed": "0-2,4",
+            "task_memcg": "/a",
+            "task": "npm ci",
+            "pid": 7,
+            "uid": 1000,
         },
     ),
     "5.0-5.2": (
@@ -297,11 +322,16 @@ VERDICTS = {
         "pid=23793,uid=0",
         "CONSTRAINT_MEMCG",
         {
-            "global": False, "nodemask": "(null)", "oom_memcg": "/leaker", "task_memcg": "/leaker", "task": "leaker",
-            "pid": 23793, "uid": 0,
+            "global": False,
+            "nodemask": "(null)",
+            "oom_memcg": "/leaker",
+            "task_memcg": "/leaker",
+            "task": "leaker",
+            "pid": 23793,
+            "uid": 0,
         },
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("line", "constraint", "expected"), VERDICTS.values(), ids=VERDICTS)
@@ -330,7 +360,11 @@ KILLED = {
     "el7 .1127": (
         "Killed process 1733 (python), UID 0, total-vm:942652kB, anon-rss:204596kB, file-rss:1884kB, shmem-rss:0kB",
         {
-            "pid": 1733, "comm": "python", "total_vm_bytes": 942652, "anon_bytes": 204596, "file_bytes": 1884,
+            "pid": 1733,
+            "comm": "python",
+            "total_vm_bytes": 942652,
+            "anon_bytes": 204596,
+            "file_bytes": 1884,
             "shmem_bytes": 0,
         },
     ),
@@ -338,26 +372,41 @@ KILLED = {
         "Memory cgroup out of memory: Killed process 23793 (leaker) total-vm:2623712kB, anon-rss:506500kB, "
         "file-rss:1268kB, shmem-rss:0kB",
         {
-            "scope": "Memory cgroup out of memory", "pid": 23793, "comm": "leaker", "total_vm_bytes": 2623712,
-            "anon_bytes": 506500, "file_bytes": 1268, "shmem_bytes": 0,
+            "scope": "Memory cgroup out of memory",
+            "pid": 23793,
+            "comm": "leaker",
+            "total_vm_bytes": 2623712,
+            "anon_bytes": 506500,
+            "file_bytes": 1268,
+            "shmem_bytes": 0,
         },
     ),
     "5.3": (
         "Out of memory: Killed process 3921 (uvicorn) total-vm:9008816kB, anon-rss:1169716kB, file-rss:256kB, "
         "shmem-rss:12kB, UID:0 pgtables:10048kB oom_score_adj:0",
         {
-            "scope": "Out of memory", "pid": 3921, "comm": "uvicorn", "total_vm_bytes": 9008816,
-            "anon_bytes": 1169716, "file_bytes": 256, "shmem_bytes": 12,
+            "scope": "Out of memory",
+            "pid": 3921,
+            "comm": "uvicorn",
+            "total_vm_bytes": 9008816,
+            "anon_bytes": 1169716,
+            "file_bytes": 256,
+            "shmem_bytes": 12,
         },
     ),
     "compact": (
         "Out of memory (oom_kill_allocating_task): Killed process 5 (a b) total-vm:4kB, anon-rss:3kB, file-rss:2kB, shmem-rss:1kB",
         {
-            "scope": "Out of memory", "pid": 5, "comm": "a b", "total_vm_bytes": 4, "anon_bytes": 3, "file_bytes": 2,
+            "scope": "Out of memory",
+            "pid": 5,
+            "comm": "a b",
+            "total_vm_bytes": 4,
+            "anon_bytes": 3,
+            "file_bytes": 2,
             "shmem_bytes": 1,
         },
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("line", "expected"), KILLED.values(), ids=KILLED)

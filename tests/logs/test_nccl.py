@@ -46,7 +46,12 @@ TIMEOUTS = {
             600038,
         ),
         {
-            "rank": 1, "seq": 9, "op": "_ALLGATHER_BASE", "numel_in": 20480, "numel_out": 163840, "timeout_s": 600.0,
+            "rank": 1,
+            "seq": 9,
+            "op": "_ALLGATHER_BASE",
+            "numel_in": 20480,
+            "numel_out": 163840,
+            "timeout_s": 600.0,
             "ran_s": 600.038,
         },
     ),
@@ -57,7 +62,12 @@ TIMEOUTS = {
             600001,
         ),
         {
-            "rank": 7, "seq": 7322, "op": "REDUCE_SCATTER", "numel_in": 8, "numel_out": 1, "timeout_s": 600.0,
+            "rank": 7,
+            "seq": 7322,
+            "op": "REDUCE_SCATTER",
+            "numel_in": 8,
+            "numel_out": 1,
+            "timeout_s": 600.0,
             "ran_s": 600.001,
         },
     ),
@@ -69,7 +79,7 @@ TIMEOUTS = {
         ),
         {"rank": 3, "seq": 1, "op": "BROADCAST", "numel_in": 5, "numel_out": 5, "timeout_s": 60.0, "ran_s": 60.05},
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("line", "expected"), TIMEOUTS.values(), ids=TIMEOUTS)

@@ -319,6 +319,7 @@ def test_special_members(tmp_path: Path) -> None:
 
 # --- damage ------------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize("name", ["run.log.gz", "run.log.zst", "run.log.bz2", "run.log.xz"])
 def test_truncated_file_leaves_a_gap(tmp_path: Path, name: str) -> None:
     """A compressed file that was cut off leaves one gap under its name."""
@@ -368,8 +369,13 @@ def test_corrupted_file(tmp_path: Path, name: str) -> None:
 
 
 TRUNCATED = [
-    "bundle.tar", "bundle.tar.gz", "bundle.tgz", "bundle.tar.bz2", "bundle.tar.xz", "bundle.tar.zst",
-]  # fmt: skip
+    "bundle.tar",
+    "bundle.tar.gz",
+    "bundle.tgz",
+    "bundle.tar.bz2",
+    "bundle.tar.xz",
+    "bundle.tar.zst",
+]
 
 
 @pytest.mark.parametrize("name", TRUNCATED)

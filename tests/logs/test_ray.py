@@ -153,9 +153,13 @@ def test_table_of_old(text: str, expected: list[tuple[int, int, str]]) -> None:
 def test_kill_of_2_0() -> None:
     """Ray 2.0 writes one line in the raylet, with the task that it kills."""
     expected = {
-        "ip": "10.0.0.1", "used_bytes": gib("23.63"), "total_bytes": gib("33.28"), "used_ratio": 0.709971,
-        "threshold_ratio": 0.7, "name": "the_real_oom_actor:Leaker.__init__",
-    }  # fmt: skip
+        "ip": "10.0.0.1",
+        "used_bytes": gib("23.63"),
+        "total_bytes": gib("33.28"),
+        "used_ratio": 0.709971,
+        "threshold_ratio": 0.7,
+        "name": "the_real_oom_actor:Leaker.__init__",
+    }
     assert [expected] == fields_of(V20, "ray.memory_kill_old")
 
 
@@ -203,16 +207,22 @@ def test_numbers_on_a_line_of_their_own() -> None:
     """In an exception of 2.55 the text is broken, and the numbers stand on a line without the node."""
     text = "  115.24GB / 126.80GB (0.908833), which exceeds the memory usage threshold of 0.905000.\n"
     expected = {
-        "used_bytes": gib("115.24"), "total_bytes": gib("126.80"), "used_ratio": 0.908833, "threshold_ratio": 0.905,
-    }  # fmt: skip
+        "used_bytes": gib("115.24"),
+        "total_bytes": gib("126.80"),
+        "used_ratio": 0.908833,
+        "threshold_ratio": 0.905,
+    }
     assert [expected] == fields_of(text, "ray.memory_kill_numbers")
 
 
 def test_reason_of_2_60() -> None:
     """Ray 2.60 gives the exact bytes."""
     expected = {
-        "used_bytes": 2137358336, "threshold_bytes": 2022121088, "threshold_ratio": 0.08, "total_bytes": 25276514304,
-    }  # fmt: skip
+        "used_bytes": 2137358336,
+        "threshold_bytes": 2022121088,
+        "threshold_ratio": 0.08,
+        "total_bytes": 25276514304,
+    }
     assert [expected] == fields_of(V260, "ray.memory_reason")
 
 
@@ -305,21 +315,30 @@ def test_summary(line: str, expected: dict[str, Value]) -> None:
     [
         (
             "memory_monitor.cc MemoryMonitor initialized with usage threshold at 34664513536 bytes (0.97 system memory), total system memory bytes: 35738255360",
-            34664513536, 0.97, "", 35738255360,
+            34664513536,
+            0.97,
+            "",
+            35738255360,
         ),
         (
             "threshold_memory_monitor.cc:52: MemoryMonitor initialized with usage threshold at 124382252892 bytes (90.500000% of system "
             "memory), total system memory bytes: 137438953472, monitor interval: 100ms",
-            124382252892, 90.5, "%", 137438953472,
+            124382252892,
+            90.5,
+            "%",
+            137438953472,
         ),
         (
             "ThresholdMemoryMonitor initialized with usage threshold at 124382252892 bytes (90.500000% of system memory), total system "
             "memory bytes: 137438953472, monitor interval: 100ms, resource isolation enabled, monitoring only user slice memory usage",
-            124382252892, 90.5, "%", 137438953472,
+            124382252892,
+            90.5,
+            "%",
+            137438953472,
         ),
     ],
     ids=["to 2.54", "2.55", "later"],
-)  # fmt: skip
+)
 def test_monitor_start(line: str, threshold: int, share: float, unit: str, total: int) -> None:
     """The monitor's start gives threshold and total; whether the share is a percentage is kept."""
     expected = {"threshold_bytes": threshold, "share": share, "unit_text": unit, "total_bytes": total}

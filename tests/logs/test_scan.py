@@ -20,17 +20,21 @@ MESSAGE = "To avoid data inconsistency, we are taking the entire process down."
 KIND = "nccl.down"
 Seen = tuple[str, int, str, tuple[str, ...]]
 
-CORPUS = "".join(
-    (
-        f"[2025-04-02 15:02:{index % 60:02d},117 I 1 1] (raylet) some_file.cc:{index}: nothing of note in line {index}\n"
-        f"{pattern.sample}\n"
-        "91085\t24.99\tray::allocate_memory\r\n"
-        f"\rTraining Progress: {index}%|#| {index}/302 [02:10<2:41:01]\rTraining Progress: {index}%|##| {index + 1}/302\n"
-        f"\x1b[36m(WorkerDict pid={index})\x1b[0m \x1b[1mline\x1b[0m {pattern.sample[:60]}\x1b[31m{pattern.sample[60:]}\x1b[0m\n"
-        "\n"
-    )
-    for index, pattern in enumerate(PATTERNS)
-).encode() + b"\xff\xfe no utf-8 \x80\nlast line without an end: " + MESSAGE.encode()  # fmt: skip
+CORPUS = (
+    "".join(
+        (
+            f"[2025-04-02 15:02:{index % 60:02d},117 I 1 1] (raylet) some_file.cc:{index}: nothing of note in line {index}\n"
+            f"{pattern.sample}\n"
+            "91085\t24.99\tray::allocate_memory\r\n"
+            f"\rTraining Progress: {index}%|#| {index}/302 [02:10<2:41:01]\rTraining Progress: {index}%|##| {index + 1}/302\n"
+            f"\x1b[36m(WorkerDict pid={index})\x1b[0m \x1b[1mline\x1b[0m {pattern.sample[:60]}\x1b[31m{pattern.sample[60:]}\x1b[0m\n"
+            "\n"
+        )
+        for index, pattern in enumerate(PATTERNS)
+    ).encode()
+    + b"\xff\xfe no utf-8 \x80\nlast line without an end: "
+    + MESSAGE.encode()
+)
 
 
 def seen(pieces: Iterable[bytes], engine: str = "auto") -> list[Seen]:

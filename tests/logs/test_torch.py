@@ -44,14 +44,21 @@ V25 = V22.replace("torch.cuda.Out", "torch.Out") + (
 )
 V29 = V25.replace("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 OLD = {
-    "total_bytes": 6 * GIB, "free_bytes": 478 * MIB, "allocated_bytes": gib(4.04),
+    "total_bytes": 6 * GIB,
+    "free_bytes": 478 * MIB,
+    "allocated_bytes": gib(4.04),
     "unallocated_bytes": gib(4.15) - gib(4.04),
-}  # fmt: skip
+}
 NEW = {
-    "total_bytes": gib(79.10), "free_bytes": round(20.25 * MIB), "allocated_bytes": 17 * GIB,
-    "unallocated_bytes": 524800, "own_bytes": gib(18.73), "others_count": 2, "others_bytes": 248 * MIB + 60 * GIB,
+    "total_bytes": gib(79.10),
+    "free_bytes": round(20.25 * MIB),
+    "allocated_bytes": 17 * GIB,
+    "unallocated_bytes": 524800,
+    "own_bytes": gib(18.73),
+    "others_count": 2,
+    "others_bytes": 248 * MIB + 60 * GIB,
     "others_zero": False,
-}  # fmt: skip
+}
 OF_2_1 = {"total_bytes": 6 * GIB, "free_bytes": 0, "allocated_bytes": gib(2.93), "unallocated_bytes": gib(2.30)}
 WORDINGS = {
     "1.3": (V13, gib(1.39), OLD),

@@ -91,7 +91,7 @@ def test_pid_of_the_prefix(name: str) -> None:
         ),
         ("Subprocess scheduler_0 (pid=9) crashed with exit code -6.", "sglang.crashed", {"exit_code": -6}),
     ],
-)  # fmt: skip
+)
 def test_fields(line: str, kind: str, expected: dict[str, Value]) -> None:
     """Every wording of a message gives its numbers."""
     assert [expected] == fields_of(line, kind)

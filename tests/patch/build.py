@@ -31,9 +31,15 @@ def value_of(name: str, text: str, setting: str, framework: Framework | None = N
 
 
 def plan(
-    name: str, text: str, setting: str, to: Any, *, add: bool = False, framework: Framework | None = None,
+    name: str,
+    text: str,
+    setting: str,
+    to: Any,
+    *,
+    add: bool = False,
+    framework: Framework | None = None,
     versions: dict[str, tuple[str, str]] | None = None,
-) -> Patch | None:  # fmt: skip
+) -> Patch | None:
     """The patch for one treatment of one file."""
     settings, _ = read_configuration(name, text, framework.name if framework else None)
     treatment = Treatment(setting=setting, to=to, safety="safe", effect="for a test", add=add)

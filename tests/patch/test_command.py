@@ -94,7 +94,10 @@ def test_write_applies_safe_patches_only(safe: Path) -> None:
     """The micro batch is safe; gradient checkpointing waits for consent."""
     before = (safe / "launch.sh").read_bytes()
     result = doctor(safe, "--write")
-    assert (0, f"patched {safe / 'launch.sh'} (1 change); take it back with: doctor patch {safe / 'launch.sh'} --revert\n") == (result.exit_code, result.stdout)  # fmt: skip
+    assert (
+        0,
+        f"patched {safe / 'launch.sh'} (1 change); take it back with: doctor patch {safe / 'launch.sh'} --revert\n",
+    ) == (result.exit_code, result.stdout)
     assert sized(before) == (safe / "launch.sh").read_bytes()
 
 
@@ -118,7 +121,11 @@ def test_shown_patches_are_never_written(tmp_path: Path) -> None:
     folder = Path(shutil.copytree(ROOT / "samples" / "openrlhf-zero3-generate" / "run", tmp_path / "run"))
     doctor(folder, "--write", "--consent", "comm-zero3-generate-desync")
     text = (folder / "launch.sh").read_text()
-    assert ("--generate_max_len 1024" in text, "--zero_stage 2" in text, "--vllm_num_engines 2" in text) == (True, True, True)
+    assert ("--generate_max_len 1024" in text, "--zero_stage 2" in text, "--vllm_num_engines 2" in text) == (
+        True,
+        True,
+        True,
+    )
 
 
 @pytest.mark.parametrize("rule", ["no-such-rule", "host-rollout-cache-churn"])
@@ -234,7 +241,9 @@ def test_journal_that_cannot_be_made_is_a_message(safe: Path) -> None:
     assert f"{safe / 'launch.sh'}: cannot be written" in result.stderr
 
 
-@pytest.mark.skipif(bool(PLAIN_USER) and shutil.which("setpriv") is None, reason="root, and no `setpriv` to give up rights")
+@pytest.mark.skipif(
+    bool(PLAIN_USER) and shutil.which("setpriv") is None, reason="root, and no `setpriv` to give up rights"
+)
 @pytest.mark.parametrize("words", [["--write"], ["--revert"]])
 def test_read_only_folder_is_a_message(safe: Path, words: list[str]) -> None:
     """Exit 2 and one line, no traceback, no half-written file; root gives up its right to write anywhere."""
@@ -288,7 +297,9 @@ def test_bytes_that_are_no_utf8_do_no_harm(safe: Path, words: list[str]) -> None
     raw = (safe / "launch.sh").read_bytes().replace(BATCH.encode(), BATCH.encode() + b" foo.bar='\xf6'")
     (safe / "launch.sh").write_bytes(raw.replace(OFF.encode(), OFF.encode() + b" baz.q=\xe9"))
     command = [sys.executable, "-B", "-m", "rlhfdoctor", "patch", str(safe), *words]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False, env={**os.environ, "PYTHONIOENCODING": "utf-8"})
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, check=False, env={**os.environ, "PYTHONIOENCODING": "utf-8"}
+    )
     assert b"Traceback" not in done.stderr
     assert done.returncode == (0 if words else 1)
     assert (b"\xf6" in (safe / "launch.sh").read_bytes(), b"\xe9" in (safe / "launch.sh").read_bytes()) == (True, True)

@@ -115,7 +115,13 @@ def test_two_added_flags_are_both_there(tmp_path: Path) -> None:
     file = tmp_path / "launch.sh"
     wanted = patches(file, script("--zero_stage 2"), ("gradient_checkpointing", True), ("grad_accum_dtype", "bf16"))
     text, count = apply_all(wanted)[str(file)]
-    lines = {script("--zero_stage 2", *words) for words in (("--gradient_checkpointing", "--grad_accum_dtype bf16"), ("--grad_accum_dtype bf16", "--gradient_checkpointing"))}  # fmt: skip
+    lines = {
+        script("--zero_stage 2", *words)
+        for words in (
+            ("--gradient_checkpointing", "--grad_accum_dtype bf16"),
+            ("--grad_accum_dtype bf16", "--gradient_checkpointing"),
+        )
+    }
     assert text in lines
     assert count == 2
 
@@ -123,7 +129,9 @@ def test_two_added_flags_are_both_there(tmp_path: Path) -> None:
 def test_change_of_the_last_flag_and_one_added_behind_it(tmp_path: Path) -> None:
     """The value of the last flag and a flag behind it are two places."""
     file = tmp_path / "launch.sh"
-    wanted = patches(file, script("--micro_train_batch_size 8"), ("train.micro_batch_size", 4), ("gradient_checkpointing", True))
+    wanted = patches(
+        file, script("--micro_train_batch_size 8"), ("train.micro_batch_size", 4), ("gradient_checkpointing", True)
+    )
     expected = script("--micro_train_batch_size 4", "--gradient_checkpointing")
     assert apply_all(wanted) == {str(file): (expected, 2)}
 
@@ -132,7 +140,13 @@ def test_changed_override_and_one_added_behind_it(tmp_path: Path) -> None:
     """The same with Hydra, where another override stands between."""
     file = tmp_path / "run.sh"
     key, new = "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu", "actor_rollout_ref.model.use_fused_kernels=True"
-    wanted = patches(file, hydra(f"{key}=8", "data.train_batch_size=64"), ("train.micro_batch_size", 4), ("fused_logits", True), framework=VERL)
+    wanted = patches(
+        file,
+        hydra(f"{key}=8", "data.train_batch_size=64"),
+        ("train.micro_batch_size", 4),
+        ("fused_logits", True),
+        framework=VERL,
+    )
     assert apply_all(wanted) == {str(file): (hydra(f"{key}=4", "data.train_batch_size=64", new), 2)}
 
 
@@ -146,7 +160,9 @@ def test_the_same_patch_twice_is_one_change(tmp_path: Path) -> None:
 def test_two_values_for_one_place_are_refused(tmp_path: Path) -> None:
     """Which of two rules is right is the user's choice."""
     file = tmp_path / "launch.sh"
-    wanted = patches(file, script("--micro_train_batch_size 8"), ("train.micro_batch_size", 4), ("train.micro_batch_size", 2))
+    wanted = patches(
+        file, script("--micro_train_batch_size 8"), ("train.micro_batch_size", 4), ("train.micro_batch_size", 2)
+    )
     with pytest.raises(UsageError, match="touches the same place as another"):
         apply_all(wanted)
     assert file.read_text() == script("--micro_train_batch_size 8")
@@ -184,7 +200,9 @@ def test_file_changed_since_it_was_analysed_is_refused(changed: str, tmp_path: P
 def test_values_of_one_place_with_common_digits_are_refused(tmp_path: Path) -> None:
     """24 -> 14 and 24 -> 20 are two values of one place and not the value 10."""
     file = tmp_path / "launch.sh"
-    wanted = patches(file, script("--micro_train_batch_size 24"), ("train.micro_batch_size", 14), ("train.micro_batch_size", 20))
+    wanted = patches(
+        file, script("--micro_train_batch_size 24"), ("train.micro_batch_size", 14), ("train.micro_batch_size", 20)
+    )
     with pytest.raises(UsageError, match="touches the same place as another"):
         apply_all(wanted)
 
@@ -201,7 +219,13 @@ def test_key_behind_a_key_without_value(tmp_path: Path) -> None:
     """A value given to the last key, and a key added below it, start at the same place of the text."""
     file = tmp_path / "config.yaml"
     before = "worker:\n  rollout:\n    max_num_batched_tokens:\n"
-    wanted = patches(file, before, ("rollout.max_num_batched_tokens", 8192), ("rollout.gpu_memory_utilization", 0.4), framework=EASYR1)
+    wanted = patches(
+        file,
+        before,
+        ("rollout.max_num_batched_tokens", 8192),
+        ("rollout.gpu_memory_utilization", 0.4),
+        framework=EASYR1,
+    )
     expected = before.replace("tokens:\n", "tokens: 8192\n    gpu_memory_utilization: 0.4\n")
     assert {apply_all(order)[str(file)][0] for order in (wanted, wanted[::-1])} == {expected}
 
@@ -217,7 +241,9 @@ HARD = {
 
 @pytest.mark.skipif(shutil.which("patch") is None, reason="the tool `patch` is not installed")
 @pytest.mark.parametrize("text", HARD.values(), ids=HARD)
-@pytest.mark.parametrize("change", [("zero_stage", 3), ("gradient_checkpointing", True), ("offload_optimizer", False)], ids=lambda c: c[0])
+@pytest.mark.parametrize(
+    "change", [("zero_stage", 3), ("gradient_checkpointing", True), ("offload_optimizer", False)], ids=lambda c: c[0]
+)
 def test_shown_diff_and_written_text_are_one(text: str, change: tuple[str, object], tmp_path: Path) -> None:
     """`patch -p1` with the diff that is shown makes the same bytes as the spans that are written."""
     found = plan("launch.sh", text, change[0], change[1], add=True, framework=OPENRLHF)
@@ -227,5 +253,7 @@ def test_shown_diff_and_written_text_are_one(text: str, change: tuple[str, objec
     file = tmp_path / "launch.sh"
     file.write_bytes(text.encode("utf-8", "surrogateescape"))
     command = ["patch", "-p1", "--fuzz=0", "--batch", "--no-backup-if-mismatch"]
-    subprocess.run(command, input=found.diff.encode("utf-8", "surrogateescape"), cwd=tmp_path, capture_output=True, check=True)
+    subprocess.run(
+        command, input=found.diff.encode("utf-8", "surrogateescape"), cwd=tmp_path, capture_output=True, check=True
+    )
     assert splice(text, found.replacements).encode("utf-8", "surrogateescape") == file.read_bytes()

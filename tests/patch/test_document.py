@@ -115,7 +115,10 @@ def test_yaml_alias_is_never_written_at_its_anchor() -> None:
         ("trainer:\n    nnodes: 1\n", "trainer:\n    nnodes: 1\n    save_model_only: true\n"),
         ("trainer:\n  nnodes: 1", "trainer:\n  nnodes: 1\n  save_model_only: true"),
         ("trainer: {nnodes: 1, save_freq: 5}\n", "trainer: {nnodes: 1, save_freq: 5, save_model_only: true}\n"),
-        ("trainer:\n  nnodes: 1\n  logger: [console]\n", "trainer:\n  nnodes: 1\n  save_model_only: true\n  logger: [console]\n"),
+        (
+            "trainer:\n  nnodes: 1\n  logger: [console]\n",
+            "trainer:\n  nnodes: 1\n  save_model_only: true\n  logger: [console]\n",
+        ),
         (
             "trainer:\n  note: |\n    two\n    lines\nworker:\n  actor:\n    global_batch_size: 8\n",
             "trainer:\n  note: |\n    two\n    lines\n  save_model_only: true\nworker:\n  actor:\n    global_batch_size: 8\n",
@@ -123,7 +126,7 @@ def test_yaml_alias_is_never_written_at_its_anchor() -> None:
         ("trainer:\r\n  nnodes: 1\r\n", "trainer:\r\n  nnodes: 1\r\n  save_model_only: true\r\n"),
     ],
     ids=["block", "deep-indent", "no-newline", "flow", "before-list", "block-scalar", "crlf"],
-)  # fmt: skip
+)
 def test_yaml_key_is_added_beside_its_siblings(text: str, expected: str) -> None:
     """A new key takes the indent and the style of the mapping it belongs to."""
     result = patched("config.yaml", text, "checkpoint.model_only", True, add=True, framework=EASYR1)
@@ -140,7 +143,14 @@ def test_yaml_key_in_a_flow_mapping_over_several_lines_is_valid() -> None:
 
 def test_yaml_key_without_siblings_is_only_told() -> None:
     """Where the mapping itself is missing, nothing is written."""
-    patch = plan("config.yaml", "worker:\n  actor:\n    global_batch_size: 8\n", "checkpoint.model_only", True, add=True, framework=EASYR1)  # fmt: skip
+    patch = plan(
+        "config.yaml",
+        "worker:\n  actor:\n    global_batch_size: 8\n",
+        "checkpoint.model_only",
+        True,
+        add=True,
+        framework=EASYR1,
+    )
     assert patch is not None
     assert (patch.file, patch.diff) == (None, "")
 
@@ -159,7 +169,9 @@ def test_yaml_key_without_siblings_is_only_told() -> None:
 def test_json_boolean_is_replaced(text: str, eol: str) -> None:
     """A boolean changes in place, in JSON's own words."""
     text = text.replace("\n", eol)
-    expected = text.replace('"pin_memory": true', '"pin_memory": false').replace('"pin_memory":true', '"pin_memory":false')
+    expected = text.replace('"pin_memory": true', '"pin_memory": false').replace(
+        '"pin_memory":true', '"pin_memory":false'
+    )
     result = patched("ds_config.json", text, "offload_optimizer.pin_memory", False)
     assert expected == result
     assert json.loads(result)["zero_optimization"]["offload_optimizer"]["pin_memory"] is False
@@ -181,15 +193,21 @@ def test_json_value_is_replaced(setting: str, to: object, before: str, after: st
     ("text", "expected"),
     [
         (PRETTY, PRETTY.replace('"pin_memory": true', '"pin_memory": true,\n      "ratio": 0.9')),
-        (PRETTY.replace("  ", "\t"), PRETTY.replace("  ", "\t").replace(": true\n\t\t}", ': true,\n\t\t\t"ratio": 0.9\n\t\t}')),
-        (json.dumps(json.loads(PRETTY)), json.dumps(json.loads(PRETTY)).replace('"pin_memory": true', '"pin_memory": true, "ratio": 0.9')),
+        (
+            PRETTY.replace("  ", "\t"),
+            PRETTY.replace("  ", "\t").replace(": true\n\t\t}", ': true,\n\t\t\t"ratio": 0.9\n\t\t}'),
+        ),
+        (
+            json.dumps(json.loads(PRETTY)),
+            json.dumps(json.loads(PRETTY)).replace('"pin_memory": true', '"pin_memory": true, "ratio": 0.9'),
+        ),
         (
             PRETTY.replace("\n", "\r\n"),
             PRETTY.replace('"pin_memory": true', '"pin_memory": true,\n      "ratio": 0.9').replace("\n", "\r\n"),
         ),
     ],
     ids=["pretty", "tabs", "one-line", "crlf"],
-)  # fmt: skip
+)
 def test_json_key_is_added_beside_its_siblings(text: str, expected: str) -> None:
     """The comma and the indent are those of the file."""
     result = patched("ds_config.json", text, "offload_optimizer.ratio", 0.9, add=True)

@@ -11,7 +11,7 @@ from rlhfdoctor.types import Framework
 
 from .build import DOTTED, OPENRLHF, VERL, patched, plan, value_of
 
-HEAD = "#!/bin/bash\n# 7B on one node, don't touch \"zero\"\nset -x\n"
+HEAD = '#!/bin/bash\n# 7B on one node, don\'t touch "zero"\nset -x\n'
 
 
 def script(*flags: str, end: str = "\n", eol: str = "\n", head: str = HEAD) -> str:
@@ -65,11 +65,15 @@ def test_quoted_command_of_a_shell(quote: str) -> None:
     """What srun's `bash -c` is given in quotes: values change in place, and what is new stays inside of the quotes."""
     around = f"{HEAD}srun -N1 bash -c \\\n{quote}pip install x \\\n&& python3 -m openrlhf.cli.train_ppo_ray \\\n    --zero_stage 3 \\\n    {{}}{quote} &>> log\n"
     text = around.format("--micro_train_batch_size 8")
-    assert around.format("--micro_train_batch_size 4") == patched("launch.sh", text, "train.micro_batch_size", 4, framework=OPENRLHF)
+    assert around.format("--micro_train_batch_size 4") == patched(
+        "launch.sh", text, "train.micro_batch_size", 4, framework=OPENRLHF
+    )
     added = patched("launch.sh", text, "gradient_checkpointing", True, add=True, framework=OPENRLHF)
     assert added == around.format("--micro_train_batch_size 8 \\\n    --gradient_checkpointing")
     exported = patched("launch.sh", text, "ray.memory_usage_threshold", 0.98, add=True, framework=OPENRLHF)
-    assert exported == text.replace("srun", "export RAY_memory_usage_threshold=0.98\nsrun"), "before the command that is quoted, not inside of it"
+    assert exported == text.replace("srun", "export RAY_memory_usage_threshold=0.98\nsrun"), (
+        "before the command that is quoted, not inside of it"
+    )
 
 
 @pytest.mark.parametrize(
@@ -85,7 +89,9 @@ def test_quoted_command_of_a_shell(quote: str) -> None:
 def test_quotes_in_a_quoted_command(before: str, after: str) -> None:
     """Escaped quotes stay a pair, so that the shell still finds their end."""
     around = 'docker exec it bash -c "python3 -m openrlhf.cli.train_ppo_ray {} --zero_stage 3"\n'
-    assert patched("launch.sh", around.format(before), "train.micro_batch_size", 4, framework=OPENRLHF) == around.format(after)
+    assert patched(
+        "launch.sh", around.format(before), "train.micro_batch_size", 4, framework=OPENRLHF
+    ) == around.format(after)
 
 
 def test_no_export_for_another_machine() -> None:
@@ -101,7 +107,9 @@ def test_list_of_words_in_a_variable(quote: str, eol: str) -> None:
     """`ARGS="..."; run $ARGS`: values change where the list is set, and what is new never needs a backslash that would be a word."""
     around = f"{HEAD}ARGS={quote}--zero_stage 3{eol}{{}}{quote}\npython3 -m openrlhf.cli.train_ppo_ray $ARGS\n"
     text = around.format("--micro_train_batch_size 8")
-    assert around.format("--micro_train_batch_size 4") == patched("launch.sh", text, "train.micro_batch_size", 4, framework=OPENRLHF)
+    assert around.format("--micro_train_batch_size 4") == patched(
+        "launch.sh", text, "train.micro_batch_size", 4, framework=OPENRLHF
+    )
     added = patched("launch.sh", text, "gradient_checkpointing", True, add=True, framework=OPENRLHF)
     joint = eol if "\\" in eol else " "
     assert added == around.format(f"--micro_train_batch_size 8{joint}--gradient_checkpointing")
@@ -113,9 +121,7 @@ def test_value_from_a_variable_is_replaced_at_its_use(written: str) -> None:
     quote = '"' if '"' in written else ""
     head = f"{HEAD}BS=8\n"
     text = script(f"--micro_train_batch_size {written}", "--micro_rollout_batch_size $BS", head=head)
-    expected = script(
-        f"--micro_train_batch_size {quote}4{quote}", "--micro_rollout_batch_size $BS", head=head
-    )
+    expected = script(f"--micro_train_batch_size {quote}4{quote}", "--micro_rollout_batch_size $BS", head=head)
     result = patched("launch.sh", text, "train.micro_batch_size", Target(scale=0.5), framework=OPENRLHF)
     assert expected == result
     assert value_of("launch.sh", result, "logprob.micro_batch_size", OPENRLHF) == 8
@@ -197,18 +203,32 @@ def test_switch_before_a_redirection_is_on(behind: str) -> None:
         (script("--zero_stage 3", end=""), script("--zero_stage 3", "--grad_accum_dtype bf16", end="")),
         (script("--zero_stage 3 \\\n"), script("--zero_stage 3", "--grad_accum_dtype bf16 \\\n")),
         (script("--zero_stage 3 # s"), script("--zero_stage 3", "--grad_accum_dtype bf16 # s")),
-        (script("--bf16", "--zero_stage 3", '"$@"'), script("--bf16", "--zero_stage 3", "--grad_accum_dtype bf16", '"$@"')),
+        (
+            script("--bf16", "--zero_stage 3", '"$@"'),
+            script("--bf16", "--zero_stage 3", "--grad_accum_dtype bf16", '"$@"'),
+        ),
         (script("--zero_stage 3 2>&1 | tee l"), script("--zero_stage 3", "--grad_accum_dtype bf16 2>&1 | tee l")),
         (script("--bf16 | tee l"), script("--bf16", "--grad_accum_dtype bf16 | tee l")),
         (script("--bf16 2>&1 | tee l"), script("--bf16", "--grad_accum_dtype bf16 2>&1 | tee l")),
         (script("--bf16 > log"), script("--bf16", "--grad_accum_dtype bf16 > log")),
-        ("python3 train_ppo_ray.py --zero_stage 3 | tee l\n", "python3 train_ppo_ray.py --zero_stage 3 --grad_accum_dtype bf16 | tee l\n"),
+        (
+            "python3 train_ppo_ray.py --zero_stage 3 | tee l\n",
+            "python3 train_ppo_ray.py --zero_stage 3 --grad_accum_dtype bf16 | tee l\n",
+        ),
     ],
     ids=[
-        "last", "no-newline", "trailing-continuation", "comment", "all-behind", "redirected", "piped",
-        "switch-redirected", "switch-to-file", "one-line",
+        "last",
+        "no-newline",
+        "trailing-continuation",
+        "comment",
+        "all-behind",
+        "redirected",
+        "piped",
+        "switch-redirected",
+        "switch-to-file",
+        "one-line",
     ],
-)  # fmt: skip
+)
 def test_flag_is_added_behind_the_last_one_known(before: str, after: str, eol: str) -> None:
     """A new flag gets a line of its own where the others have one, before pipes and "$@"."""
     text, expected = before.replace("\n", eol), after.replace("\n", eol)
@@ -254,7 +274,9 @@ def test_override_is_replaced_in_its_own_quotes(place: int, form: str, key: str,
     assert value_of("run.sh", result, "rollout.gpu_memory_utilization", VERL) == 0.6
 
 
-@pytest.mark.parametrize(("before", "after"), [("True", "False"), ("true", "false"), ("'True'", "'False'"), ("1", "False")])
+@pytest.mark.parametrize(
+    ("before", "after"), [("True", "False"), ("true", "false"), ("'True'", "'False'"), ("1", "False")]
+)
 def test_boolean_of_an_override_keeps_its_case(before: str, after: str) -> None:
     """True stays Python's, true stays YAML's."""
     key = "actor_rollout_ref.actor.fsdp_config.optimizer_offload"
@@ -278,7 +300,9 @@ def test_override_is_added_before_what_follows(end: str) -> None:
     assert hydra("data.train_batch_size=64", f"actor_rollout_ref.model.use_fused_kernels=True{end}", end="") == result
 
 
-@pytest.mark.parametrize("before", ["export {}=0.8", "{}=0.8 ray start --head;", "export A=1 {}=0.8", "export {}='0.8'"])
+@pytest.mark.parametrize(
+    "before", ["export {}=0.8", "{}=0.8 ray start --head;", "export A=1 {}=0.8", "export {}='0.8'"]
+)
 def test_ray_threshold_is_replaced(before: str) -> None:
     """An exported value, or one before a command, changes in place."""
     text = f"{before.format('RAY_memory_usage_threshold')}\n{script('--zero_stage 3', head='')}"

@@ -23,7 +23,9 @@ def swapping(room_bytes: int | None) -> Counterfactual:
     told = told_of(ROOT / "samples/simplerl-third-generation/run")
     use = fullest(told)
     measured = max(use.of("host", phase) for phase in use.phases)
-    found = make_counterfactual(told, None, of_host=True, measured_bytes=measured, limit_bytes=room_bytes and measured + room_bytes)
+    found = make_counterfactual(
+        told, None, of_host=True, measured_bytes=measured, limit_bytes=room_bytes and measured + room_bytes
+    )
     assert found is not None
     return found
 
@@ -62,7 +64,9 @@ def test_batches_are_divided() -> None:
     found = run.size("logprob.micro_batch_size", 16, 1)
     assert found is not None and 16 % found[0] == 0 and found[0] < 16
     wide = replace(run, now=replace(run.now, limits=tuple(replace(limit, bytes=10**15) for limit in run.now.limits)))
-    assert wide.size("logprob.micro_batch_size", 16, 1) is None, "the budget sees no shortage, so it cannot tell what ends it"
+    assert wide.size("logprob.micro_batch_size", 16, 1) is None, (
+        "the budget sees no shortage, so it cannot tell what ends it"
+    )
 
 
 def test_in_an_incident() -> None:

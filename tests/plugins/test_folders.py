@@ -45,12 +45,27 @@ def test_wheel_holds_every_folder(tmp_path: Path) -> None:
         shutil.copy(ROOT / name, tmp_path / name)
     for name in ("rlhfdoctor", "rules"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "fires", "silent"))
-    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-q", "-w", str(tmp_path / "out"), str(tmp_path)]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--no-deps",
+        "--no-build-isolation",
+        "-q",
+        "-w",
+        str(tmp_path / "out"),
+        str(tmp_path),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     with zipfile.ZipFile(next((tmp_path / "out").glob("*.whl"))) as wheel:
         packed = {name for name in wheel.namelist() if name.startswith("rlhfdoctor/frameworks/")}
-    here = {str(path.relative_to(ROOT)) for path in (ROOT / "rlhfdoctor/frameworks").rglob("*.*") if path.suffix in (".py", ".yaml")}
+    here = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "rlhfdoctor/frameworks").rglob("*.*")
+        if path.suffix in (".py", ".yaml")
+    }
     assert packed == here
 
 
@@ -60,7 +75,9 @@ def test_each_class_is_a_sign_of_its_framework(spec: FrameworkSpec) -> None:
     events = [make_event(actor=actor) for actor in spec.actors] * 4
     found = find_framework(events, [], {})
     assert (found.name if found is not None else None) == (spec.framework if events else None)
-    assert {actor: find_role(actor) for actor, role in spec.actors.items() if role} == {a: r for a, r in spec.actors.items() if r}
+    assert {actor: find_role(actor) for actor, role in spec.actors.items() if role} == {
+        a: r for a, r in spec.actors.items() if r
+    }
 
 
 @each_framework
@@ -104,7 +121,8 @@ def test_no_framework_is_named_outside_of_its_folder() -> None:
             continue
         tree = ast.parse(path.read_text())
         found += [
-            f"{path.name}:{n.lineno}: {n.value}" for n in ast.walk(tree)
+            f"{path.name}:{n.lineno}: {n.value}"
+            for n in ast.walk(tree)
             if isinstance(n, ast.Constant) and isinstance(n.value, str) and named.fullmatch(n.value.strip())
         ]
     assert found == []

@@ -70,7 +70,9 @@ def test_script_alone(tmp_path: Path) -> None:
     """Its own command and settings name it, and nothing is taken for another framework's."""
     case = read_case(write(tmp_path))
     assert case.framework is not None and case.framework.name == "skyrl"
-    assert {s.framework for s in case.settings if s.name in ("colocate_all", "rollout.num_engines", "trainer.strategy")} == {"skyrl"}
+    assert {
+        s.framework for s in case.settings if s.name in ("colocate_all", "rollout.num_engines", "trainer.strategy")
+    } == {"skyrl"}
     assert case.value("rollout.gpu_memory_utilization") == 0.7
 
 
@@ -113,7 +115,11 @@ def test_roles(name: str, role: str | None) -> None:
 
 def test_functions() -> None:
     """Names of its functions are phases."""
-    assert [find_phase(n) for n in ("fwd_logprobs_values_reward", "policy_train", "sync_weights")] == ["score", "update", "weight_sync"]
+    assert [find_phase(n) for n in ("fwd_logprobs_values_reward", "policy_train", "sync_weights")] == [
+        "score",
+        "update",
+        "weight_sync",
+    ]
 
 
 def test_two_packages_count_on() -> None:
@@ -126,14 +132,25 @@ def test_two_packages_count_on() -> None:
     new, before = (spell("rollout.num_engines", "skyrl", version) for version in ("1!0.3.0", "0.2.0"))
     assert new is not None and before is not None
     assert folders.shown("skyrl", "1!0.3.0") == "0.3.0" and folders.shown("skyrl", "0.3.0") == "skyrl-train 0.3.0"
-    assert (before.spelled, new.spelled) == ("generator.num_inference_engines", "generator.inference_engine.num_engines")
+    assert (before.spelled, new.spelled) == (
+        "generator.num_inference_engines",
+        "generator.inference_engine.num_engines",
+    )
 
 
-@pytest.mark.parametrize(("version", "level"), [("skyrl-train==0.1.0", 1), ("skyrl-train==0.3.0", 2), ("skyrl==0.3.0", 2)])
+@pytest.mark.parametrize(
+    ("version", "level"), [("skyrl-train==0.1.0", 1), ("skyrl-train==0.3.0", 2), ("skyrl==0.3.0", 2)]
+)
 def test_estimate(tmp_path: Path, version: str, level: int) -> None:
     """Weights in fp32 and Adam's moments wait on the host while others run; a sleeping engine of 0.1.0 keeps its weights there."""
-    script = SCRIPT if "train" in version else SCRIPT.replace("generator.num_inference_engines", "generator.inference_engine.num_engines")
-    found = estimate(write(tmp_path, script), framework=version, machine=Machine(host_bytes=512 << 30, gpu_bytes=80 << 30))
+    script = (
+        SCRIPT
+        if "train" in version
+        else SCRIPT.replace("generator.num_inference_engines", "generator.inference_engine.num_engines")
+    )
+    found = estimate(
+        write(tmp_path, script), framework=version, machine=Machine(host_bytes=512 << 30, gpu_bytes=80 << 30)
+    )
     host = {need.what: need.bytes * need.count for need in found.needs if need.place == "host" and need.role == "actor"}
     assert sum(host.values()) > 12 * 7e9
     engine = [need for need in found.needs if need.place == "host" and need.role == "rollout engine" and need.pinned]
@@ -142,7 +159,9 @@ def test_estimate(tmp_path: Path, version: str, level: int) -> None:
 
 def test_hazards(tmp_path: Path) -> None:
     """States on the host and a NUMA binding go badly together."""
-    script = SCRIPT.replace("trainer.strategy=fsdp2", "trainer.strategy=fsdp2 trainer.policy.fsdp_config.cpu_offload=true")
+    script = SCRIPT.replace(
+        "trainer.strategy=fsdp2", "trainer.strategy=fsdp2 trainer.policy.fsdp_config.cpu_offload=true"
+    )
     assert [h.cause for h in estimate(write(tmp_path, script)).hazards] == ["host-numa-binding"]
     assert list(estimate(write(tmp_path)).hazards) == []
 

@@ -69,13 +69,17 @@ def test_script_is_not_openrlhf(tmp_path: Path) -> None:
     """Flags that OpenRLHF has, too, are outvoted by those that it has not."""
     case = case_of(tmp_path, SCRIPT)
     assert case.framework is not None and case.framework.name == "slime"
-    assert {s.framework for s in case.settings if s.name in ("rollout.batch_size", "colocate_all", "offload_optimizer")} == {"slime"}
+    assert {
+        s.framework for s in case.settings if s.name in ("rollout.batch_size", "colocate_all", "offload_optimizer")
+    } == {"slime"}
     assert case.value("offload_optimizer") is True
 
 
 def test_few_flags_of_its_own_suffice(tmp_path: Path) -> None:
     """Flags that OpenRLHF has, too, count for both, so that one of its own decides."""
-    case = case_of(tmp_path, "python3 train.py --rollout-batch-size 32 --n-samples-per-prompt 8 --advantage-estimator grpo\n")
+    case = case_of(
+        tmp_path, "python3 train.py --rollout-batch-size 32 --n-samples-per-prompt 8 --advantage-estimator grpo\n"
+    )
     assert case.framework is not None and case.framework.name == "slime"
 
 
@@ -91,8 +95,15 @@ def test_log(tmp_path: Path) -> None:
     assert case.framework is not None and (case.framework.name, case.framework.version) == ("slime", "0.3.1")
     kinds = [str(e.kind) for e in case.events if e.kind.scope in ("phase", "host", "gpu")]
     assert kinds == [
-        "phase.rollout", "phase.step", "phase.score", "phase.update", "phase.checkpoint", "phase.weight_sync", "host.used", "gpu.used",
-    ]  # fmt: skip
+        "phase.rollout",
+        "phase.step",
+        "phase.score",
+        "phase.update",
+        "phase.checkpoint",
+        "phase.weight_sync",
+        "host.used",
+        "gpu.used",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +124,11 @@ def test_roles(name: str, role: str) -> None:
 
 def test_functions() -> None:
     """Names of its functions are phases."""
-    assert [find_phase(n) for n in ("compute_log_prob", "train_one_step", "onload_kv")] == ["score", "update", "weight_sync"]
+    assert [find_phase(n) for n in ("compute_log_prob", "train_one_step", "onload_kv")] == [
+        "score",
+        "update",
+        "weight_sync",
+    ]
 
 
 def test_settings_by_release() -> None:

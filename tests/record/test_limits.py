@@ -89,7 +89,9 @@ def test_unknown_node(host: dict[str, int]) -> None:
     ("levels", "ray", "used"),
     [
         pytest.param([], RayLimit(32 * GIB, 64 * GIB), 16 * GIB, id="of the node"),
-        pytest.param([make_level(GIB, 8 * GIB)], RayLimit(32 * GIB, 64 * GIB), 16 * GIB, id="of the node beside a cgroup"),
+        pytest.param(
+            [make_level(GIB, 8 * GIB)], RayLimit(32 * GIB, 64 * GIB), 16 * GIB, id="of the node beside a cgroup"
+        ),
         pytest.param([make_level(4 * GIB, 8 * GIB)], RayLimit(7 * GIB, 8 * GIB), 4 * GIB, id="of the cgroup"),
         pytest.param([make_level(4 * GIB, 8 * GIB)], RayLimit(7 * GIB, None), 16 * GIB, id="of it does not say what"),
     ],

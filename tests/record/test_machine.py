@@ -329,7 +329,9 @@ def look_at(machine: Machine, target: Target, path: Path, told: list[dict[str, A
 
 def test_owner_and_orphan(monkeypatch: pytest.MonkeyPatch) -> None:
     """A real object is told with the followed process that maps it, and as an orphan when that process is gone."""
-    monkeypatch.setattr("rlhfdoctor.record.machine._TOLD_OBJECTS", 100_000)  # whatever else lies in this machine's /dev/shm
+    monkeypatch.setattr(
+        "rlhfdoctor.record.machine._TOLD_OBJECTS", 100_000
+    )  # whatever else lies in this machine's /dev/shm
     path = Path(f"/dev/shm/rlhfdoctor-test-{os.getpid()}")
     told: list[dict[str, Any]] = []
     try:

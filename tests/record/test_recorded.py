@@ -147,7 +147,7 @@ def reads(begin: int, rate: float) -> Course:
         pytest.param(full(60, 105), [reads(60, 2)] * 3, None, id="it came down by itself"),
         pytest.param(full(60), [], None, id="no process"),
     ],
-)  # fmt: skip
+)
 def test_thrash(tmp_path: Path, use: Course, faults: list[Course], thrashed_s: float | None) -> None:
     """A cgroup that is full to the end while most processes read pages back that they did not read before."""
     roles = {f"actor#{n}": course for n, course in enumerate(faults)}
@@ -342,7 +342,8 @@ def test_killer_of_the_node(tmp_path: Path) -> None:
     """Where the node ran out of memory the node counts, however full the cgroup was."""
     write_run(tmp_path, SECONDS, use=flat(LIMIT_MIB * 0.99))
     limits = [
-        find_failure_window(make_case(tmp_path), make_death(5, killer=f"kernel-oom-{name}")) for name in ("node", "cgroup")
+        find_failure_window(make_case(tmp_path), make_death(5, killer=f"kernel-oom-{name}"))
+        for name in ("node", "cgroup")
     ]
     assert [scene.limit for scene in limits if scene is not None] == ["node", CGROUP]
 

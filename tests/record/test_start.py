@@ -61,7 +61,10 @@ def test_folder(tmp_path: Path) -> None:
     """The run's folder has the places for logs and marks, and may be there already."""
     (tmp_path / "a" / "run").mkdir(parents=True)
     folder = make_folder(str(tmp_path / "a" / "run"), "train")
-    assert (folder, sorted(path.name for path in folder.iterdir())) == (tmp_path / "a" / "run", ["lock", "logs", "marks"])
+    assert (folder, sorted(path.name for path in folder.iterdir())) == (
+        tmp_path / "a" / "run",
+        ["lock", "logs", "marks"],
+    )
 
 
 def test_folder_of_another_run(tmp_path: Path) -> None:

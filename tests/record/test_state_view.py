@@ -239,7 +239,9 @@ def crowd(gpus: int = 16) -> State:
                 **{n: limit_row(9 * GIB, 1e6 + n) for n in range(90, 94)},
             },
             gpu={n: {"total_bytes": 144 * GIB, "used_bytes": 100 * GIB, "busy_ratio": 990_000} for n in range(gpus)},
-            host={0: {"shmem_bytes": 9 * GIB, "shm_used_bytes": GIB, "shm_unlinked_bytes": GIB, "shm_orphaned_bytes": GIB}},
+            host={
+                0: {"shmem_bytes": 9 * GIB, "shm_used_bytes": GIB, "shm_unlinked_bytes": GIB, "shm_orphaned_bytes": GIB}
+            },
             recorder={0: {"cpu_us": 1, "rss_bytes": 30 * MIB}},
         ),
         *[event("alarm", second, text="container limit will be full soon " * 9) for second in range(70)],
@@ -479,7 +481,9 @@ def test_every_kept_event_is_tested() -> None:
 
 
 @pytest.mark.parametrize(
-    "item", [event("store.dropped", segments_count=2), event("node.back", node="n2"), event("metrics.serving", port=9)], ids=lambda item: item["kind"]
+    "item",
+    [event("store.dropped", segments_count=2), event("node.back", node="n2"), event("metrics.serving", port=9)],
+    ids=lambda item: item["kind"],
 )
 def test_every_kept_event_has_words(item: dict[str, Any]) -> None:
     """What the state keeps as news is said."""

@@ -25,8 +25,13 @@ from rlhfdoctor.types import Incident
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ("lab-pinned-start", "lab-object-store", "easyr1-long-prompts", "verl-healthy")
 HOSTILE = (
-    "<script>alert(1)</script>", "</svg><img src=x onerror=alert(1)>", "]]></script><script>alert(2)</script>", "\x1b[31mred\x1b[0m \u202egnp.exe", "&lt;b&gt; {{ 7*7 }} {% raw %}", "A" * 1_000_000,
-)  # fmt: skip
+    "<script>alert(1)</script>",
+    "</svg><img src=x onerror=alert(1)>",
+    "]]></script><script>alert(2)</script>",
+    "\x1b[31mred\x1b[0m \u202egnp.exe",
+    "&lt;b&gt; {{ 7*7 }} {% raw %}",
+    "A" * 1_000_000,
+)
 
 
 class Tags(HTMLParser):
@@ -60,7 +65,14 @@ def page_of(name: str) -> tuple[Incident, str]:
 def chart(**more: Any) -> Chart:
     """A chart of two roles over ten seconds."""
     level = Level(times_s=[0.0, 5.0, 10.0], values=([1 << 30, 2 << 30, 3 << 30], [1 << 29, 1 << 29, -1]))
-    panel = Panel(kind="role", title="by role", stacked=True, names=("actor", "critic"), bounds=(Bound(name="limit", bytes=4 << 30),), levels=(level,))
+    panel = Panel(
+        kind="role",
+        title="by role",
+        stacked=True,
+        names=("actor", "critic"),
+        bounds=(Bound(name="limit", bytes=4 << 30),),
+        levels=(level,),
+    )
     return Chart(**{"node": "n1", "begin_s": 1.7e9, "length_s": 10.0, "panels": (panel,), **more})
 
 
@@ -106,11 +118,25 @@ def test_hostile_text_is_text(hostile: str) -> None:
     quote = finding.evidence[0]
     assert incident.death is not None and incident.death.event is not None
     event = replace(incident.death.event, text=hostile, origin=replace(incident.death.event.origin, file=hostile))
-    patch = replace(finding.patches[0], spelled=hostile, before=hostile, after=hostile, effect=hostile, diff=f"--- a\n+++ b\n+{hostile}\n", note=hostile)
-    finding = replace(finding, summary=hostile, evidence=(replace(quote, says=hostile, text=hostile, file=hostile),), patches=(patch,))
+    patch = replace(
+        finding.patches[0],
+        spelled=hostile,
+        before=hostile,
+        after=hostile,
+        effect=hostile,
+        diff=f"--- a\n+++ b\n+{hostile}\n",
+        note=hostile,
+    )
+    finding = replace(
+        finding, summary=hostile, evidence=(replace(quote, says=hostile, text=hostile, file=hostile),), patches=(patch,)
+    )
     broken = replace(
-        incident, sources=(hostile,), findings=(finding, *incident.findings[1:]), death=replace(incident.death, event=event), timeline=(event,),
-    )  # fmt: skip
+        incident,
+        sources=(hostile,),
+        findings=(finding, *incident.findings[1:]),
+        death=replace(incident.death, event=event),
+        timeline=(event,),
+    )
     page = render(broken, [chart(node=hostile, marks=(Mark(at_s=1.0, kind="kill", says=hostile),), notes=(hostile,))])
     harmless = render(incident, [chart()])
     tags, expected = Tags(page), Tags(harmless)
@@ -135,7 +161,10 @@ def test_levels_come_back() -> None:
 def test_the_data_of_the_page_is_json() -> None:
     """Every figure's data can be parsed, and names its panels as the page does."""
     _, page = page_of("lab-pinned-start")
-    (data,) = [json.loads(text) for text in re.findall(r'<script type="application/json" class="data">(.*?)</script>', page, re.S)]
+    (data,) = [
+        json.loads(text)
+        for text in re.findall(r'<script type="application/json" class="data">(.*?)</script>', page, re.S)
+    ]
     assert [panel["names"][0] for panel in data["panels"]] == ["actor", "anonymous"]
     assert all(panel["levels"] for panel in data["panels"]) and data["length"] > 20
     assert {"death", "kill", "alarm"} <= {mark[0] for mark in data["marks"]}
@@ -143,10 +172,18 @@ def test_the_data_of_the_page_is_json() -> None:
 
 def test_without_javascript_the_picture_is_there() -> None:
     """The page holds the drawing itself: an area for each role, the limit, the phases, and the death."""
-    page = render(analyze([str(ROOT / "samples/openrlhf-save-kill/run")]), [chart(spans=(Span(phase="update", begin_s=1.0, end_s=9.0),), marks=(Mark(at_s=9.5, kind="death", says="killed"),))])
+    page = render(
+        analyze([str(ROOT / "samples/openrlhf-save-kill/run")]),
+        [
+            chart(
+                spans=(Span(phase="update", begin_s=1.0, end_s=9.0),),
+                marks=(Mark(at_s=9.5, kind="death", says="killed"),),
+            )
+        ],
+    )
     drawing = page[page.index("<svg viewBox") :]
     drawing = drawing[: drawing.index("</svg>")]
-    assert [drawing.count(f'class="{name}') for name in ("area c", "bound\"", "p-update", "mark death")] == [2, 1, 1, 1]
+    assert [drawing.count(f'class="{name}') for name in ("area c", 'bound"', "p-update", "mark death")] == [2, 1, 1, 1]
     assert "limit 4.00 GiB" in drawing
 
 

@@ -15,7 +15,10 @@ from rlhfdoctor.report.html import render
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine (apt-get install chromium)")]
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine (apt-get install chromium)"),
+]
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ("lab-pinned-start", "lab-object-store", "easyr1-long-prompts")
 SCREENS = [(width, theme) for width in (1280, 390) for theme in ("light", "dark")]
@@ -61,7 +64,9 @@ class Visit:
 
 @pytest.mark.parametrize("name", SAMPLES)
 @pytest.mark.parametrize(("width", "theme"), SCREENS)
-def test_no_error_no_request_no_serious_fault(browser: Any, pages: dict[str, Path], name: str, width: int, theme: str) -> None:
+def test_no_error_no_request_no_serious_fault(
+    browser: Any, pages: dict[str, Path], name: str, width: int, theme: str
+) -> None:
     """At both widths and in both themes; and the page is as wide as the screen."""
     screen = {"viewport": {"width": width, "height": 900}, "color_scheme": theme}
     visit = Visit(browser, pages[name], **screen)
@@ -127,7 +132,9 @@ def test_legend_readout_and_links(browser: Any, pages: dict[str, Path]) -> None:
 
 def test_without_javascript(browser: Any, pages: dict[str, Path]) -> None:
     """The picture and every section are there, and no button that does nothing."""
-    visit = Visit(browser, pages["lab-pinned-start"], viewport={"width": 1280, "height": 900}, java_script_enabled=False)
+    visit = Visit(
+        browser, pages["lab-pinned-start"], viewport={"width": 1280, "height": 900}, java_script_enabled=False
+    )
     assert visit.page.locator(".drawing svg polygon").count() >= 5
     assert visit.page.locator("button:visible:enabled").count() == 0
     assert visit.page.locator("h2:visible").count() >= 4
@@ -136,7 +143,12 @@ def test_without_javascript(browser: Any, pages: dict[str, Path]) -> None:
 
 def test_copy_gives_the_diff(browser: Any, pages: dict[str, Path]) -> None:
     """What lands on the clipboard is the patch, ready for `git apply`."""
-    visit = Visit(browser, pages["lab-pinned-start"], viewport={"width": 1280, "height": 900}, permissions=["clipboard-read", "clipboard-write"])
+    visit = Visit(
+        browser,
+        pages["lab-pinned-start"],
+        viewport={"width": 1280, "height": 900},
+        permissions=["clipboard-read", "clipboard-write"],
+    )
     visit.page.locator(".copy").first.click()
     visit.page.get_by_role("button", name="copied").first.wait_for()
     incident = analyze([str(ROOT / "samples/lab-pinned-start/run")])

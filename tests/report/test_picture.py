@@ -38,7 +38,9 @@ def test_svg_tells_roles_and_limits(doctor: Callable[..., Any], tmp_path: Path) 
 
 
 @pytest.mark.parametrize("ending", ["html", "png"])
-def test_charts_without_polars_are_a_message(doctor: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str) -> None:
+def test_charts_without_polars_are_a_message(
+    doctor: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
     """A recorded run's charts need it: no page that silently lacks them, no traceback."""
     monkeypatch.setitem(sys.modules, "polars", None)
     result = doctor("report", RUN, "--out", tmp_path / f"page.{ending}")
@@ -48,14 +50,19 @@ def test_charts_without_polars_are_a_message(doctor: Callable[..., Any], tmp_pat
 
 
 @pytest.mark.parametrize(("folder", "ending"), [(LOGS, "html"), (RUN, "md")])
-def test_report_that_needs_no_polars(doctor: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: Path, ending: str) -> None:
+def test_report_that_needs_no_polars(
+    doctor: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: Path, ending: str
+) -> None:
     """Logs alone have no charts, and Markdown shows none."""
     monkeypatch.setitem(sys.modules, "polars", None)
     result = doctor("report", folder, "--out", tmp_path / f"page.{ending}")
     assert (result.exit_code, (tmp_path / f"page.{ending}").stat().st_size > 1000) == (1, True)
 
 
-@pytest.mark.parametrize(("ending", "begins"), [("html", "<!doctype html>"), ("htm", "<!doctype html>"), ("md", "## cause"), ("markdown", "## cause")])
+@pytest.mark.parametrize(
+    ("ending", "begins"),
+    [("html", "<!doctype html>"), ("htm", "<!doctype html>"), ("md", "## cause"), ("markdown", "## cause")],
+)
 def test_the_ending_tells_the_format(doctor: Callable[..., Any], tmp_path: Path, ending: str, begins: str) -> None:
     """And --format wins over it."""
     target = tmp_path / f"report.{ending}"
@@ -83,7 +90,9 @@ def test_without_a_name(doctor: Callable[..., Any], tmp_path: Path, monkeypatch:
     ],
     ids=["logs", "ending", "folder", "path"],
 )
-def test_wrong_use(doctor: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[Any, ...], says: str) -> None:
+def test_wrong_use(
+    doctor: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[Any, ...], says: str
+) -> None:
     """The cause and the next step, and nothing is written."""
     monkeypatch.chdir(tmp_path)
     result = doctor("report", *words)

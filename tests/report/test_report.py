@@ -22,13 +22,33 @@ EVIL = "<script>alert(1)</script> `x` *b* [bold]m[/bold] \x1b[31mred\x1b[0m \u20
 
 def incident(text: str = EVIL, killer: str = "exception") -> Incident:
     event = Event(kind=EVENT.python.error, fields={}, origin=Origin(file="a.log", line=3), text=text)
-    patch = Patch(setting="a", spelled="--a", file="l.sh", line=1, before="1", after="2", safety="safe", diff="--- a/l.sh\n+++ b/l.sh\n@@ -1 +1 @@\n-1 ```\n+2\n")
+    patch = Patch(
+        setting="a",
+        spelled="--a",
+        file="l.sh",
+        line=1,
+        before="1",
+        after="2",
+        safety="safe",
+        diff="--- a/l.sh\n+++ b/l.sh\n@@ -1 +1 @@\n-1 ```\n+2\n",
+    )
     finding = Finding(
-        cause="other-software-error", title="A bug", confidence=0.8, summary=text, patches=(patch,),
+        cause="other-software-error",
+        title="A bug",
+        confidence=0.8,
+        summary=text,
+        patches=(patch,),
         evidence=(Quote(kind="log", says=text, file="a.log", line=3, text=text),),
-    )  # fmt: skip
+    )
     death = Death(killer=killer, victim=Process(name=text, role="actor", pid=7), event=event, time=1743606120.117)
-    return Incident(sources=("a",), verdict="cause", death=death, framework=None, findings=(finding,), gaps=(Gap(what=text, why=text),))
+    return Incident(
+        sources=("a",),
+        verdict="cause",
+        death=death,
+        framework=None,
+        findings=(finding,),
+        gaps=(Gap(what=text, why=text),),
+    )
 
 
 def shown(width: int = 100, **changes: str) -> str:
@@ -58,7 +78,9 @@ def test_markdown_fence_is_longer_than_what_it_holds() -> None:
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_terminal_lines_fit(width: int) -> None:
     """Sentences and quoted lines of the report fit the screen; only headings and diffs may be longer."""
-    long = [line for line in shown(width, text="word " * 200).splitlines() if len(line) > width and line.startswith("   |")]
+    long = [
+        line for line in shown(width, text="word " * 200).splitlines() if len(line) > width and line.startswith("   |")
+    ]
     assert long == []
 
 
@@ -79,7 +101,13 @@ def test_times_are_iso_in_utc() -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("a\tb\nc", "a b c"), ("\x1b]8;;http://x\x07link\x1b]8;;\x07", "link"), ("\x00\x07", ""), ("ab\u200bc\ufeff", "abc"), ("x" * 400, "x" * 299 + "…")],
+    [
+        ("a\tb\nc", "a b c"),
+        ("\x1b]8;;http://x\x07link\x1b]8;;\x07", "link"),
+        ("\x00\x07", ""),
+        ("ab\u200bc\ufeff", "abc"),
+        ("x" * 400, "x" * 299 + "…"),
+    ],
 )
 def test_clean(text: str, expected: str) -> None:
     """Text from logs becomes one printable line."""

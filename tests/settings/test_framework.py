@@ -133,12 +133,18 @@ def test_logged_settings_tell_no_range() -> None:
         ("\nverl                      0.4.1\n", {"verl": ("0.4.1", "run.log:2")}),
         ("torch==2.6.0+cu124\n", {"torch": ("2.6.0", "run.log:1")}),
         ("vllm==0.8.5.post1\nvllm==0.9.0\n", {"vllm": ("0.8.5.post1", "run.log:1")}),
-        ("[INFO] [logging.py:96:log_dist] [Rank 0] DeepSpeed info: version=0.13.0, git-hash=unknown\n", {"deepspeed": ("0.13.0", "run.log:1")}),
+        (
+            "[INFO] [logging.py:96:log_dist] [Rank 0] DeepSpeed info: version=0.13.0, git-hash=unknown\n",
+            {"deepspeed": ("0.13.0", "run.log:1")},
+        ),
         ("NCCL version 2.21.5+cuda12.4\n", {"nccl": ("2.21.5", "run.log:1")}),
-        ("INFO 05-07 02:14:18 [core.py:58] Initializing a V1 LLM engine (v0.8.5) with config\n", {"vllm": ("0.8.5", "run.log:1")}),
+        (
+            "INFO 05-07 02:14:18 [core.py:58] Initializing a V1 LLM engine (v0.8.5) with config\n",
+            {"vllm": ("0.8.5", "run.log:1")},
+        ),
         ("raylet==1\nmytorch==2.0\n", {}),
     ],
-)  # fmt: skip
+)
 def test_versions(text: str, expected: dict[str, tuple[str, str]]) -> None:
     """Banners and package lists give versions with the line that says so; the first one counts."""
     assert find_versions(read_log(text)) == expected

@@ -100,13 +100,21 @@ def test_flags(script: str, expected: dict[str, Value]) -> None:
         ("+actor_rollout_ref.rollout.swap_space=4", "+actor_rollout_ref.rollout.swap_space", 4),
         ("++actor_rollout_ref.rollout.swap_space=4", "++actor_rollout_ref.rollout.swap_space", 4),
         ("actor_rollout_ref.model.path='Qwen/Qwen2.5-7B'", "actor_rollout_ref.model.path", "Qwen/Qwen2.5-7B"),
-        ("'actor_rollout_ref.rollout.gpu_memory_utilization=0.6'", "actor_rollout_ref.rollout.gpu_memory_utilization", 0.6),
+        (
+            "'actor_rollout_ref.rollout.gpu_memory_utilization=0.6'",
+            "actor_rollout_ref.rollout.gpu_memory_utilization",
+            0.6,
+        ),
         ('"trainer.logger=[console,wandb]"', "trainer.logger", "[console,wandb]"),
         ("trainer.logger=\"['console']\"", "trainer.logger", "['console']"),
-        ("actor_rollout_ref.actor.fsdp_config.param_offload=False", "actor_rollout_ref.actor.fsdp_config.param_offload", False),
+        (
+            "actor_rollout_ref.actor.fsdp_config.param_offload=False",
+            "actor_rollout_ref.actor.fsdp_config.param_offload",
+            False,
+        ),
         ("data.val_files=", "data.val_files", None),
     ],
-)  # fmt: skip
+)
 def test_hydra(word: str, spelled: str, value: Value) -> None:
     """Hydra overrides keep their plus, and lose their quotes."""
     (setting,) = read_shell("run.sh", f"python3 -m verl.trainer.main_ppo {word}")
@@ -189,8 +197,11 @@ def test_sbatch(line: str) -> None:
     """Slurm's limit stands in a comment."""
     (setting,) = read_shell("job.sbatch", f"#!/bin/bash\n{line}\n")
     assert (
-        setting.name, setting.value, setting.origin.line, setting.form,
-    ) == ("container.memory", "500G", 2, "sbatch")  # fmt: skip
+        setting.name,
+        setting.value,
+        setting.origin.line,
+        setting.form,
+    ) == ("container.memory", "500G", 2, "sbatch")
 
 
 @pytest.mark.parametrize("line", ["#SBATCH --mem-per-cpu=4G", "# SBATCH --mem=4G", "##SBATCH --mem=4G"])
@@ -419,10 +430,18 @@ def test_merge_bomb_without_bounds() -> None:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("run.sh", True), ("RUN.SH", True), ("a.yaml", True), ("ds.json", True), ("a.tar.gz!x/run.sbatch", True),
-        ("a.env", True), ("train.py", True), ("run.log", False), ("a.json!run.log", False), ("sh", False),
+        ("run.sh", True),
+        ("RUN.SH", True),
+        ("a.yaml", True),
+        ("ds.json", True),
+        ("a.tar.gz!x/run.sbatch", True),
+        ("a.env", True),
+        ("train.py", True),
+        ("run.log", False),
+        ("a.json!run.log", False),
+        ("sh", False),
     ],
-)  # fmt: skip
+)
 def test_is_configuration(name: str, expected: bool) -> None:
     """The ending tells configuration from logs; of a member that of the member."""
     assert is_configuration(name) == expected
@@ -484,8 +503,10 @@ def test_logged_overrides() -> None:
     """Hydra logs the overrides of a job that failed."""
     line = "Error executing job with overrides: ['algorithm.adv_estimator=grpo', 'data.train_batch_size=16', '+actor_rollout_ref.rollout.swap_space=4']"
     assert logged(line, "config.overrides") == {
-        "algorithm.adv_estimator": "grpo", "data.train_batch_size": 16, "actor_rollout_ref.rollout.swap_space": 4,
-    }  # fmt: skip
+        "algorithm.adv_estimator": "grpo",
+        "data.train_batch_size": 16,
+        "actor_rollout_ref.rollout.swap_space": 4,
+    }
 
 
 def test_logged_settings_cannot_be_patched() -> None:
@@ -584,7 +605,9 @@ def test_a_framework_is_found_in_one_reading(monkeypatch: pytest.MonkeyPatch, tm
 
     monkeypatch.setattr(session, "parse_configuration", counted)
     (tmp_path / "a.yaml").write_text("actor_rollout_ref:\n  rollout:\n    gpu_memory_utilization: 0.5\n")
-    (tmp_path / "b.sh").write_text("python3 -m verl.trainer.main_ppo actor_rollout_ref.actor.use_kl_loss=True data.max_prompt_length=512\n")
+    (tmp_path / "b.sh").write_text(
+        "python3 -m verl.trainer.main_ppo actor_rollout_ref.actor.use_kl_loss=True data.max_prompt_length=512\n"
+    )
     incident = analyze([str(tmp_path)])
     assert incident.framework is not None and incident.framework.name == "verl"
     assert sorted(calls) == [str(tmp_path / "a.yaml"), str(tmp_path / "b.sh")]

@@ -194,7 +194,9 @@ def test_words_of_a_quoted_command(script: str, expected: list[str]) -> None:
 def test_words_of_a_variable(script: str, expected: list[str]) -> None:
     """A variable that holds settings and is used without quotes is read where it is set, so that they can be changed there."""
     tokens = list(read_tokens(script))
-    shown = tokens[next(i for i, token in enumerate(tokens) if token.line == script.count("\n") + 1 or token.text == expected[0]) :]
+    shown = tokens[
+        next(i for i, token in enumerate(tokens) if token.line == script.count("\n") + 1 or token.text == expected[0]) :
+    ]
     assert [token.text for token in shown if token.text not in ("bash", "-c")] == expected
     assert all(script[token.start : token.end] == token.raw for token in tokens)
 
@@ -205,7 +207,7 @@ def test_words_of_a_variable(script: str, expected: list[str]) -> None:
         ("cat > README <<EOF\ndon't touch this\nEOF\n", ["dont touch this\n"]),
         ("cat <<'EOF' > x.py\nx = \"a\nEOF\n", ["x", "=", "a\n"]),
         ("cat > x <<-EOF\n\t\tit's\n\tEOF\n", ["its\n"]),
-        ("cat > x <<A <<B\nit's\nA\nthat's \"\nB\n", ["its\n", "thats \"\n"]),
+        ("cat > x <<A <<B\nit's\nA\nthat's \"\nB\n", ["its\n", 'thats "\n']),
         ("cat << EOF >x\r\nit's\r\nEOF\r\n", ["its\r\n"]),
         ("cat <<EOF | bash\ntrain --a 1\nEOF\n", ["bash", "train", "--a", "1"]),
         ("  cat <<EOF\nusage: run --b 9, it's easy\nEOF\n", []),

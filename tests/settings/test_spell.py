@@ -85,10 +85,19 @@ def test_holds_at(since: str | None, until: str | None, version: str | None, exp
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("0.10.2", "0.10.2"), ("v0.10.2", "0.10.2"), ("~1.10", "1.10"), ("<=2.9.3", "2.9.3"), ("0.6.0+cu121", "0.6.0"),
-        ("0.10.1.post2", "0.10.1.post2"), (None, None), ("main", None), ("2025-03", None), ("2025-03-01", None), ("", None),
+        ("0.10.2", "0.10.2"),
+        ("v0.10.2", "0.10.2"),
+        ("~1.10", "1.10"),
+        ("<=2.9.3", "2.9.3"),
+        ("0.6.0+cu121", "0.6.0"),
+        ("0.10.1.post2", "0.10.1.post2"),
+        (None, None),
+        ("main", None),
+        ("2025-03", None),
+        ("2025-03-01", None),
+        ("", None),
     ],
-)  # fmt: skip
+)
 def test_parse_version(text: str | None, expected: str | None) -> None:
     """Marks in front are taken off; dates and words are no releases."""
     found = parse_version(text)
@@ -126,9 +135,13 @@ def test_lookup_of_nothing(spelled: str) -> None:
 @pytest.mark.parametrize(
     ("one", "two", "same"),
     [
-        ("--a-b", "--a_b", True), ("+a.b", "a.b", True), ("++a.b", "~a.b", True), ("-m", "_m", False), ("--a", "--b", False),
+        ("--a-b", "--a_b", True),
+        ("+a.b", "a.b", True),
+        ("++a.b", "~a.b", True),
+        ("-m", "_m", False),
+        ("--a", "--b", False),
     ],
-)  # fmt: skip
+)
 def test_normal(one: str, two: str, same: bool) -> None:
     """Dashes and underscores are one, and leading plusses do not count."""
     assert (normal(one) == normal(two)) == same
@@ -235,9 +248,7 @@ BOTH = {
 PAIRS = [
     (table, row["name"], one, two)
     for table in TABLES
-    for row in yaml.safe_load(table_text(table))[
-        "settings"
-    ]
+    for row in yaml.safe_load(table_text(table))["settings"]
     for one, two in combinations([{**row, "aliases": None}, *row.get("aliases", ())], 2)
     if one["spelled"] != two["spelled"]
     and not {"only", "for", "remark"} & {*one, *two}

@@ -107,7 +107,9 @@ def test_log_from_its_end(tmp_path: Path) -> None:
     assert (first, len(second), third) == ([], 1, [])
     stamp, _, text = second[0].partition(" ")
     assert text == "new"
-    assert datetime.fromisoformat(stamp.replace(",", ".")).timestamp() == pytest.approx(time.time() - time.monotonic() + 2, abs=5)
+    assert datetime.fromisoformat(stamp.replace(",", ".")).timestamp() == pytest.approx(
+        time.time() - time.monotonic() + 2, abs=5
+    )
 
 
 @pytest.mark.parametrize(

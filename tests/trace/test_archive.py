@@ -39,9 +39,13 @@ def gist(incident: Incident) -> tuple[object, ...]:
     """What must be the same."""
     death = incident.death
     return (
-        incident.verdict, death and (death.killer, death.phase, death.step, death.time), incident.framework, len(incident.gaps),
-        [(finding.cause, finding.confidence) for finding in incident.findings], [(p.part, p.bytes) for p in incident.ledger],
-    )  # fmt: skip
+        incident.verdict,
+        death and (death.killer, death.phase, death.step, death.time),
+        incident.framework,
+        len(incident.gaps),
+        [(finding.cause, finding.confidence) for finding in incident.findings],
+        [(p.part, p.bytes) for p in incident.ledger],
+    )
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -68,7 +72,9 @@ def test_a_run_deep_below_a_folder(tmp_path: Path) -> None:
 def test_a_run_in_an_archive_in_a_folder(tmp_path: Path) -> None:
     """Only an archive that is named itself is unpacked; the report says so."""
     pack(tmp_path / "run.zip")
-    assert [gap.what for gap in analyze([str(tmp_path)]).gaps if "recorded run" in gap.why] == [str(tmp_path / "run.zip")]
+    assert [gap.what for gap in analyze([str(tmp_path)]).gaps if "recorded run" in gap.why] == [
+        str(tmp_path / "run.zip")
+    ]
 
 
 def test_a_hostile_zip(tmp_path: Path) -> None:

@@ -45,8 +45,9 @@ def table(width: int) -> st.SearchStrategy[tuple[list[int], list[list[int]]]]:
 
 SAMPLES = st.lists(
     st.fixed_dictionaries({}, optional={name: table(len(columns)) for name, columns in COLUMNS.items()}),
-    min_size=1, max_size=14,
-)  # fmt: skip
+    min_size=1,
+    max_size=14,
+)
 
 
 def encode(samples: list[Plain], key_every: int) -> list[bytes]:
@@ -154,7 +155,7 @@ def test_a_wrong_bit_takes_its_frame_only(bit: int) -> None:
         pack(EVENT, b"{}" * 20)[1:],
     ],
     ids=["zeros", "text", "part of a marker", "marker", "empty head", "short", "long", "huge", "no end", "no start"],
-)  # fmt: skip
+)
 def test_garbage_is_skipped(garbage: bytes) -> None:
     """Bytes that are no frame are told with their place and length, and the frames around them are read."""
     before, behind = pack(EVENT, b'{"a":1}'), pack(EVENT, b'{"b":2}')

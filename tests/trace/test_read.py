@@ -343,8 +343,9 @@ def test_columns_of_a_newer_version(tmp_path: Path) -> None:
     engine = {name: list(column) for name, column in node.tables["engine"].values.items()}
     assert engine["swapped_count"] == [NULL, 9]
     assert ({name: engine[name] for name in TABLES["engine"]}, list(node.tables["disk"].values["read_bytes"])) == (
-        {"running_count": [1, 5], "waiting_count": [2, 6], "cache_ratio": [3, 7], "preempted_count": [4, 8]}, [77],
-    )  # fmt: skip
+        {"running_count": [1, 5], "waiting_count": [2, 6], "cache_ratio": [3, 7], "preempted_count": [4, 8]},
+        [77],
+    )
 
 
 def test_names_of_a_newer_version(tmp_path: Path) -> None:

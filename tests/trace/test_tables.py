@@ -38,13 +38,17 @@ def write_node(folder: Path, role: str | None = "actor", first: int = 0) -> None
     say(writer, 0, kind="cgroup.seen", uid=1, path="/sys/fs/cgroup/job")
     say(writer, 0, kind="limit.seen", uid=5, name="cgroup", level="/sys/fs/cgroup/job")
     for index in (first, first + 2):
-        writer.sample(wall(index), index * SECOND_NS, {
-            "process": process_rows([1, 2], [10 * index, 2**40]),
-            "mapping": ([2], [[column] for column in range(6)]),
-            "cgroup": ([1], [[column] for column in range(14)]),
-            "limit": ([5], [[1], [2], [NULL], [NULL], [NULL], [NULL]]),
-            "gpu": ([0], [[80 << 30], [1 << 30], [250_000]]),
-        })  # fmt: skip
+        writer.sample(
+            wall(index),
+            index * SECOND_NS,
+            {
+                "process": process_rows([1, 2], [10 * index, 2**40]),
+                "mapping": ([2], [[column] for column in range(6)]),
+                "cgroup": ([1], [[column] for column in range(14)]),
+                "limit": ([5], [[1], [2], [NULL], [NULL], [NULL], [NULL]]),
+                "gpu": ([0], [[80 << 30], [1 << 30], [250_000]]),
+            },
+        )
     say(writer, 1, kind="process.named", uid=1, pid=101, name="ray::Actor", role=role)
     writer.close()
 
@@ -92,9 +96,14 @@ def test_types(trace: Trace) -> None:
     """Times bear their zone, keys and bytes are whole numbers, ratios and seconds are floats."""
     frame = trace["gpu"]
     assert dict(frame.schema) == {
-        "time": pl.Datetime("ns", "UTC"), "node": pl.String, "mono_s": pl.Float64, "uid": pl.Int64,
-        "total_bytes": pl.Int64, "used_bytes": pl.Int64, "busy_ratio": pl.Float64,
-    }  # fmt: skip
+        "time": pl.Datetime("ns", "UTC"),
+        "node": pl.String,
+        "mono_s": pl.Float64,
+        "uid": pl.Int64,
+        "total_bytes": pl.Int64,
+        "used_bytes": pl.Int64,
+        "busy_ratio": pl.Float64,
+    }
 
 
 def test_times(trace: Trace) -> None:

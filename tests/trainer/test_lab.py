@@ -36,7 +36,11 @@ def test_configuration_is_taken(scenario: Scenario, tmp_path: Path) -> None:
     """What the lab writes for the user passes the trainer's own checks, with functions that exist."""
     scenario.write(tmp_path / "config")
     config = read_config(tmp_path / "config" / "train.yaml", [f"deepspeed={tmp_path / 'config' / 'ds.json'}"])
-    for setting, name in (("data.task", config.data.task), ("reward.function", config.reward.function), ("train.callback", config.train.callback)):
+    for setting, name in (
+        ("data.task", config.data.task),
+        ("reward.function", config.reward.function),
+        ("train.callback", config.train.callback),
+    ):
         assert name is None or callable(find_function(name, setting))
 
 
@@ -79,7 +83,10 @@ def test_faults_in_a_file_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         load_scenario("odd")
 
 
-@pytest.mark.parametrize(("text", "size"), [("64M", 64 << 20), ("2G", 2 << 30), ("3450m", 3450 << 20), ("1.5g", 3 << 29), ("512K", 512 << 10)])
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("64M", 64 << 20), ("2G", 2 << 30), ("3450m", 3450 << 20), ("1.5g", 3 << 29), ("512K", 512 << 10)],
+)
 def test_sizes(text: str, size: int) -> None:
     """As Slurm and mount(8) write them, in either case."""
     assert size_of(text) == size

@@ -62,10 +62,11 @@ def test_programs_are_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(place.sysconfig, "get_config_var", lambda name: None)
     monkeypatch.setattr(place.sys, "executable", str(tmp_path / "python"))
     wanted = [
-        tmp_path / "platlib" / "torch" / "lib" / "libtorch.so", tmp_path / "platlib" / "numpy.libs" / "libgomp.so.1",
+        tmp_path / "platlib" / "torch" / "lib" / "libtorch.so",
+        tmp_path / "platlib" / "numpy.libs" / "libgomp.so.1",
         tmp_path / "platlib" / "ray" / "core" / "src" / "ray" / "raylet" / "raylet",
         tmp_path / "stdlib" / "lib-dynload" / "_json.so",
-    ]  # fmt: skip
+    ]
     for path in [*wanted, tmp_path / "platlib" / "torch" / "model.py"]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(bytes(3 << 20))

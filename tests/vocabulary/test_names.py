@@ -19,13 +19,22 @@ from rlhfdoctor.vocabulary.names import UNITS, Name, did_you_mean
 
 PACKAGE = Path(__file__).resolve().parents[2] / "rlhfdoctor"
 SOURCES = {path: path.read_text() for path in sorted(PACKAGE.rglob("*.py")) if path.parent.name != "vocabulary"}
-RULES = "\n".join(path.read_text() for path in [rules_folder() / "conditions.yaml", *(rule.path for rule in load_rules())])
+RULES = "\n".join(
+    path.read_text() for path in [rules_folder() / "conditions.yaml", *(rule.path for rule in load_rules())]
+)
 SUFFIXES = {"_bytes": "bytes", "_count": "count", "_s": "s", "_per_step": "bytes", "_text": "text"}
 BY_SCOPE = {"config.entry"}
 """Kinds that are asked for by their scope alone."""
 BY_TIME = {
-    "ray.killing", "ray.stopped", "ray.intended_exit", "ray.node_crashed", "ray.job_failed",
-    "torch.loader_exited", "nccl.down", "nccl.dist_error", "nccl.port_taken",
+    "ray.killing",
+    "ray.stopped",
+    "ray.intended_exit",
+    "ray.node_crashed",
+    "ray.job_failed",
+    "torch.loader_exited",
+    "nccl.down",
+    "nccl.dist_error",
+    "nccl.port_taken",
 }
 """Kinds whose stamp dates a failure that has none a few lines below it (evidence/death.py)."""
 
@@ -52,12 +61,16 @@ def test_patterns_yield_what_their_kind_declares() -> None:
 
 def test_every_kind_is_produced() -> None:
     """A declared kind comes from a pattern, a recording or a flight recorder."""
-    assert set(KINDS) == {pattern.kind for pattern in PATTERNS} | {k for k in produced("EVENT", "trace", "logs") if k.startswith(("trace.", "flight."))}
+    assert set(KINDS) == {pattern.kind for pattern in PATTERNS} | {
+        k for k in produced("EVENT", "trace", "logs") if k.startswith(("trace.", "flight."))
+    }
 
 
 def test_every_kind_is_asked_for() -> None:
     """Evidence, a rule, the reading of settings or the timeline asks for each kind."""
-    asked = produced("EVENT", "evidence", "settings", "report", "record", "trace") | set(re.findall(r"event: ([a-z0-9_.]+)", RULES))
+    asked = produced("EVENT", "evidence", "settings", "report", "record", "trace") | set(
+        re.findall(r"event: ([a-z0-9_.]+)", RULES)
+    )
     shown = {kind for kind in KINDS if kind.startswith(("phase.", "deepspeed.checkpoint"))}
     failures = {kind for kind in KINDS if KINDS[kind].failure is not None}
     assert set(KINDS) - asked - shown - failures == BY_SCOPE | BY_TIME
@@ -65,7 +78,9 @@ def test_every_kind_is_asked_for() -> None:
 
 def test_every_fact_is_produced() -> None:
     """Evidence computes each declared fact; `regression.*` by the symptom of a known release."""
-    assert set(FACTS) == produced("FACT", "evidence") | {fact for fact in FACTS if fact in {f"regression.{s}" for s in ("compile", "hang", "host_growth")}}
+    assert set(FACTS) == produced("FACT", "evidence") | {
+        fact for fact in FACTS if fact in {f"regression.{s}" for s in ("compile", "hang", "host_growth")}
+    }
 
 
 def test_every_fact_is_asked_for() -> None:
@@ -110,7 +125,11 @@ def literals(tree: ast.AST) -> Iterator[ast.Constant]:
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
 def test_no_bare_names(path: Path) -> None:
     """No module writes the name of a kind or fact as a string."""
-    assert [f"{path.name}:{node.lineno}: {node.value}" for node in literals(ast.parse(SOURCES[path])) if node.value in KINDS or node.value in FACTS] == []
+    assert [
+        f"{path.name}:{node.lineno}: {node.value}"
+        for node in literals(ast.parse(SOURCES[path]))
+        if node.value in KINDS or node.value in FACTS
+    ] == []
 
 
 @pytest.mark.parametrize("module", [EVENT, FACT])

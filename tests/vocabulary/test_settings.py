@@ -12,8 +12,25 @@ from rlhfdoctor.settings.spell import TABLES, Spelling, known_names, load_table,
 from rlhfdoctor.vocabulary.settings import SETTINGS, SPELLED
 
 PACKAGE = Path(__file__).resolve().parents[2] / "rlhfdoctor"
-ASKING = [path for folder in ("budget", "evidence", "patch", "frameworks", "settings") for path in sorted((PACKAGE / folder).rglob("*.py"))]
-ACCESS = {"setting", "value", "number", "count", "flag", "shape", "shape_or", "change", "spell", "spellings", "editable", "logged"}
+ASKING = [
+    path
+    for folder in ("budget", "evidence", "patch", "frameworks", "settings")
+    for path in sorted((PACKAGE / folder).rglob("*.py"))
+]
+ACCESS = {
+    "setting",
+    "value",
+    "number",
+    "count",
+    "flag",
+    "shape",
+    "shape_or",
+    "change",
+    "spell",
+    "spellings",
+    "editable",
+    "logged",
+}
 """Functions that take names of settings."""
 NO_NAMES = {"\n", '"', "'", "{", "}", "torch"}
 """Arguments of str.count and of versions."""
@@ -36,11 +53,20 @@ def asked_of(path: Path) -> Iterator[tuple[str, int]]:
             continue
         called = node.func
         name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
-        of_settings = name == "get" and isinstance(called, ast.Attribute) and isinstance(called.value, ast.Attribute) and called.value.attr == "settings"
+        of_settings = (
+            name == "get"
+            and isinstance(called, ast.Attribute)
+            and isinstance(called.value, ast.Attribute)
+            and called.value.attr == "settings"
+        )
         if name in ACCESS or of_settings:
             for argument in node.args:
                 parts = argument.elts if isinstance(argument, ast.Tuple | ast.List) else [argument]
-                yield from ((part.value, part.lineno) for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str))
+                yield from (
+                    (part.value, part.lineno)
+                    for part in parts
+                    if isinstance(part, ast.Constant) and isinstance(part.value, str)
+                )
 
 
 ASKED = {name for path in ASKING for name, _ in asked_of(path)} - NO_NAMES
@@ -60,7 +86,9 @@ def test_declared_names_are_in_a_table() -> None:
 @pytest.mark.parametrize("path", ASKING, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_code_asks_for_known_names(path: Path) -> None:
     """A literal in a call that takes a setting's name is a name of a table, or declared as a spelling of its own."""
-    assert [f"{path.name}:{line}: {name}" for name, line in asked_of(path) if name not in known_names() | SPELLED | NO_NAMES] == []
+    assert [
+        f"{path.name}:{line}: {name}" for name, line in asked_of(path) if name not in known_names() | SPELLED | NO_NAMES
+    ] == []
 
 
 def test_spellings_are_asked_for() -> None:

@@ -38,16 +38,22 @@ def show_list() -> None:
     for scenario in load_all():
         gpu = f"[dim]gpu: {scenario.gpu}[/] " if scenario.gpu else ""
         table.add_row(
-            scenario.name, ", ".join(scenario.truth.get("killers", [scenario.truth.get("killer") or "-"])),
-            ", ".join(scenario.truth.get("accept", [])) or scenario.truth["verdict"], gpu + " ".join(scenario.story.split()),
-        )  # fmt: skip
+            scenario.name,
+            ", ".join(scenario.truth.get("killers", [scenario.truth.get("killer") or "-"])),
+            ", ".join(scenario.truth.get("accept", [])) or scenario.truth["verdict"],
+            gpu + " ".join(scenario.story.split()),
+        )
     Console(width=None if sys.stdout.isatty() else 160).print(table)
 
 
 @main.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--all", "every", is_flag=True, help="All scenarios; some 25 minutes on two cores.")
-@click.option("--keep", type=click.Path(path_type=Path, resolve_path=True), help="Keep everything that is made, one folder a scenario.")
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path, resolve_path=True),
+    help="Keep everything that is made, one folder a scenario.",
+)
 def run(names: tuple[str, ...], every: bool, keep: Path | None) -> None:
     """Run scenarios and say what came of each; exit status 1 if one did not go as its truth says."""
     try:
@@ -102,27 +108,61 @@ def _line(outcome: Outcome) -> str:
 def show(outcomes: list[Outcome]) -> Table:
     """The table of all outcomes; `told` is the peak that `doctor estimate` predicts."""
     table = Table(
-        "scenario", "killer", "right", "first cause", "right", "logs alone", "patch", "survives", "peak", "told", "after", "told", "ledger rest", "s",
-        box=None, padding=(0, 1, 0, 0),
-    )  # fmt: skip
+        "scenario",
+        "killer",
+        "right",
+        "first cause",
+        "right",
+        "logs alone",
+        "patch",
+        "survives",
+        "peak",
+        "told",
+        "after",
+        "told",
+        "ledger rest",
+        "s",
+        box=None,
+        padding=(0, 1, 0, 0),
+    )
     for o in outcomes:
         if o.skipped:
             table.add_row(o.name, f"[dim]{o.skipped}[/]")
             continue
         table.add_row(
-            o.name, o.killer or "-", _MARK[o.killer_right], o.first or "-", _MARK[o.first_right], _MARK[o.logs_right],
-            "; ".join(o.patched) or "-", _MARK[o.survives], _mib(o.peak_bytes), _mib(o.estimate_bytes), _mib(o.second_peak_bytes), _mib(o.second_estimate_bytes),
-            "-" if o.rest_ratio is None else f"{o.rest_ratio:+.1%}", f"{o.seconds:.0f}",
-        )  # fmt: skip
+            o.name,
+            o.killer or "-",
+            _MARK[o.killer_right],
+            o.first or "-",
+            _MARK[o.first_right],
+            _MARK[o.logs_right],
+            "; ".join(o.patched) or "-",
+            _MARK[o.survives],
+            _mib(o.peak_bytes),
+            _mib(o.estimate_bytes),
+            _mib(o.second_peak_bytes),
+            _mib(o.second_estimate_bytes),
+            "-" if o.rest_ratio is None else f"{o.rest_ratio:+.1%}",
+            f"{o.seconds:.0f}",
+        )
     ran = [o for o in outcomes if not o.skipped]
     table.add_section()
     table.add_row(
-        f"{len(ran)} run", "", str(sum(o.killer_right for o in ran)), "", str(sum(o.first_right for o in ran)),
-        str(sum(o.logs_right for o in ran)), str(sum(bool(o.patched) for o in ran)),
-        f"{sum(o.survives is True for o in ran)} of {sum(o.cured is not None for o in ran)}", "", "", "", "",
+        f"{len(ran)} run",
+        "",
+        str(sum(o.killer_right for o in ran)),
+        "",
+        str(sum(o.first_right for o in ran)),
+        str(sum(o.logs_right for o in ran)),
+        str(sum(bool(o.patched) for o in ran)),
+        f"{sum(o.survives is True for o in ran)} of {sum(o.cured is not None for o in ran)}",
+        "",
+        "",
+        "",
+        "",
         f"{max((abs(o.rest_ratio) for o in ran if o.rest_ratio is not None), default=0.0):.1%} at most",
         f"{sum(o.seconds for o in ran):.0f}",
-    )  # fmt: skip
+    )
     return table
 
 

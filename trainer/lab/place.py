@@ -56,7 +56,9 @@ def why_not() -> str | None:
         probe.rmdir()
     except OSError as error:
         return f"no cgroup can be made in {CGROUPS}: {error.strerror}"
-    tried = subprocess.run(["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/dev/shm"], capture_output=True, text=True, check=False)
+    tried = subprocess.run(
+        ["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/dev/shm"], capture_output=True, text=True, check=False
+    )
     return f"no mounts of its own: {tried.stderr.strip()}" if tried.returncode else None
 
 
@@ -104,7 +106,12 @@ def _compile() -> None:
     names = ", ".join(_OPERATORS)
     code = f"from deepspeed.ops.op_builder.cpu import {names}\nfor each in ({names}): each().load(verbose=False)"
     done = subprocess.run(
-        [sys.executable, "-c", code], env=_environment("/tmp"), capture_output=True, text=True, check=False, timeout=_COMPILE_S
+        [sys.executable, "-c", code],
+        env=_environment("/tmp"),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_COMPILE_S,
     )
     if done.returncode:
         raise LabError(f"DeepSpeed's operators do not compile here: {done.stderr.strip().splitlines()[-1:]}")
@@ -115,9 +122,13 @@ def programs() -> list[Path]:
     libraries, standard = Path(sysconfig.get_path("platlib")), Path(sysconfig.get_path("stdlib"))
     python = Path(sysconfig.get_config_var("LIBDIR") or "", sysconfig.get_config_var("LDLIBRARY") or "")
     found = [
-        Path(sys.executable), python, *standard.glob("lib-dynload/*.so"), *libraries.rglob("*.so*"),
-        *libraries.glob("ray/core/src/ray/*/*"), *extensions().rglob("*.so"),
-    ]  # fmt: skip
+        Path(sys.executable),
+        python,
+        *standard.glob("lib-dynload/*.so"),
+        *libraries.rglob("*.so*"),
+        *libraries.glob("ray/core/src/ray/*/*"),
+        *extensions().rglob("*.so"),
+    ]
     return [path for path in found if path.is_file()]
 
 
@@ -140,9 +151,15 @@ def _environment(scratch: str) -> dict[str, str]:
     device = {} if has_gpu() else {"DS_ACCELERATOR": "cpu"}
     return device | {
         "PATH": f"{Path(sys.executable).parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-        "PYTHONPATH": str(ROOT), "TORCH_EXTENSIONS_DIR": str(extensions()), "HOME": os.environ.get("HOME", "/root"), "RAY_TMPDIR": scratch,
-        "RAY_USAGE_STATS_ENABLED": "0", "LANG": "C.UTF-8", "TOKENIZERS_PARALLELISM": "false", "MALLOC_ARENA_MAX": "2",
-    }  # fmt: skip
+        "PYTHONPATH": str(ROOT),
+        "TORCH_EXTENSIONS_DIR": str(extensions()),
+        "HOME": os.environ.get("HOME", "/root"),
+        "RAY_TMPDIR": scratch,
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "LANG": "C.UTF-8",
+        "TOKENIZERS_PARALLELISM": "false",
+        "MALLOC_ARENA_MAX": "2",
+    }
 
 
 def run(scenario: Scenario, config: Path, target: Path, limited: bool = True) -> int:
@@ -155,9 +172,23 @@ def run(scenario: Scenario, config: Path, target: Path, limited: bool = True) ->
     cache_programs()
     with _cgroup(scenario, config, limited) as cgroup, _scratch() as scratch:
         inside = f"echo 0 > {cgroup}/cgroup.procs && exec bash launch.sh"
-        watch = [sys.executable, "-m", "rlhfdoctor", "watch", "--no-view", "--out", str(target), "--", "sh", "-c", inside]
+        watch = [
+            sys.executable,
+            "-m",
+            "rlhfdoctor",
+            "watch",
+            "--no-view",
+            "--out",
+            str(target),
+            "--",
+            "sh",
+            "-c",
+            inside,
+        ]
         shm = scenario.place.shm if limited and scenario.place.shm else "50%"
-        before = [f"mount -t tmpfs -o size={shm} tmpfs /dev/shm"]  # its own, as in a container: killed ranks leave buffers there
+        before = [
+            f"mount -t tmpfs -o size={shm} tmpfs /dev/shm"
+        ]  # its own, as in a container: killed ranks leave buffers there
         if limited and scenario.place.ray_disk:
             before.append(f"mount -t tmpfs -o size={scenario.place.ray_disk} tmpfs {scratch}")
         if limited and scenario.place.disk:
@@ -171,7 +202,13 @@ def run(scenario: Scenario, config: Path, target: Path, limited: bool = True) ->
         log = target.with_name(f"{target.name}.watch.log")
         with open(log, "wb") as out:
             process = subprocess.Popen(
-                command, cwd=config, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+                command,
+                cwd=config,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
             )
             try:
                 _attend(process, scenario, cgroup, target, limited)
@@ -204,8 +241,9 @@ def _do(what: str, watch: int, cgroup: Path) -> None:
         ray = Path(sys.executable).with_name("ray")
         subprocess.run(
             ["nsenter", "--target", str(members[0]), "--pid", "--mount", str(ray), "stop", "--force"],
-            capture_output=True, check=False,
-        )  # fmt: skip
+            capture_output=True,
+            check=False,
+        )
         return
     ranks = []
     for pid in members:

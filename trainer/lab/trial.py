@@ -122,7 +122,12 @@ def _set_up(scenario: Scenario, folder: Path, config: Path) -> None:
     for section, values in (scenario.setup or {}).items():
         changed[section] = {**changed.get(section, {}), **values}
     Scenario(
-        name=scenario.name, story="", config=changed, truth={}, deepspeed=scenario.deepspeed, environment=scenario.environment
+        name=scenario.name,
+        story="",
+        config=changed,
+        truth={},
+        deepspeed=scenario.deepspeed,
+        environment=scenario.environment,
     ).write(before)
     if place.run(scenario, before, folder / "setup-run", limited=False) != 0:
         raise LabError(f"{scenario.name}: the run before did not end well; see {folder / 'setup-run'}")
@@ -158,7 +163,11 @@ def patch(run: Path, config: Path, consent: list[str]) -> list[str]:
     for rule in consent:
         words += ["--consent", rule]
     found = subprocess.run(
-        [sys.executable, "-m", "rlhfdoctor", "patch", *words], cwd=place.ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "rlhfdoctor", "patch", *words],
+        cwd=place.ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     (config / "doctor-patch.txt").write_text(found.stdout + found.stderr)
     changed = []

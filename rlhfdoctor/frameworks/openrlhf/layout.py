@@ -39,7 +39,7 @@ def make_plans(inputs: Inputs) -> list[Plan]:
         "critic": str(inputs.value("advantage_estimator", "algo.advantage.estimator") or "gae") == "gae",
         "reference": inputs.number("init_kl_coef", "algo.kl.init_coef", default=0.01) > 0,
         "reward": has_reward,
-    }  # fmt: skip
+    }
     if "," in str(inputs.value("reward_pretrain", "reward.model_name_or_path") or ""):
         inputs.assume("of several reward models only the first is counted")
     reward = inputs.shape_or(shape, "reward_pretrain", "reward.model_name_or_path", of="the reward model")
@@ -66,15 +66,27 @@ def make_plans(inputs: Inputs) -> list[Plan]:
     stage = 3 if inputs.number("zero_stage", default=2) == 3 else 0
     offloads = stage == 3 and inputs.flag("ref.offload_param")
     frozen: dict[str, Any] = {
-        "backend": "deepspeed", "version": inputs.version("deepspeed"), "trained": False, "stage": stage, "here": 0,
-        "offload_param": offloads, "pin_param": offloads and not inputs.framework_before("0.1.5"), **_tokens(inputs),
-    }  # fmt: skip
+        "backend": "deepspeed",
+        "version": inputs.version("deepspeed"),
+        "trained": False,
+        "stage": stage,
+        "here": 0,
+        "offload_param": offloads,
+        "pin_param": offloads and not inputs.framework_before("0.1.5"),
+        **_tokens(inputs),
+    }
     models = {
         "actor": Model(role="actor", shape=shape, process="actor", here=0, **trained("actor")),
-        "critic": Model(role="critic", shape=critic, process="critic", here=0, value_head=True, saved=False, **trained("critic")),
-        "reference": Model(role="reference", shape=shape, process="reference", ranks=_total(sizes["reference"]), **frozen),
-        "reward": Model(role="reward", shape=reward, process="reward", ranks=_total(sizes["reward"]), value_head=True, **frozen),
-    }  # fmt: skip
+        "critic": Model(
+            role="critic", shape=critic, process="critic", here=0, value_head=True, saved=False, **trained("critic")
+        ),
+        "reference": Model(
+            role="reference", shape=shape, process="reference", ranks=_total(sizes["reference"]), **frozen
+        ),
+        "reward": Model(
+            role="reward", shape=reward, process="reward", ranks=_total(sizes["reward"]), value_head=True, **frozen
+        ),
+    }
     if alone:
         models = {role: replace(model, process="trainer", beside=False) for role, model in models.items()}
     prompt, answer = read_lengths(inputs)
@@ -84,10 +96,18 @@ def make_plans(inputs: Inputs) -> list[Plan]:
     # where Ray does not hide GPUs, an actor's LOCAL_RANK is the number of its own, else 0 (trainer/ray/launcher.py)
     sees_all = any(name.startswith("RAY_EXPERIMENTAL_NOSET_") for name in inputs.settings)
     return make_nodes(
-        inputs, groups, models, engine, experience_bytes=in_store, store_bytes=find_store(inputs),
-        saves=saves and (saves_hf or not inputs.flag("checkpoint.disable_deepspeed")), saves_hf=saves_hf, saves_at_end="weights",
-        ray=not alone, **read_resume(inputs, launched=alone or sees_all),
-    )  # fmt: skip
+        inputs,
+        groups,
+        models,
+        engine,
+        experience_bytes=in_store,
+        store_bytes=find_store(inputs),
+        saves=saves and (saves_hf or not inputs.flag("checkpoint.disable_deepspeed")),
+        saves_hf=saves_hf,
+        saves_at_end="weights",
+        ray=not alone,
+        **read_resume(inputs, launched=alone or sees_all),
+    )
 
 
 def find_hazards(inputs: Inputs, plan: Plan) -> Iterator[Hazard]:
@@ -95,9 +115,10 @@ def find_hazards(inputs: Inputs, plan: Plan) -> Iterator[Hazard]:
     engines = inputs.value("rollout.num_engines")
     if is_stage3(plan) and not engines and (engines == 0 or "rollout.num_engines" not in inputs.settings):
         yield Hazard(
-            phase="rollout", cause="comm-zero3-generate-desync",
+            phase="rollout",
+            cause="comm-zero3-generate-desync",
             says="every actor rank generates for itself while ZeRO-3 gathers each layer from all of them; the first rank that ends its answers early leaves the others waiting until the collective's time-out",
-        )  # fmt: skip
+        )
 
 
 def _shared(inputs: Inputs, wanted: dict[str, bool]) -> list[tuple[str, ...]]:
@@ -177,12 +198,27 @@ def _training(inputs: Inputs, sizes: dict[str, tuple[int, int]]) -> Any:
         accumulates = inputs.count("train.batch_size", default=128) > micro * ranks
         pins = offload and not early and inputs.value("offload_optimizer.pin_memory") is not False
         return {
-            "trained": True, "ranks": ranks, "backend": "deepspeed", "version": inputs.version("deepspeed"), "stage": stage, "offload_optimizer": offload,
-            "pin_optimizer": pins, "pin_param": True, **read_sub_groups(inputs), "sums": accumulates, "sum_width": width, "overlap": inputs.flag("ds.overlap_comm"),
-            "gathers": stage == 3 or not early, "clones": stage != 3 and not inputs.framework_before("0.7.5"),
-            "lora_rank": int(inputs.number("lora_rank", default=0)), "sleeps": stage == 3 and inputs.flag("train.sleep"), **_tokens(inputs),
-            "beside": not inputs.flag("train.sleep"),  # ppo_train starts both fits and then waits, but with DeepSpeed's sleep (ppo_trainer.py, 0.5.4 to 0.11.2)
-        }  # fmt: skip
+            "trained": True,
+            "ranks": ranks,
+            "backend": "deepspeed",
+            "version": inputs.version("deepspeed"),
+            "stage": stage,
+            "offload_optimizer": offload,
+            "pin_optimizer": pins,
+            "pin_param": True,
+            **read_sub_groups(inputs),
+            "sums": accumulates,
+            "sum_width": width,
+            "overlap": inputs.flag("ds.overlap_comm"),
+            "gathers": stage == 3 or not early,
+            "clones": stage != 3 and not inputs.framework_before("0.7.5"),
+            "lora_rank": int(inputs.number("lora_rank", default=0)),
+            "sleeps": stage == 3 and inputs.flag("train.sleep"),
+            **_tokens(inputs),
+            "beside": not inputs.flag(
+                "train.sleep"
+            ),  # ppo_train starts both fits and then waits, but with DeepSpeed's sleep (ppo_trainer.py, 0.5.4 to 0.11.2)
+        }
 
     return of
 
@@ -193,6 +229,11 @@ def _engine(inputs: Inputs, shape: Shape, colocated: bool) -> Engine | None:
         return None
     asleep = colocated and inputs.flag("rollout.sleep")
     return Engine(
-        shape=shape, here=0, tensor_parallel=inputs.count("rollout.tensor_parallel_size", default=1), utilization=inputs.number("rollout.gpu_memory_utilization", default=0.9),
-        sleep_level=1 if asleep else 0, swap_bytes=find_swap(inputs), colocated=colocated,
-    )  # fmt: skip
+        shape=shape,
+        here=0,
+        tensor_parallel=inputs.count("rollout.tensor_parallel_size", default=1),
+        utilization=inputs.number("rollout.gpu_memory_utilization", default=0.9),
+        sleep_level=1 if asleep else 0,
+        swap_bytes=find_swap(inputs),
+        colocated=colocated,
+    )

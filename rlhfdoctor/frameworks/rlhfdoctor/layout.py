@@ -31,11 +31,19 @@ def make_plans(inputs: Inputs) -> list[Plan]:
     rows = inputs.count("rollout.batch_size", default=32) * inputs.count("rollout.samples_per_prompt", default=1)
     scored = min(inputs.count("rollout.micro_batch_size", default=16), -(-rows // ranks))
     common: dict[str, Any] = {
-        "ranks": ranks, "here": ranks, "backend": "deepspeed", "version": inputs.version("deepspeed"), "width": width, "sequences": micro, "scored": scored,
-        "tokens": prompt + answer, "answer_tokens": answer + 1,
-        "scored_logit_width": width + 8,  # trainer/ppo.py, logprobs_of: the logits, and two of their fp32 copy, quotient and log-softmax
+        "ranks": ranks,
+        "here": ranks,
+        "backend": "deepspeed",
+        "version": inputs.version("deepspeed"),
+        "width": width,
+        "sequences": micro,
+        "scored": scored,
+        "tokens": prompt + answer,
+        "answer_tokens": answer + 1,
+        "scored_logit_width": width
+        + 8,  # trainer/ppo.py, logprobs_of: the logits, and two of their fp32 copy, quotient and log-softmax
         "recompute": inputs.flag("gradient_checkpointing"),
-    }  # fmt: skip
+    }
     zero = read_zero(inputs, stage)
     trained = {**common, **zero, "trained": True, "sums": mini // (ranks * micro) > 1, "sum_width": sums}
     frozen = {
@@ -74,19 +82,28 @@ def make_plans(inputs: Inputs) -> list[Plan]:
         [Placed(("engine",), 0 if on_cpu else 1)] if engine else []
     )
     return make_nodes(
-        inputs, groups, models, engine, saves=inputs.number("checkpoint.save_steps", default=0) > 0, saves_hf=inputs.flag("checkpoint.save_hf"),
-        saves_in_memory=inputs.flag("checkpoint.in_memory"), loaders=int(inputs.number("dataloader_num_workers", default=0)),
-        reward_workers=int(inputs.number("reward.num_workers", default=0)), store_bytes=find_store(inputs), **read_resume(inputs, launched=on_cpu),
-    )  # fmt: skip
+        inputs,
+        groups,
+        models,
+        engine,
+        saves=inputs.number("checkpoint.save_steps", default=0) > 0,
+        saves_hf=inputs.flag("checkpoint.save_hf"),
+        saves_in_memory=inputs.flag("checkpoint.in_memory"),
+        loaders=int(inputs.number("dataloader_num_workers", default=0)),
+        reward_workers=int(inputs.number("reward.num_workers", default=0)),
+        store_bytes=find_store(inputs),
+        **read_resume(inputs, launched=on_cpu),
+    )
 
 
 def find_hazards(inputs: Inputs, plan: Plan) -> Iterator[Hazard]:
     """Ranks that end their answers early, and swap blocks of the trainer's own that come and go."""
     if is_stage3(plan) and plan.engine is None and inputs.value("synced_gpus") is False:
         yield Hazard(
-            phase="rollout", cause="comm-zero3-generate-desync",
+            phase="rollout",
+            cause="comm-zero3-generate-desync",
             says="synced_gpus is off under ZeRO-3: a rank that ends its answers early leaves the others waiting until the collective's time-out",
-        )  # fmt: skip
+        )
     swap = int(inputs.number("rollout.swap_space", default=0) * GIB)
     if swap and inputs.flag("rollout.free_cache_engine"):
         yield churn(plan.models[0].here, swap)
@@ -95,7 +112,14 @@ def find_hazards(inputs: Inputs, plan: Plan) -> Iterator[Hazard]:
 def _own_shape(inputs: Inputs) -> Shape:
     hidden, heads = inputs.count("model.hidden_size", default=256), inputs.count("model.num_heads", default=4)
     return Shape(
-        name="the trainer's own", layers=inputs.count("model.num_layers", default=4), hidden=hidden, heads=heads, kv_heads=max(heads // 2, 1), head_dim=hidden // heads,
-        intermediate=3 * hidden, vocabulary=inputs.count("model.vocab_size", default=260), tied=True,
+        name="the trainer's own",
+        layers=inputs.count("model.num_layers", default=4),
+        hidden=hidden,
+        heads=heads,
+        kv_heads=max(heads // 2, 1),
+        head_dim=hidden // heads,
+        intermediate=3 * hidden,
+        vocabulary=inputs.count("model.vocab_size", default=260),
+        tied=True,
         attention_bias=True,
-    )  # fmt: skip
+    )

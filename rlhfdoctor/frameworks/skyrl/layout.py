@@ -35,12 +35,23 @@ def make_plans(inputs: Inputs) -> list[Plan]:
     engine = _engine(inputs, shape, together)
     prompt, answer, samples = *_lengths(inputs), inputs.count("rollout.samples_per_prompt", default=5)
     return make_nodes(
-        inputs, _groups(inputs, wanted, sizes, engine, together), models, engine, store_bytes=find_store(inputs),
-        experience_bytes=inputs.count("rollout.batch_size", default=1024) * samples * (prompt + answer) * BYTES_PER_TOKEN // max(sizes["actor"][0], 1),
-        saves=inputs.number("checkpoint.save_steps", default=10) > 0, saves_hf=inputs.number("trainer.hf_save_interval", default=-1) > 0,
-        saves_at_end="checkpoint", copies_states=_is_fsdp1(inputs, strategy), resumes=str(inputs.value("checkpoint.resume")) == "from_path",
+        inputs,
+        _groups(inputs, wanted, sizes, engine, together),
+        models,
+        engine,
+        store_bytes=find_store(inputs),
+        experience_bytes=inputs.count("rollout.batch_size", default=1024)
+        * samples
+        * (prompt + answer)
+        * BYTES_PER_TOKEN
+        // max(sizes["actor"][0], 1),
+        saves=inputs.number("checkpoint.save_steps", default=10) > 0,
+        saves_hf=inputs.number("trainer.hf_save_interval", default=-1) > 0,
+        saves_at_end="checkpoint",
+        copies_states=_is_fsdp1(inputs, strategy),
+        resumes=str(inputs.value("checkpoint.resume")) == "from_path",
         loaders=int(inputs.number("dataloader_num_workers", default=8)),
-    )  # fmt: skip
+    )
 
 
 def find_hazards(inputs: Inputs, plan: Plan) -> Iterator[Hazard]:
@@ -53,14 +64,16 @@ def find_hazards(inputs: Inputs, plan: Plan) -> Iterator[Hazard]:
         and inputs.before("vllm", "0.20.1")
     ):
         yield Hazard(
-            phase="load", cause="gpu-rollout-reservation",
+            phase="load",
+            cause="gpu-rollout-reservation",
             says="expandable segments on the engine are refused by vLLM's sleep mode before 0.20.1",
-        )  # fmt: skip
+        )
     if any(model.on_host for model in plan.models):
         yield Hazard(
-            phase="update", cause="host-numa-binding",
+            phase="update",
+            cause="host-numa-binding",
             says="every worker binds its memory to the NUMA node of its GPU, so that one node of the machine can be full of weights and optimizer states while the other has room",
-        )  # fmt: skip
+        )
 
 
 def _roles(inputs: Inputs) -> list[str]:
@@ -109,12 +122,27 @@ def _model(inputs: Inputs, role: str, shape: Shape, size: tuple[int, int], strat
     if cap > 0:  # a soft cap: a longer sequence exceeds it as a batch of its own
         common = {"sequences": 1, "scored": 1, "tokens": max(cap, prompt + answer)}
     return Model(
-        role=role, shape=own, trained=trained, ranks=size[0] * size[1], here=0, backend="fsdp1" if _is_fsdp1(inputs, strategy) else "fsdp2", process=role,
-        width=4 if trained or not inputs.flag("trainer.bf16", default=True) else 2, on_host=on_host and trained,
-        offload_param=offloads or (on_host and not trained), offload_optimizer=trained and offloads and states, value_head=role == "critic", saved=role == "actor",
-        parallel=inputs.count("sequence_parallel_size", default=1), recompute=inputs.flag("gradient_checkpointing", default=True),
-        lora_rank=int(inputs.number("lora_rank", default=0)) if trained else 0, beside=not together, logit_width=_LOGITS[0], scored_logit_width=_LOGITS[1], **common,
-    )  # fmt: skip
+        role=role,
+        shape=own,
+        trained=trained,
+        ranks=size[0] * size[1],
+        here=0,
+        backend="fsdp1" if _is_fsdp1(inputs, strategy) else "fsdp2",
+        process=role,
+        width=4 if trained or not inputs.flag("trainer.bf16", default=True) else 2,
+        on_host=on_host and trained,
+        offload_param=offloads or (on_host and not trained),
+        offload_optimizer=trained and offloads and states,
+        value_head=role == "critic",
+        saved=role == "actor",
+        parallel=inputs.count("sequence_parallel_size", default=1),
+        recompute=inputs.flag("gradient_checkpointing", default=True),
+        lora_rank=int(inputs.number("lora_rank", default=0)) if trained else 0,
+        beside=not together,
+        logit_width=_LOGITS[0],
+        scored_logit_width=_LOGITS[1],
+        **common,
+    )
 
 
 def _engine(inputs: Inputs, shape: Shape, together: bool) -> Engine:
@@ -122,9 +150,14 @@ def _engine(inputs: Inputs, shape: Shape, together: bool) -> Engine:
         0 if not together else 1 if inputs.framework_before("0.2.0") or inputs.number("lora_rank", default=0) > 0 else 2
     )
     return Engine(
-        shape=shape, here=0, tensor_parallel=inputs.count("rollout.tensor_parallel_size", default=1),
-        utilization=inputs.number("rollout.gpu_memory_utilization", default=0.8), sleep_level=level, late_cache=together, colocated=together,
-    )  # fmt: skip
+        shape=shape,
+        here=0,
+        tensor_parallel=inputs.count("rollout.tensor_parallel_size", default=1),
+        utilization=inputs.number("rollout.gpu_memory_utilization", default=0.8),
+        sleep_level=level,
+        late_cache=together,
+        colocated=together,
+    )
 
 
 def _groups(

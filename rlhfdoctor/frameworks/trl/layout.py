@@ -22,9 +22,15 @@ def make_plans(inputs: Inputs) -> list[Plan]:
     prompt, answer = read_lengths(inputs)
     micro = inputs.count("train.micro_batch_size", default=8)
     common: dict[str, Any] = {
-        "ranks": ranks, "here": gpus, "version": inputs.version("deepspeed"), "process": "trainer", "sequences": micro, "scored": micro,
-        "tokens": prompt + answer, "recompute": inputs.flag("gradient_checkpointing"),
-    }  # fmt: skip
+        "ranks": ranks,
+        "here": gpus,
+        "version": inputs.version("deepspeed"),
+        "process": "trainer",
+        "sequences": micro,
+        "scored": micro,
+        "tokens": prompt + answer,
+        "recompute": inputs.flag("gradient_checkpointing"),
+    }
     stage = int(inputs.number("zero_stage", "deepspeed_config.zero_stage", default=0))
     zero = read_zero(inputs, stage)
     backend = "deepspeed" if stage or "zero_stage" in inputs.settings else "plain"
@@ -33,10 +39,18 @@ def make_plans(inputs: Inputs) -> list[Plan]:
     adapters = int(inputs.number("lora_r", default=16)) if inputs.flag("use_peft") else 0
     models = {
         "actor": Model(
-            role="actor", shape=shape, trained=True, backend=backend, sums=inputs.count("gradient_accumulation_steps", default=1) > 1,  # type: ignore[arg-type]
-            lora_rank=adapters, gathers=stage == 3 and _gathers(inputs) and not adapters, clones=stage in (1, 2), **common, **zero,
+            role="actor",
+            shape=shape,
+            trained=True,
+            backend=backend,
+            sums=inputs.count("gradient_accumulation_steps", default=1) > 1,  # type: ignore[arg-type]
+            lora_rank=adapters,
+            gathers=stage == 3 and _gathers(inputs) and not adapters,
+            clones=stage in (1, 2),
+            **common,
+            **zero,
         )
-    }  # fmt: skip
+    }
     if inputs.number("beta", default=0.04 if inputs.framework_before("0.19") else 0.0) > 0 and not adapters:
         models["reference"] = Model(
             role="reference", shape=shape, trained=False, backend="deepspeed", stage=3 if stage == 3 else 0, **common

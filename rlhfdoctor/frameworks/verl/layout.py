@@ -131,11 +131,18 @@ def plan_variant(inputs: Inputs, variant: Variant) -> list[Plan]:
     gpus = inputs.machine.gpus_per_node or inputs.count("trainer.n_gpus_per_node", default=GPUS)
     models = _models(inputs, variant, shape, nodes * gpus)
     engine = Engine(
-        shape=shape, here=gpus, tensor_parallel=inputs.count("rollout.tensor_parallel_size", "worker.rollout.tensor_parallel_size", default=variant.tensor_parallel),
+        shape=shape,
+        here=gpus,
+        tensor_parallel=inputs.count(
+            "rollout.tensor_parallel_size", "worker.rollout.tensor_parallel_size", default=variant.tensor_parallel
+        ),
         utilization=inputs.number("rollout.gpu_memory_utilization", default=0.5),
         sleep_level=variant.sleep_level(inputs),
-        late_cache=variant.late_cache(inputs), swap_bytes=variant.swap_bytes(inputs), colocated=True, process="worker",
-    )  # fmt: skip
+        late_cache=variant.late_cache(inputs),
+        swap_bytes=variant.swap_bytes(inputs),
+        colocated=True,
+        process="worker",
+    )
     if "sglang" in str(inputs.value("actor_rollout_ref.rollout.name")):
         inputs.assume("SGLang's memory is taken to be vLLM's")
     prompt, answer = read_lengths(inputs)
@@ -148,12 +155,22 @@ def plan_variant(inputs: Inputs, variant: Variant) -> list[Plan]:
         inputs.value("trainer.load_checkpoint_path")
     )
     return make_nodes(
-        inputs, [Placed((*models, "engine"), gpus, nodes)], models, engine, experience_bytes=samples * (prompt + answer) * BYTES_PER_TOKEN // nodes,
-        store_bytes=find_store(inputs), saves=saves, saves_hf="hf_model" in contents,
-        saves_at_end="checkpoint" if variant.saves_at_end and not saves else "", copies_weights=variant.copies_states,
-        copies_states=variant.copies_states and not inputs.flag("trainer.save_model_only"), resumes=resumes,
-        reward_workers=int(inputs.number("reward.num_workers", default=0)) if "reward.num_workers" in inputs.settings else 0,
-    )  # fmt: skip
+        inputs,
+        [Placed((*models, "engine"), gpus, nodes)],
+        models,
+        engine,
+        experience_bytes=samples * (prompt + answer) * BYTES_PER_TOKEN // nodes,
+        store_bytes=find_store(inputs),
+        saves=saves,
+        saves_hf="hf_model" in contents,
+        saves_at_end="checkpoint" if variant.saves_at_end and not saves else "",
+        copies_weights=variant.copies_states,
+        copies_states=variant.copies_states and not inputs.flag("trainer.save_model_only"),
+        resumes=resumes,
+        reward_workers=int(inputs.number("reward.num_workers", default=0))
+        if "reward.num_workers" in inputs.settings
+        else 0,
+    )
 
 
 def _other_trainer(inputs: Inputs, actor: str, strategy: str) -> str:
@@ -181,31 +198,57 @@ def _models(inputs: Inputs, variant: Variant, shape: Shape, world: int) -> dict[
     sharded = int(inputs.number(f"{actor}.fsdp_config.fsdp_size", default=-1))
     lora = int(inputs.number("actor_rollout_ref.model.lora_rank", "lora_rank", default=0))
     common: dict[str, Any] = {
-        "ranks": sharded if 0 < sharded < world else world, "here": 0, "backend": "fsdp2" if strategy == "fsdp2" else "fsdp1", "process": "worker",
-    }  # fmt: skip
+        "ranks": sharded if 0 < sharded < world else world,
+        "here": 0,
+        "backend": "fsdp2" if strategy == "fsdp2" else "fsdp1",
+        "process": "worker",
+    }
     tokens = _tokens(inputs, variant, world)
     width = 2 if "bf" in str(inputs.value(f"{actor}.fsdp_config.model_dtype", "fsdp_dtype") or "") else 4
     policy = strategy == "fsdp2" and inputs.flag(f"{actor}.fsdp_config.offload_policy")
     models = {
         "actor": Model(
-            role="actor", shape=shape, trained=True, width=width, offload_param=inputs.flag("offload_param"), offload_optimizer=inputs.flag("offload_optimizer"),
-            on_host=policy, lora_rank=lora, **variant.logit_widths(inputs), **tokens, **common,
+            role="actor",
+            shape=shape,
+            trained=True,
+            width=width,
+            offload_param=inputs.flag("offload_param"),
+            offload_optimizer=inputs.flag("offload_optimizer"),
+            on_host=policy,
+            lora_rank=lora,
+            **variant.logit_widths(inputs),
+            **tokens,
+            **common,
         )
-    }  # fmt: skip
+    }
     if variant.has_reference(inputs) and not lora:  # with LoRA the actor without its adapters is the reference
         scored = _tokens(inputs, variant, world, variant.reference_has_batches) | variant.logit_widths(
             inputs, reference=True
         )
         models["reference"] = Model(
-            role="reference", shape=shape, trained=False, offload_param=variant.reference_offloaded(inputs), width=variant.reference_width(inputs), **scored, **common
-        )  # fmt: skip
+            role="reference",
+            shape=shape,
+            trained=False,
+            offload_param=variant.reference_offloaded(inputs),
+            width=variant.reference_width(inputs),
+            **scored,
+            **common,
+        )
     estimator = inputs.value("algorithm.adv_estimator") or variant.estimator
     if estimator == "gae":
         critic = inputs.shape_or(shape, "critic.model.path", "worker.critic.model.model_path", of="the critic")
         models["critic"] = Model(
-            role="critic", shape=critic, trained=True, width=4, value_head=True, saved=False, offload_param=inputs.flag("critic.offload_param"),
-            offload_optimizer=inputs.flag("critic.offload_optimizer"), **tokens, **common,
-        )  # fmt: skip
+            role="critic",
+            shape=critic,
+            trained=True,
+            width=4,
+            value_head=True,
+            saved=False,
+            offload_param=inputs.flag("critic.offload_param"),
+            offload_optimizer=inputs.flag("critic.offload_optimizer"),
+            **tokens,
+            **common,
+        )
     if inputs.flag("reward_model.enable") or inputs.flag("reward.reward_model.enable"):
         reward = inputs.shape_or(
             shape, "reward_model.model.path", "reward.reward_model.model_path", of="the reward model"

@@ -30,7 +30,11 @@ def score_responses(rank, kind):
 
 def main(rank, kind, folder, port):
     dist.init_process_group(
-        "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=3, timeout=datetime.timedelta(seconds=LIMIT_S)
+        "gloo",
+        init_method=f"tcp://127.0.0.1:{port}",
+        rank=rank,
+        world_size=3,
+        timeout=datetime.timedelta(seconds=LIMIT_S),
     )
 
     def dump():
@@ -56,5 +60,10 @@ if __name__ == "__main__":
         if sys.exc_info()[0]:
             for thread in threading.enumerate()[1:]:
                 thread.join(30)  # the dump takes its time
-            print("".join(f"[rank{rank}]: {line}\n" for line in traceback.format_exc().splitlines()), end="", file=sys.stderr, flush=True)
+            print(
+                "".join(f"[rank{rank}]: {line}\n" for line in traceback.format_exc().splitlines()),
+                end="",
+                file=sys.stderr,
+                flush=True,
+            )
             os._exit(1)
