@@ -15,6 +15,8 @@ from rlhfdoctor.vocabulary.run import Killer, Phase
 
 Value: TypeAlias = str | int | float | bool | None
 """What an event field, an evidence or a setting may hold."""
+Safety: TypeAlias = Literal["safe", "consent", "show"]
+"""Whether a patch may be written: always, with consent, or never (contract.md)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +183,7 @@ class Patch:
     line: int | None
     before: str | None
     after: str | None
-    safety: Literal["safe", "consent", "show"]
+    safety: Safety
     published: bool = False
     """Whether it is an advice in circulation that does not hold here."""
     effect: str = ""

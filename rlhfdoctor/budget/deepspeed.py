@@ -13,7 +13,7 @@ from dataclasses import replace
 from rlhfdoctor.budget.needs import AFTER, ALL, TRAIN, ceil_power_of_two, make_need, pinned_size
 from rlhfdoctor.budget.plan import Model
 from rlhfdoctor.budget.subgroups import elements_on_gpu
-from rlhfdoctor.estimates import Need
+from rlhfdoctor.estimates import Need, Place
 
 _MASTER = 4
 _MOMENTS = 8
@@ -93,7 +93,8 @@ def _needs(model: Model, device: str) -> Iterator[Need]:
         )
     if model.shape.tied and not model.value_head and model.stage != 3:
         head = model.width * model.shape.vocabulary * model.shape.hidden
-        place, moment = ("host", "read") if device == "cuda" else ("gpu", "tie")
+        place: Place = "host" if device == "cuda" else "gpu"
+        moment = "read" if device == "cuda" else "tie"
         yield make_need(
             model, place, ("load",), head, "an output head, until it is tied to the embedding", moment=moment
         )
@@ -144,7 +145,7 @@ def _whole(model: Model) -> Iterator[Need]:
 def _partitioned_states(model: Model, device: str) -> Iterator[Need]:
     """Stages 1 and 2: weights whole on every rank, states in shards; offload moves states and fp32 gradients to the host."""
     count, share, width = model.parameters, model.states, model.width
-    states = "host" if model.offload_optimizer else "gpu"
+    states: Place = "host" if model.offload_optimizer else "gpu"
     sums = model.sum_width or width
     yield make_need(model, "gpu", ALL, width * count, "weights, whole on every rank")
     if device == "cpu":
@@ -191,7 +192,7 @@ def _partitioned_states(model: Model, device: str) -> Iterator[Need]:
         yield make_need(model, "gpu", TRAIN, flat, "a flat copy of the bucket while it is reduced", moment="backward")
 
 
-def _moments(model: Model, place: str, elements: int | None = None) -> Need:
+def _moments(model: Model, place: Place, elements: int | None = None) -> Need:
     """Adam's states of the shard; before 0.13.2 a step over zeros made them at the start (initialize_optimizer_states)."""
     size = _MOMENTS * (model.states if elements is None else elements)
     if model.since("0.13.2"):
@@ -246,7 +247,7 @@ def _adam_on_cpu(model: Model, device: str, share: int) -> Iterator[Need]:
 def _partitioned_weights(model: Model, device: str) -> Iterator[Need]:
     """Stage 3: weights, gradients and states in shards; layers are gathered while they compute."""
     share, width = model.states, model.width
-    states = "host" if model.offload_optimizer else "gpu"
+    states: Place = "host" if model.offload_optimizer else "gpu"
     group = min(share, model.sub_group)
     moved = elements_on_gpu(model)
     if model.offload_param:
@@ -355,7 +356,7 @@ def _kept_by_malloc(model: Model) -> Need:
 
 
 def _states(
-    model: Model, place: str, phases: tuple[str, ...], size: int, what: str, pinned: bool, buffer: int | None = None
+    model: Model, place: Place, phases: tuple[str, ...], size: int, what: str, pinned: bool, buffer: int | None = None
 ) -> Need:
     """Host buffers that may be page-locked; then each is rounded up to a power of two."""
     if pinned and place == "host":

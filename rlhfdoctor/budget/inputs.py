@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rlhfdoctor.budget.shapes import Shape, find_shape, read_shape
 from rlhfdoctor.errors import DoctorError, UsageError
-from rlhfdoctor.estimates import Limit
+from rlhfdoctor.estimates import Limit, Place
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.settings.spell import FRAMEWORKS, parse_version, spell
 from rlhfdoctor.types import Framework, Origin, Setting, Value
@@ -213,16 +213,16 @@ class Inputs:
             )
         return tuple(limit for limit in found if limit.bytes is not None or limit.name in ("node", "GPU"))
 
-    def _limit(self, name: str, place: str, given: int | None, flag: str, setting: str) -> Limit:
+    def _limit(self, name: str, place: Place, given: int | None, flag: str, setting: str) -> Limit:
         own = self.settings.get(setting)
         if given is not None or own is None:
-            return Limit(name=name, place=place, bytes=given, basis=flag)  # type: ignore[arg-type]
+            return Limit(name=name, place=place, bytes=given, basis=flag)
         text = str(own.value)
         if text == "0":  # all of the node's
-            return Limit(name=name, place=place, bytes=None, basis=f"{own.spelled} 0")  # type: ignore[arg-type]
+            return Limit(name=name, place=place, bytes=None, basis=f"{own.spelled} 0")
         if own.form == "sbatch" and text.isdigit():
             text += "m"
-        return Limit(name=name, place=place, bytes=parse_bytes(text), basis=f"{own.spelled} {own.value} ({own.origin})")  # type: ignore[arg-type]
+        return Limit(name=name, place=place, bytes=parse_bytes(text), basis=f"{own.spelled} {own.value} ({own.origin})")
 
 
 def change(inputs: Inputs, name: str, value: Value) -> Inputs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlhfdoctor.budget.plan import Engine, Model
-from rlhfdoctor.estimates import BUDGET_PHASES, Need
+from rlhfdoctor.estimates import BUDGET_PHASES, Need, Place
 
 ALL: tuple[str, ...] = BUDGET_PHASES
 AFTER: tuple[str, ...] = tuple(phase for phase in BUDGET_PHASES if phase != "load")
@@ -13,7 +13,7 @@ TRAIN: tuple[str, ...] = ("update",)
 
 def make_need(
     owner: Model | Engine,
-    place: str,
+    place: Place,
     phases: tuple[str, ...],
     size: int,
     what: str,
@@ -31,7 +31,7 @@ def make_need(
     return Need(
         role=owner.role if isinstance(owner, Model) else "rollout engine",
         process=owner.process,
-        place=place,  # type: ignore[arg-type]
+        place=place,
         phases=phases,
         bytes=size,
         count=owner.here,

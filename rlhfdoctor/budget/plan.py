@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from rlhfdoctor.budget.shapes import Shape
 from rlhfdoctor.estimates import Limit
 from rlhfdoctor.settings.spell import parse_version
+
+Backend: TypeAlias = Literal["deepspeed", "fsdp1", "fsdp2", "plain"]
+"""What shards a model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +25,7 @@ class Model:
     """Over all nodes; they hold one shard each."""
     here: int
     """Ranks on the node that is looked at."""
-    backend: Literal["deepspeed", "fsdp1", "fsdp2", "plain"]
+    backend: Backend
     version: str | None = None
     """Of DeepSpeed."""
     stage: int = 0

@@ -12,6 +12,7 @@ import yaml
 from msgspec import UNSET, Struct, UnsetType
 
 from rlhfdoctor.errors import RuleError
+from rlhfdoctor.types import Safety
 from rlhfdoctor.vocabulary.names import did_you_mean
 
 Place: TypeAlias = tuple[str | int, ...]
@@ -120,7 +121,7 @@ class Remedy(Struct, forbid_unknown_fields=True):
     """A setting to change, or a measure that no setting makes, with its price."""
 
     to: Any
-    safety: Literal["safe", "consent", "show"]
+    safety: Safety
     effect: str
     setting: str | UnsetType = UNSET
     measure: str | UnsetType = UNSET

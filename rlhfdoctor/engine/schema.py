@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from rlhfdoctor.types import Value
+from rlhfdoctor.types import Safety, Value
 from rlhfdoctor.vocabulary.names import Fact, Field, Kind
 
 Comparison = tuple[tuple[str, Any], ...]
@@ -94,7 +94,7 @@ class Treatment:
     """Canonical name of the setting, or the id of a measure."""
     to: Value | Target
     """The new value; None removes the setting."""
-    safety: Literal["safe", "consent", "show"]
+    safety: Safety
     effect: str
     cost: str = ""
     when: Condition | None = None

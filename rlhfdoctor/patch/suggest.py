@@ -20,7 +20,7 @@ from rlhfdoctor.patch.plan import Configuration, show_value
 from rlhfdoctor.patch.spans import make_diff, splice
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.settings.spell import FRAMEWORKS, Spelling, parse_version, spell
-from rlhfdoctor.types import Patch, Setting, Value
+from rlhfdoctor.types import Patch, Safety, Setting, Value
 from rlhfdoctor.units import GIB, show_bytes
 from rlhfdoctor.vocabulary import TRAIT
 
@@ -36,7 +36,7 @@ class Remedy:
     setting: str
     values: tuple[Value, ...]
     """From the mildest on; a number below 1 that scales is written as `*0.5`."""
-    safety: str
+    safety: Safety
     cost: str
 
 
@@ -244,7 +244,7 @@ def _patch(remedy: Remedy, value: Value, inputs: Inputs, configuration: Configur
     elif spelling is not None and spelling.form != "code":
         edit = add_setting(spelling, value, configuration.texts, configuration.settings)
     base = configuration.texts[edit.file] if edit is not None else ""
-    safety = "show" if edit is None else remedy.safety
+    safety: Safety = "show" if edit is None else remedy.safety
     return Patch(
         setting=remedy.setting,
         spelled=spelled,
@@ -253,7 +253,7 @@ def _patch(remedy: Remedy, value: Value, inputs: Inputs, configuration: Configur
         before=before,
         after=show_value(value),
         safety=safety,
-        cost=remedy.cost,  # type: ignore[arg-type]
+        cost=remedy.cost,
         diff=make_diff(base, splice(base, edit.replacements), edit.file) if edit else "",
         replacements=edit.replacements if edit else (),
         base=base,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rlhfdoctor.estimates import Estimate, Limit, Need
+from rlhfdoctor.estimates import Estimate, Limit, Need, Place
 from rlhfdoctor.report.sanitize import clean
 from rlhfdoctor.types import Patch
 from rlhfdoctor.units import show_bytes, show_ratio
@@ -20,8 +20,8 @@ from rlhfdoctor.units import show_bytes, show_ratio
 SCHEMA = "rlhfdoctor.estimate/1"
 ERROR = 0.10
 """Nine of ten measured peaks are no further from the estimate (tests/bench/BUDGET.md)."""
-_PLACES = {"host": "host memory", "shm": "/dev/shm", "gpu": "one GPU, the fullest"}
-_OF = {"host": "of host memory", "shm": "of /dev/shm", "gpu": "on the fullest GPU"}
+_PLACES: Mapping[Place, str] = {"host": "host memory", "shm": "/dev/shm", "gpu": "one GPU, the fullest"}
+_OF: Mapping[Place, str] = {"host": "of host memory", "shm": "of /dev/shm", "gpu": "on the fullest GPU"}
 _PHASES = {"score": "log-probs", "weight_sync": "weight sync", "checkpoint": "save", "final_save": "final save"}
 _PART_COUNT = 8
 
@@ -110,8 +110,8 @@ def _surely_over(found: Estimate, limit: Limit) -> bool:
     return False
 
 
-def _peak_of(found: Estimate, place: str) -> tuple[str, int]:
-    sizes = [(phase, found.of(place, phase)) for phase in found.phases]  # type: ignore[arg-type]
+def _peak_of(found: Estimate, place: Place) -> tuple[str, int]:
+    sizes = [(phase, found.of(place, phase)) for phase in found.phases]
     return max(sizes, key=lambda pair: pair[1])
 
 
@@ -146,17 +146,17 @@ def render(found: Estimate, console: Console) -> None:
                 console.print(Padding(Text(clean(line)), (0, 0, 0, 3)))
 
 
-def _table(found: Estimate, place: str) -> Table:
+def _table(found: Estimate, place: Place) -> Table:
     table = Table(
         title=_PLACES[place], title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0)
     )
     table.add_column("")
-    totals = {phase: found.of(place, phase) for phase in found.phases}  # type: ignore[arg-type]
+    totals = {phase: found.of(place, phase) for phase in found.phases}
     peak = max(totals, key=lambda phase: totals[phase])
     for phase in found.phases:
         table.add_column(Text(_phase(phase), style="bold" if phase == peak else ""), justify="right", no_wrap=True)
     for role in found.roles:
-        sizes = [found.of(place, phase, role) for phase in found.phases]  # type: ignore[arg-type]
+        sizes = [found.of(place, phase, role) for phase in found.phases]
         if any(sizes):
             counts = {
                 need.count for need in found.needs if need.role == role and need.place == place and not need.moment
@@ -173,7 +173,7 @@ def _table(found: Estimate, place: str) -> Table:
                 Text(f"of {limit.name}" if limit.name.startswith("/") else f"of the {limit.name}", style="dim"),
                 *(_of_limit(found, limit, p) for p in found.phases),
             )
-    sums = [sum(found.of(place, phase, role) for role in found.roles) for phase in found.phases]  # type: ignore[arg-type, misc]
+    sums = [sum(found.of(place, phase, role) for role in found.roles) for phase in found.phases]
     if any(whole > totals[phase] for whole, phase in zip(sums, found.phases, strict=True)):
         table.caption = Text(
             "each role at its own peak; roles on one GPU or in one process take turns, so that together they need less than the sum",
@@ -206,7 +206,7 @@ def _against(found: Estimate, limit: Limit) -> Text:
     )
 
 
-def _parts(found: Estimate, place: str, console: Console) -> None:
+def _parts(found: Estimate, place: Place, console: Console) -> None:
     """What the peak is made of, the largest first; on GPUs those of the fullest."""
     phase, _ = _peak_of(found, place)
     rows = [need for need in found.needs if need.place == place and phase in need.phases]
@@ -240,7 +240,7 @@ def _parts(found: Estimate, place: str, console: Console) -> None:
     console.print(table)
 
 
-def _together(rows: Sequence[Need], place: str) -> list[Need]:
+def _together(rows: Sequence[Need], place: Place) -> list[Need]:
     """What is there at the same time: of the moments of roles that take turns, the largest."""
     sums: dict[tuple[str, str, str], int] = {}
     for need in rows:
@@ -286,10 +286,10 @@ def to_dict(found: Estimate) -> dict[str, Any]:
                 role: {phase: found.of(place, phase, role) for phase in found.phases}
                 for role in found.roles
                 if any(found.of(place, phase, role) for phase in found.phases)
-            }  # type: ignore[arg-type]
+            }
             for place in _PLACES
         },
-        "together": {place: {phase: found.of(place, phase) for phase in found.phases} for place in _PLACES},  # type: ignore[arg-type]
+        "together": {place: {phase: found.of(place, phase) for phase in found.phases} for place in _PLACES},
         "needs": [
             {
                 "role": need.role,

@@ -7,7 +7,7 @@ from typing import Any
 from rlhfdoctor.budget.deepspeed_settings import read_zero
 from rlhfdoctor.budget.inputs import Inputs
 from rlhfdoctor.budget.placement import GPUS, Placed, actor_shape, make_nodes, read_lengths, read_resume
-from rlhfdoctor.budget.plan import Engine, Model, Plan
+from rlhfdoctor.budget.plan import Backend, Engine, Model, Plan
 
 
 def make_plans(inputs: Inputs) -> list[Plan]:
@@ -33,7 +33,7 @@ def make_plans(inputs: Inputs) -> list[Plan]:
     }
     stage = int(inputs.number("zero_stage", "deepspeed_config.zero_stage", default=0))
     zero = read_zero(inputs, stage)
-    backend = "deepspeed" if stage or "zero_stage" in inputs.settings else "plain"
+    backend: Backend = "deepspeed" if stage or "zero_stage" in inputs.settings else "plain"
     if backend == "plain":
         inputs.assume("no DeepSpeed configuration is at hand: weights, gradients and Adam's states whole on every GPU")
     adapters = int(inputs.number("lora_r", default=16)) if inputs.flag("use_peft") else 0
@@ -43,7 +43,7 @@ def make_plans(inputs: Inputs) -> list[Plan]:
             shape=shape,
             trained=True,
             backend=backend,
-            sums=inputs.count("gradient_accumulation_steps", default=1) > 1,  # type: ignore[arg-type]
+            sums=inputs.count("gradient_accumulation_steps", default=1) > 1,
             lora_rank=adapters,
             gathers=stage == 3 and _gathers(inputs) and not adapters,
             clones=stage in (1, 2),
