@@ -42,6 +42,9 @@ test: .venv/.dev .venv/.vllm lint ## everything: checks, rules on their samples,
 	$(BIN)/doctor rules test
 	$(BIN)/python -m pytest -n 2 --no-loadscope-reorder
 
+messages: .venv/.check ## bring the catalogues of all languages up to date with the messages
+	$(BIN)/python -m tests.messages --write
+
 lint: .venv/.check ## ruff, mypy --strict, import contracts, spelling
 	$(BIN)/ruff check . && $(BIN)/ruff format --check rlhfdoctor
 	$(BIN)/mypy && PATH=$(BIN):$$PATH $(BIN)/lint-imports --no-cache > .venv/imports.txt || { cat .venv/imports.txt; exit 1; }
@@ -73,4 +76,4 @@ lock: ## resolve the development environment anew (needs the network)
 	$(BIN)/pip install -q torch==2.13.0 && $(BIN)/pip install -q -r .ci/dev.in && $(BIN)/pip freeze --exclude rlhfdoctor | grep -v '^torch==' > .ci/dev.lock
 	rm -rf .venv && $(PYTHON) -m venv .venv && $(BIN)/pip install -q -c .ci/dev.lock -r .ci/base.lock -r .ci/check.in && $(BIN)/pip freeze > .ci/check.lock
 
-.PHONY: help install demo lab check test lint calibrate exam schemas upstream bench docs lock
+.PHONY: help install demo lab check test lint messages calibrate exam schemas upstream bench docs lock

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from rlhfdoctor.i18n.message import Message
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
@@ -21,7 +23,7 @@ class Level:
 class Bound:
     """A limit as a line in a panel."""
 
-    name: str
+    name: Message
     bytes: int
 
 
@@ -30,19 +32,12 @@ class Panel:
     """Memory by one division: by role, by kind, or by GPU."""
 
     kind: Literal["role", "kind", "gpu"]
-    title: str
+    title: Message
     stacked: bool
-    names: tuple[str, ...]
+    names: tuple[Message, ...]
     bounds: tuple[Bound, ...]
     levels: tuple[Level, ...]
     """From coarse to fine; the last one holds every sample that was read."""
-    labels: tuple[str, ...] = ()
-    """The names in the reader's language; empty: the names themselves."""
-
-    @property
-    def shown(self) -> tuple[str, ...]:
-        """The names as the reader sees them."""
-        return self.labels or self.names
 
     @property
     def top_bytes(self) -> int:
@@ -70,7 +65,7 @@ class Mark:
     at_s: float
     """Since the chart's begin."""
     kind: Literal["death", "kill", "alarm", "step"]
-    says: str
+    says: Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,5 +79,5 @@ class Chart:
     panels: tuple[Panel, ...]
     spans: tuple[Span, ...] = ()
     marks: tuple[Mark, ...] = ()
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[Message, ...] = field(default=())
     """What the picture leaves out, in sentences."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
 
+from rlhfdoctor.i18n.message import Message
 from rlhfdoctor.types import Gap
 
 BudgetPhase: TypeAlias = Literal[
@@ -14,6 +15,7 @@ BudgetPhase: TypeAlias = Literal[
 BUDGET_PHASES: tuple[BudgetPhase, ...] = get_args(BudgetPhase)
 Place: TypeAlias = Literal["host", "shm", "gpu"]
 """Where bytes are: memory of processes, /dev/shm (which counts for the container's limit, too), one GPU."""
+PLACES: tuple[Place, ...] = get_args(Place)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +31,7 @@ class Need:
     """Of one process, or on one GPU."""
     count: int
     """Such processes on the node."""
-    what: str
+    what: Message
     pinned: bool = False
     """Page-locked: it can neither be swapped nor reclaimed."""
     moment: str = ""
@@ -57,7 +59,7 @@ class Limit:
     place: Place
     bytes: int | None
     """None if unknown."""
-    basis: str
+    basis: Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +69,7 @@ class Hazard:
     phase: str
     cause: str
     """The id of the cause that it leads to."""
-    says: str
+    says: Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +78,13 @@ class Estimate:
 
     framework: str
     version: str | None
-    node: str
+    node: Message
     """Which node it is, in words."""
     needs: tuple[Need, ...]
     limits: tuple[Limit, ...]
     phases: tuple[str, ...]
     """Those that this run goes through, in order."""
-    assumed: tuple[str, ...] = ()
+    assumed: tuple[Message, ...] = ()
     """Assumptions about what is unknown from the files, as sentences."""
     hazards: tuple[Hazard, ...] = ()
     gaps: tuple[Gap, ...] = ()

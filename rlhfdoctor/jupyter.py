@@ -41,11 +41,10 @@ def show_briefly(value: Any, page: Any, _cycle: bool) -> None:
 
 def show_incident(incident: Incident) -> str:
     """The report as Markdown, in the language of the environment."""
-    from rlhfdoctor.i18n.language import load_words, preferred, translate
+    from rlhfdoctor.i18n.language import load_language, preferred
     from rlhfdoctor.report import markdown
 
-    words = load_words(preferred())
-    return markdown.render(translate(incident, words), words)
+    return markdown.render(incident, load_language(preferred()))
 
 
 def show_comparison(found: Comparison) -> str:
@@ -61,12 +60,16 @@ def show_comparison(found: Comparison) -> str:
 def show_trace(trace: Trace) -> bytes | None:
     """The picture of its first node; None if it cannot be drawn."""
     from rlhfdoctor.core.timeline import trace_charts
+    from rlhfdoctor.i18n.message import say
     from rlhfdoctor.report import picture
 
     try:
         first = trace.nodes[:1]
         return picture.render(
-            trace_charts(first), f"{', '.join(node.node for node in first)}: memory over time", "png", dpi=75
+            trace_charts(first),
+            say("{nodes}: memory over time", nodes=tuple(node.node for node in first)),
+            "png",
+            dpi=75,
         )
     except DoctorError:
         return None

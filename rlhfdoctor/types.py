@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from rlhfdoctor.i18n.message import NOTHING, Message, quoted
 from rlhfdoctor.vocabulary.names import Fact, Field, Kind
 from rlhfdoctor.vocabulary.run import Killer, Phase
 
@@ -87,7 +88,7 @@ class Framework:
     """Oldest release that accepts every spelling seen, where the exact version is unknown."""
     until: str | None = None
     """Newest release that accepts every spelling seen."""
-    basis: str = ""
+    basis: Message = NOTHING
     """The line or file that shows it."""
 
 
@@ -95,8 +96,8 @@ class Framework:
 class Gap:
     """Something that could not be read, and why. It is shown, never swallowed."""
 
-    what: str
-    why: str
+    what: Message
+    why: Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +105,7 @@ class Quote:
     """A fact that a finding rests on, as the report shows it."""
 
     kind: Literal["log", "evidence", "setting"]
-    says: str
+    says: Message
     """One sentence."""
     file: str | None = None
     line: int | None = None
@@ -116,8 +117,9 @@ class Evidence:
     """A computed fact under a name that rules can ask for."""
 
     name: Fact
-    value: Value
-    says: str
+    value: Value | Message
+    """A message where the fact is a sentence itself."""
+    says: Message
     """One sentence with the numbers."""
     origin: Origin | None = None
     text: str | None = None
@@ -160,8 +162,8 @@ class Death:
 class Missing:
     """An input that would decide, and the one thing to do to get it."""
 
-    what: str
-    settle: str
+    what: Message
+    settle: Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,17 +186,19 @@ class Patch:
     before: str | None
     after: str | None
     safety: Safety
+    instead: Message = NOTHING
+    """What to do in words, where it is no setting that changes."""
     published: bool = False
     """Whether it is an advice in circulation that does not hold here."""
-    effect: str = ""
+    effect: Message = NOTHING
     """What it is expected to do, and on what basis."""
     host_bytes: tuple[int, int] | None = None
     """Expected change of host memory, least and most, where it could be computed."""
     gpu_bytes: int | None = None
     """Expected change on one GPU, where it could be computed."""
-    cost: str = ""
-    side_effects: tuple[str, ...] = ()
-    note: str = ""
+    cost: Message = NOTHING
+    side_effects: tuple[Message, ...] = ()
+    note: Message = NOTHING
     """For whom it holds: the spelling per version range where the version is unknown."""
     diff: str = ""
     """Unified diff of the user's file, or empty."""
@@ -203,15 +207,20 @@ class Patch:
     base: str = field(default="", repr=False, compare=False)
     """Text of the file as it was analysed."""
 
+    @property
+    def named(self) -> Message:
+        """What changes, as it is shown: the setting in its spelling, or the words in place of it."""
+        return self.instead or quoted(self.spelled)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """A cause, how sure the doctor is, and what that rests on."""
 
     cause: str
-    title: str
+    title: Message
     confidence: float
-    summary: str
+    summary: Message
     evidence: tuple[Quote, ...] = ()
     against: tuple[Quote, ...] = ()
     missing: tuple[Missing, ...] = ()
@@ -222,7 +231,7 @@ class Finding:
     """Log-odds before calibration: the rule's prior and the weights that hold."""
     goes_with: tuple[str, ...] = ()
     """Causes that may hold at the same time."""
-    differs: str = ""
+    differs: Message = NOTHING
     """How to distinguish this cause from the first finding's."""
 
 
@@ -231,16 +240,18 @@ class RuledOut:
     """A cause that was looked at and excluded by a fact."""
 
     cause: str
-    because: str
+    because: Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """One line of the ledger: who holds how many bytes, and by which figure."""
 
-    part: str
+    part: Message
     bytes: int
-    basis: str
+    basis: Message
+    is_rest: bool = False
+    """Whether it is what no other row explains."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,7 +279,7 @@ class Incident:
 class Figure:
     """One figure of two runs, side by side."""
 
-    name: str
+    name: Message
     unit: Literal["bytes", "bytes_per_step", "s", "count"]
     before: float | None
     after: float | None

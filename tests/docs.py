@@ -15,7 +15,8 @@ from rlhfdoctor.core import rule_testing as selftest
 from rlhfdoctor.engine.catalogue import load_rules
 from rlhfdoctor.engine.explain import explain
 from rlhfdoctor.engine.rulefile import json_schema
-from rlhfdoctor.i18n.language import load_words
+from rlhfdoctor.i18n.language import load_language
+from rlhfdoctor.i18n.message import say
 from rlhfdoctor.vocabulary import EVENT, FACT
 from rlhfdoctor.vocabulary.index import FIELDS, scopes
 from rlhfdoctor.vocabulary.names import Fact, Kind, names_of
@@ -28,6 +29,20 @@ _KINDS = {
     "comm": "Communication",
     "other": "Other",
 }
+
+
+_PAGE = {
+    "zh": {
+        "The catalogue of causes": "原因目录",
+        "Made by `make docs` from the rules; `doctor rules explain ID` shows a page.": "由 `make docs` 从规则生成；`doctor rules explain ID --lang zh` 显示单页。",
+        "Host memory": "主机内存",
+        "Shared memory and object store": "共享内存与对象存储",
+        "GPU memory": "GPU 显存",
+        "Communication": "通信",
+        "Other": "其他",
+    }
+}
+"""The words of the catalogue's page itself, which only this script says."""
 
 
 def rules_page() -> str:
@@ -94,23 +109,25 @@ def _joined(lines: list[str]) -> str:
 
 def catalogue_page(language: str) -> str:
     """rules/CATALOGUE*.md: every page of `doctor rules explain`, by kind."""
-    t = load_words(language)
+    t, page_words = load_language(language), _PAGE.get(language, {})
+    made = "Made by `make docs` from the rules; `doctor rules explain ID` shows a page."
+    head = "The catalogue of causes"
     lines = [
-        f"# {t('The catalogue of causes')}",
+        f"# {page_words.get(head, head)}",
         "",
-        t("Made by `make docs` from the rules; `doctor rules explain ID` shows a page."),
+        page_words.get(made, made),
         "",
     ]
     for kind, title in _KINDS.items():
-        lines += [f"## {t(title)}", ""]
+        lines += [f"## {page_words.get(title, title)}", ""]
         for rule in (r for r in load_rules() if r.kind == kind):
             title, _, page = explain(rule, t).partition("\n\n")
             lines += [f"### {title}", ""]
             for block in page.split("\n\n"):
                 heading, *rest = block.split("\n")
                 items = [line.strip() for line in rest]
-                if heading in (t("Treatment"), t("References")):
-                    plain = "- " if heading == t("References") else "  "
+                if heading in (t(say("Treatment")), t(say("References"))):
+                    plain = "- " if heading == t(say("References")) else "  "
                     body = [line if line.startswith(("- ", "http")) else f"{plain}{line}" for line in items]
                     lines += [
                         f"**{heading}**",

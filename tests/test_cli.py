@@ -9,8 +9,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import polib
 import pytest
-import yaml
 from click.testing import Result
 
 Doctor = Callable[..., Result]
@@ -132,18 +132,18 @@ def test_rules_explain_unknown(doctor: Doctor) -> None:
 def test_rules_new_and_test(doctor: Doctor, tmp_path: Path) -> None:
     """A new rule's skeleton loads and passes its samples at once; what is left to be filled in is named, until nothing is."""
     made = doctor("rules", "new", "gpu-my-cause", "--folder", tmp_path)
-    rule, chinese = (tmp_path / "gpu-my-cause" / name for name in ("rule.yaml", "zh.yaml"))
+    rule, chinese = (tmp_path / "gpu-my-cause" / name for name in ("rule.yaml", "zh.po"))
     assert (made.exit_code, "doctor rules test" in made.stdout) == (0, True)
     raw = doctor("rules", "test", rule.parent)
     lines = raw.stderr.splitlines()
     assert (raw.exit_code, "2 of 2 samples pass, " in raw.stdout, len(lines)) == (1, True, 18)
     assert f"{rule}: still the skeleton's: 'State the fault, not the cure'" in lines
-    assert f"{chinese}: no 'zh' for 'What it means.'" in lines
-    texts = yaml.safe_load(chinese.read_text())
+    assert f"{chinese}: no msgstr for 'What it means.'" in lines
+    texts = polib.pofile(str(chinese))
     for number, row in enumerate(texts):
-        rule.write_text(rule.read_text().replace(row["en"], f"sentence {number}"))
-    rows = [{"en": f"sentence {number}", "zh": f"第 {number} 句"} for number in range(len(texts))]
-    chinese.write_text(yaml.safe_dump(rows, allow_unicode=True))
+        rule.write_text(rule.read_text().replace(row.msgid, f"sentence {number}"))
+        row.msgid, row.msgstr = f"sentence {number}", f"第 {number} 句"
+    texts.save()
     done = doctor("rules", "test", rule.parent)
     assert (done.exit_code, done.stderr, done.stdout) == (0, "", "2 of 2 samples pass\n")
 
@@ -151,20 +151,22 @@ def test_rules_new_and_test(doctor: Doctor, tmp_path: Path) -> None:
 def test_rules_test_names_what_is_wrong(doctor: Doctor, tmp_path: Path) -> None:
     """Causes that no rule has, translations with other figures or of sentences that are gone; a catalogue of one's own needs no translation."""
     doctor("rules", "new", "gpu-my-cause", "--folder", tmp_path)
-    rule, chinese = (tmp_path / "gpu-my-cause" / name for name in ("rule.yaml", "zh.yaml"))
+    rule, chinese = (tmp_path / "gpu-my-cause" / name for name in ("rule.yaml", "zh.po"))
     rule.write_text(rule.read_text() + "suppresses: [host-leek]\ncompatible_with: [gpu-my-cause, host-leak]\n")
     chinese.write_text(
-        "- {en: 'One sentence for the user, with figures such as {cuda.request_bytes}.', zh: 一句话}\n- {en: gone, zh: 没了}\n"
+        'msgid "One sentence for the user, with figures such as {cuda.request_bytes}."\nmsgstr "一句话"\n\n'
+        'msgid "gone"\nmsgstr "没了"\n'
     )
     lines = doctor("rules", "test", rule.parent).stderr.splitlines()
     assert f"{rule}: 'suppresses' names host-leek, and no rule has that id" in lines
     assert [line for line in lines if "compatible_with" in line] == []
     assert [line.removeprefix(f"{chinese}: ") for line in lines if "braces" in line or "any more" in line] == [
         "other places in braces than 'One sentence for the user, with figures such as {cuda.request_bytes}.' has",
-        "no sentence of the rule is 'gone' any more",
+        "nothing says 'gone' any more",
     ]
     chinese.write_text("- 3\n")
-    assert f"{chinese}: is no list of rows of 'en' and 'zh'" in doctor("rules", "test", rule.parent).stderr.splitlines()
+    broken = f"{chinese}: no valid PO file (Syntax error in po file {chinese} (line 1))"
+    assert broken in doctor("rules", "test", rule.parent).stderr.splitlines()
     chinese.unlink()
     assert [line for line in doctor("rules", "test", rule.parent).stderr.splitlines() if "zh" in line] == []
 

@@ -38,14 +38,14 @@ def record(folder: Path, *, base: float, rise: float = 0.0, wobble: bool = True,
 
 
 def figures(one: Path, two: Path) -> dict[str, Figure]:
-    return {figure.name: figure for figure in compare([str(one)], [str(two)]).figures}
+    return {str(figure.name): figure for figure in compare([str(one)], [str(two)]).figures}
 
 
 def test_the_same_run_twice(tmp_path: Path) -> None:
     """Nothing differs, and every figure with noise is within it."""
     run = record(tmp_path / "a", base=4000)
     found = figures(run, run)
-    assert {f.name for f in found.values() if f.before != f.after} == set()
+    assert {name for name, f in found.items() if f.before != f.after} == set()
     assert found["steps begun"].before == 11, "the load before the first step is left out"
 
 
@@ -84,9 +84,9 @@ def test_runs_without_steps(tmp_path: Path) -> None:
 def test_what_became_of_them() -> None:
     """One died and one ended well; settings that differ are named as they are spelled."""
     died, well = str(SAMPLES / "lab-driver-leak/run"), str(SAMPLES / "lab-healthy-close/run")
-    assert verdict(compare([died], [well])) == "the second run survived what the first one died of"
-    assert verdict(compare([well], [died])) == "the first run ended well, the second did not"
-    assert verdict(compare([died], [died])) == "both died, of the same cause"
+    assert str(verdict(compare([died], [well]))) == "the second run survived what the first one died of"
+    assert str(verdict(compare([well], [died]))) == "the first run ended well, the second did not"
+    assert str(verdict(compare([died], [died]))) == "both died, of the same cause"
     assert "--mem" in [
         spelled for spelled, _, _ in compare([well], [str(SAMPLES / "lab-healthy-sawtooth/run")]).settings
     ]

@@ -13,9 +13,10 @@ import pytest
 import yaml
 
 from rlhfdoctor.core import rule_testing as selftest
-from rlhfdoctor.engine.catalogue import load_rules, rules_folder
+from rlhfdoctor.engine.catalogue import load_rules
 from rlhfdoctor.engine.resolve import read_conditions
 from rlhfdoctor.engine.schema import Rule
+from rlhfdoctor.places import rules_folder
 from tests.exam.cases import all_cases
 
 RULES = load_rules()

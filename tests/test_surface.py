@@ -35,7 +35,7 @@ OPTIONS = {
         "metrics_port",
         "engines",
     },
-    "compare": {"before", "after", "form", "out"},
+    "compare": {"before", "after", "form", "out", "lang"},
     "estimate": {
         "paths",
         "configs",
@@ -52,6 +52,7 @@ OPTIONS = {
         "brief",
         "form",
         "out",
+        "lang",
     },
     "bundle": {"paths", "out", "hide", "framework"},
     "report": {"paths", "out", "form", "framework", "lang"},

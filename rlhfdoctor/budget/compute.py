@@ -15,6 +15,7 @@ from rlhfdoctor.budget.needs import AFTER, TRAIN, ceil_power_of_two, make_need
 from rlhfdoctor.budget.plan import Model
 from rlhfdoctor.budget.shapes import Shape
 from rlhfdoctor.estimates import Need
+from rlhfdoctor.i18n.message import Message, say
 
 _BLOCK = 17
 """Values that a layer keeps for its backward pass, in units of T x h: 34 bytes in bf16."""
@@ -29,27 +30,27 @@ def compute_needs(model: Model, device: str) -> Iterator[Need]:
     computed with. On a CPU malloc keeps that (blocks below 32 MiB), and it coexists with the logits, as measured.
     """
     hidden = model.shape.hidden * model.compute_width
-    values, what_stays = _AT_HEAD, "hidden states"
+    values, what_stays = _AT_HEAD, say("hidden states")
     if device == "cpu":
-        values, what_stays = _BLOCK, "activations of a layer that malloc keeps"
+        values, what_stays = _BLOCK, say("activations of a layer that malloc keeps")
     if model.trained:
         tokens = model.sequences * model.tokens // model.parallel
         kept = tokens * hidden * model.shape.layers * (1 if model.recompute else _BLOCK)
-        yield from _at_longest(model, TRAIN, kept, "activations that the backward pass needs", "backward", "head")
+        yield from _at_longest(model, TRAIN, kept, say("activations that the backward pass needs"), "backward", "head")
         if model.recompute:
-            what = "activations of one layer, computed again"
+            what = say("activations of one layer, computed again")
             yield from _at_longest(model, TRAIN, tokens * hidden * _BLOCK, what, "backward")
             yield from _at_longest(model, TRAIN, tokens * hidden * values, what_stays, "head")
         size = _logits(model, model.sequences, model.logit_width)
-        yield from _at_longest(model, TRAIN, size, "logits and their gradients", "head")
+        yield from _at_longest(model, TRAIN, size, say("logits and their gradients"), "head")
     tokens = model.scored * model.tokens // model.parallel
-    yield from _at_longest(model, ("score",), tokens * hidden * _BLOCK, "activations of one layer", "forward")
+    yield from _at_longest(model, ("score",), tokens * hidden * _BLOCK, say("activations of one layer"), "forward")
     yield from _at_longest(model, ("score",), tokens * hidden * values, what_stays, "head")
     size = _logits(model, model.scored, model.scored_logit_width or model.logit_width / 2)
-    yield from _at_longest(model, ("score",), size, "logits", "head")
+    yield from _at_longest(model, ("score",), size, say("logits"), "head")
 
 
-def _at_longest(model: Model, phases: tuple[str, ...], size: int, what: str, *moments: str) -> Iterator[Need]:
+def _at_longest(model: Model, phases: tuple[str, ...], size: int, what: Message, *moments: str) -> Iterator[Need]:
     for moment in moments:
         yield make_need(model, "gpu", phases, size, what, moment=moment, at_longest=True)
 
@@ -70,7 +71,7 @@ def generate_needs(model: Model, sequences: int) -> Iterator[Need]:
         "gpu",
         ("rollout",),
         2 * cache,
-        "KV cache of generate, which grows by copying",
+        say("KV cache of generate, which grows by copying"),
         moment="forward",
         at_longest=True,
     )
@@ -79,7 +80,7 @@ def generate_needs(model: Model, sequences: int) -> Iterator[Need]:
         "gpu",
         ("rollout",),
         sequences * shape.vocabulary * 4 * 3,
-        "logits and probabilities of one position",
+        say("logits and probabilities of one position"),
         moment="forward",
     )
     if model.swap_bytes:
@@ -89,7 +90,7 @@ def generate_needs(model: Model, sequences: int) -> Iterator[Need]:
             "host",
             AFTER,
             blocks,
-            f"swap blocks, {shape.layers} buffers, by the longest sequence",
+            say("swap blocks, {layers} buffers, by the longest sequence", layers=shape.layers),
             pinned=True,
             at_longest=True,
         )
@@ -99,7 +100,7 @@ def generate_needs(model: Model, sequences: int) -> Iterator[Need]:
                 "host",
                 AFTER,
                 blocks // 2,
-                "smaller blocks of earlier rollouts, which the allocator keeps",
+                say("smaller blocks of earlier rollouts, which the allocator keeps"),
                 pinned=True,
                 at_longest=True,
             )

@@ -14,15 +14,16 @@ from rlhfdoctor.budget.needs import AFTER, ALL, TRAIN, ceil_power_of_two, make_n
 from rlhfdoctor.budget.plan import Model
 from rlhfdoctor.budget.subgroups import elements_on_gpu
 from rlhfdoctor.estimates import Need, Place
+from rlhfdoctor.i18n.message import Message, say
 
 _MASTER = 4
 _MOMENTS = 8
 _MASTER_WEIGHTS, _ADAM, _FLAT_GRADIENTS = (
-    "fp32 master weights",
-    "Adam's two moments, from the first step on",
-    "flat gradient buffer",
+    say("fp32 master weights"),
+    say("Adam's two moments, from the first step on"),
+    say("flat gradient buffer"),
 )
-_ADAM_AT_START = "Adam's two moments, made at the start"
+_ADAM_AT_START = say("Adam's two moments, made at the start")
 _LIVE_PARAMETERS = 1_000_000_000
 """stage3_max_live_parameters."""
 _PREFETCH = 50_000_000
@@ -62,7 +63,7 @@ def _asleep(model: Model, found: list[Need]) -> Iterator[Need]:
             need,
             place="host",
             bytes=pinned_size(need.bytes, need.bytes),
-            what=f"{need.what}, while it sleeps",
+            what=say("{what}, while it sleeps", what=need.what),
             pinned=True,
             gpus="",
         )
@@ -80,7 +81,7 @@ def _needs(model: Model, device: str) -> Iterator[Need]:
     else:
         yield from _partitioned_weights(model, device)
     if model.stage != 3 and device == "cuda":
-        what = "the model as it is read, before it goes to the GPU"
+        what = say("the model as it is read, before it goes to the GPU")
         size = max(model.width * model.parameters - _made_later(model), 0)
         yield make_need(model, "host", ("load",), size, what, moment="read")
     if device == "cpu" and model.trained:
@@ -89,25 +90,27 @@ def _needs(model: Model, device: str) -> Iterator[Need]:
         head = model.shape.vocabulary * model.shape.hidden if model.shape.tied and not model.value_head else 0
         size = model.width * round(_READ_ALONE * (model.parameters - head) + _HEADS_ALONE * head)
         yield make_need(
-            model, "gpu", ("load",), size, "the model as it is made, before it is cut into shards", moment="read"
+            model, "gpu", ("load",), size, say("the model as it is made, before it is cut into shards"), moment="read"
         )
     if model.shape.tied and not model.value_head and model.stage != 3:
         head = model.width * model.shape.vocabulary * model.shape.hidden
         place: Place = "host" if device == "cuda" else "gpu"
         moment = "read" if device == "cuda" else "tie"
         yield make_need(
-            model, place, ("load",), head, "an output head, until it is tied to the embedding", moment=moment
+            model, place, ("load",), head, say("an output head, until it is tied to the embedding"), moment=moment
         )
 
 
 def _frozen(model: Model, device: str) -> Iterator[Need]:
     if model.stage != 3:
-        yield make_need(model, "gpu", ALL, model.width * model.parameters, "weights, whole on every rank")
+        yield make_need(model, "gpu", ALL, model.width * model.parameters, say("weights, whole on every rank"))
         return
     if model.offload_param:
         yield from _parameters_on_host(model, device)
     else:
-        yield make_need(model, "gpu", ALL, model.width * model.share, f"weights, a shard of {model.ranks}")
+        yield make_need(
+            model, "gpu", ALL, model.width * model.share, say("weights, a shard of {ranks}", ranks=model.ranks)
+        )
     yield from _gathered(model, device, ("rollout", "score"), ("forward", "head"))
     if device == "cpu":
         yield make_need(
@@ -115,26 +118,26 @@ def _frozen(model: Model, device: str) -> Iterator[Need]:
             "gpu",
             ("rollout", "score"),
             round(_MALLOC_KEEPS_FROZEN * model.width * model.parameters),
-            "freed blocks that malloc keeps",
+            say("freed blocks that malloc keeps"),
         )
 
 
 def _whole(model: Model) -> Iterator[Need]:
     """Stage 0: everything on every rank; gradients are reduced in flat copies of at most 5e8 elements."""
     count, width, trained = model.parameters, model.width, model.trainable
-    yield make_need(model, "gpu", ALL, width * count, "weights, whole on every rank")
-    yield make_need(model, "gpu", TRAIN, width * trained, "gradients")
+    yield make_need(model, "gpu", ALL, width * count, say("weights, whole on every rank"))
+    yield make_need(model, "gpu", TRAIN, width * trained, say("gradients"))
     yield make_need(
         model,
         "gpu",
         TRAIN,
         width * min(trained, _FLAT),
-        "a flat copy of the gradients while they are reduced",
+        say("a flat copy of the gradients while they are reduced"),
         moment="backward",
     )
     if width == 2 and model.backend == "deepspeed":
         yield make_need(model, "gpu", ALL, _MASTER * trained, _MASTER_WEIGHTS)
-        yield make_need(model, "gpu", TRAIN, _MASTER * trained, "fp32 gradients of the step", moment="step")
+        yield make_need(model, "gpu", TRAIN, _MASTER * trained, say("fp32 gradients of the step"), moment="step")
     plain = model.backend == "plain"
     moments = 2 * width if plain else _MOMENTS  # torch's AdamW keeps them in the weights' own type
     # FP16_Optimizer and FP16_UnfusedOptimizer take a first step over zeros at every release
@@ -147,14 +150,21 @@ def _partitioned_states(model: Model, device: str) -> Iterator[Need]:
     count, share, width = model.parameters, model.states, model.width
     states: Place = "host" if model.offload_optimizer else "gpu"
     sums = model.sum_width or width
-    yield make_need(model, "gpu", ALL, width * count, "weights, whole on every rank")
+    yield make_need(model, "gpu", ALL, width * count, say("weights, whole on every rank"))
     if device == "cpu":
-        yield make_need(model, "gpu", ("load",), width * count, "the weights beside their flat copy", moment="flatten")
+        yield make_need(
+            model, "gpu", ("load",), width * count, say("the weights beside their flat copy"), moment="flatten"
+        )
     else:
         # flattened on the GPU only if there is room (0.19), on the host before
         size = max(2 * width * count - _made_later(model), 0)
         yield make_need(
-            model, "host", ("load",), size, "the weights and their flat copy, on the host for a while", moment="flatten"
+            model,
+            "host",
+            ("load",),
+            size,
+            say("the weights and their flat copy, on the host for a while"),
+            moment="flatten",
         )
     pins_master = model.pin_optimizer or (
         model.offload_optimizer and model.since("0.14.1") and not model.since("0.18.3")
@@ -162,34 +172,43 @@ def _partitioned_states(model: Model, device: str) -> Iterator[Need]:
     yield _states(model, states, ALL, _MASTER * share, _MASTER_WEIGHTS, pins_master)
     yield _moments(model, states)
     if model.offload_optimizer:
-        yield _states(model, "host", ALL, _MASTER * share, "fp32 gradients of the shard", model.pin_optimizer)
+        yield _states(model, "host", ALL, _MASTER * share, say("fp32 gradients of the shard"), model.pin_optimizer)
         if model.since("0.17.0"):
-            yield _states(model, "host", ALL, width * share, "staging of the updated weights", model.pin_optimizer)
+            yield _states(model, "host", ALL, width * share, say("staging of the updated weights"), model.pin_optimizer)
         else:
-            yield make_need(model, "gpu", TRAIN, _MASTER * share, "updated weights in fp32", moment="step")
+            yield make_need(model, "gpu", TRAIN, _MASTER * share, say("updated weights in fp32"), moment="step")
         largest = model.largest_trained
-        yield make_need(model, "gpu", ALL, width * largest, "staging of the largest gradient")
-        yield _states(model, "host", ALL, width * largest, "staging of the largest gradient", model.pin_optimizer)
+        yield make_need(model, "gpu", ALL, width * largest, say("staging of the largest gradient"))
+        yield _states(model, "host", ALL, width * largest, say("staging of the largest gradient"), model.pin_optimizer)
         if model.sums:
             yield _accumulated(model)
     else:
         if model.stage == 2:
             when = "step" if device == "cpu" else ""  # on a CPU their flat copy is gone by then, which was larger
-            yield make_need(model, "gpu", TRAIN, sums * share, "gradients of the shard", moment=when)
+            yield make_need(model, "gpu", TRAIN, sums * share, say("gradients of the shard"), moment=when)
         if width == 2 or model.stage == 1:
-            yield make_need(model, "gpu", TRAIN, _MASTER * share, "fp32 gradients of the step", moment="step")
+            yield make_need(model, "gpu", TRAIN, _MASTER * share, say("fp32 gradients of the step"), moment="step")
         yield from _adam_on_cpu(model, device, share)
     if model.offload_optimizer and sums > width and model.since("0.19.8"):  # _use_compact_grad_partition_buffer
-        yield make_need(model, "gpu", TRAIN, sums * share, "gradients of the shard as they add up")
+        yield make_need(model, "gpu", TRAIN, sums * share, say("gradients of the shard as they add up"))
     if model.stage == 1:  # reduced at the boundary of accumulation only (process_gradients)
-        yield make_need(model, "gpu", TRAIN, sums * model.trainable, "gradients, whole until the step")
+        yield make_need(model, "gpu", TRAIN, sums * model.trainable, say("gradients, whole until the step"))
     # stage 1 reduces what it has added up, and since 0.19.8 in that type (_gradient_reduction_buffer_dtype)
     reduced = sums if model.stage == 1 and model.since("0.19.8") else width
     bucket = reduced * _touched(model, device) * (2 if model.overlap else 1)
-    yield make_need(model, "gpu", TRAIN, bucket, f"reduce bucket of {model.bucket:.0e} elements", moment="backward")
+    yield make_need(
+        model,
+        "gpu",
+        TRAIN,
+        bucket,
+        say("reduce bucket of {bucket:.0e} elements", bucket=model.bucket),
+        moment="backward",
+    )
     if model.ranks > 1 or width == 2:  # one rank's fp32 bucket is one tensor, and its flat form a view
         flat = reduced * min(model.trainable, _FLAT, model.bucket)
-        yield make_need(model, "gpu", TRAIN, flat, "a flat copy of the bucket while it is reduced", moment="backward")
+        yield make_need(
+            model, "gpu", TRAIN, flat, say("a flat copy of the bucket while it is reduced"), moment="backward"
+        )
 
 
 def _moments(model: Model, place: Place, elements: int | None = None) -> Need:
@@ -215,22 +234,25 @@ def _is_bf16_optimizer(model: Model) -> bool:
 def _bf16_optimizer(model: Model, device: str) -> Iterator[Need]:
     """runtime/bf16_optimizer.py: states in shards, and the fp32 gradients whole, made at the start and kept (fp32_groups_gradients_flat)."""
     share, width = model.states, model.width
-    yield make_need(model, "gpu", ALL, width * model.parameters, "weights, whole on every rank")
+    yield make_need(model, "gpu", ALL, width * model.parameters, say("weights, whole on every rank"))
     yield make_need(
-        model, "gpu", ("load",), width * model.parameters, "the weights beside their flat copy", moment="flatten"
+        model, "gpu", ("load",), width * model.parameters, say("the weights beside their flat copy"), moment="flatten"
     )
     yield make_need(model, "gpu", ALL, _MASTER * share, _MASTER_WEIGHTS)
-    yield make_need(model, "gpu", ALL, _MASTER * model.trainable, "fp32 gradients, whole and kept")
+    yield make_need(model, "gpu", ALL, _MASTER * model.trainable, say("fp32 gradients, whole and kept"))
     yield _moments(model, "gpu")
-    yield make_need(model, "gpu", TRAIN, width * model.trainable, "gradients of the backward pass, whole")
+    yield make_need(model, "gpu", TRAIN, width * model.trainable, say("gradients of the backward pass, whole"))
     flat = _MASTER * min(model.trainable, _FLAT)
-    yield make_need(model, "gpu", TRAIN, flat, "a flat copy of the gradients while they are reduced", moment="backward")
+    yield make_need(
+        model, "gpu", TRAIN, flat, say("a flat copy of the gradients while they are reduced"), moment="backward"
+    )
     yield from _adam_on_cpu(model, device, share)
 
 
 def _accumulated(model: Model) -> Need:
     """Gradients of the shard that add up in host memory, one tensor a parameter of it."""
-    size, what = model.width * model.states, "gradients that add up over micro batches, a tensor a parameter"
+    size = model.width * model.states
+    what = say("gradients that add up over micro batches, a tensor a parameter")
     if not model.pin_optimizer:
         return make_need(model, "host", AFTER, size, what)
     asked = sum(numel * many for numel, many in model.shape.parameter_sizes())
@@ -241,7 +263,7 @@ def _accumulated(model: Model) -> Need:
 def _adam_on_cpu(model: Model, device: str, share: int) -> Iterator[Need]:
     """torch's AdamW makes two arrays as large as its parameter (torch/optim/adam.py, `denom`); FusedAdam does not."""
     if device == "cpu":
-        yield make_need(model, "gpu", TRAIN, 2 * _MASTER * share, "intermediate values of AdamW", moment="step")
+        yield make_need(model, "gpu", TRAIN, 2 * _MASTER * share, say("intermediate values of AdamW"), moment="step")
 
 
 def _partitioned_weights(model: Model, device: str) -> Iterator[Need]:
@@ -253,14 +275,18 @@ def _partitioned_weights(model: Model, device: str) -> Iterator[Need]:
     if model.offload_param:
         yield from _parameters_on_host(model, device)
     else:
-        yield make_need(model, "gpu", ALL, width * model.share, f"weights, a shard of {model.ranks}")
+        yield make_need(model, "gpu", ALL, width * model.share, say("weights, a shard of {ranks}", ranks=model.ranks))
     yield make_need(model, states, ALL, _MASTER * (share - moved), _MASTER_WEIGHTS)
-    what = "a second copy while the master weights are made"
+    what = say("a second copy while the master weights are made")
     yield make_need(model, states, ("load",), _MASTER * group, what, moment="flatten")
     yield _moments(model, states, share - moved)
     if moved:
         yield make_need(
-            model, "gpu", ALL, 2 * _MASTER * moved, "fp32 master weights and gradients that ratio leaves on the GPU"
+            model,
+            "gpu",
+            ALL,
+            2 * _MASTER * moved,
+            say("fp32 master weights and gradients that ratio leaves on the GPU"),
         )
         yield _moments(model, "gpu", moved)
     flat = (model.sum_width or width) * share
@@ -271,18 +297,20 @@ def _partitioned_weights(model: Model, device: str) -> Iterator[Need]:
             "host",
             ALL,
             _MASTER * (share - moved),
-            "fp32 gradients, a buffer a sub-group",
+            say("fp32 gradients, a buffer a sub-group"),
             model.pin_optimizer,
             _MASTER * group,
         )
     else:
-        yield make_need(model, "gpu", TRAIN, _MASTER * group, "fp32 gradients of a sub-group", moment="step")
+        yield make_need(model, "gpu", TRAIN, _MASTER * group, say("fp32 gradients of a sub-group"), moment="step")
         yield from _adam_on_cpu(model, device, group)
     yield from _gathered(model, device, ("rollout", "score"), ("forward", "head"))
     yield from _gathered(model, device, TRAIN, ("head", "backward"))
-    yield make_need(model, "gpu", TRAIN, width * _live(model, device), "weights that are still gathered", moment="step")
     yield make_need(
-        model, "gpu", AFTER if device == "cpu" else ALL, width * _touched(model, device), "reduce bucket, kept"
+        model, "gpu", TRAIN, width * _live(model, device), say("weights that are still gathered"), moment="step"
+    )
+    yield make_need(
+        model, "gpu", AFTER if device == "cpu" else ALL, width * _touched(model, device), say("reduce bucket, kept")
     )
     size = width * min(model.trainable, _FLAT, model.bucket)
     yield make_need(
@@ -290,7 +318,7 @@ def _partitioned_weights(model: Model, device: str) -> Iterator[Need]:
         "gpu",
         TRAIN,
         size + size // model.ranks,
-        "the bucket while it is reduced and scattered",
+        say("the bucket while it is reduced and scattered"),
         moment="backward",
     )
 
@@ -302,7 +330,7 @@ def _parameters_on_host(model: Model, device: str) -> Iterator[Need]:
     them to one flat buffer, page-locked in every version, regardless of pin_memory (stage3.py,
     _create_param_groups_fp16_flat_cpu_memory), and torch keeps the first ones.
     """
-    what = f"weights, a shard of {model.ranks}, in host memory"
+    what = say("weights, a shard of {ranks}, in host memory", ranks=model.ranks)
     if model.trained:
         yield _states(model, "host", ALL, model.width * model.share, what, pinned=True)
     elif not model.pin_param:
@@ -317,7 +345,7 @@ def _parameters_on_host(model: Model, device: str) -> Iterator[Need]:
             "host",
             ALL,
             taken,
-            "buffers of single parameters, which the allocator keeps" if model.trained else what,
+            say("buffers of single parameters, which the allocator keeps") if model.trained else what,
             pinned=True,
         )
 
@@ -329,7 +357,7 @@ def _gathered(model: Model, device: str, phases: tuple[str, ...], moments: tuple
     copies = 0.0 if model.ranks == 1 else several if device == "cpu" else 1.0
     size = model.width * (live + round(copies * ahead))
     for moment in moments:
-        yield make_need(model, "gpu", phases, size, "gathered weights", moment=moment)
+        yield make_need(model, "gpu", phases, size, say("gathered weights"), moment=moment)
 
 
 def _live(model: Model, device: str) -> int:
@@ -351,12 +379,23 @@ def _kept_by_malloc(model: Model) -> Need:
         if model.stage == 1:  # of these the whole gradients are counted
             size = max(size - model.width * model.trainable, 0)
     return make_need(
-        model, "gpu", TRAIN, size, "freed blocks that malloc keeps", moment="backward" if model.stage in (1, 2) else ""
+        model,
+        "gpu",
+        TRAIN,
+        size,
+        say("freed blocks that malloc keeps"),
+        moment="backward" if model.stage in (1, 2) else "",
     )
 
 
 def _states(
-    model: Model, place: Place, phases: tuple[str, ...], size: int, what: str, pinned: bool, buffer: int | None = None
+    model: Model,
+    place: Place,
+    phases: tuple[str, ...],
+    size: int,
+    what: Message,
+    pinned: bool,
+    buffer: int | None = None,
 ) -> Need:
     """Host buffers that may be page-locked; then each is rounded up to a power of two."""
     if pinned and place == "host":

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from rlhfdoctor.budget.needs import ALL, ceil_power_of_two, make_need
 from rlhfdoctor.budget.plan import Engine
 from rlhfdoctor.estimates import Need
+from rlhfdoctor.i18n.message import say
 
 _AWAKE = ("resume", "rollout", "weight_sync")
 
@@ -22,21 +23,28 @@ def engine_needs(engine: Engine, gpu_bytes: int | None) -> Iterator[Need]:
     weights = weights_of(engine)
     if engine.sleep_level and engine.late_cache:
         phases = tuple(phase for phase in phases if phase != "weight_sync")
-        yield make_need(engine, "gpu", ("weight_sync",), weights, "weights, before there is a KV cache")
+        yield make_need(engine, "gpu", ("weight_sync",), weights, say("weights, before there is a KV cache"))
     if engine.utilization is not None and gpu_bytes is not None:
         claimed = int(gpu_bytes * engine.utilization)
-        what = f"{engine.utilization:.0%} of the GPU: weights, KV cache and the rest of the engine"
+        what = say(
+            "{utilization:.0%} of the GPU: weights, KV cache and the rest of the engine", utilization=engine.utilization
+        )
         if weights > claimed:
-            claimed, what = weights, f"weights, which its share of {engine.utilization:.0%} does not hold"
+            claimed, what = (
+                weights,
+                say("weights, which its share of {share:.0%} does not hold", share=engine.utilization),
+            )
         yield make_need(engine, "gpu", phases, claimed, what, exact=True)
     else:
-        yield make_need(engine, "gpu", phases, weights, "weights (and a KV cache, by the GPU's size)")
-        yield make_need(engine, "gpu", phases, engine.cache_bytes or 0, "KV cache")
+        yield make_need(engine, "gpu", phases, weights, say("weights (and a KV cache, by the GPU's size)"))
+        yield make_need(engine, "gpu", phases, engine.cache_bytes or 0, say("KV cache"))
     if engine.sleep_level == 1:
-        yield make_need(engine, "host", ALL, weights, "copy of the weights while it sleeps (level 1)", pinned=True)
+        yield make_need(engine, "host", ALL, weights, say("copy of the weights while it sleeps (level 1)"), pinned=True)
     if engine.swap_bytes:
         blocks = shape.layers * ceil_power_of_two(engine.swap_bytes // shape.layers)
-        yield make_need(engine, "host", ALL, blocks, f"swap blocks, {shape.layers} buffers", pinned=True)
+        yield make_need(
+            engine, "host", ALL, blocks, say("swap blocks, {layers} buffers", layers=shape.layers), pinned=True
+        )
 
 
 def weights_of(engine: Engine) -> int:

@@ -16,6 +16,7 @@ from rlhfdoctor.budget.plan import Plan
 from rlhfdoctor.budget.process import process_needs
 from rlhfdoctor.budget.storage import storage_needs
 from rlhfdoctor.estimates import BUDGET_PHASES, Estimate, Need
+from rlhfdoctor.i18n.message import say
 
 
 def fullest(inputs: Inputs) -> Estimate:
@@ -72,7 +73,7 @@ def _page_tables(found: Estimate) -> Iterator[Need]:
     """
     for phase in found.phases:
         size = (found.of("host", phase) + found.of("shm", phase)) // _MAPPED_PER_BYTE
-        what = "page tables, 8 bytes a page of 4 KiB"
+        what = say("page tables, 8 bytes a page of 4 KiB")
         yield Need(role="kernel", process="kernel", place="host", phases=(phase,), bytes=size, count=1, what=what)
 
 

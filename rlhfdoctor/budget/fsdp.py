@@ -13,18 +13,26 @@ from dataclasses import replace
 from rlhfdoctor.budget.needs import AFTER, ALL, TRAIN, make_need, pinned_size
 from rlhfdoctor.budget.plan import Model
 from rlhfdoctor.estimates import Need
+from rlhfdoctor.i18n.message import say
 
 
 def fsdp_needs(model: Model) -> Iterator[Need]:
     """Weights, gradients and states of one rank."""
     share, width, shape = model.share, model.width, model.shape
     unit = max(width * share // (shape.layers + 1), 1)
-    weights = f"weights, a shard of {model.ranks}"
+    weights = say("weights, a shard of {ranks}", ranks=model.ranks)
     at_work = ("score", "update", "weight_sync") if model.trained else ("score",)
     if model.offload_param or model.on_host:
-        yield make_need(model, "host", ALL, pinned_size(width * share, unit), f"{weights}, in host memory", pinned=True)
+        yield make_need(
+            model,
+            "host",
+            ALL,
+            pinned_size(width * share, unit),
+            say("{weights}, in host memory", weights=weights),
+            pinned=True,
+        )
         if not model.trained and model.backend == "fsdp1":
-            what = "gradient buffers that FSDP1 keeps beside offloaded weights"
+            what = say("gradient buffers that FSDP1 keeps beside offloaded weights")
             yield make_need(model, "host", ALL, pinned_size(width * share, unit), what, pinned=True)
         if model.trained and not model.on_host:
             # load_fsdp_model_to_gpu before each pass of the role, offload_fsdp_model_to_cpu after it
@@ -36,7 +44,7 @@ def fsdp_needs(model: Model) -> Iterator[Need]:
     gathered = 2 * max(shape.layer_parameters, 2 * shape.vocabulary * shape.hidden)
     for phase in at_work:
         for moment in ("head", "backward" if phase == "update" else "forward"):
-            yield make_need(model, "gpu", (phase,), gathered, "gathered layers in bf16", moment=moment)
+            yield make_need(model, "gpu", (phase,), gathered, say("gathered layers in bf16"), moment=moment)
     yield _loading(model)
     if model.trained:
         yield from _states(model, unit)
@@ -51,7 +59,7 @@ def _loading(model: Model) -> Need:
             "host",
             ("load",),
             whole,
-            "the whole model on every rank while it loads, its embeddings being tied",
+            say("the whole model on every rank while it loads, its embeddings being tied"),
             moment="read",
         )
     return make_need(
@@ -59,7 +67,7 @@ def _loading(model: Model) -> Need:
         "host",
         ("load",),
         whole // max(model.here, 1),
-        "the whole model on the first rank while it loads, shared out",
+        say("the whole model on the first rank while it loads, shared out"),
         moment="read",
     )
 
@@ -68,14 +76,19 @@ def _states(model: Model, unit: int) -> Iterator[Need]:
     gradients, states = model.width * model.states, 2 * model.width * model.states
     if model.on_host:
         yield make_need(
-            model, "host", AFTER, pinned_size(gradients, unit), "gradients of the shard, in host memory", pinned=True
+            model,
+            "host",
+            AFTER,
+            pinned_size(gradients, unit),
+            say("gradients of the shard, in host memory"),
+            pinned=True,
         )
-        yield make_need(model, "host", AFTER, states, "Adam's two moments, stepped in host memory")
+        yield make_need(model, "host", AFTER, states, say("Adam's two moments, stepped in host memory"))
         return
-    yield make_need(model, "gpu", TRAIN, gradients, "gradients of the shard")
+    yield make_need(model, "gpu", TRAIN, gradients, say("gradients of the shard"))
     if model.offload_optimizer:
-        what = "Adam's two moments, in host memory between the updates"
+        what = say("Adam's two moments, in host memory between the updates")
         yield make_need(model, "host", AFTER, pinned_size(states, unit), what, pinned=True)
-        yield make_need(model, "gpu", TRAIN, states, "Adam's two moments")
+        yield make_need(model, "gpu", TRAIN, states, say("Adam's two moments"))
     else:
-        yield make_need(model, "gpu", AFTER, states, "Adam's two moments, from the first step on")
+        yield make_need(model, "gpu", AFTER, states, say("Adam's two moments, from the first step on"))

@@ -9,7 +9,8 @@ from rlhfdoctor.budget.inputs import Inputs
 from rlhfdoctor.budget.layout import find_layout
 from rlhfdoctor.budget.plan import Plan
 from rlhfdoctor.estimates import Hazard
-from rlhfdoctor.units import GIB, show_bytes
+from rlhfdoctor.i18n.message import NOTHING, say
+from rlhfdoctor.units import GIB
 from rlhfdoctor.vocabulary import TRAIT
 
 _MUCH_SWAP_BYTES = 8 * GIB
@@ -37,7 +38,11 @@ def find_hazards(inputs: Inputs, plan: Plan) -> Iterator[Hazard]:
                 yield Hazard(
                     phase="load",
                     cause="gpu-rollout-reservation",
-                    says=f"{variable} has expandable_segments:True, which vLLM's sleep mode refuses with an AssertionError (0.8.5 to 0.19.1)",
+                    says=say(
+                        "{variable} has expandable_segments:True, which vLLM's sleep mode refuses with an AssertionError "
+                        "(0.8.5 to 0.19.1)",
+                        variable=variable,
+                    ),
                 )
 
 
@@ -56,7 +61,12 @@ def churn(count: int, size: int) -> Hazard:
     return Hazard(
         phase="rollout",
         cause="host-rollout-cache-churn",
-        says=f"{count} x {show_bytes(size)} of swap blocks are dropped and built anew, page-locked, around every rollout; what was freed stays locked in torch's cache whenever a size changes",
+        says=say(
+            "{count} x {size:bytes} of swap blocks are dropped and built anew, page-locked, around every "
+            "rollout; what was freed stays locked in torch's cache whenever a size changes",
+            count=count,
+            size=size,
+        ),
     )
 
 
@@ -81,29 +91,38 @@ def _resume(inputs: Inputs, plan: Plan) -> Iterator[Hazard]:
             yield Hazard(
                 phase="resume",
                 cause="other-software-error",
-                says="DeepSpeed refuses pipeline_loading_checkpoint below ZeRO stage 3 (Only stage3 support for pipeline checkpoint loading)",
+                says=say(
+                    "DeepSpeed refuses pipeline_loading_checkpoint below ZeRO stage 3 (Only stage3 support for "
+                    "pipeline checkpoint loading)"
+                ),
             )
         why = (
-            "a rank that reads a universal checkpoint never sends"
+            say("a rank that reads a universal checkpoint never sends")
             if plan.reads == "universal"
-            else "every Ray actor has LOCAL_RANK 0"
+            else say("every Ray actor has LOCAL_RANK 0")
             if not plan.launched
-            else "the first rank of the next node, of LOCAL_RANK 0, does not listen"
+            else say("the first rank of the next node, of LOCAL_RANK 0, does not listen")
             if spread
-            else ""
+            else NOTHING
         )
         if why and any(model.ranks > 1 for model in third):
             yield Hazard(
                 phase="resume",
                 cause="other-version-regression",
-                says=f"pipeline_loading_checkpoint makes ranks wait for each other until the time-out: {why}",
+                says=say(
+                    "pipeline_loading_checkpoint makes ranks wait for each other until the time-out: {why}", why=why
+                ),
             )
     if plan.reads == "universal" and third and inputs.before("deepspeed", "0.18.0"):
-        also = ", and each node but the first loads the shards of the first" if spread else ""
+        also = say(", and each node but the first loads the shards of the first") if spread else NOTHING
         yield Hazard(
             phase="resume",
             cause="other-software-error",
-            says=f"before DeepSpeed 0.18.0 a ZeRO-3 checkpoint of more than one sub-group cannot be converted to a universal one{also}",
+            says=say(
+                "before DeepSpeed 0.18.0 a ZeRO-3 checkpoint of more than one sub-group cannot be converted to a "
+                "universal one{also}",
+                also=also,
+            ),
         )
 
 
@@ -117,5 +136,12 @@ def _share(plan: Plan) -> Iterator[Hazard]:
         yield Hazard(
             phase="load",
             cause="gpu-kv-cache-too-small",
-            says=f"the engine's weights take {show_bytes(weights)} of a GPU at tensor parallel {engine.tensor_parallel}, and its share of {engine.utilization:.0%} is {show_bytes(claimed)}: no room for a KV cache",
+            says=say(
+                "the engine's weights take {weights:bytes} of a GPU at tensor parallel {tensor_parallel}, and "
+                "its share of {utilization:.0%} is {claimed:bytes}: no room for a KV cache",
+                weights=weights,
+                tensor_parallel=engine.tensor_parallel,
+                utilization=engine.utilization,
+                claimed=claimed,
+            ),
         )

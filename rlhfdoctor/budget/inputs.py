@@ -10,6 +10,7 @@ from pathlib import Path
 from rlhfdoctor.budget.shapes import Shape, find_shape, read_shape
 from rlhfdoctor.errors import DoctorError, UsageError
 from rlhfdoctor.estimates import Limit, Place
+from rlhfdoctor.i18n.message import Message, quoted, say
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.settings.spell import FRAMEWORKS, parse_version, spell
 from rlhfdoctor.types import Framework, Origin, Setting, Value
@@ -42,7 +43,7 @@ class Inputs:
     framework: Framework | None
     versions: Mapping[str, tuple[str, str]]
     machine: Machine
-    assumed: list[str] = field(default_factory=list)
+    assumed: list[Message] = field(default_factory=list)
 
     def value(self, *names: str) -> Value:
         """The first of these that is set, else the release's default, else None."""
@@ -52,7 +53,11 @@ class Inputs:
                 continue
             if isinstance(setting.value, str) and "$" in setting.value:
                 self.assume(
-                    f"{setting.spelled} is {setting.value}, which only the shell knows: the release's default is taken"
+                    say(
+                        "{spelled} is {value}, an unresolved shell variable; using the release default",
+                        spelled=setting.spelled,
+                        value=setting.value,
+                    )
                 )
                 continue
             return setting.value
@@ -115,7 +120,7 @@ class Inputs:
         """Whether the framework has a trait; no for an unknown framework."""
         return self.framework is not None and folders.has(self.framework.name, trait, self.value)
 
-    def assume(self, sentence: str) -> None:
+    def assume(self, sentence: Message) -> None:
         """Records an assumption about something unknown."""
         if sentence not in self.assumed:
             self.assumed.append(sentence)
@@ -147,7 +152,7 @@ class Inputs:
             found = self.shape(*names, of=of)
         except UsageError:
             found = None
-            self.assume(f"{of} is as large as {other.name}: nothing tells its size")
+            self.assume(say("size of {of} unknown; assuming {name}", of=of, name=other.name))
         return found or other
 
     def given_shape(self) -> Shape | None:
@@ -183,10 +188,14 @@ class Inputs:
 
     def _note_size(self, found: Shape, text: str) -> None:
         if re.search(r"(?:^|[-_/])(?:vl|vision|omni)(?:[-_.]|$)", text, re.I):
-            self.assume(f"{text}: its vision tower is not counted")
+            self.assume(say("{text}: its vision tower is not counted", text=text))
         if found.given_parameters is not None:
             self.assume(
-                f"{text}: a typical shape of {found.parameters / 1e9:.3g}B parameters; give --model FOLDER for the exact one"
+                say(
+                    "{text}: assuming a typical shape of {parameters:.3g}B parameters; --model FOLDER gives the exact one",
+                    text=text,
+                    parameters=found.parameters / 1e9,
+                )
             )
 
     def limits(self, gpu: bool) -> tuple[Limit, ...]:
@@ -198,7 +207,7 @@ class Inputs:
                 name="node",
                 place="host",
                 bytes=machine.host_bytes,
-                basis=machine.host_basis if machine.host_bytes else "not told: --host-memory",
+                basis=quoted(machine.host_basis) if machine.host_bytes else say("unknown: --host-memory"),
             ),
             self._limit("/dev/shm", "shm", machine.shm_bytes, "--shm", "container.shm_size"),
         ]
@@ -208,7 +217,7 @@ class Inputs:
                     name="GPU",
                     place="gpu",
                     bytes=machine.gpu_bytes,
-                    basis=machine.gpu_basis if machine.gpu_bytes else "not told: --gpu",
+                    basis=quoted(machine.gpu_basis) if machine.gpu_bytes else say("unknown: --gpu"),
                 )
             )
         return tuple(limit for limit in found if limit.bytes is not None or limit.name in ("node", "GPU"))
@@ -216,13 +225,18 @@ class Inputs:
     def _limit(self, name: str, place: Place, given: int | None, flag: str, setting: str) -> Limit:
         own = self.settings.get(setting)
         if given is not None or own is None:
-            return Limit(name=name, place=place, bytes=given, basis=flag)
+            return Limit(name=name, place=place, bytes=given, basis=quoted(flag))
         text = str(own.value)
         if text == "0":  # all of the node's
-            return Limit(name=name, place=place, bytes=None, basis=f"{own.spelled} 0")
+            return Limit(name=name, place=place, bytes=None, basis=quoted(f"{own.spelled} 0"))
         if own.form == "sbatch" and text.isdigit():
             text += "m"
-        return Limit(name=name, place=place, bytes=parse_bytes(text), basis=f"{own.spelled} {own.value} ({own.origin})")
+        return Limit(
+            name=name,
+            place=place,
+            bytes=parse_bytes(text),
+            basis=say("{spelled} {value} ({origin})", spelled=own.spelled, value=own.value, origin=str(own.origin)),
+        )
 
 
 def change(inputs: Inputs, name: str, value: Value) -> Inputs:

@@ -12,6 +12,7 @@ from rlhfdoctor.budget.inputs import Inputs
 from rlhfdoctor.budget.plan import Plan
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.estimates import Hazard
+from rlhfdoctor.i18n.message import quoted, say
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.vocabulary import TRAIT
 
@@ -47,10 +48,12 @@ def make_plans(inputs: Inputs) -> list[Plan]:
     if layout is None:
         known = ", ".join(name for name in folders.names() if find_layout(name) is not None)
         raise UsageError(
-            "the files do not tell the framework; give the launch script or configuration of an RLHF run, "
+            "the framework cannot be detected; give the launch script or configuration of an RLHF run, "
             f"or add --framework NAME[==VERSION] ({known})"
         )
     if inputs.framework is not None and inputs.framework.version is None and not inputs.has(TRAIT.released_with_doctor):
-        newest = f"as {inputs.release}" if inputs.release else "as the newest"
-        inputs.assume(f"the release of {name} is not told: {newest} (--framework {name}==VERSION)")
+        newest = quoted(inputs.release) if inputs.release else say("the newest")
+        inputs.assume(
+            say("release of {name} unknown; assuming {newest} (--framework {name}==VERSION)", name=name, newest=newest)
+        )
     return layout.make_plans(inputs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rlhfdoctor.budget.plan import Engine, Model
 from rlhfdoctor.estimates import BUDGET_PHASES, Need, Place
+from rlhfdoctor.i18n.message import Message
 
 ALL: tuple[str, ...] = BUDGET_PHASES
 AFTER: tuple[str, ...] = tuple(phase for phase in BUDGET_PHASES if phase != "load")
@@ -16,7 +17,7 @@ def make_need(
     place: Place,
     phases: tuple[str, ...],
     size: int,
-    what: str,
+    what: Message,
     *,
     moment: str = "",
     pinned: bool = False,

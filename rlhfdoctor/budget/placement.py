@@ -11,6 +11,7 @@ from rlhfdoctor.budget.inputs import Inputs
 from rlhfdoctor.budget.plan import Engine, Model, Plan
 from rlhfdoctor.budget.shapes import Shape
 from rlhfdoctor.errors import UsageError
+from rlhfdoctor.i18n.message import joined, plural, say, term
 from rlhfdoctor.settings.spell import parse_version
 from rlhfdoctor.units import GIB, show_count
 
@@ -56,10 +57,15 @@ def make_nodes(
         )
     if inputs.machine.gpus_per_node != 0:
         inputs.assume(
-            "a process takes 3 GiB of host memory beside what it computes with (Python, torch, CUDA, NCCL), 1 GiB more where it trains, and 1 GiB of its GPU"
+            say(
+                "a process takes 3 GiB of host memory beside what it computes with (Python, torch, CUDA, NCCL), "
+                "1 GiB more where it trains, and 1 GiB of its GPU"
+            )
         )
         inputs.assume(
-            "the error of 10 % is known from runs on CPUs only; activations are those of sequences at their longest"
+            say(
+                "the error of 10 % is known from runs on CPUs only; activations are those of sequences at their longest"
+            )
         )
     rest = {"file_bytes": find_file_size(inputs), **rest}
     free: list[int] = []
@@ -92,8 +98,11 @@ def make_nodes(
             else None
         )
         like = sum(other == held for other in nodes)
-        words = ", ".join(f"{role} x{count}" for role, count in held.items())
-        label = words if len(nodes) == 1 else f"{show_count(like, 'node')} of {len(nodes)}: {words}"
+        roles = joined(*(say("{role} x{count}", role=term(role), count=count) for role, count in held.items()), by=", ")
+        of_all = plural(
+            "{n} node of {nodes}: {roles}", "{n} nodes of {nodes}: {roles}", like, nodes=len(nodes), roles=roles
+        )
+        label = roles if len(nodes) == 1 else of_all
         plans.append(
             Plan(
                 device="cpu" if inputs.machine.gpus_per_node == 0 else "cuda",
@@ -139,7 +148,7 @@ def read_resume(inputs: Inputs, *, launched: bool = True) -> dict[str, Any]:
     """
     own = inputs.settings.get("checkpoint.resume")
     if own is not None and isinstance(own.value, str) and "$" in own.value:
-        inputs.assume(f"it resumes from {own.value}, whatever the shell makes of that")
+        inputs.assume(say("it resumes from {value}, an unresolved shell variable", value=own.value))
     else:
         value = inputs.value("checkpoint.resume")
         if not value or str(value).lower() in ("false", "none", "null"):
@@ -147,13 +156,16 @@ def read_resume(inputs: Inputs, *, launched: bool = True) -> dict[str, Any]:
     reads = "shards"
     if inputs.flag("checkpoint.load_universal"):
         reads = "universal"
-        inputs.assume("the universal checkpoint was made of as many ranks as there are now")
+        inputs.assume(say("the universal checkpoint was made of as many ranks as there are now"))
     elif inputs.flag("zero.pipeline_loading_checkpoint") and not inputs.before("deepspeed", "0.10.1"):
         if _waits(inputs):
             reads = "in turn"
         else:
             inputs.assume(
-                "pipeline_loading_checkpoint is taken to keep no rank on a GPU waiting: from DeepSpeed 0.17.3 on it depends on torch"
+                say(
+                    "pipeline_loading_checkpoint is assumed to keep no rank on a GPU waiting; from DeepSpeed 0.17.3 on "
+                    "it depends on torch"
+                )
             )
     return {"resumes": True, "reads": reads, "launched": launched}
 

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 from rlhfdoctor.budget.shapes import Shape
 from rlhfdoctor.estimates import Limit
+from rlhfdoctor.i18n.message import NOTHING, Message
 from rlhfdoctor.settings.spell import parse_version
 
 Backend: TypeAlias = Literal["deepspeed", "fsdp1", "fsdp2", "plain"]
@@ -195,9 +196,9 @@ class Plan:
     gpus_here: int = 1
     limits: tuple[Limit, ...] = ()
     nodes: int = 1
-    node: str = ""
+    node: Message = NOTHING
     """Label of the node, for the report."""
     framework: str = ""
     version: str | None = None
-    assumed: tuple[str, ...] = ()
+    assumed: tuple[Message, ...] = ()
     """Assumptions about what is unknown from the files, as sentences."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from rlhfdoctor.budget.needs import ALL
 from rlhfdoctor.budget.plan import Plan
 from rlhfdoctor.estimates import Need
+from rlhfdoctor.i18n.message import NOTHING, Message, say
 from rlhfdoctor.units import GIB
 
 
@@ -65,37 +66,46 @@ def process_needs(plan: Plan) -> Iterator[Need]:
         if model.process not in seen:
             seen.add(model.process)
             trains = any(m.trained for m in plan.models if m.process == model.process)
-            what = f"the processes themselves: Python, torch, communication{', CUDA' if plan.device == 'cuda' else ''}"
+            what = say(
+                "the processes themselves: Python, torch, communication{value}",
+                value=(say(", CUDA") if plan.device == "cuda" else NOTHING),
+            )
             yield _on_host(model.role, model.process, base.rank + base.training * trains, model.here, what)
             if model.width == 2 and base.low_precision:
-                what = "kernels for bf16, from the first pass on"
+                what = say("kernels for bf16, from the first pass on")
                 yield _on_host(model.role, model.process, base.low_precision, model.here, what, phases=_COMPUTING)
     engine = plan.engine
     if engine is not None and engine.process not in seen:
-        yield _on_host("rollout engine", engine.process, base.engine, engine.here, "the engine's processes themselves")
+        yield _on_host(
+            "rollout engine", engine.process, base.engine, engine.here, say("the engine's processes themselves")
+        )
     if plan.ray and plan.driver:
-        yield _on_host("driver", "driver", base.driver, 1, "the driver")
+        yield _on_host("driver", "driver", base.driver, 1, say("the driver"))
     if plan.ray:
-        yield _on_host("Ray", "ray", base.services, 1, "raylet, GCS and agents")
+        yield _on_host("Ray", "ray", base.services, 1, say("raylet, GCS and agents"))
     if plan.device == "cuda":
         yield from _on_gpus(plan)
     if plan.loaders:
         yield _on_host(
-            "data loader", "loader", base.loader, plan.loaders, "workers of the data loader, without what they share"
+            "data loader",
+            "loader",
+            base.loader,
+            plan.loaders,
+            say("workers of the data loader, without what they share"),
         )
     if plan.reward_workers:
-        yield _on_host("reward worker", "reward worker", base.worker, plan.reward_workers, "reward workers")
+        yield _on_host("reward worker", "reward worker", base.worker, plan.reward_workers, say("reward workers"))
     if plan.experience_bytes:
         size = min(plan.experience_bytes, plan.store_bytes or plan.experience_bytes)
         phases = ("rollout", "score", "update")
-        what = "experience of a step in the object store"
+        what = say("experience of a step in the object store")
         yield Need(role="Ray", process="plasma", place="shm", phases=phases, bytes=size, count=1, what=what)
 
 
 _COMPUTING = tuple(phase for phase in ALL if phase not in ("load", "resume"))
 
 
-def _on_host(role: str, process: str, size: int, count: int, what: str, *, phases: tuple[str, ...] = ALL) -> Need:
+def _on_host(role: str, process: str, size: int, count: int, what: Message, *, phases: tuple[str, ...] = ALL) -> Need:
     """Host memory of some processes, throughout the run unless given."""
     return Need(role=role, process=process, place="host", phases=phases, bytes=size, count=count, what=what)
 
@@ -117,7 +127,7 @@ def _on_gpus(plan: Plan) -> Iterator[Need]:
             phases=ALL,
             bytes=ON_GPU,
             count=1,
-            what="CUDA context and NCCL's buffers",
+            what=say("CUDA context and NCCL's buffers"),
             gpus=gpus,
         )
 

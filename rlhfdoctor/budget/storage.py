@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from rlhfdoctor.budget.plan import Model, Plan
 from rlhfdoctor.budget.subgroups import elements_on_gpu
 from rlhfdoctor.estimates import Need
+from rlhfdoctor.i18n.message import NOTHING, Message, say
 
 _GROWTH = 9 / 8
 """io.BytesIO takes an eighth more than it holds when it grows (Modules/_io/bytesio.c, resize_buffer)."""
@@ -56,7 +57,9 @@ def _resumed(model: Model, plan: Plan) -> Iterator[Need]:
         read = (weights if _passes_host(model, plan) or model.on_host else 0) + (
             moments if kept or plan.copies_states else 0
         )
-        yield _moment(model, "resume", read - kept, model.here, "the rank's file beside what is made of it", "read")
+        yield _moment(
+            model, "resume", read - kept, model.here, say("the rank's file beside what is made of it"), "read"
+        )
         return
     if model.stage == 0:
         yield from _resumed_whole(model, plan.device)
@@ -71,15 +74,15 @@ def _resumed(model: Model, plan: Plan) -> Iterator[Need]:
         yield from _resumed_universal(model)
     else:
         at_once = 1 if plan.reads == "in turn" and model.stage == 3 else model.here
-        what = "the rank's file beside what is made of it"
+        what = say("the rank's file beside what is made of it")
         yield _moment(model, "resume", _STATES * states - kept, at_once, what, "read")
     if model.stage == 3:
         return
     if plan.reads != "universal" and model.trainable % (_ALIGNED * model.ranks):
-        what = "master weights, copied once more to be padded"
+        what = say("master weights, copied once more to be padded")
         yield _moment(model, "resume", _MASTER * states, 1, what, "read")
     # read before the states, so that the moments are not there yet
-    what = "whole weights, read by every rank"
+    what = say("whole weights, read by every rank")
     yield _moment(model, "resume", max(model.width * model.parameters - kept, 0), model.here, what, "weights")
 
 
@@ -89,13 +92,13 @@ def _resumed_universal(model: Model) -> Iterator[Need]:
     Files hold one whole parameter in fp32 each; malloc keeps what was freed of those below its threshold for mappings.
     """
     small = sum(numel * many for numel, many in model.shape.parameter_sizes() if _MASTER * numel < _MAPPED)
-    what = "files of single parameters that were read and freed, which malloc keeps"
+    what = say("files of single parameters that were read and freed, which malloc keeps")
     yield _moment(model, "resume", round(_MALLOC_KEEPS * _MASTER * small), model.here, what, "read")
     if model.stage == 3:
-        what = "rank 0's whole old shard, read by every rank from a universal checkpoint"
+        what = say("rank 0's whole old shard, read by every rank from a universal checkpoint")
         yield _moment(model, "resume", _STATES * model.states, model.here, what, "read")
         return
-    what = "moments, a parameter each, beside those put together"
+    what = say("moments, a parameter each, beside those put together")
     both = _MASTER * model.states + _MASTER * min(
         small // model.ranks, model.states
     )  # of two moments one is freed by then, the small ones' not
@@ -110,7 +113,7 @@ def _resumed_whole(model: Model, device: str) -> Iterator[Need]:
     moments = (_MOMENTS if model.backend == "deepspeed" else 2 * model.width) * model.trainable
     read = (_MASTER * model.trainable if low else 0) + moments + model.width * model.parameters
     kept = moments if device == "cpu" and not low else 0
-    yield _moment(model, "resume", read - kept, model.here, "whole weights and states, read by every rank", "read")
+    yield _moment(model, "resume", read - kept, model.here, say("whole weights and states, read by every rank"), "read")
 
 
 def _checkpoint(model: Model, plan: Plan, phase: str) -> Iterator[Need]:
@@ -120,13 +123,16 @@ def _checkpoint(model: Model, plan: Plan, phase: str) -> Iterator[Need]:
         size = model.width * (
             (model.share if _passes_host(model, plan) else 0) + (2 * share if plan.copies_states else 0)
         )
-        what = f"state dict of the shard's weights{' and of Adam' if plan.copies_states else ''}, on the host"
+        what = say(
+            "state dict of the shard's weights{copies_states}, on the host",
+            copies_states=(say(" and of Adam") if plan.copies_states else NOTHING),
+        )
         yield _moment(model, phase, size, model.here, what)
     elif plan.saves_in_memory:
         copies = (share, model.here) if model.stage == 3 else (count if model.here else 0, 1)
         states = round(_STATES * share * _GROWTH)
-        yield _moment(model, phase, states, model.here, "optimizer states, serialised in memory")
-        yield _moment(model, phase, model.width * copies[0], copies[1], "weights, serialised in memory")
+        yield _moment(model, phase, states, model.here, say("optimizer states, serialised in memory"))
+        yield _moment(model, phase, model.width * copies[0], copies[1], say("weights, serialised in memory"))
     if plan.saves_hf:
         yield from _exported(model, plan, phase)
 
@@ -137,12 +143,12 @@ def _exported(model: Model, plan: Plan, phase: str) -> Iterator[Need]:
         return
     whole = model.width * model.parameters
     if model.clones:
-        yield _moment(model, phase, whole, model.here, "whole weights, copied to the host by every rank")
+        yield _moment(model, phase, whole, model.here, say("whole weights, copied to the host by every rank"))
     elif model.gathers:
-        yield _moment(model, phase, whole, 1, "whole weights, gathered on rank 0")
+        yield _moment(model, phase, whole, 1, say("whole weights, gathered on rank 0"))
     written = model.trainable if model.lora_rank else model.parameters  # of adapters nothing else is saved
     size = min(model.width * written, plan.file_bytes)
-    yield _moment(model, phase, size, 1, "a file of weights as it is written")
+    yield _moment(model, phase, size, 1, say("a file of weights as it is written"))
 
 
 def _passes_host(model: Model, plan: Plan) -> bool:
@@ -150,7 +156,7 @@ def _passes_host(model: Model, plan: Plan) -> bool:
     return model.backend == "fsdp1" or plan.copies_weights
 
 
-def _moment(model: Model, phase: str, size: int, count: int, what: str, moment: str = "save") -> Need:
+def _moment(model: Model, phase: str, size: int, count: int, what: Message, moment: str = "save") -> Need:
     return Need(
         role=model.role,
         process=model.process,

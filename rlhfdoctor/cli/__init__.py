@@ -52,7 +52,7 @@ class _Group(click.Group):
                 raise
             message = f"{type(error).__name__}: {error}"[:300]
             click.echo(
-                f"doctor: an error of the doctor itself, not of your run: {message}\n"
+                f"doctor: internal error in doctor (not in your run): {message}\n"
                 "Please report it with the output of the same command under RLHFDOCTOR_DEBUG=1.",
                 err=True,
             )
@@ -90,7 +90,7 @@ def _reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="FILE",
             help="Configuration file beside the paths; repeatable.",
         ),
-        click.option("--framework", metavar="NAME[==VERSION]", help="Training framework, where the files do not tell."),
+        click.option("--framework", metavar="NAME[==VERSION]", help="Training framework, if it cannot be detected."),
         click.option("--since", metavar="TIME", help="Ignore what happened before (2026-01-31 12:00, UTC)."),
         click.option("--until", metavar="TIME", help="Ignore what happened after."),
     ):
@@ -196,7 +196,7 @@ def _write_patches(
     chosen = selected(incident.findings, consent)
     inside = next((p.file for p in chosen if p.file and "!" in p.file), None)
     if inside is not None:
-        raise UsageError(f"{inside}: stands in an archive; unpack it to patch it")
+        raise UsageError(f"{inside}: is inside an archive; extract it before patching")
     texts = apply_all(chosen)
     if not texts:
         click.echo("nothing written: no patch of a known cause is safe or has your consent", err=True)
@@ -248,14 +248,13 @@ def _analyze(
 
 
 def _render(incident: Incident, form: str, to_file: bool, all_findings: bool, lang: str) -> str:
-    from rlhfdoctor.i18n.language import load_words, translate
-
-    words = load_words(lang)
-    incident = translate(incident, words)
     if form == "json":
         from rlhfdoctor.report import json as json_report
 
         return json_report.render(incident)
+    from rlhfdoctor.i18n.language import load_language
+
+    words = load_language(lang)
     if form == "md":
         from rlhfdoctor.report import markdown
 
@@ -281,13 +280,19 @@ def _render(incident: Incident, form: str, to_file: bool, all_findings: bool, la
     metavar="[ADDRESS]",
     help="Attach to a Ray cluster: one recorder a node.",
 )
-@click.option("--attach", metavar="DIR", help="Come back to a recording that goes on.")
+@click.option("--attach", metavar="DIR", help="Reattach to a running recording.")
 @click.option(
-    "--interval", default="1s", metavar="TIME", show_default=True, help="Between samples; faster near a limit."
+    "--interval", default="1s", metavar="TIME", show_default=True, help="Sampling interval; shortened near a limit."
 )
 @click.option("--out", metavar="DIR", help="Folder of the run.  [default: doctor-runs/<UTC time>-<name>]")
 @click.option("--no-view", is_flag=True, help="No live view: the command's output is passed through.")
-@click.option("--alert-at", default="10m", metavar="TIME", show_default=True, help="Alarm when a limit is this near.")
+@click.option(
+    "--alert-at",
+    default="10m",
+    metavar="TIME",
+    show_default=True,
+    help="Alert when a limit is forecast within this time.",
+)
 @click.option("--alert-command", metavar="SHELL", help="Run at an alarm; RLHFDOCTOR_ALARM holds the text.")
 @click.option(
     "--metrics-port",

@@ -37,7 +37,7 @@ _KINDS = {
 @click.option(
     "--hide", multiple=True, metavar="WORD", help="A further word to replace, such as a project's name; repeatable."
 )
-@click.option("--framework", metavar="NAME[==VERSION]", help="Training framework, where the files do not tell.")
+@click.option("--framework", metavar="NAME[==VERSION]", help="Training framework, if it cannot be detected.")
 def bundle(paths: tuple[str, ...], out: str, hide: tuple[str, ...], framework: str | None) -> None:
     """Pack what a run left behind for an issue tracker, without names and secrets.
 

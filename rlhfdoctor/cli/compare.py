@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from rlhfdoctor.cli.console import make_page, trimmed, write
+from rlhfdoctor.cli.console import language_option, make_page, trimmed, write
 
 
 @click.command()
@@ -16,7 +16,8 @@ from rlhfdoctor.cli.console import make_page, trimmed, write
 @click.option(
     "--out", type=click.Path(dir_okay=False), metavar="FILE", help="Write the result here instead of standard output."
 )
-def compare(before: str, after: str, form: str, out: str | None) -> None:
+@language_option
+def compare(before: str, after: str, form: str, out: str | None, lang: str) -> None:
     """Say whether a change helped: what became of two runs, their peaks, growth and step time, and the settings that differ.
 
     A and B are folders that `doctor watch` wrote, or what runs left behind, each as one path. A difference that steps of
@@ -28,6 +29,7 @@ def compare(before: str, after: str, form: str, out: str | None) -> None:
       doctor compare before/ after/ --format json
     """
     from rlhfdoctor.core.compare import compare as run
+    from rlhfdoctor.i18n.language import load_language
     from rlhfdoctor.report import comparison
 
     found = run([before], [after])
@@ -35,7 +37,7 @@ def compare(before: str, after: str, form: str, out: str | None) -> None:
         text = comparison.render_json(found)
     else:
         page = make_page(out is not None, width=140)
-        comparison.render(found, page)
+        comparison.render(found, page, load_language(lang))
         text = trimmed(page)
     write(text, out)
     sys.exit(1 if found.after.verdict != "healthy" else 0)

@@ -26,8 +26,10 @@ def language_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
         return value or preferred()
 
+    from rlhfdoctor.i18n.language import languages
+
     return click.option(
-        "--lang", type=click.Choice(["en", "zh"]), callback=chosen, help="Language of the report.  [default: by LANG]"
+        "--lang", type=click.Choice(languages()), callback=chosen, help="Language of the report.  [default: by LANG]"
     )(command)
 
 

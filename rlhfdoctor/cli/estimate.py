@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from rlhfdoctor.cli.console import make_page, trimmed, write
+from rlhfdoctor.cli.console import language_option, make_page, trimmed, write
 from rlhfdoctor.errors import UsageError
 
 _GPU_SIZES = {
@@ -35,11 +35,11 @@ _GPU_SIZES = {
 @click.option(
     "--config", "configs", multiple=True, metavar="FILE", help="Configuration file beside the paths; repeatable."
 )
-@click.option("--framework", metavar="NAME[==VERSION]", help="Training framework, where the files do not tell.")
+@click.option("--framework", metavar="NAME[==VERSION]", help="Training framework, if it cannot be detected.")
 @click.option(
     "--model",
     metavar="NAME",
-    help="Model, where the files do not tell its size: Qwen2.5-7B, 13B, or a folder with config.json.",
+    help="Model, if its size cannot be detected: Qwen2.5-7B, 13B, or a folder with config.json.",
 )
 @click.option("--nodes", type=click.IntRange(1, 100_000), help="Nodes of the run.")
 @click.option(
@@ -60,6 +60,7 @@ _GPU_SIZES = {
 @click.option(
     "--out", type=click.Path(dir_okay=False), metavar="FILE", help="Write the result here instead of standard output."
 )
+@language_option
 def estimate(
     paths: tuple[str, ...],
     configs: tuple[str, ...],
@@ -76,6 +77,7 @@ def estimate(
     brief: bool,
     form: str,
     out: str | None,
+    lang: str,
 ) -> None:
     """Say before a run whether its memory will do: host, /dev/shm and GPU, by role and phase.
 
@@ -90,7 +92,9 @@ def estimate(
       doctor estimate launch.sh --brief || exit 1      # in a job script
     """
     from rlhfdoctor.core import estimate as preflight
-    from rlhfdoctor.report import budget
+    from rlhfdoctor.i18n.language import load_language
+    from rlhfdoctor.report import budget, budget_json
+    from rlhfdoctor.report.budget_verdict import sentence, verdict
 
     if framework is not None and not framework.partition("==")[0].strip():
         raise UsageError(f"--framework '{framework}': write NAME or NAME==VERSION, such as openrlhf==0.5.3")
@@ -106,18 +110,19 @@ def estimate(
     with preflight.opened(paths, configs=configs, framework=framework) as session:
         found = preflight.estimate_session(session, machine)
         after, patches = preflight.suggest_session(session, machine) if suggest else (None, [])
+    words = load_language(lang)
     if form == "json":
-        text = budget.render_json(found, after, patches)
+        text = budget_json.render(found, after, patches)
     elif brief:
-        text = f"doctor estimate: {budget.sentence(found)}\n"
+        text = f"doctor estimate: {words(sentence(found))}\n"
     else:
         page = make_page(out is not None, width=140)
-        budget.render(found, page)
+        budget.render(found, page, words)
         if after is not None:
-            budget.render_suggestion(after, patches, page)
+            budget.render_suggestion(after, patches, page, words)
         text = trimmed(page)
     write(text, out)
-    sys.exit(1 if budget.verdict(found) in ("over", "trap") else 0)
+    sys.exit(1 if verdict(found) in ("over", "trap") else 0)
 
 
 def _size(flag: str, text: str | None) -> int | None:

@@ -26,10 +26,10 @@ FORMS = ("html", "md", "png", "svg")
     "--out",
     type=click.Path(dir_okay=False),
     metavar="FILE",
-    help="File to write; its ending tells the format.  [default: doctor-report.html]",
+    help="File to write; its ending selects the format.  [default: doctor-report.html]",
 )
-@click.option("--format", "form", type=click.Choice(FORMS), help="Format, where the file's ending does not tell it.")
-@click.option("--framework", metavar="NAME[==VERSION]", help="Training framework, where the files do not tell.")
+@click.option("--format", "form", type=click.Choice(FORMS), help="Format, if the file's ending does not show it.")
+@click.option("--framework", metavar="NAME[==VERSION]", help="Training framework, if it cannot be detected.")
 @language_option
 def report(paths: tuple[str, ...], out: str | None, form: str | None, framework: str | None, lang: str) -> None:
     """Write what ended a run as a page, as Markdown, or as a picture of its memory.
@@ -53,7 +53,7 @@ def report(paths: tuple[str, ...], out: str | None, form: str | None, framework:
         raise UsageError(f"--out {target}: end it in .html, .md, .png or .svg, or say --format")
     from rlhfdoctor.core.diagnose import make_incident
     from rlhfdoctor.core.session import Session
-    from rlhfdoctor.i18n.language import load_words, translate
+    from rlhfdoctor.i18n.language import load_language
 
     with (
         Progress() as progress,
@@ -65,15 +65,14 @@ def report(paths: tuple[str, ...], out: str | None, form: str | None, framework:
     elif chosen == "md":
         from rlhfdoctor.report import markdown
 
-        words = load_words(lang)
-        write(markdown.render(translate(incident, words), words), str(target))
+        write(markdown.render(incident, load_language(lang)), str(target))
     else:
         from rlhfdoctor.core.timeline import draw_charts
-        from rlhfdoctor.report import phrasing as story
         from rlhfdoctor.report import picture
+        from rlhfdoctor.report.phrasing import headline
 
         charts = draw_charts(session.whole, incident)
-        write_bytes(picture.render(charts, story.headline(incident), chosen), target)  # type: ignore[arg-type]
+        write_bytes(picture.render(charts, headline(incident), chosen), target)  # type: ignore[arg-type]
     sys.exit(1 if incident.verdict != "healthy" else 0)
 
 
@@ -83,9 +82,8 @@ def render_page(incident: Incident, traces: Sequence[Recorded], lang: str) -> st
 
     from rlhfdoctor import __version__
     from rlhfdoctor.core.timeline import draw_charts
-    from rlhfdoctor.i18n.language import load_words, translate, translate_chart
+    from rlhfdoctor.i18n.language import load_language
     from rlhfdoctor.report import html
 
-    words = load_words(lang)
-    charts = [translate_chart(chart, words) for chart in draw_charts(traces, incident)]
-    return html.render(translate(incident, words), charts, made_s=time.time(), version=__version__, words=words)
+    charts = draw_charts(traces, incident)
+    return html.render(incident, charts, made_s=time.time(), version=__version__, words=load_language(lang))

@@ -29,12 +29,13 @@ def rules() -> None:
 def rules_list(lang: str) -> None:
     """All rules with their titles."""
     from rlhfdoctor.engine.catalogue import load_rules
-    from rlhfdoctor.i18n.language import load_words
+    from rlhfdoctor.i18n.language import load_language
+    from rlhfdoctor.i18n.message import template
 
-    words = load_words(lang)
+    words = load_language(lang)
 
     for rule in load_rules():
-        click.echo(f"{rule.id:32} {words.of(rule.title)}")
+        click.echo(f"{rule.id:32} {words(template(rule.title))}")
 
 
 @rules.command("explain")
@@ -49,7 +50,7 @@ def rules_explain(rule_id: str, lang: str) -> None:
     """
     from rlhfdoctor.engine.catalogue import load_rules
     from rlhfdoctor.engine.explain import explain
-    from rlhfdoctor.i18n.language import load_words
+    from rlhfdoctor.i18n.language import load_language
 
     found = next((rule for rule in load_rules() if rule.id == rule_id), None)
     if found is None:
@@ -59,7 +60,7 @@ def rules_explain(rule_id: str, lang: str) -> None:
         raise UsageError(
             f"no rule '{rule_id}'." + (f" Did you mean {', '.join(near)}?" if near else " See doctor rules list.")
         )
-    click.echo(explain(found, load_words(lang)))
+    click.echo(explain(found, load_language(lang)))
 
 
 @rules.command("test")
@@ -86,8 +87,8 @@ def rules_test(folder: Path | None) -> None:
 @click.option("--folder", type=click.Path(path_type=Path), help="The catalogue to add it to.")
 def rules_new(rule_id: str, folder: Path | None) -> None:
     """Make the folder of a new rule with an example to fill in; `doctor rules test` names what is left to do."""
-    from rlhfdoctor.engine.catalogue import rules_folder
     from rlhfdoctor.engine.draft import write_skeleton
+    from rlhfdoctor.places import rules_folder
 
     path = write_skeleton((folder or rules_folder()) / rule_id)
     click.echo(f"wrote {path}; fill it in until 'doctor rules test {path.parent}' names nothing more")

@@ -10,6 +10,7 @@ from rlhfdoctor.core.diagnose import make_incident
 from rlhfdoctor.core.session import Session
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.window import FailureWindow, find_failure_window, find_process_usage, find_steps
+from rlhfdoctor.i18n.message import say, term
 from rlhfdoctor.trace.growth import theil_sen
 from rlhfdoctor.trace.schema import NULL
 from rlhfdoctor.types import Comparison, Figure, Incident
@@ -50,23 +51,27 @@ def _figures(before: FailureWindow | None, after: FailureWindow | None) -> Itera
     uses = [_use(scene) for scene in scenes]
     peaks = [_step_peaks(scene, use) for scene, use in zip(scenes, uses, strict=True)]
     steps = [float(len(row)) if scene is not None else None for row, scene in zip(peaks, scenes, strict=True)]
-    yield Figure(name="steps begun", unit="count", before=steps[0], after=steps[1])
+    yield Figure(name=say("steps begun"), unit="count", before=steps[0], after=steps[1])
     tops = [float(max(size for _, size in use)) if use else None for use in uses]
     yield Figure(
-        name="all processes, at the peak", unit="bytes", before=tops[0], after=tops[1], noise=_noise(peaks, tops)
+        name=say("all processes, at the peak"), unit="bytes", before=tops[0], after=tops[1], noise=_noise(peaks, tops)
     )
     roles = [_by_role(scene, use) for scene, use in zip(scenes, uses, strict=True)]
     for role in sorted({*roles[0], *roles[1]}, key=lambda role: -max(row.get(role, 0) for row in roles)):
         sizes = [row.get(role) if row else None for row in roles]
         if max(size or 0 for size in sizes) >= _LEAST_SHARE * max(top or 0 for top in tops):
             yield Figure(
-                name=f"{role}, then", unit="bytes", before=sizes[0], after=sizes[1], noise=_noise(peaks, sizes)
+                name=say("{role}, then", role=term(role)),
+                unit="bytes",
+                before=sizes[0],
+                after=sizes[1],
+                noise=_noise(peaks, sizes),
             )
     slopes = [_slope(row) for row in peaks]
     spread = [abs(high - low) / 2 for slope in slopes if slope is not None for _, low, high in (slope,)]
     rates = [slope[0] if slope is not None else None for slope in slopes]
     yield Figure(
-        name="growth of the peaks",
+        name=say("growth of the peaks"),
         unit="bytes_per_step",
         before=rates[0],
         after=rates[1],
@@ -144,7 +149,7 @@ def _step_time(before: FailureWindow | None, after: FailureWindow | None) -> Fig
     middles = [statistics.median(row) if row else None for row in times]
     spreads = [_SPREADS * _deviation(row) for row in times if len(row) >= _LEAST_STEPS]
     noise = max([*spreads, *(_LEAST_SHARE * middle for middle in middles if middle)]) if spreads else None
-    return Figure(name="time of a step", unit="s", before=middles[0], after=middles[1], noise=noise)
+    return Figure(name=say("time of a step"), unit="s", before=middles[0], after=middles[1], noise=noise)
 
 
 def _changed(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from rlhfdoctor.core.diagnose import analyze
-from rlhfdoctor.engine.catalogue import load_conditions, load_rules, rules_folder
+from rlhfdoctor.engine.catalogue import load_conditions, load_rules
 from rlhfdoctor.engine.draft import missing_parts
 from rlhfdoctor.engine.resolve import read_rule
 from rlhfdoctor.engine.schema import Rule
+from rlhfdoctor.places import rules_folder
 from rlhfdoctor.types import Incident
 
 EXPECTED = "expected.diff"

@@ -12,6 +12,7 @@ from types import TracebackType
 
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.evidence.case import Case
+from rlhfdoctor.i18n.message import plural, quoted, say
 from rlhfdoctor.logs.events import PATTERNS, order_events, read_events
 from rlhfdoctor.logs.flight import MOST_BYTES, rank_of_dump, read_dump
 from rlhfdoctor.logs.open import Source, find_sources
@@ -24,7 +25,6 @@ from rlhfdoctor.trace.archive import shown, unpacked
 from rlhfdoctor.trace.events import Recorded, drop_foreign
 from rlhfdoctor.trace.run import find_runs, find_unread, read_run
 from rlhfdoctor.types import Event, Gap
-from rlhfdoctor.units import show_count
 from rlhfdoctor.vocabulary import EVENT
 
 CONFIG_LIMIT_BYTES = 2 * 1024**2
@@ -133,7 +133,14 @@ class Session:
         events = [event for event in order_events(self.events) if self._is_inside(event)]
         events, foreign = drop_foreign(events, self.traces)
         if foreign:
-            self._note(Gap(what="kernel log", why=f"{show_count(foreign, 'kill')} of other jobs on this node left out"))
+            self._note(
+                Gap(
+                    what=say("kernel log"),
+                    why=say(
+                        "{kills} of other jobs on this node left out", kills=plural("{n} kill", "{n} kills", foreign)
+                    ),
+                )
+            )
         versions = find_versions(events)
         prefer = name_of(self._framework) if self._framework else None
         written = [*self._configured(), *_logged(events)]
@@ -196,7 +203,7 @@ class Session:
     def _read_sources(self, paths: Sequence[str]) -> None:
         for source in find_sources(paths, self.gaps):
             if self._is_copy(source):
-                self.gaps.append(Gap(what=source.name, why="a copy of a file that was read already"))
+                self.gaps.append(Gap(what=quoted(source.name), why=say("a copy of a file that was read already")))
             elif is_configuration(source.name):
                 self._read_configuration(source)
             elif rank_of_dump(source.name) is not None:
@@ -217,8 +224,11 @@ class Session:
     def _read_configuration(self, source: Source) -> None:
         data = source.read(CONFIG_LIMIT_BYTES)
         if len(data) == CONFIG_LIMIT_BYTES:
-            why = f"configuration of more than {CONFIG_LIMIT_BYTES >> 20} MiB; cut there"
-            self.gaps.append(Gap(what=source.name, why=why))
+            why = say(
+                "configuration of more than {config_limit_bytes} MiB; cut there",
+                config_limit_bytes=CONFIG_LIMIT_BYTES >> 20,
+            )
+            self.gaps.append(Gap(what=quoted(source.name), why=why))
         self.texts[source.name] = data.decode("utf-8", "surrogateescape")
         original = find_original(Path(source.name))
         if original is not None:
@@ -248,6 +258,9 @@ class Session:
 
         return stream
 
+    def _renamed(self, gap: Gap, real: str, to_show: str) -> Gap:
+        return Gap(what=gap.what.with_text(self.shown), why=gap.why.with_text(lambda text: text.replace(real, to_show)))
+
     def _show_names(self) -> None:
         """Names of what was unpacked, as the user gave them: by the archive."""
         self.events = [replace(e, origin=replace(e.origin, file=self.shown(e.origin.file))) for e in self.events]
@@ -256,7 +269,7 @@ class Session:
         self._shown_only = {self.shown(name) for name in self._shown_only}
         for real, to_show in self.names.items():
             if real != to_show:
-                self.gaps = [Gap(what=self.shown(gap.what), why=gap.why.replace(real, to_show)) for gap in self.gaps]
+                self.gaps = [self._renamed(gap, real, to_show) for gap in self.gaps]
         for trace in (*self.traces, *self.whole):
             trace.node.folder, trace.file = self.shown(trace.node.folder), self.shown(trace.file)
 

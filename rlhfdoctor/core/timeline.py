@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 from rlhfdoctor.charts import Bound, Chart, Level, Mark, Panel, Span
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.window import FailureWindow, find_failure_window, find_steps
+from rlhfdoctor.i18n.message import Message, plural, quoted, say, term
+from rlhfdoctor.report.phrasing import killer_says
 from rlhfdoctor.trace.events import Recorded
 from rlhfdoctor.trace.read import NodeTrace, time_of
 from rlhfdoctor.trace.run import read_traces
 from rlhfdoctor.trace.schema import NULL
 from rlhfdoctor.trace.tables import require_polars
 from rlhfdoctor.types import Incident
-from rlhfdoctor.units import show_bytes, show_count, show_seconds
 from rlhfdoctor.vocabulary.run import PHASES
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ _ORDER = (
     "raylet",
     "other",
 )
-_WORDS = {"cgroup": "container limit", "node": "node", "ray": "Ray's threshold"}
+_WORDS = {"cgroup": say("container limit"), "node": say("node"), "ray": say("Ray's threshold")}
 
 
 def make_charts(
@@ -85,7 +86,15 @@ def draw_charts(traces: Sequence[Recorded], incident: Incident) -> list[Chart]:
             charts.append(_chart(trace, scene, incident if number == 0 else None))
     if charts and len(traces) > _MOST_NODES:
         charts[-1] = replace(
-            charts[-1], notes=(*charts[-1].notes, f"{len(traces)} nodes were recorded; only {_MOST_NODES} are drawn")
+            charts[-1],
+            notes=(
+                *charts[-1].notes,
+                say(
+                    "{traces} nodes were recorded; only {most_nodes} are drawn",
+                    traces=len(traces),
+                    most_nodes=_MOST_NODES,
+                ),
+            ),
         )
     return charts
 
@@ -123,14 +132,21 @@ def _chart(trace: Recorded, scene: FailureWindow, incident: Incident | None) -> 
     begin_s, end_s = (trace.seconds(at) for at in (min(trace.node.times_ns), max(trace.node.times_ns)))
     panels = [panel for panel in (_by_role(trace, scene), _by_kind(trace, scene), _by_gpu(trace)) if panel is not None]
     notes = [
-        f"{name} ({show_bytes(size)}) lies above the picture"
+        say("{limit} ({size:bytes}) lies above the picture", limit=name, size=size)
         for name, size in _limits(trace, scene)
         if panels and size > _ABOVE * panels[0].top_bytes and name not in {b.name for p in panels for b in p.bounds}
     ]
     notes += _doubts(trace, panels, incident, end_s)
     spans = list(_spans(trace, begin_s, end_s))
     if len(spans) > _MOST_SPANS:
-        notes.append(f"{show_count(len(spans), 'phase')}: only the last {_MOST_SPANS} are drawn")
+        notes.append(
+            plural(
+                "{n} phase: only the last {most} are drawn",
+                "{n} phases: only the last {most} are drawn",
+                len(spans),
+                most=_MOST_SPANS,
+            )
+        )
     return Chart(
         node=trace.node.node,
         begin_s=begin_s,
@@ -142,19 +158,19 @@ def _chart(trace: Recorded, scene: FailureWindow, incident: Incident | None) -> 
     )
 
 
-def _doubts(trace: Recorded, panels: Sequence[Panel], incident: Incident | None, end_s: float) -> Iterator[str]:
+def _doubts(trace: Recorded, panels: Sequence[Panel], incident: Incident | None, end_s: float) -> Iterator[Message]:
     """Notes that are needed to interpret the chart."""
     death = incident.death if incident is not None else None
     if death is not None and death.time is not None and death.time - end_s > _LATE_S:
-        yield f"the recording ends {show_seconds(round(death.time - end_s))} before the death"
+        yield say("the recording ends {early:s} before the death", early=round(death.time - end_s))
     if death is not None and death.time is None:
-        yield "nothing tells the time of the death, so that it is not marked"
+        yield say("the time of the death is unknown, so it is not marked")
     sums = {panel.kind: panel.top_bytes for panel in panels}
     bound = max((bound.bytes for panel in panels for bound in panel.bounds), default=0)
     if bound and sums.get("role", 0) > max(bound, sums.get("kind", 0)) * _DOUBLE:
-        yield "forked processes share pages, which the sum of the roles counts once for each of them"
+        yield say("forked processes share pages, which the sum of the roles counts once for each of them")
     if trace.node.times_ns and any(two < one for one, two in pairwise(trace.node.times_ns)):
-        yield "the clock was set back during the run"
+        yield say("the clock was set back during the run")
 
 
 def _by_role(trace: Recorded, scene: FailureWindow) -> Panel | None:
@@ -176,14 +192,14 @@ def _by_role(trace: Recorded, scene: FailureWindow) -> Panel | None:
         columns["other"] = columns["other"] + rest if "other" in columns else rest
     ordered = sorted(columns, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER))
     levels = _levels(trace, wide["at"], [columns[name] for name in ordered])
-    title = "memory by role: anonymous and page-locked"
+    title = say("memory by role: anonymous and page-locked")
     return _with_bounds(
-        Panel(kind="role", title=title, stacked=True, names=tuple(ordered), bounds=(), levels=levels),
+        Panel(kind="role", title=title, stacked=True, names=tuple(map(term, ordered)), bounds=(), levels=levels),
         _limits(trace, scene),
     )
 
 
-def _with_bounds(panel: Panel, limits: Iterable[tuple[str, int]]) -> Panel:
+def _with_bounds(panel: Panel, limits: Iterable[tuple[Message, int]]) -> Panel:
     """The panel with those limits that a picture of it can hold."""
     near = tuple(Bound(name=name, bytes=size) for name, size in limits if size <= _ABOVE * panel.top_bytes)
     return replace(panel, bounds=near)
@@ -273,12 +289,12 @@ def _by_kind(trace: Recorded, scene: FailureWindow) -> Panel | None:
     names = [name for name in parts.columns if name != "at" and (parts[name] > 0).any()]
     if not names:
         return None
-    title = "the node by kind of memory" if scene.limit == "node" else "the container by kind of memory"
+    title = say("the node by kind of memory") if scene.limit == "node" else say("the container by kind of memory")
     panel = Panel(
         kind="kind",
         title=title,
         stacked=True,
-        names=tuple(names),
+        names=tuple(map(term, names)),
         bounds=(),
         levels=_levels(trace, parts["at"], [parts[name] for name in names]),
     )
@@ -300,12 +316,12 @@ def _by_gpu(trace: Recorded) -> Panel | None:
     names = [name for name in wide.columns if name != "at"]
     columns = [wide[name].set(wide[name] < 0, -1) for name in names]
     sizes = {size for gpu in trace.keys("gpu") if (size := trace.last("gpu", gpu, "total_bytes")) is not None}
-    bounds = tuple(Bound(name="size of the GPU", bytes=size) for size in sorted(sizes))
+    bounds = tuple(Bound(name=say("size of the GPU"), bytes=size) for size in sorted(sizes))
     return Panel(
         kind="gpu",
-        title="GPU memory in use (NVML)",
+        title=say("GPU memory in use (NVML)"),
         stacked=False,
-        names=tuple(f"GPU {name}" for name in names),
+        names=tuple(say("GPU {number}", number=name) for name in names),
         bounds=bounds,
         levels=_levels(trace, wide["at"], columns),
     )
@@ -341,7 +357,7 @@ def _levels(trace: Recorded, at: polars.Series, columns: Sequence[polars.Series]
     )
 
 
-def _limits(trace: Recorded, scene: FailureWindow) -> Iterator[tuple[str, int]]:
+def _limits(trace: Recorded, scene: FailureWindow) -> Iterator[tuple[Message, int]]:
     """(name, bytes) of the limits that bound host memory, as they were seen last."""
     seen = {
         _WORDS[str(row["name"])]: size
@@ -384,14 +400,18 @@ def _marked(trace: Recorded, event: Mapping[str, object]) -> float | None:
 
 def _marks(trace: Recorded, begin_s: float, incident: Incident | None) -> Iterator[Mark]:
     for number, at in enumerate(find_steps(trace)[:_MOST_STEPS]):
-        yield Mark(at_s=max(at - begin_s, 0.0), kind="step", says=f"step {number}")
+        yield Mark(at_s=max(at - begin_s, 0.0), kind="step", says=say("step {number}", number=number))
     for event in trace.of("alarm"):
-        yield Mark(at_s=_at(trace, event, begin_s), kind="alarm", says=str(event.get("text") or "alarm"))
+        yield Mark(
+            at_s=_at(trace, event, begin_s),
+            kind="alarm",
+            says=quoted(event["text"]) if event.get("text") else say("alarm"),
+        )
     for event in trace.of("oom_kill"):
-        yield Mark(at_s=_at(trace, event, begin_s), kind="kill", says="the kernel's OOM killer")
+        yield Mark(at_s=_at(trace, event, begin_s), kind="kill", says=say("the kernel's OOM killer"))
     death = incident.death if incident is not None else None
     if death is not None and death.time is not None:
-        yield Mark(at_s=max(death.time - begin_s, 0.0), kind="death", says=death.killer or "never began")
+        yield Mark(at_s=max(death.time - begin_s, 0.0), kind="death", says=killer_says(death))
 
 
 def _at(trace: Recorded, event: Mapping[str, object], begin_s: float) -> float:

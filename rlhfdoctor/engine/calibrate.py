@@ -15,8 +15,8 @@ from pathlib import Path
 
 import yaml
 
-from rlhfdoctor.engine.catalogue import rules_folder
 from rlhfdoctor.errors import RuleError
+from rlhfdoctor.places import rules_folder
 
 FILE = "calibration.yaml"
 _SURE = 0.99

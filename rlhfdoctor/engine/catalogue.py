@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,20 +11,8 @@ from rlhfdoctor.engine.resolve import Conditions, read_conditions, read_rule
 from rlhfdoctor.engine.rulefile import Place, read_yaml
 from rlhfdoctor.engine.schema import Rule, named_causes
 from rlhfdoctor.errors import RuleError
+from rlhfdoctor.places import bundled_folder, rules_folder
 from rlhfdoctor.vocabulary.names import did_you_mean
-
-
-def rules_folder() -> Path:
-    """The catalogue in use: `$RLHFDOCTOR_RULES`, else the bundled one."""
-    named = os.environ.get("RLHFDOCTOR_RULES")
-    return Path(named) if named else bundled_folder()
-
-
-def bundled_folder() -> Path:
-    """The catalogue that comes with the package: beside it (checkout) or inside it (wheel)."""
-    package = Path(__file__).resolve().parent.parent
-    beside = package.parent / "rules"
-    return beside if beside.is_dir() else package / "rules"
 
 
 def load_conditions(folder: Path) -> Conditions:

@@ -10,12 +10,12 @@ from typing import Any
 
 import yaml
 
-from rlhfdoctor.engine.catalogue import rules_folder
 from rlhfdoctor.engine.schema import Rule, named_causes
 from rlhfdoctor.errors import UsageError
+from rlhfdoctor.i18n import catalogue
+from rlhfdoctor.i18n.language import languages
+from rlhfdoctor.places import rules_folder
 
-LANGUAGES = ("zh",)
-"""Each has a file next to rule.yaml; a rule of the shipped catalogue needs all of them."""
 _SAID = {
     "title",
     "summary",
@@ -34,7 +34,6 @@ _SAID = {
     "because",
     "how_to_check",
 }
-_PLACE = re.compile(r"\{[^{}]*\}")
 
 
 def write_skeleton(folder: Path) -> Path:
@@ -53,17 +52,20 @@ def write_skeleton(folder: Path) -> Path:
         (folder / kind / "driver.log").write_text(text)
     text = _SKELETON.format(id=folder.name, kind=folder.name.split("-")[0])
     (folder / "rule.yaml").write_text(text)
-    for language in LANGUAGES:
-        rows = "".join(f"- en: {text}\n  {language}: ''\n" for text in sentences(folder / "rule.yaml"))
-        (folder / f"{language}.yaml").write_text(
-            f"# The rule's sentences, and each in the language '{language}'.\n{rows}"
-        )
+    english = dict.fromkeys(sentences(folder / "rule.yaml"), "")
+    for language in languages()[1:]:
+        file = folder / f"{language}.po"
+        file.write_text(catalogue.update(file, english, {}, language), encoding="utf-8")
     return folder / "rule.yaml"
 
 
-def sentences(path: Path) -> list[str]:
-    """Every sentence of a rule file that a reader sees, in order, each once."""
-    return list(dict.fromkeys(_said(yaml.safe_load(path.read_text(encoding="utf-8")))))
+def sentences(path: Path, keys: Collection[str] = _SAID) -> list[str]:
+    """Every sentence of a rule file that a reader sees, in order, each once.
+
+    Args:
+        keys: under which sentences are.
+    """
+    return list(dict.fromkeys(_said(yaml.safe_load(path.read_text(encoding="utf-8")), keys)))
 
 
 def missing_parts(rule: Rule, causes: Collection[str]) -> list[str]:
@@ -79,44 +81,25 @@ def missing_parts(rule: Rule, causes: Collection[str]) -> list[str]:
         if name not in causes
     ]
     shipped = rule.path.parent.parent.resolve() == rules_folder().resolve()
-    for language in LANGUAGES:
-        file = rule.path.with_name(f"{language}.yaml")
+    for language in languages()[1:]:
+        file = rule.path.with_name(f"{language}.po")
         if file.exists() or shipped:
-            found += _untranslated(sentences(rule.path), file, language)
+            found += catalogue.faults(file, dict.fromkeys(sentences(rule.path), ""))
     return found
-
-
-def _untranslated(english: list[str], file: Path, language: str) -> Iterator[str]:
-    if not file.exists():
-        yield f"{file}: missing; it takes rows of 'en' and '{language}'"
-        return
-    try:
-        table = {row["en"]: row[language] for row in yaml.safe_load(file.read_text(encoding="utf-8")) or ()}
-    except (KeyError, TypeError, UnicodeDecodeError, yaml.YAMLError):
-        yield f"{file}: is no list of rows of 'en' and '{language}'"
-        return
-    for text in english:
-        if not table.get(text):
-            yield f"{file}: no '{language}' for '{text}'"
-        elif sorted(_PLACE.findall(text)) != sorted(_PLACE.findall(table[text])):
-            yield f"{file}: other places in braces than '{text}' has"
-    for text in table:
-        if text not in english:
-            yield f"{file}: no sentence of the rule is '{text}' any more"
 
 
 @functools.cache
 def _skeleton() -> frozenset[str]:
-    return frozenset(_said(yaml.safe_load(_SKELETON.format(id="host-x", kind="host"))))
+    return frozenset(_said(yaml.safe_load(_SKELETON.format(id="host-x", kind="host")), _SAID))
 
 
-def _said(node: Any, wanted: bool = False) -> Iterator[str]:
+def _said(node: Any, keys: Collection[str], wanted: bool = False) -> Iterator[str]:
     if isinstance(node, dict):
         for key, value in node.items():
-            yield from _said(value, key in _SAID)
+            yield from _said(value, keys, key in keys)
     elif isinstance(node, list):
         for value in node:
-            yield from _said(value, wanted)
+            yield from _said(value, keys, wanted)
     elif isinstance(node, str) and wanted and node.strip():
         yield " ".join(node.split())
 

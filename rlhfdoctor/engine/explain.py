@@ -4,67 +4,69 @@ from __future__ import annotations
 
 import functools
 import itertools
-import re
 import textwrap
 import unicodedata
 from collections.abc import Sequence
 
-from rlhfdoctor.engine.schema import LookAlike, Rule, Treatment
-from rlhfdoctor.i18n.words import ENGLISH, Words
+from rlhfdoctor.engine.schema import PLACE, LookAlike, Rule, Treatment
+from rlhfdoctor.i18n.message import ENGLISH, Language, Message, joined, quoted, say, template
 from rlhfdoctor.settings.spell import FRAMEWORKS, spell
 
 _HEADINGS = {
-    "meaning": "What it means",
-    "impact": "What it does to a run",
-    "check": "How to check by hand",
+    "meaning": say("What it means"),
+    "impact": say("What it does to a run"),
+    "check": say("How to check by hand"),
 }
 
 
-def explain(rule: Rule, t: Words = ENGLISH) -> str:
+def explain(rule: Rule, t: Language = ENGLISH) -> str:
     """The page of a rule as plain text, 90 columns wide, in the language of `t`."""
-    parts = [f"{rule.id}: {t.of(rule.title)}", ""]
+    parts = [f"{rule.id}: {t(template(rule.title))}", ""]
     for key, heading in _HEADINGS.items():
-        parts += [t(heading), *_wrap(t.of(rule.docs[key])), ""]
-    parts += [t("What looks alike"), *_wrap(_look_alikes(rule.false_positives, t)), ""]
+        parts += [t(heading), *_wrap(t(template(rule.docs[key]))), ""]
+    parts += [t(say("What looks alike")), *_wrap(t(_look_alikes(rule.false_positives))), ""]
     if rule.remediation:
-        parts.append(t("Treatment"))
+        parts.append(t(say("Treatment")))
         for item in rule.remediation:
             where = f" ({', '.join(item.frameworks)})" if item.frameworks else ""
-            version = t(" at {0}", item.versions) if item.versions else ""
-            effect = _show(t.of(item.effect), t)
-            parts += _wrap(f"- {t.of(item.instead or item.setting)}{where}{version} [{item.safety}]: {effect}")
+            version = t(say(" at {versions}", versions=item.versions)) if item.versions else ""
+            effect = t(_unmeasured(item.effect))
+            parts += _wrap(
+                f"- {t(template(item.instead)) if item.instead else item.setting}{where}{version} [{item.safety}]: {effect}"
+            )
             spelled = _spelled(item)
             if spelled:
-                parts += _wrap(f"  {t('spelled: {0}', spelled)}")
+                parts += _wrap(f"  {t(say('spelled: {spelled}', spelled=spelled))}")
             if item.cost:
-                parts += _wrap(f"  {t('cost: {0}', t.of(item.cost))}")
+                parts += _wrap(f"  {t(say('cost: {cost}', cost=template(item.cost)))}")
             parts += [
-                line for effect in item.side_effects for line in _wrap(f"  {t('side effect: {0}', t.of(effect))}")
+                line
+                for effect in item.side_effects
+                for line in _wrap(f"  {t(say('side effect: {effect}', effect=template(effect)))}")
             ]
             if item.note:
-                parts += _wrap(f"  {t.of(item.note)}")
+                parts += _wrap(f"  {t(template(item.note))}")
         parts.append("")
     if rule.references:
-        parts += [t("References"), *(f"  {link}" for link in rule.references), ""]
+        parts += [t(say("References")), *(f"  {link}" for link in rule.references), ""]
     return "\n".join(parts).rstrip()
 
 
-def _look_alikes(look_alikes: Sequence[LookAlike], t: Words) -> str:
+def _look_alikes(look_alikes: Sequence[LookAlike]) -> Message:
     """What lies between two notes is one sentence."""
     sentences = []
     for is_note, group in itertools.groupby(look_alikes, key=lambda one: bool(one.note)):
         if is_note:
-            sentences += [t.of(one.note) for one in group]
+            sentences += [template(one.note) for one in group]
         else:
-            sentences.append(
-                functools.reduce(lambda a, b: t("{0}, {1}", a, b), (_look_alike(one, t) for one in group)) + t.stop
-            )
-    return functools.reduce(lambda a, b: t("{0} {1}", a, b), sentences)
+            names = functools.reduce(lambda one, two: say("{one}, {two}", one=one, two=two), map(_look_alike, group))
+            sentences.append(say("{causes}.", causes=names))
+    return joined(*sentences, by=" ")
 
 
-def _look_alike(one: LookAlike, t: Words) -> str:
-    names = functools.reduce(lambda a, b: t("{0} and {1}", a, b), one.causes or (t.of(one.other),))
-    return t("{0} ({1})", names, t.of(one.differs)) if one.differs else names
+def _look_alike(one: LookAlike) -> Message:
+    names = joined(*map(quoted, one.causes), by=" and ") if one.causes else template(one.other)
+    return say("{fact} ({remark})", fact=names, remark=template(one.differs)) if one.differs else names
 
 
 def _spelled(treatment: Treatment) -> str:
@@ -76,8 +78,9 @@ def _spelled(treatment: Treatment) -> str:
     return "; ".join(f"{name} {row.spelled}" for name, row in found if row is not None and row.form != "code")
 
 
-def _show(text: str, t: Words) -> str:
-    return re.sub(r"\{([a-z_.0-9]+)\}", t("the measured amount"), text)
+def _unmeasured(text: str) -> Message:
+    """A rule's sentence without a case: each of its places is the amount that will be measured."""
+    return template(text, **dict.fromkeys(PLACE.findall(text), say("the measured amount")))
 
 
 def _wrap(text: str) -> list[str]:

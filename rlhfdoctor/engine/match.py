@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlhfdoctor.engine.schema import Condition
+from rlhfdoctor.i18n.message import NOTHING, Message, say
 from rlhfdoctor.types import Event, Evidence, Quote, Setting, Value
 from rlhfdoctor.vocabulary.names import Fact, Kind
 
@@ -49,7 +50,7 @@ def _event(condition: Condition, facts: Facts) -> Answer:
         checks = [compare(event.fields.get(name), tests) for name, tests in condition.fields]
         if all(checks):
             wanted = not any(op == "exists" and operand is False for op, operand in condition.compare)
-            return Answer(wanted, (quote_event(event, ""),) if wanted else ())
+            return Answer(wanted, (quote_event(event, NOTHING),) if wanted else ())
     return Answer(any(op == "exists" and operand is False for op, operand in condition.compare))
 
 
@@ -78,7 +79,7 @@ def _setting(condition: Condition, facts: Facts) -> Answer:
 _TESTS: Mapping[str, Callable[[Condition, Facts], Answer]] = {"event": _event, "fact": _evidence, "setting": _setting}
 
 
-def compare(value: Value, tests: Sequence[tuple[str, Any]]) -> bool:
+def compare(value: Value | Message, tests: Sequence[tuple[str, Any]]) -> bool:
     """Whether a value passes all comparisons; without a comparison the value must be true.
 
     >>> compare(0.5, [("at_least", 0.4)]), compare("sigbus", [("in", ["sigbus"])]), compare(False, [])
@@ -86,6 +87,7 @@ def compare(value: Value, tests: Sequence[tuple[str, Any]]) -> bool:
     """
     if not tests:
         return value is not None and value is not False
+    value = str(value) if isinstance(value, Message) else value
     return all(_COMPARE[name](value, operand) for name, operand in tests)
 
 
@@ -108,7 +110,7 @@ _COMPARE: dict[str, Callable[[Value, Any], bool]] = {
 }
 
 
-def quote_event(event: Event, says: str) -> Quote:
+def quote_event(event: Event, says: Message) -> Quote:
     """A log line as a report quotes it."""
     return Quote(kind="log", says=says, file=event.origin.file, line=event.origin.line, text=event.text)
 
@@ -128,5 +130,8 @@ def quote_evidence(evidence: Evidence) -> Quote:
 def quote_setting(setting: Setting) -> Quote:
     """A line of the user's configuration as a report quotes it."""
     return Quote(
-        kind="setting", says=f"{setting.spelled} is {setting.value}", file=setting.origin.file, line=setting.origin.line
+        kind="setting",
+        says=say("{spelled} is {value}", spelled=setting.spelled, value=setting.value),
+        file=setting.origin.file,
+        line=setting.origin.line,
     )

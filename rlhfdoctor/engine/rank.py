@@ -6,17 +6,17 @@ of such findings that were right (calibrate.py). What is unknown moves nothing a
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from rlhfdoctor.engine.calibrate import Knots, confidence, load_knots
 from rlhfdoctor.engine.match import Answer, Facts, ask
 from rlhfdoctor.engine.schema import PLACE, Rule, Treatment
+from rlhfdoctor.i18n.message import Argument, Message, say, template, term
 from rlhfdoctor.types import Finding, Missing, Quote, RuledOut
-from rlhfdoctor.units import show_bytes, show_ratio, show_seconds
 from rlhfdoctor.vocabulary.index import FACTS
-from rlhfdoctor.vocabulary.names import Unit
+from rlhfdoctor.vocabulary.names import Fact, Unit
+from rlhfdoctor.vocabulary.run import SPOKEN
 
 SHOWN_SCORE = -2.2
 """Findings are shown above this (log-odds)."""
@@ -75,15 +75,19 @@ def judge(rule: Rule, facts: Facts, knots: Knots = ()) -> Finding:
             score -= part.weight
             against.append(_quote(answer, fill(part.says, facts)))
     missing = [
-        Missing(what=w.what, settle=w.how_to_check)
+        Missing(what=template(w.what), settle=template(w.how_to_check))
         for w in rule.missing
         if w.unless is None or ask(w.unless, facts).value is not True
     ]
-    if needed.quotes and needed.quotes[0].says and not any(needed.quotes[0].says in quote.says for quote in speaking):
+    if (
+        needed.quotes
+        and needed.quotes[0].says
+        and not any(quote.says.mentions(needed.quotes[0].says) for quote in speaking)
+    ):
         speaking.append(needed.quotes[0])
     return Finding(
         cause=rule.id,
-        title=rule.title,
+        title=template(rule.title),
         confidence=confidence(score, knots),
         score=score,
         goes_with=rule.compatible_with,
@@ -99,13 +103,13 @@ def treatments(rule: Rule, facts: Facts) -> list[Treatment]:
     return [t for t in rule.remediation if t.when is None or ask(t.when, facts, closed=True).value]
 
 
-def _quote(answer: Answer, says: str) -> Quote:
+def _quote(answer: Answer, says: Message) -> Quote:
     first = next((q for q in answer.quotes if q.text), answer.quotes[0] if answer.quotes else None)
     if first is None:
         return Quote(kind="evidence", says=says)
-    detail = first.says if first.kind == "evidence" and first.says and first.says not in says else ""
-    joined = f"{says} ({detail})" if detail else says
-    return Quote(kind=first.kind, says=joined, file=first.file, line=first.line, text=first.text)
+    if first.kind == "evidence" and first.says and not says.mentions(first.says):
+        says = say("{fact} ({remark})", fact=says, remark=first.says)
+    return Quote(kind=first.kind, says=says, file=first.file, line=first.line, text=first.text)
 
 
 def _once(quotes: Sequence[Quote]) -> tuple[Quote, ...]:
@@ -156,23 +160,27 @@ def _tell_apart(findings: list[Finding], rules: Sequence[Rule]) -> list[Finding]
         else min(confidence(f.score, behind), first.confidence)
         for f in findings[1:]
     ]  # as likely as the first one is no second
-    return [first, *(replace(f, differs=differs.get(f.cause, ""), confidence=c) for f, c in zip(findings[1:], shares))]
+    return [
+        first,
+        *(replace(f, differs=template(differs.get(f.cause, "")), confidence=c) for f, c in zip(findings[1:], shares)),
+    ]
 
 
-def fill(text: str, facts: Facts) -> str:
-    """Places such as `{ray.used_bytes}` in a sentence, by value and unit; unknown ones become 'unknown'."""
-
-    def show(match: re.Match[str]) -> str:
-        fact = FACTS[match[1]]
-        evidence = facts.evidence.get(fact)
-        value = evidence.value if evidence else None
-        if value is None:
-            return "an unknown amount" if fact.unit == "bytes" else "unknown"
-        if isinstance(value, int | float) and not isinstance(value, bool) and fact.unit in _SHOWN:
-            return _SHOWN[fact.unit](value)
-        return str(value)
-
-    return PLACE.sub(show, text)
+def fill(text: str, facts: Facts) -> Message:
+    """A rule's sentence with the values of its places such as `{ray.used_bytes}`; unknown ones become 'unknown'."""
+    return template(text, **{name: _value(FACTS[name], facts) for name in dict.fromkeys(PLACE.findall(text))})
 
 
-_SHOWN: Mapping[Unit, Callable[[float], str]] = {"bytes": show_bytes, "share": show_ratio, "s": show_seconds}
+def _value(fact: Fact, facts: Facts) -> Argument:
+    evidence = facts.evidence.get(fact)
+    value = evidence.value if evidence is not None else None
+    if value is None:
+        return say("an unknown amount") if fact.unit == "bytes" else say("unknown")
+    if isinstance(value, int | float) and not isinstance(value, bool) and fact.unit in _SHOWN:
+        return Message(f"{{value:{fact.unit}}}", (("value", value),))
+    if isinstance(value, Message):
+        return value
+    return term(value) if isinstance(value, str) and value in SPOKEN else str(value)
+
+
+_SHOWN: Collection[Unit] = ("bytes", "share", "s")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from packaging.specifiers import SpecifierSet
 
+from rlhfdoctor.i18n.message import Message, template
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.settings.spell import parse_version
 from rlhfdoctor.trace.events import Recorded
@@ -78,7 +79,7 @@ class Case:
         for row in spec.facts if spec is not None else ():
             holds = row.or_unknown if here is None else here in SpecifierSet(row.versions, prereleases=True)
             if row.fact == name and holds and not (row.unless and self.first(row.unless)):
-                return Evidence(name=name, value=row.value, says=row.says.replace("{version}", version or ""))
+                return Evidence(name=name, value=row.value, says=template(row.says, version=version or ""))
         return None
 
     def around(self, event: Event, lines: int = 60) -> Iterator[Event]:
@@ -119,7 +120,7 @@ def page_size(rows: Sequence[Event], killed: Event | None) -> int:
     return 4096
 
 
-def fact(name: Fact, value: Value, says: str, event: Event | None = None) -> Evidence:
+def fact(name: Fact, value: Value | Message, says: Message, event: Event | None = None) -> Evidence:
     """An evidence that rests on an event (or on several; then on the decisive one)."""
     return Evidence(
         name=name, value=value, says=says, origin=event.origin if event else None, text=event.text if event else None

@@ -12,6 +12,7 @@ from rlhfdoctor.evidence import errors as program
 from rlhfdoctor.evidence import rlimits as process
 from rlhfdoctor.evidence import sizing as cures
 from rlhfdoctor.evidence.case import Case
+from rlhfdoctor.i18n.message import NOTHING, Message, quoted, say
 from rlhfdoctor.types import Death, Event, Evidence, Gap
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 from rlhfdoctor.vocabulary.names import Fact
@@ -72,7 +73,12 @@ def find_evidence(case: Case, death: Death | None, gaps: list[Gap]) -> dict[Fact
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             if os.environ.get("RLHFDOCTOR_DEBUG"):  # as in all tests
                 raise
-            gaps.append(Gap(what=f"evidence {name}", why=f"{type(error).__name__}: {error}"))
+            gaps.append(
+                Gap(
+                    what=say("evidence {name}", name=name),
+                    why=quoted(f"{type(error).__name__}: {error}"),
+                )
+            )
     return found
 
 
@@ -89,28 +95,32 @@ def _step_mark(case: Case) -> Event | None:
 
 
 def _of_death(case: Case, death: Death | None) -> Iterator[Evidence]:
-    yield Evidence(name=FACT.death.any, value=death is not None, says="something died" if death else "nothing died")
+    yield Evidence(
+        name=FACT.death.any, value=death is not None, says=(say("something died") if death else say("nothing died"))
+    )
     if death is None:
         return
     event = death.event
     origin, text = (event.origin, event.text) if event else (None, None)
 
-    def fact(name: Fact, value: str | int | bool, says: str) -> Evidence:
+    def fact(name: Fact, value: str | int | bool, says: Message) -> Evidence:
         return Evidence(name=name, value=value, says=says, origin=origin, text=text)
 
-    yield fact(FACT.death.killer, death.killer, "")
-    yield fact(FACT.death.host_memory, death.killer in HOST_KILLERS, "")
+    yield fact(FACT.death.killer, death.killer, NOTHING)
+    yield fact(FACT.death.host_memory, death.killer in HOST_KILLERS, NOTHING)
     yield fact(
-        FACT.death.certain, death.certain, "the killer names itself" if death.certain else "the process only vanished"
+        FACT.death.certain,
+        death.certain,
+        (say("the killer names itself") if death.certain else say("the process only vanished")),
     )
     if death.phase:
-        yield fact(FACT.death.phase, death.phase, "")
+        yield fact(FACT.death.phase, death.phase, NOTHING)
     if death.step is not None:
-        yield fact(FACT.death.step, death.step, f"it happened in step {death.step}")
+        yield fact(FACT.death.step, death.step, say("it happened in step {step}", step=death.step))
     finished = case.first(
         EVENT.phase.step, EVENT.phase.episode, EVENT.phase.update, EVENT.phase.finished
     ) or _step_mark(case)
-    yield fact(FACT.death.before_first_step, finished is None, "")
+    yield fact(FACT.death.before_first_step, finished is None, NOTHING)
     before = [e for e in case.events if event is None or _precedes(e, event)]
     marks = [
         e
@@ -133,10 +143,14 @@ def _of_death(case: Case, death: Death | None) -> Iterator[Evidence]:
     ]
     if marks:
         yield Evidence(
-            name=FACT.death.last_mark, value=marks[-1].kind, says="", origin=marks[-1].origin, text=marks[-1].text
+            name=FACT.death.last_mark, value=marks[-1].kind, says=NOTHING, origin=marks[-1].origin, text=marks[-1].text
         )
     first_steps = case.first(EVENT.phase.first_steps)
     if first_steps is not None:
         yield Evidence(
-            name=FACT.death.first_optimizer_step, value=True, says="", origin=first_steps.origin, text=first_steps.text
+            name=FACT.death.first_optimizer_step,
+            value=True,
+            says=NOTHING,
+            origin=first_steps.origin,
+            text=first_steps.text,
         )

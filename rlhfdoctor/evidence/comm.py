@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from rlhfdoctor.evidence.case import Case, fact, number, whole
 from rlhfdoctor.evidence.classify import classify
 from rlhfdoctor.evidence.roles import MARKS
+from rlhfdoctor.i18n.message import NOTHING, plural, say
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.types import Event, Evidence
-from rlhfdoctor.units import show_count, show_seconds
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 
 _GENERATING = re.compile(r"generate\b|generate_sequences|_sample\b|\bsample\b|greedy_search|beam_search")
@@ -52,15 +52,15 @@ def find_collectives(case: Case) -> Iterator[Evidence]:
         yield fact(
             FACT.comm.numel_differs,
             True,
-            f"gloo: one rank sent {sent} bytes where another waited for {expected}",
+            say("gloo: one rank sent {sent} bytes where another waited for {expected}", sent=sent, expected=expected),
             uneven,
         )
     if not waits:
         gloo = case.first(EVENT.gloo.timeout)
         if gloo is not None:
             limit = float(number(gloo, FIELD.limit_s) or 0)
-            yield fact(FACT.comm.timeout_s, limit, f"gloo waited {show_seconds(limit)}", gloo)
-            yield fact(FACT.comm.op, f"a {gloo.fields.get(FIELD.what_text)} of gloo", "", gloo)
+            yield fact(FACT.comm.timeout_s, limit, say("gloo waited {limit:s}", limit=limit), gloo)
+            yield fact(FACT.comm.op, say("a {what} of gloo", what=gloo.fields.get(FIELD.what_text)), NOTHING, gloo)
             gathers = [
                 e
                 for e in case.of(EVENT.python.frame)
@@ -72,7 +72,7 @@ def find_collectives(case: Case) -> Iterator[Evidence]:
                 yield fact(
                     FACT.comm.parameter_gather,
                     True,
-                    "a rank stood in DeepSpeed's gather of ZeRO-3 parameters",
+                    say("a rank stood in DeepSpeed's gather of ZeRO-3 parameters"),
                     gathers[-1],
                 )
             yield from _meanwhile(case, gloo, limit)
@@ -82,9 +82,17 @@ def find_collectives(case: Case) -> Iterator[Evidence]:
     first = waits[0]
     limit = number(first, FIELD.timeout_s) or 0
     yield fact(
-        FACT.comm.timeout_s, limit, f"a rank waited {show_seconds(float(limit))} in {first.fields.get(FIELD.op)}", first
+        FACT.comm.timeout_s,
+        limit,
+        say("a rank waited {limit:s} in {op}", limit=float(limit), op=first.fields.get(FIELD.op)),
+        first,
     )
-    yield fact(FACT.comm.op, str(first.fields.get(FIELD.op)), f"the collective was {first.fields.get(FIELD.op)}", first)
+    yield fact(
+        FACT.comm.op,
+        str(first.fields.get(FIELD.op)),
+        say("the collective was {op}", op=first.fields.get(FIELD.op)),
+        first,
+    )
     yield from _ranks(waits)
     yield from _status(case)
     yield from _sizes(first)
@@ -109,7 +117,12 @@ def _ranks(waits: list[Event]) -> Iterator[Evidence]:
                 yield fact(
                     FACT.comm.op_differs,
                     True,
-                    f"at SeqNum={one.fields[FIELD.seq]} one rank runs {one.fields[FIELD.op]}, another {two.fields[FIELD.op]}",
+                    say(
+                        "at SeqNum={seq} one rank runs {op}, another {op2}",
+                        seq=one.fields[FIELD.seq],
+                        op=one.fields[FIELD.op],
+                        op2=two.fields[FIELD.op],
+                    ),
                     two,
                 )
                 return
@@ -117,14 +130,24 @@ def _ranks(waits: list[Event]) -> Iterator[Evidence]:
                 yield fact(
                     FACT.comm.numel_differs,
                     True,
-                    f"at SeqNum={one.fields[FIELD.seq]} one rank sends {one.fields.get(FIELD.numel_in)} elements, another {two.fields.get(FIELD.numel_in)}",
+                    say(
+                        "at SeqNum={seq} one rank sends {numel_in} elements, another {numel_in2}",
+                        seq=one.fields[FIELD.seq],
+                        numel_in=one.fields.get(FIELD.numel_in),
+                        numel_in2=two.fields.get(FIELD.numel_in),
+                    ),
                     two,
                 )
                 return
     numbers = [seq for e in events if (seq := whole(e, FIELD.seq)) is not None]
     if len(numbers) > 1:
         spread = max(numbers) - min(numbers)
-        yield fact(FACT.comm.seq_spread, spread, f"the ranks' sequence numbers differ by {spread}", events[-1])
+        yield fact(
+            FACT.comm.seq_spread,
+            spread,
+            say("the ranks' sequence numbers differ by {spread}", spread=spread),
+            events[-1],
+        )
 
 
 def _status(case: Case) -> Iterator[Evidence]:
@@ -134,7 +157,7 @@ def _status(case: Case) -> Iterator[Evidence]:
         yield fact(
             FACT.comm.enqueued_spread,
             spread,
-            f"ranks have enqueued up to {spread} collectives more than others",
+            say("ranks have enqueued up to {spread} collectives more than others", spread=spread),
             case.first(EVENT.nccl.work_status),
         )
 
@@ -147,13 +170,26 @@ def _sizes(first: Event) -> Iterator[Evidence]:
     yield fact(
         FACT.comm.barrier_sized,
         numel <= _SMALL_NUMEL,
-        f"{numel} elements: {'a barrier or a small message, so the others were busy elsewhere' if numel <= _SMALL_NUMEL else 'a bulk transfer'}",
+        say(
+            "{numel} elements: {value}",
+            numel=numel,
+            value=(
+                say("a barrier or a small message, so the others were busy elsewhere")
+                if numel <= _SMALL_NUMEL
+                else say("a bulk transfer")
+            ),
+        ),
         first,
     )
     yield fact(
         FACT.comm.parameter_gather,
         gather and numel >= 200_000,
-        f"{first.fields.get(FIELD.op)} of {numel} elements per rank{' is the size of sharded parameters' if gather and numel >= 200_000 else ''}",
+        say(
+            "{op} of {numel} elements per rank{gather}",
+            op=first.fields.get(FIELD.op),
+            numel=numel,
+            gather=(say(" is the size of sharded parameters") if gather and numel >= 200_000 else NOTHING),
+        ),
         first,
     )
 
@@ -167,11 +203,15 @@ def _meanwhile(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
         if elapsed > longest:
             longest, shown = elapsed, event
     if shown is not None:
-        yield fact(FACT.comm.rollout_s, longest, f"a generation had been running for {show_seconds(longest)}", shown)
+        yield fact(
+            FACT.comm.rollout_s, longest, say("a generation had been running for {longest:s}", longest=longest), shown
+        )
         yield fact(
             FACT.comm.rollout_to_timeout,
             longest / max(limit_s, 1),
-            f"that is {longest / max(limit_s, 1):.2f} of the limit of {show_seconds(limit_s)}",
+            say(
+                "that is {longest:.2f} of the limit of {limit_s:s}", longest=longest / max(limit_s, 1), limit_s=limit_s
+            ),
             shown,
         )
     bar = find_busy(case, first, limit_s)
@@ -180,7 +220,11 @@ def _meanwhile(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
         yield fact(
             FACT.comm.busy_to_timeout,
             busy / max(limit_s, 1),
-            f"a progress bar had been running for {show_seconds(busy)}, {busy / max(limit_s, 1):.2f} of the limit",
+            say(
+                "a progress bar had been running for {busy:s}, {busy2:.2f} of the limit",
+                busy=busy,
+                busy2=busy / max(limit_s, 1),
+            ),
             bar,
         )
     frames = [
@@ -193,7 +237,7 @@ def _meanwhile(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
         yield fact(
             FACT.comm.in_generate,
             True,
-            f"{show_count(len(ranks), 'process', 'processes')} inside generate()",
+            say("{processes} inside generate()", processes=plural("{n} process", "{n} processes", len(ranks))),
             frames[-1],
         )
     elsewhere = [
@@ -205,7 +249,7 @@ def _meanwhile(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
         yield fact(
             FACT.comm.ranks_in_different_phases,
             True,
-            "while one rank generates, another already computes log-probabilities",
+            say("while one rank generates, another already computes log-probabilities"),
             elsewhere[-1],
         )
 
@@ -245,16 +289,23 @@ def _reward(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
         yield fact(
             FACT.comm.behind_reward,
             True,
-            "a rank had scored its responses and waited in the collective behind that",
+            say("a rank had scored its responses and waited in the collective behind that"),
             scoring[-1],
         )
     elif waits and not frames:
-        yield fact(FACT.comm.in_reward, False, "the stack of a rank that waited shows no reward function", near[-1])
+        yield fact(
+            FACT.comm.in_reward, False, say("the stack of a rank that waited shows no reward function"), near[-1]
+        )
     if frames:
         ranks = {e.origin.rank if e.origin.rank is not None else e.origin.pid for e in frames}
         where = f"{frames[-1].fields.get(FIELD.function_text)}() of {str(frames[-1].fields.get(FIELD.path_text)).rsplit('/', 1)[-1]}"
         yield fact(
-            FACT.comm.in_reward, True, f"{show_count(len(ranks), 'process', 'processes')} inside {where}", frames[-1]
+            FACT.comm.in_reward,
+            True,
+            say(
+                "{processes} inside {where}", processes=plural("{n} process", "{n} processes", len(ranks)), where=where
+            ),
+            frames[-1],
         )
     bars = [
         (read_elapsed(str(e.fields.get(FIELD.elapsed_text, ""))), e)
@@ -267,7 +318,12 @@ def _reward(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
         yield fact(
             FACT.comm.reward_to_timeout,
             ratio,
-            f"scoring had been running for {show_seconds(longest)}, {ratio:.2f} of the limit of {show_seconds(limit_s)}",
+            say(
+                "scoring had been running for {longest:s}, {ratio:.2f} of the limit of {limit_s:s}",
+                longest=longest,
+                ratio=ratio,
+                limit_s=limit_s,
+            ),
             shown,
         )
     failed = [e for e in case.of(EVENT.reward.call_failed) if _is_near(e, first, limit_s)]
@@ -275,13 +331,18 @@ def _reward(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
         yield fact(
             FACT.comm.reward_calls_failed_count,
             len(failed),
-            f"{show_count(len(failed), 'reward call')} failed or timed out before it",
+            say(
+                "{calls} failed or timed out before it",
+                calls=plural("{n} reward call", "{n} reward calls", len(failed)),
+            ),
             failed[-1],
         )
     before = itertools.takewhile(lambda e: e is not first, case.events)
     marks = [e for e in before if e.kind in MARKS or (e.kind == EVENT.trace.mark and FIELD.phase in e.fields)]
     if marks and marks[-1].kind in (EVENT.phase.score, EVENT.trace.mark) and _SCORING.search(marks[-1].text):
-        yield fact(FACT.comm.reward_phase, True, "the last thing that was begun is the scoring of responses", marks[-1])
+        yield fact(
+            FACT.comm.reward_phase, True, say("the last thing that was begun is the scoring of responses"), marks[-1]
+        )
 
 
 def _checkpoint(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
@@ -290,13 +351,16 @@ def _checkpoint(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
     saving = [e for e in near if _CHECKPOINT.search(str(e.fields.get(FIELD.function_text)))]
     if saving:
         yield fact(
-            FACT.comm.in_checkpoint, True, f"a rank stood in {saving[-1].fields.get(FIELD.function_text)}()", saving[-1]
+            FACT.comm.in_checkpoint,
+            True,
+            say("a rank stood in {function_text}()", function_text=saving[-1].fields.get(FIELD.function_text)),
+            saving[-1],
         )
     experts = [
         e for e in near if _EXPERT_CODE.search(f"{e.fields.get(FIELD.path_text)} {e.fields.get(FIELD.function_text)}")
     ]
     if experts:
-        yield fact(FACT.comm.in_experts, True, "a rank stood in the code of a mixture of experts", experts[-1])
+        yield fact(FACT.comm.in_experts, True, say("a rank stood in the code of a mixture of experts"), experts[-1])
     before = list(itertools.takewhile(lambda e: e is not first, case.events))
     before = [e for e in before if e.repeats_count == 1 and "100%" not in e.text]  # Ray flushes those seconds later
     steps = [e for e in before if e.kind in (EVENT.phase.step, EVENT.phase.episode)]
@@ -314,7 +378,7 @@ def _checkpoint(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
         or (e.kind == EVENT.trace.mark and FIELD.phase in e.fields)
     ]
     if marks and (marks[-1].kind in _CHECKPOINT_MARKS or marks[-1].fields.get(FIELD.phase) == "checkpoint"):
-        yield fact(FACT.comm.checkpoint_phase, True, "the last thing that was begun is a checkpoint", marks[-1])
+        yield fact(FACT.comm.checkpoint_phase, True, say("the last thing that was begun is a checkpoint"), marks[-1])
 
 
 def _in_one_stack(one: Event, two: Event) -> bool:
@@ -374,10 +438,12 @@ def find_peer(case: Case) -> Iterator[Evidence]:
         and _before(e, echoes[0])
     ]
     if deaths:
-        yield fact(FACT.comm.death_first, True, f"a process was already gone ({deaths[0].kind})", deaths[0])
+        yield fact(
+            FACT.comm.death_first, True, say("a process was already gone ({kind})", kind=deaths[0].kind), deaths[0]
+        )
     lost = [e for e in echoes if e.kind != EVENT.torch.leaked_objects]
     if lost:
-        yield fact(FACT.comm.lost_peer, True, "a process lost its connection to another", lost[0])
+        yield fact(FACT.comm.lost_peer, True, say("a process lost its connection to another"), lost[0])
 
 
 def _before(one: Event, two: Event) -> bool:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.classify import classify
+from rlhfdoctor.i18n.message import Message, quoted, say
 from rlhfdoctor.logs.kernel import HARDWARE_XIDS
 from rlhfdoctor.types import Event, Evidence
-from rlhfdoctor.units import show_bytes
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 
 
@@ -22,7 +22,7 @@ def find_errors(case: Case) -> Iterator[Evidence]:
     ]
     own = [e for e in own if not _RESOURCE.search(e.text)]
     if own:
-        says = f"{own[-1].fields.get(FIELD.name)}: {own[-1].fields.get(FIELD.message_text, '')}"[:300]
+        says = quoted(f"{own[-1].fields.get(FIELD.name)}: {own[-1].fields.get(FIELD.message_text, '')}"[:300])
         yield Evidence(name=FACT.python.own_error, value=True, says=says, origin=own[-1].origin, text=own[-1].text)
         yield Evidence(name=FACT.python.error_says, value=says, says=says, origin=own[-1].origin, text=own[-1].text)
     else:
@@ -32,7 +32,7 @@ def find_errors(case: Case) -> Iterator[Evidence]:
         says = (
             _crash_says(case, crash)
             if crash is not None
-            else "The program ended with an error whose text is not in the logs."
+            else say("The program ended with an error whose text is not in the logs.")
         )
         yield Evidence(name=FACT.python.error_says, value=says, says=says, origin=crash.origin if crash else None)
     for event in case.of(EVENT.kernel.xid):
@@ -40,13 +40,15 @@ def find_errors(case: Case) -> Iterator[Evidence]:
             yield Evidence(
                 name=FACT.gpu.hardware_xid,
                 value=event.fields[FIELD.xid],
-                says=f"Xid {event.fields[FIELD.xid]}",
+                says=say("Xid {xid}", xid=event.fields[FIELD.xid]),
                 origin=event.origin,
                 text=event.text,
             )
     fabric = case.first(EVENT.nccl.ib_error, EVENT.nccl.socket_setup)
     if fabric is not None:
-        yield Evidence(name=FACT.nccl.ib_text, value=fabric.text[-200:], says=fabric.text[-200:], origin=fabric.origin)
+        yield Evidence(
+            name=FACT.nccl.ib_text, value=fabric.text[-200:], says=quoted(fabric.text[-200:]), origin=fabric.origin
+        )
     for kind in (EVENT.ray.object_store_capacity, EVENT.ray.object_store_usage):
         store = case.first(kind)
         value = store.fields.get(FIELD.capacity_bytes) if store is not None else None
@@ -54,13 +56,13 @@ def find_errors(case: Case) -> Iterator[Evidence]:
             yield Evidence(
                 name=FACT.store.capacity_bytes,
                 value=value,
-                says=f"the object store holds {show_bytes(value)}",
+                says=say("the object store holds {value:bytes}", value=value),
                 origin=store.origin,
                 text=store.text,
             )
 
 
-def _crash_says(case: Case, crash: Event) -> str:
+def _crash_says(case: Case, crash: Event) -> Message:
     """A crash with the Python frame that faulthandler shows for it."""
     frames = [
         e
@@ -70,8 +72,14 @@ def _crash_says(case: Case, crash: Event) -> str:
     own = next((e for e in frames if "-packages/" not in e.text and "/lib/python" not in e.text), None)
     what = str(crash.fields.get(FIELD.name) or crash.fields.get(FIELD.error_text) or crash.text[:200])
     if own is None:
-        return f"{what}; no Python frame is shown for it."
-    return f"{what} in {own.fields.get(FIELD.function_text)}(), {own.fields.get(FIELD.path_text)} line {own.fields.get(FIELD.line)}."
+        return say("{error}; no Python frame is shown for it.", error=what)
+    return say(
+        "{error} in {function}(), {path} line {line}.",
+        error=what,
+        function=own.fields.get(FIELD.function_text),
+        path=own.fields.get(FIELD.path_text),
+        line=own.fields.get(FIELD.line),
+    )
 
 
 _RESOURCE = re.compile(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from rlhfdoctor.evidence.case import Case, fact, whole
+from rlhfdoctor.i18n.message import NOTHING, Argument, Message, quoted, say
 from rlhfdoctor.types import Event, Evidence
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 
@@ -65,8 +66,27 @@ def _parted(ranks: Mapping[int, Calls]) -> list[Evidence] | None:
                 continue
             few, many = sorted(kinds.items(), key=lambda item: len(item[1]))[:: len(kinds) - 1][:2]
             event = ranks[few[1][0]][sequence]
-            where = f", from {event.fields[FIELD.where_text]}" if event.fields[FIELD.where_text] else ""
-            says = f"at collective {sequence} {_name(few[1])} {'runs' if len(few[1]) == 1 else 'run'} {_short(few[0])}{where}, {_name(many[1])} {_short(many[0])} (flight recorder)"
+            source = event.fields[FIELD.where_text]
+            where = say(", from {source}", source=source) if source else NOTHING
+            values: dict[str, Argument] = {
+                "sequence": sequence,
+                "few": _name(few[1]),
+                "call": _short(few[0]),
+                "where": where,
+                "many": _name(many[1]),
+                "other_call": _short(many[0]),
+            }
+            says = (
+                say(
+                    "at collective {sequence} {few} runs {call}{where}, {many} {other_call} (flight recorder)",
+                    **values,
+                )
+                if len(few[1]) == 1
+                else say(
+                    "at collective {sequence} {few} run {call}{where}, {many} {other_call} (flight recorder)",
+                    **values,
+                )
+            )
             return [fact(name, True, says, event), fact(FACT.comm.diverged_rank, few[1][0], says, event)]
     return None
 
@@ -103,8 +123,15 @@ def _absent(ranks: Mapping[int, Calls]) -> list[Evidence]:
         return []
     event = ranks[behind[0]][least]
     waited = next((calls[least + 1] for calls in ranks.values() if least + 1 in calls), ahead[0])
-    where = f"; it was last seen in {event.fields[FIELD.where_text]}" if event.fields[FIELD.where_text] else ""
-    says = f"{_name(behind)} never entered collective {least + 1} ({waited.fields[FIELD.op]}){where} (flight recorder)"
+    source = event.fields[FIELD.where_text]
+    where = say("; it was last seen in {source}", source=source) if source else NOTHING
+    says = say(
+        "{ranks} never entered collective {least} ({op}){where} (flight recorder)",
+        ranks=_name(behind),
+        least=least + 1,
+        op=waited.fields[FIELD.op],
+        where=where,
+    )
     found = [fact(FACT.comm.absent_rank, behind[0], says, event)]
     first_open = [
         min((n for n, e in calls.items() if e.fields[FIELD.unfinished]), default=0)
@@ -112,17 +139,15 @@ def _absent(ranks: Mapping[int, Calls]) -> list[Evidence]:
         if rank not in behind
     ]
     if len(ahead) > len(behind) and all(number == least + 1 for number in first_open):
-        found.append(fact(FACT.comm.all_wait, True, "all others wait in the next collective", event))
+        found.append(fact(FACT.comm.all_wait, True, say("all others wait in the next collective"), event))
     return found
 
 
-def _name(ranks: list[int]) -> str:
-    return (
-        f"rank {ranks[0]}"
-        if len(ranks) == 1
-        else f"ranks {', '.join(map(str, sorted(ranks)[:8]))}{' ...' if len(ranks) > 8 else ''}"
-    )
+def _name(ranks: list[int]) -> Message:
+    if len(ranks) == 1:
+        return say("rank {rank}", rank=ranks[0])
+    return say("ranks {ranks}", ranks=", ".join(map(str, sorted(ranks)[:8])) + (" ..." if len(ranks) > 8 else ""))
 
 
-def _short(text: str) -> str:
-    return f"with {text[:40]}" if text.startswith("[") else text
+def _short(text: str) -> Message:
+    return say("with {sizes}", sizes=text[:40]) if text.startswith("[") else quoted(text)

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from rlhfdoctor.budget.shapes import find_shape
 from rlhfdoctor.evidence.case import Case, fact, number, whole
 from rlhfdoctor.evidence.window import find_steps
+from rlhfdoctor.i18n.message import plural, say
 from rlhfdoctor.logs.torch import read_cuda_oom
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.types import Event, Evidence
-from rlhfdoctor.units import show_bytes, show_count, show_ratio
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD, TRAIT
 
 _SITES: tuple[tuple[str, re.Pattern[str]], ...] = (
@@ -77,7 +77,7 @@ def find_cuda(case: Case) -> Iterator[Evidence]:
     if place is not None:
         site = _site(case, place)
         if site is not None:
-            yield fact(FACT.cuda.site, site[0], f"the allocation was asked for in {site[1]}", place)
+            yield fact(FACT.cuda.site, site[0], say("the allocation was asked for in {value}", value=site[1]), place)
 
 
 def _sizes(event: Event) -> Iterator[Evidence]:
@@ -85,22 +85,32 @@ def _sizes(event: Event) -> Iterator[Evidence]:
     sizes = read_cuda_oom(" ".join((event.text, *event.after)))
     if request is None:
         return
-    yield fact(FACT.cuda.impossible, request > _LARGEST_GPU_BYTES, f"{show_bytes(request)} were asked for", event)
-    yield fact(FACT.cuda.request_bytes, request, f"the failing allocation was {show_bytes(request)}", event)
+    yield fact(
+        FACT.cuda.impossible,
+        request > _LARGEST_GPU_BYTES,
+        say("{request:bytes} were asked for", request=request),
+        event,
+    )
+    yield fact(
+        FACT.cuda.request_bytes, request, say("the failing allocation was {request:bytes}", request=request), event
+    )
     total = sizes.get("total_bytes")
     free = sizes.get("free_bytes")
     unallocated = sizes.get("unallocated_bytes")
     allocated = sizes.get("allocated_bytes")
     if isinstance(total, int) and total:
-        yield fact(FACT.cuda.total_bytes, total, f"the GPU has {show_bytes(total)}", event)
+        yield fact(FACT.cuda.total_bytes, total, say("the GPU has {total:bytes}", total=total), event)
         yield fact(
-            FACT.cuda.request_ratio, request / total, f"the request is {show_ratio(request / total)} of the GPU", event
+            FACT.cuda.request_ratio,
+            request / total,
+            say("the request is {request:share} of the GPU", request=request / total),
+            event,
         )
         if isinstance(allocated, int):
             yield fact(
                 FACT.cuda.allocated_ratio,
                 allocated / total,
-                f"PyTorch had {show_bytes(allocated)} of {show_bytes(total)} allocated",
+                say("PyTorch had {allocated:bytes} of {total:bytes} allocated", allocated=allocated, total=total),
                 event,
             )
         own = sizes.get("own_bytes")
@@ -109,7 +119,7 @@ def _sizes(event: Event) -> Iterator[Evidence]:
             yield fact(
                 FACT.cuda.foreign_ratio,
                 foreign / total,
-                f"{show_bytes(foreign)} of the GPU belong to other processes",
+                say("{foreign:bytes} of the GPU belong to other processes", foreign=foreign),
                 event,
             )
         elif isinstance(allocated, int) and isinstance(free, int) and isinstance(unallocated, int):
@@ -117,47 +127,62 @@ def _sizes(event: Event) -> Iterator[Evidence]:
             yield fact(
                 FACT.cuda.outside_ratio,
                 foreign / total,
-                f"{show_bytes(foreign)} of the GPU are not PyTorch's: other processes, the rollout engine, NCCL and CUDA",
+                say(
+                    "{foreign:bytes} of the GPU are not PyTorch's: other processes, the rollout engine, NCCL and CUDA",
+                    foreign=foreign,
+                ),
                 event,
             )
     if isinstance(unallocated, int):
         yield fact(
             FACT.cuda.unallocated_covers,
             unallocated >= request,
-            f"{show_bytes(unallocated)} unallocated against a request of {show_bytes(request)}",
+            say(
+                "{unallocated:bytes} unallocated against a request of {request:bytes}",
+                unallocated=unallocated,
+                request=request,
+            ),
             event,
         )
         if isinstance(total, int) and total:
             yield fact(
                 FACT.cuda.unallocated_ratio,
                 unallocated / total,
-                f"{show_ratio(unallocated / total)} of the GPU was reserved but unallocated",
+                say("{unallocated:share} of the GPU was reserved but unallocated", unallocated=unallocated / total),
                 event,
             )
         spare = unallocated + (free if isinstance(free, int) else 0)
         yield fact(
             FACT.cuda.unallocated_bytes,
             unallocated,
-            f"{show_bytes(unallocated)} were reserved by PyTorch but unallocated",
+            say("{unallocated:bytes} were reserved by PyTorch but unallocated", unallocated=unallocated),
             event,
         )
         yield fact(
             FACT.cuda.fragmented,
             spare >= request,
-            f"free and reserved-but-unallocated memory ({show_bytes(spare)}) {'would have held' if spare >= request else 'would not have held'} the request of {show_bytes(request)}",
+            say(
+                "free and reserved-but-unallocated memory ({spare:bytes}) {value} the request of {request:bytes}",
+                spare=spare,
+                value=(say("would have held") if spare >= request else say("would not have held")),
+                request=request,
+            ),
             event,
         )
     if sizes.get("others_zero"):
         yield fact(
             FACT.cuda.others_unknown,
             True,
-            "the driver shows other processes on the GPU without telling their use",
+            say("the driver shows other processes on the GPU without showing their use"),
             event,
         )
     elif "others_count" in sizes:
         others = sizes["others_bytes"]
         yield fact(
-            FACT.cuda.others_bytes, others, f"other processes on the GPU hold {show_bytes(float(others or 0))}", event
+            FACT.cuda.others_bytes,
+            others,
+            say("other processes on the GPU hold {others:bytes}", others=float(others or 0)),
+            event,
         )
 
 
@@ -201,7 +226,12 @@ def _logits(case: Case, event: Event) -> Iterator[Evidence]:
         yield Evidence(
             name=FACT.config.sequence_length,
             value=prompt + response,
-            says=f"prompt and response may be {prompt} + {response} = {prompt + response} tokens long",
+            says=say(
+                "prompt and response may be {prompt} + {response} = {prompt2} tokens long",
+                prompt=prompt,
+                response=response,
+                prompt2=prompt + response,
+            ),
             origin=setting.origin if (setting := case.setting("max_prompt_length")) else None,
         )
     if request is None or vocabulary is None:
@@ -218,7 +248,16 @@ def _logits(case: Case, event: Event) -> Iterator[Evidence]:
             yield fact(
                 FACT.cuda.logits_tokens,
                 round(tokens),
-                f"{show_bytes(request)} is {round(tokens)} tokens x {size} (the vocabulary of {model}) x {width} bytes ({dtype}): the logits",
+                say(
+                    "{request:bytes} is {tokens} tokens x {size} (the vocabulary of {model}) x {width} bytes "
+                    "({dtype}): the logits",
+                    request=request,
+                    tokens=round(tokens),
+                    size=size,
+                    model=model,
+                    width=width,
+                    dtype=dtype,
+                ),
                 event,
             )
             return
@@ -246,7 +285,12 @@ def find_engine(case: Case) -> Iterator[Evidence]:
         yield fact(
             FACT.engine.backup_bytes,
             largest * count,
-            f"{show_count(count, 'sleeping engine')} keep {show_bytes(largest)} each in host memory: {show_bytes(largest * count)}",
+            say(
+                "{engines} keep {largest:bytes} each in host memory: {largest2:bytes}",
+                engines=plural("{n} sleeping engine", "{n} sleeping engines", count),
+                largest=largest,
+                largest2=largest * count,
+            ),
             backups[0],
         )
         kill = case.first(EVENT.ray.memory_kill)
@@ -255,44 +299,49 @@ def find_engine(case: Case) -> Iterator[Evidence]:
             yield fact(
                 FACT.engine.backup_ratio,
                 largest * count / total,
-                f"that is {show_ratio(largest * count / total)} of the node",
+                say("that is {largest:share} of the node", largest=largest * count / total),
                 backups[0],
             )
     if case.framework is not None and case.has(TRAIT.engine_colocated):
         yield Evidence(
             name=FACT.engine.colocated,
             value=True,
-            says=f"{case.framework.name} runs engine and trainer on the same GPUs",
+            says=say("{name} runs engine and trainer on the same GPUs", name=case.framework.name),
         )
     sleeps = case.of(EVENT.vllm.sleep)
     if sleeps:
         least = min(whole(e, FIELD.freed_bytes) or 0 for e in sleeps)
         yield fact(
-            FACT.engine.sleep_freed_bytes, least, f"a falling-asleep engine freed {show_bytes(least)}", sleeps[0]
+            FACT.engine.sleep_freed_bytes,
+            least,
+            say("a falling-asleep engine freed {least:bytes}", least=least),
+            sleeps[0],
         )
     blocks = case.first(EVENT.vllm.blocks)
     if blocks is not None:
         yield fact(
             FACT.engine.gpu_block_count,
             whole(blocks, FIELD.gpu_count),
-            f"{whole(blocks, FIELD.gpu_count)} GPU cache blocks",
+            say("{gpu_count} GPU cache blocks", gpu_count=whole(blocks, FIELD.gpu_count)),
             blocks,
         )
         cpu = whole(blocks, FIELD.cpu_count)
-        yield fact(FACT.engine.cpu_block_count, cpu, f"{cpu} CPU swap blocks", blocks)
+        yield fact(FACT.engine.cpu_block_count, cpu, say("{cpu} CPU swap blocks", cpu=cpu), blocks)
     frees = case.of(EVENT.vllm.cache_freed)
     if frees:
         builds = sum(1 for e in frees if "before" in str(e.fields.get(FIELD.when_text)) and "init cache" in e.text)
         yield fact(
             FACT.engine.cache_build_count,
             builds,
-            f"the engine rebuilt its cache {show_count(builds, 'time')}",
+            say("the engine rebuilt its cache {times}", times=plural("{n} time", "{n} times", builds)),
             frees[-1],
         )
     profiled = case.first(EVENT.sglang.profiled)
     value = number(profiled, FIELD.profiled)
     if profiled is not None and value is not None:
-        yield fact(FACT.engine.profiled_tokens, value, f"the KV cache would hold {value} tokens", profiled)
+        yield fact(
+            FACT.engine.profiled_tokens, value, say("the KV cache would hold {value} tokens", value=value), profiled
+        )
 
 
 def find_growth(case: Case) -> Iterator[Evidence]:
@@ -317,17 +366,23 @@ def find_growth(case: Case) -> Iterator[Evidence]:
     yield fact(
         FACT.gpu.slope_bytes_per_step,
         slope,
-        f"GPU memory rose by {show_bytes(slope)} a step over {show_count(len(warm), 'step')}: {show_bytes(warm[0])} to {show_bytes(warm[-1])}",
+        say(
+            "GPU memory rose by {slope:bytes} a step over {steps}: {value:bytes} to {value2:bytes}",
+            slope=slope,
+            steps=plural("{n} step", "{n} steps", len(warm)),
+            value=warm[0],
+            value2=warm[-1],
+        ),
         where,
     )
-    yield fact(FACT.gpu.rising_steps_ratio, up, f"it rose in {show_ratio(up)} of the steps", where)
+    yield fact(FACT.gpu.rising_steps_ratio, up, say("it rose in {up:share} of the steps", up=up), where)
     if len(lengths) == len(used):
         third = max(len(warm) // 3, 1)
         ratio = sum(lengths[-third:]) / max(sum(lengths[2 : 2 + third]), 1e-9)
         yield fact(
             FACT.gpu.lengths_ratio,
             ratio,
-            f"the responses of the last steps were {ratio:.2f} times as long as those of the first",
+            say("the responses of the last steps were {ratio:.2f} times as long as those of the first", ratio=ratio),
             where,
         )
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from rlhfdoctor.evidence.case import Case, fact, number, page_size, whole
 from rlhfdoctor.evidence.roles import find_role
+from rlhfdoctor.i18n.message import Message, plural, say, term
 from rlhfdoctor.logs.kernel import read_oom_kill
 from rlhfdoctor.logs.ray import read_top
 from rlhfdoctor.types import Event, Evidence, Origin
-from rlhfdoctor.units import GIB, parse_bytes, show_bytes, show_count, show_ratio
+from rlhfdoctor.units import GIB, parse_bytes
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 from rlhfdoctor.vocabulary.names import Field
 
@@ -29,23 +30,34 @@ def find_kernel(case: Case) -> Iterator[Evidence]:
     if killed is not None and anon is not None:
         shmem = whole(killed, FIELD.shmem_bytes)
         comm = str(killed.fields.get(FIELD.comm))
-        yield fact(FACT.kernel.victim_of_run, bool(_OURS.match(comm)), f"the victim is {comm}", killed)
+        yield fact(FACT.kernel.victim_of_run, bool(_OURS.match(comm)), say("the victim is {comm}", comm=comm), killed)
         if shmem is not None and anon + shmem > 0 and comm != "raylet":  # a raylet maps the object store
             share = shmem / (anon + shmem)
             yield fact(
                 FACT.kernel.victim_shmem_ratio,
                 share,
-                f"{show_bytes(shmem)} of the victim were shmem (pinned or shared) against {show_bytes(anon)} anon",
+                say(
+                    "{shmem:bytes} of the victim were shmem (pinned or shared) against {anon:bytes} anon",
+                    shmem=shmem,
+                    anon=anon,
+                ),
                 killed,
             )
-            yield fact(FACT.kernel.victim_shmem_bytes, shmem, f"shmem-rss {show_bytes(shmem)}", killed)
+            yield fact(FACT.kernel.victim_shmem_bytes, shmem, say("shmem-rss {shmem:bytes}", shmem=shmem), killed)
     verdict = case.first(EVENT.kernel.oom_kill)
     if verdict is not None:
         constraint = str(verdict.fields.get(FIELD.constraint))
         keys = read_oom_kill(str(verdict.fields.get(FIELD.rest_text, "")))
-        yield fact(FACT.kernel.constraint, constraint, f"the kernel names {constraint}", verdict)
+        yield fact(
+            FACT.kernel.constraint, constraint, say("the kernel names {constraint}", constraint=constraint), verdict
+        )
         if keys.get("oom_memcg"):
-            yield fact(FACT.kernel.limit_level, keys["oom_memcg"], f"the limit stands on {keys['oom_memcg']}", verdict)
+            yield fact(
+                FACT.kernel.limit_level,
+                keys["oom_memcg"],
+                say("the limit stands on {oom_memcg}", oom_memcg=keys["oom_memcg"]),
+                verdict,
+            )
     usage = case.first(EVENT.kernel.memcg_usage)
     limit = whole(usage, FIELD.limit_bytes)
     own = _own_limit(case)
@@ -53,7 +65,13 @@ def find_kernel(case: Case) -> Iterator[Evidence]:
         yield fact(
             FACT.kernel.outer_limit,
             True,
-            f"the limit that was full ({show_bytes(limit)}) is not the job's own ({show_bytes(own[0])}, {own[1]}): it stands on a cgroup around it",
+            say(
+                "the limit that was full ({limit:bytes}) is not the job's own ({value:bytes}, {value2}): it "
+                "stands on a cgroup around it",
+                limit=limit,
+                value=own[0],
+                value2=own[1],
+            ),
             usage,
         )
     yield from _table(case, killed)
@@ -86,7 +104,7 @@ def _table(case: Case, killed: Event | None) -> Iterator[Evidence]:
     yield fact(
         FACT.kernel.table_bytes,
         total,
-        f"the task table adds up to {show_bytes(total)} of RSS in {len(ordered)} processes",
+        say("the task table adds up to {total:bytes} of RSS in {ordered} processes", total=total, ordered=len(ordered)),
         header or rows[0],
     )
     size, largest = ordered[0]
@@ -94,12 +112,17 @@ def _table(case: Case, killed: Event | None) -> Iterator[Evidence]:
         yield fact(
             FACT.kernel.largest_ratio,
             size / total,
-            f"the largest process holds {show_ratio(size / total)} of the table's RSS",
+            say("the largest process holds {size:share} of the table's RSS", size=size / total),
             largest,
         )
     ours = [(s, r) for s, r in ordered if _OURS.match(str(r.fields[FIELD.comm]))]
     big = [s for s, _ in ours if s > 0.02 * max(total, 1)]
-    yield fact(FACT.kernel.large_count, len(big), f"{len(big)} processes of the run hold more than 2 % each", largest)
+    yield fact(
+        FACT.kernel.large_count,
+        len(big),
+        say("{big} processes of the run hold more than 2 % each", big=len(big)),
+        largest,
+    )
     workers = [(s, r) for s, r in ours if re.match(r"ray::(?!IDLE)", str(r.fields[FIELD.comm]))]
     beside = [
         (s, r) for s, r in ours if str(r.fields[FIELD.comm]).startswith(("python", "pt_main")) and s > 0.05 * total
@@ -112,26 +135,35 @@ def _table(case: Case, killed: Event | None) -> Iterator[Evidence]:
         yield fact(
             FACT.kernel.driver_to_worker_ratio,
             ratio,
-            f"the largest python process beside Ray's workers holds {show_bytes(driver[0])}, {ratio:.1f} times as much as the largest worker",
+            say(
+                "the largest python process beside Ray's workers holds {value:bytes}, {ratio:.1f} times as much "
+                "as the largest worker",
+                value=driver[0],
+                ratio=ratio,
+            ),
             driver[1],
         )
     ranks = workers or ours
     peers = [(s, r) for s, r in ranks if r.fields[FIELD.comm] == ranks[0][1].fields[FIELD.comm]]
     if len(peers) >= 2 and peers[1][0] > 0:
         ratio = peers[0][0] / peers[1][0]
-        yield fact(FACT.kernel.peer_count, len(peers), f"{len(peers)} processes of its kind", largest)
+        yield fact(FACT.kernel.peer_count, len(peers), say("{peers} processes of its kind", peers=len(peers)), largest)
         yield fact(
             FACT.kernel.top_to_second_ratio,
             ratio,
-            f"the largest process of the run holds {ratio:.1f} times as much as the next of its kind",
+            say("the largest process of the run holds {ratio:.1f} times as much as the next of its kind", ratio=ratio),
             largest,
         )
     roles = {
         role for _, r in ours if (role := find_role(str(r.fields[FIELD.comm]))) and role not in ("driver", "raylet")
     }
-    yield fact(
-        FACT.kernel.role_count, len(roles), "roles in the table: " + (", ".join(sorted(roles)) or "none known"), largest
-    )
+    yield fact(FACT.kernel.role_count, len(roles), _roles_say(roles), largest)
+
+
+def _roles_say(roles: Collection[str]) -> Message:
+    if not roles:
+        return say("roles in the table: none known")
+    return say("roles in the table: {roles}", roles=tuple(term(role) for role in sorted(roles)))
 
 
 def find_ray(case: Case) -> Iterator[Evidence]:
@@ -142,13 +174,18 @@ def find_ray(case: Case) -> Iterator[Evidence]:
     reason = case.first(EVENT.ray.memory_reason)
     used, total = whole(kill, FIELD.used_bytes), whole(kill, FIELD.total_bytes)
     if kill is not None and total:
-        yield fact(FACT.ray.total_bytes, total, f"Ray took the node's memory as {show_bytes(total)}", kill)
+        yield fact(FACT.ray.total_bytes, total, say("Ray took the node's memory as {total:bytes}", total=total), kill)
     event = case.first(
         EVENT.ray.memory_threshold, EVENT.ray.memory_kill_old, EVENT.ray.memory_error_old, EVENT.ray.memory_reason
     )
     threshold = number(event, FIELD.threshold_ratio)
     if event is not None and threshold is not None:
-        yield fact(FACT.ray.threshold_ratio, threshold, f"Ray's threshold was {show_ratio(threshold)}", reason or event)
+        yield fact(
+            FACT.ray.threshold_ratio,
+            threshold,
+            say("Ray's threshold was {threshold:share}", threshold=threshold),
+            reason or event,
+        )
     yield from _top(case, used)
 
 
@@ -178,22 +215,27 @@ def _top(case: Case, used: int | None) -> Iterator[Evidence]:
         for _, _, name in rows
         if name.startswith("ray::") and (role := find_role(name)) and role not in ("driver", "raylet")
     }
+    yield fact(FACT.ray.role_count, len(roles), _roles_say(roles), where)
     yield fact(
-        FACT.ray.role_count, len(roles), "roles in the table: " + (", ".join(sorted(roles)) or "none known"), where
+        FACT.ray.top_bytes, total, say("Ray's ten largest processes held {total:bytes} together", total=total), where
     )
-    yield fact(FACT.ray.top_bytes, total, f"Ray's ten largest processes held {show_bytes(total)} together", where)
-    yield fact(FACT.ray.worker_count, len(workers), f"{len(workers)} of the ten largest were Ray workers", where)
+    yield fact(
+        FACT.ray.worker_count,
+        len(workers),
+        say("{workers} of the ten largest were Ray workers", workers=len(workers)),
+        where,
+    )
     if used:
         yield fact(
             FACT.ray.top_ratio,
             total / used,
-            f"Ray's ten largest explain {show_ratio(total / used)} of what was in use",
+            say("Ray's ten largest explain {total:share} of what was in use", total=total / used),
             where,
         )
         yield fact(
             FACT.ray.largest_ratio,
             largest[1] / used,
-            f"the largest process held {show_ratio(largest[1] / used)} of what was in use",
+            say("the largest process held {used:share} of what was in use", used=largest[1] / used),
             where,
         )
     infra = sum(
@@ -205,7 +247,7 @@ def _top(case: Case, used: int | None) -> Iterator[Evidence]:
         yield fact(
             FACT.ray.infra_ratio,
             infra / total,
-            f"Ray's own services are {show_ratio(infra / total)} of the table",
+            say("Ray's own services are {infra:share} of the table", infra=infra / total),
             where,
         )
 
@@ -234,14 +276,14 @@ def find_limits(case: Case) -> Iterator[Evidence]:
         yield total
     finite = [item for item in limits if item[0] < _NO_LIMIT_BYTES]
     if limits and not finite:
-        yield fact(FACT.host.unlimited, True, "the cgroup has no memory limit", limits[0][2])
+        yield fact(FACT.host.unlimited, True, say("the cgroup has no memory limit"), limits[0][2])
     if not finite:
         return
     size, source, shown, origin = min(finite, key=lambda item: item[0])
     yield Evidence(
         name=FACT.host.limit_bytes,
         value=size,
-        says=f"the job's memory limit is {show_bytes(size)} ({source})",
+        says=say("the job's memory limit is {size:bytes} ({source})", size=size, source=source),
         origin=origin,
         text=shown.text if shown else None,
     )
@@ -250,7 +292,7 @@ def find_limits(case: Case) -> Iterator[Evidence]:
         yield fact(
             FACT.host.limit_ratio,
             share,
-            f"the limit is {show_ratio(share)} of the node's {show_bytes(total.value)}",
+            say("the limit is {share:share} of the node's {value:bytes}", share=share, value=total.value),
             shown,
         )
     noted = case.first(EVENT.host.note_used)
@@ -259,7 +301,7 @@ def find_limits(case: Case) -> Iterator[Evidence]:
         yield fact(
             FACT.host.used_to_limit,
             used / size,
-            f"{show_bytes(used)} were in use against a limit of {show_bytes(size)}",
+            say("{used:bytes} were in use against a limit of {size:bytes}", used=used, size=size),
             noted,
         )
 
@@ -269,13 +311,13 @@ def find_total(case: Case) -> Evidence | None:
     for event in case.of(EVENT.host.free):
         size = read_free(event, FIELD.total_text)
         if size:
-            return fact(FACT.host.total_bytes, size, f"the node has {show_bytes(size)}", event)
+            return fact(FACT.host.total_bytes, size, say("the node has {size:bytes}", size=size), event)
     for event in case.of(EVENT.host.meminfo):
         if event.fields.get(FIELD.name) == "MemTotal":
             return fact(
                 FACT.host.total_bytes,
                 whole(event, FIELD.size_bytes),
-                f"the node has {show_bytes(whole(event, FIELD.size_bytes) or 0)}",
+                say("the node has {size_bytes:bytes}", size_bytes=whole(event, FIELD.size_bytes) or 0),
                 event,
             )
     noted = case.first(EVENT.host.note_total)
@@ -283,7 +325,7 @@ def find_total(case: Case) -> Evidence | None:
         return fact(
             FACT.host.total_bytes,
             whole(noted, FIELD.total_bytes),
-            f"the node has {show_bytes(whole(noted, FIELD.total_bytes) or 0)}",
+            say("the node has {total_bytes:bytes}", total_bytes=whole(noted, FIELD.total_bytes) or 0),
             noted,
         )
     ram = case.first(EVENT.kernel.ram)
@@ -291,7 +333,7 @@ def find_total(case: Case) -> Evidence | None:
         return fact(
             FACT.host.total_bytes,
             (whole(ram, FIELD.ram_pages) or 0) * 4096,
-            f"the node has {show_bytes((whole(ram, FIELD.ram_pages) or 0) * 4096)}",
+            say("the node has {ram_pages:bytes}", ram_pages=(whole(ram, FIELD.ram_pages) or 0) * 4096),
             ram,
         )
     return None
@@ -308,7 +350,7 @@ def find_available(case: Case) -> Iterator[Evidence]:
         yield fact(
             FACT.host.available_ratio,
             available / total,
-            f"MemAvailable is {show_ratio(available / total)} of the node's memory",
+            say("MemAvailable is {available:share} of the node's memory", available=available / total),
             table["MemAvailable"],
         )
     for event in case.of(EVENT.host.free):
@@ -317,16 +359,16 @@ def find_available(case: Case) -> Iterator[Evidence]:
             yield fact(
                 FACT.host.available_ratio,
                 left / size,
-                f"{show_bytes(left)} of {show_bytes(size)} were available",
+                say("{left:bytes} of {size:bytes} were available", left=left, size=size),
                 event,
             )
     for event in case.of(EVENT.host.df):
         if event.fields.get(FIELD.mount_text) == "/dev/shm":
             used, size = (parse_bytes(str(event.fields[key]) + "B") for key in (FIELD.used_text, FIELD.size_text))
             if used is not None:
-                yield fact(FACT.shm.used_bytes, used, f"files in /dev/shm held {show_bytes(used)}", event)
+                yield fact(FACT.shm.used_bytes, used, say("files in /dev/shm held {used:bytes}", used=used), event)
             if size:
-                yield fact(FACT.shm.size_bytes, size, f"/dev/shm is {show_bytes(size)} large", event)
+                yield fact(FACT.shm.size_bytes, size, say("/dev/shm is {size:bytes} large", size=size), event)
 
 
 def _free_bytes(text: str) -> int | None:
@@ -371,13 +413,24 @@ def find_growth(case: Case) -> Iterator[Evidence]:
     yield fact(
         FACT.host.slope_bytes_per_step,
         slope,
-        f"host memory rose by {show_bytes(slope)} a step over {show_count(len(rises), 'step')}: {show_bytes(used[0])} to {show_bytes(used[-1])}",
+        say(
+            "host memory rose by {slope:bytes} a step over {steps}: {value:bytes} to {value2:bytes}",
+            slope=slope,
+            steps=plural("{n} step", "{n} steps", len(rises)),
+            value=used[0],
+            value2=used[-1],
+        ),
         marks[-1],
     )
-    yield fact(FACT.host.rising_steps_ratio, up / len(rises), f"it rose in {up} of {len(rises)} steps", marks[-1])
+    yield fact(
+        FACT.host.rising_steps_ratio,
+        up / len(rises),
+        say("it rose in {up} of {rises} steps", up=up, rises=len(rises)),
+        marks[-1],
+    )
     yield fact(
         FACT.host.growth_ratio,
         (used[-1] - used[0]) / max(used[0], GIB),
-        f"it grew by {show_ratio((used[-1] - used[0]) / max(used[0], GIB))}",
+        say("it grew by {value:share}", value=(used[-1] - used[0]) / max(used[0], GIB)),
         marks[-1],
     )

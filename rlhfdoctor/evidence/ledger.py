@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from rlhfdoctor.evidence.case import Case, page_size, whole
 from rlhfdoctor.evidence.roles import find_role
 from rlhfdoctor.evidence.window import FailureWindow, find_failure_window, find_process_usage
+from rlhfdoctor.i18n.message import Message, quoted, say, term
 from rlhfdoctor.logs.ray import read_top
 from rlhfdoctor.types import Death, Part
-from rlhfdoctor.units import MIB, show_time
+from rlhfdoctor.units import MIB
 from rlhfdoctor.vocabulary import EVENT, FIELD
 
 
@@ -30,13 +31,15 @@ def make_ledger(case: Case, death: Death | None = None) -> Iterator[Part]:
         table: dict[int, tuple[str, int]] = {}
         for row in rows:
             table[whole(row, FIELD.pid) or 0] = (str(row.fields[FIELD.comm]), (whole(row, FIELD.rss_pages) or 0) * page)
-        yield from _parts(list(table.values()), whole(usage, FIELD.usage_bytes), "rss of the kernel's task table")
+        yield from _parts(list(table.values()), whole(usage, FIELD.usage_bytes), say("rss of the kernel's task table"))
         return
     kill = case.first(EVENT.ray.memory_kill, EVENT.ray.memory_kill_numbers)
     header = case.first(EVENT.ray.memory_top)
     top = read_top(header.after, header.text) if header is not None else []
     if top:
-        yield from _parts([(name, size) for _, size, name in top], whole(kill, FIELD.used_bytes), "Ray's ten largest")
+        yield from _parts(
+            [(name, size) for _, size, name in top], whole(kill, FIELD.used_bytes), say("Ray's ten largest")
+        )
 
 
 def _recorded(scene: FailureWindow) -> Iterator[Part]:
@@ -45,52 +48,63 @@ def _recorded(scene: FailureWindow) -> Iterator[Part]:
     What the kernel counts once and processes count each (pages shared after a fork) is a row of its own, below zero.
     """
     peak_s, total = max(scene.use, key=lambda point: point[1])
-    at = f"at the peak, {show_time(peak_s)}"
+    at = say("at the peak, {at:time}", at=peak_s)
     anon_by_role: dict[str, int] = {}
     locked_by_role: dict[str, int] = {}
     for holder in find_process_usage(scene, peak_s):
         anon_by_role[holder.role] = anon_by_role.get(holder.role, 0) + holder.anon_bytes
         locked_by_role[holder.role] = locked_by_role.get(holder.role, 0) + min(holder.locked_bytes, holder.shmem_bytes)
-    kept = _node_parts(scene, peak_s) if scene.limit == "node" else _cgroup_parts(scene, peak_s)
-    total = kept.pop("use", total)
-    anon, shmem = kept.pop("anon", 0), kept.pop("shmem", 0)
-    rows = [(f"{role} anon", size, f"RssAnon {at}") for role, size in anon_by_role.items()]
+    kept, sums = _node_parts(scene, peak_s) if scene.limit == "node" else _cgroup_parts(scene, peak_s)
+    total, anon, shmem = sums.get("use", total), sums["anon"], sums["shmem"]
+    rows = [
+        (say("{role} anon", role=term(role)), size, say("RssAnon {at}", at=at)) for role, size in anon_by_role.items()
+    ]
     rows += [
-        (f"{role} page-locked", size, f"VmLck within RssShmem {at}") for role, size in locked_by_role.items() if size
+        (say("{role} page-locked", role=term(role)), size, say("VmLck within RssShmem {at}", at=at))
+        for role, size in locked_by_role.items()
+        if size
     ]
     rest = shmem - sum(locked_by_role.values())
-    basis = "/proc/meminfo" if scene.limit == "node" else f"memory.stat of {scene.limit}"
+    basis = quoted("/proc/meminfo") if scene.limit == "node" else say("memory.stat of {limit}", limit=scene.limit)
     rows += [*_shared(scene, peak_s, rest, basis), *((name, size, basis) for name, size in kept.items())]
     others = anon - sum(anon_by_role.values())
-    word = "anon of other processes" if others >= 0 else "pages that processes share after a fork, counted in each row"
+    word = (
+        say("anon of other processes")
+        if others >= 0
+        else say("pages that processes share after a fork, counted in each row")
+    )
     rows.append((word, others, basis))
     for part, size, why in sorted(rows, key=lambda row: -row[1]):
         if size:
             yield Part(part=part, bytes=size, basis=why)
     left = total - sum(size for _, size, _ in rows)
     yield Part(
-        part="unexplained",
+        part=say("unexplained"),
+        is_rest=True,
         bytes=left,
-        basis=f"use of {scene.limit if scene.limit != 'node' else 'the node'} less the rows above",
+        basis=say(
+            "use of {limit} less the rows above",
+            limit=quoted(scene.limit) if scene.limit != "node" else say("the node"),
+        ),
     )
 
 
-def _shared(scene: FailureWindow, at_s: float, rest: int, basis: str) -> Iterator[tuple[str, int, str]]:
+def _shared(scene: FailureWindow, at_s: float, rest: int, basis: Message) -> Iterator[tuple[Message, int, Message]]:
     """Shared memory that is not page-locked: named files in /dev/shm, unlinked ones (plasma unlinks its files at once), and the rest.
 
     In one row where the recorder's /dev/shm holds more than that: then it is a different mount than the job's, or other jobs use it, too.
     """
     used, unlinked = (scene.trace.last("host", 0, f"shm_{name}_bytes", at_s) or 0 for name in ("used", "unlinked"))
     if not MIB <= used <= rest:
-        yield "other shared memory (object store, /dev/shm)", rest, basis
+        yield say("other shared memory (object store, /dev/shm)"), rest, basis
         return
     nameless = min(unlinked, used)
-    yield "object store (unlinked files of /dev/shm)", nameless, "statvfs of /dev/shm less its files"
-    yield "files in /dev/shm", used - nameless, "sizes of the files in /dev/shm"
-    yield "other shared memory", rest - used, f"{basis}, less /dev/shm"
+    yield say("object store (unlinked files of /dev/shm)"), nameless, say("statvfs of /dev/shm less its files")
+    yield say("files in /dev/shm"), used - nameless, say("sizes of the files in /dev/shm")
+    yield say("other shared memory"), rest - used, say("{basis}, less /dev/shm", basis=basis)
 
 
-def _node_parts(scene: FailureWindow, at_s: float) -> dict[str, int]:
+def _node_parts(scene: FailureWindow, at_s: float) -> tuple[dict[Message, int], dict[str, int]]:
     """Memory that MemAvailable does not count, from /proc/meminfo; `anon` and `shmem` are split further by the caller."""
 
     def last(name: str) -> int:
@@ -98,40 +112,41 @@ def _node_parts(scene: FailureWindow, at_s: float) -> dict[str, int]:
 
     free_slab = last("slab_reclaimable")
     reclaimable = last("free") + last("buffers") + last("cached") - last("shmem") + free_slab
-    return {
-        "anon": last("anon"),
-        "shmem": last("shmem"),
-        "kernel page tables": last("page_tables"),
-        "kernel stacks": last("kernel_stack"),
-        "kernel slab": last("slab") - free_slab,
-        "free pages in the CPUs' own lists": last("cpu_lists"),
-        "reserves and cache that MemAvailable leaves out": max(0, reclaimable - last("available")),
+    parts = {
+        say("kernel page tables"): last("page_tables"),
+        say("kernel stacks"): last("kernel_stack"),
+        say("kernel slab"): last("slab") - free_slab,
+        say("free pages in the CPUs' own lists"): last("cpu_lists"),
+        say("reserves and cache that MemAvailable leaves out"): max(0, reclaimable - last("available")),
     }
+    return parts, {"anon": last("anon"), "shmem": last("shmem")}
 
 
-def _cgroup_parts(scene: FailureWindow, at_s: float) -> dict[str, int]:
+def _cgroup_parts(scene: FailureWindow, at_s: float) -> tuple[dict[Message, int], dict[str, int]]:
     """Memory from memory.stat; `use` is the total, page cache included."""
     uid = next(int(uid) for uid, row in scene.trace.known["cgroup"].items() if row.get("path") == scene.limit)
     values = {
         name: scene.trace.last("cgroup", uid, f"{name}_bytes", at_s) or 0
         for name in ("current", "anon", "file", "shmem", "kernel")
     }
-    return {
-        "use": values["current"],
-        "anon": values["anon"],
-        "shmem": values["shmem"],
-        "page cache": max(0, values["file"] - values["shmem"]),
-        "kernel": values["kernel"],
+    parts = {
+        say("page cache"): max(0, values["file"] - values["shmem"]),
+        say("kernel"): values["kernel"],
     }
+    return parts, {"use": values["current"], "anon": values["anon"], "shmem": values["shmem"]}
 
 
-def _parts(rows: list[tuple[str, int]], total: int | None, basis: str) -> Iterator[Part]:
-    sums: dict[str, int] = {}
+def _parts(rows: list[tuple[str, int]], total: int | None, basis: Message) -> Iterator[Part]:
+    sums: dict[Message, int] = {}
     for name, size in rows:
-        part: str = find_role(name) or ("other Ray workers" if name.startswith("ray::") else "other processes")
+        role = find_role(name)
+        other = say("other Ray workers") if name.startswith("ray::") else say("other processes")
+        part = term(role) if role else other
         sums[part] = sums.get(part, 0) + size
     for part, size in sorted(sums.items(), key=lambda item: -item[1]):
         yield Part(part=part, bytes=size, basis=basis)
     if total is not None:
         rest = total - sum(sums.values())
-        yield Part(part="unexplained", bytes=rest, basis="use of the limit's owner less the rows above")
+        yield Part(
+            part=say("unexplained"), is_rest=True, bytes=rest, basis=say("use of the limit's owner less the rows above")
+        )

@@ -14,9 +14,9 @@ from rlhfdoctor.errors import UsageError
 from rlhfdoctor.evidence.case import Case, fact, whole
 from rlhfdoctor.evidence.host import find_total
 from rlhfdoctor.evidence.setup import machine_of, make_inputs
+from rlhfdoctor.i18n.message import NOTHING, say
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.types import Evidence, Setting
-from rlhfdoctor.units import show_bytes
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD, TRAIT
 
 _SIZE = re.compile(r"(?<![\w.])(\d{1,3}(?:\.\d+)?)[bB](?![a-zA-Z0-9])")
@@ -32,14 +32,18 @@ def find_offload(case: Case) -> Iterator[Evidence]:
         yield fact(
             FACT.offload.running,
             True,
-            "the log shows DeepSpeed's CPU Adam: optimizer states live in host memory",
+            say("the log shows DeepSpeed's CPU Adam: optimizer states live in host memory"),
             footprint,
         )
     elif setting is not None:
         yield Evidence(
             name=FACT.offload.running,
             value=wanted,
-            says=f"optimizer offload is {'on' if wanted else 'off'} ({setting.spelled})",
+            says=say(
+                "optimizer offload is {wanted} ({spelled})",
+                wanted=(say("on") if wanted else say("off")),
+                spelled=setting.spelled,
+            ),
             origin=setting.origin,
         )
     if footprint is not None or wanted:
@@ -51,7 +55,7 @@ def find_offload(case: Case) -> Iterator[Evidence]:
         yield Evidence(
             name=FACT.zero.stage,
             value=value,
-            says=f"ZeRO stage {value}",
+            says=NOTHING,
             origin=stage.origin if stage else event.origin if event else None,
         )
     yield from _accumulation(case)
@@ -69,9 +73,9 @@ def _need(case: Case) -> Iterator[Evidence]:
 def _of_node(case: Case, need: int, frees: int, where: Setting | None) -> Iterator[Evidence]:
     if need <= 0:
         return
-    part = "all of that" if frees == need else f"{show_bytes(frees)} of that"
-    yield Evidence(name=FACT.frees.optimizer_bytes, value=frees, says=f"{part} leaves the host")
-    says = f"what is offloaded takes {show_bytes(need)} of host memory per node, by the budget"
+    part = say("all of that") if frees == need else say("{frees:bytes} of that", frees=frees)
+    yield Evidence(name=FACT.frees.optimizer_bytes, value=frees, says=say("{part} leaves the host", part=part))
+    says = say("what is offloaded takes {need:bytes} of host memory per node, by the budget", need=need)
     yield Evidence(name=FACT.offload.need_bytes, value=need, says=says, origin=where.origin if where else None)
     total = find_total(case)
     limit = case.setting("container.memory")
@@ -81,7 +85,7 @@ def _of_node(case: Case, need: int, frees: int, where: Setting | None) -> Iterat
         yield Evidence(
             name=FACT.offload.need_ratio,
             value=need / has,
-            says=f"the offloaded states alone need {need / has:.0%} of the node's {show_bytes(has)}",
+            says=say("the offloaded states alone need {need:.0%} of the node's {has:bytes}", need=need / has, has=has),
             origin=total.origin if total else None,
         )
 
@@ -95,7 +99,11 @@ def find_states(case: Case) -> Iterator[Evidence]:
     shared = case.value("colocate_all") or not case.has(TRAIT.separate_role_gpus)
     with contextlib.suppress(UsageError):  # as above
         need = gpu_bytes_of(inputs, ("actor", "critic") if shared else ("actor",))
-        says = f"weights, gradients and optimizer states take {show_bytes(need)} of the GPU's {show_bytes(total)}, by the budget"
+        says = say(
+            "weights, gradients and optimizer states take {need:bytes} of the GPU's {total:bytes}, by the budget",
+            need=need,
+            total=total,
+        )
         yield Evidence(
             name=FACT.gpu.states_ratio, value=need / total, says=says, origin=where.origin if where else None
         )
@@ -107,7 +115,7 @@ def find_freed_gradients(case: Case) -> Iterator[Evidence]:
         frees = host_bytes_of(case_inputs(case)[0], {"grad_accum_dtype": "bf16"})
         if frees > 0:
             yield Evidence(
-                name=FACT.frees.gradients_bytes, value=frees, says=f"{show_bytes(frees)} less, by the budget"
+                name=FACT.frees.gradients_bytes, value=frees, says=say("{frees:bytes} less, by the budget", frees=frees)
             )
 
 
@@ -138,7 +146,10 @@ def _accumulation(case: Case) -> Iterator[Evidence]:
     if setting is not None and setting.value is not None:
         fp32 = str(setting.value) in ("fp32", "float32")
         yield Evidence(
-            name=FACT.grad_accum.fp32, value=fp32, says=f"grad_accum_dtype is {setting.value}", origin=setting.origin
+            name=FACT.grad_accum.fp32,
+            value=fp32,
+            says=say("grad_accum_dtype is {value}", value=setting.value),
+            origin=setting.origin,
         )
         return
     stated = case.stated(FACT.grad_accum.fp32)
@@ -153,11 +164,11 @@ def _pinned(case: Case) -> Iterator[Evidence]:
         yield Evidence(
             name=FACT.offload.pinned,
             value=setting.value,
-            says=f"pin_memory is {str(setting.value).lower()}",
+            says=say("pin_memory is {value}", value=str(setting.value).lower()),
             origin=setting.origin,
         )
     elif (stated := case.stated(FACT.offload.pinned)) is not None:
         yield stated
     event = case.first(EVENT.deepspeed.pinned)
     if event is not None:
-        yield fact(FACT.offload.pinned_logged, True, "DeepSpeed itself reports its pinned memory", event)
+        yield fact(FACT.offload.pinned_logged, True, say("DeepSpeed itself reports its pinned memory"), event)

@@ -23,10 +23,10 @@ from rlhfdoctor.evidence.window import (
     kernel_was_silent,
     until,
 )
+from rlhfdoctor.i18n.message import Message, plural, say, term
 from rlhfdoctor.trace.growth import fit_growth, theil_sen
 from rlhfdoctor.trace.read import mark_time_of
 from rlhfdoctor.types import Death, Evidence, Value
-from rlhfdoctor.units import show_bytes, show_count, show_ratio, show_seconds
 from rlhfdoctor.vocabulary import FACT
 from rlhfdoctor.vocabulary.names import Fact
 from rlhfdoctor.vocabulary.run import HOST_KILLERS
@@ -42,21 +42,21 @@ def find_recorded(case: Case, death: Death | None) -> Iterator[Evidence]:
     if scene.limit != "node" and scene.limit_bytes:
         scene = replace(scene, thrash=find_thrash(scene.trace, scene.use, scene.limit_bytes, scene.until_s))
 
-    def fact(name: Fact, value: Value, says: str) -> Evidence:
+    def fact(name: Fact, value: Value, says: Message) -> Evidence:
         return Evidence(name=name, value=value, says=says, origin=scene.origin())
 
     if kernel_was_silent(scene.trace):
         yield fact(
             FACT.trace.kernel_silent,
             True,
-            "the recorder read the kernel log to the end: the kernel killed no process of the run",
+            say("the recorder read the kernel log to the end: the kernel killed no process of the run"),
         )
     for part in (_limits, _growth, _phases, _processes, _shared):
         for name, value, says in part(scene, death):
             yield fact(name, value, says)
 
 
-Facts = Iterator[tuple[Fact, Value, str]]
+Facts = Iterator[tuple[Fact, Value, Message]]
 
 
 def _limits(scene: FailureWindow, death: Death | None) -> Facts:
@@ -65,37 +65,59 @@ def _limits(scene: FailureWindow, death: Death | None) -> Facts:
     limits = [value for uid in trace.keys("cgroup") if (value := trace.last("cgroup", uid, "max_bytes")) is not None]
     limits = [value for value in limits if total is None or value < total]
     if total is not None:
-        yield FACT.host.total_bytes, total, f"the node has {show_bytes(total)}"
+        yield FACT.host.total_bytes, total, say("the node has {total:bytes}", total=total)
         available = trace.last("host", 0, "available_bytes", scene.until_s)
         if available is not None:
             yield (
                 FACT.host.available_ratio,
                 available / total,
-                f"{show_bytes(available)} of the node's {show_bytes(total)} were available at the last sample",
+                say(
+                    "{available:bytes} of the node's {total:bytes} were available at the last sample",
+                    available=available,
+                    total=total,
+                ),
             )
         if limits:
             yield (
                 FACT.host.limit_ratio,
                 min(limits) / total,
-                f"the limit of {show_bytes(min(limits))} is {show_ratio(min(limits) / total)} of the node's {show_bytes(total)}",
+                say(
+                    "the limit of {limit:bytes} is {part:share} of the node's {total:bytes}",
+                    limit=min(limits),
+                    part=min(limits) / total,
+                    total=total,
+                ),
             )
         elif trace.keys("cgroup"):
-            yield FACT.host.unlimited, True, "no level of the cgroup has a memory limit"
+            yield FACT.host.unlimited, True, say("no level of the cgroup has a memory limit")
     if limits:
-        yield FACT.host.limit_bytes, min(limits), f"the cgroup's memory limit is {show_bytes(min(limits))}"
+        yield FACT.host.limit_bytes, min(limits), say("the cgroup's memory limit is {limit:bytes}", limit=min(limits))
     if scene.use and scene.limit_bytes:
         peak = max(value for _, value in scene.use)
         yield (
             FACT.trace.full_ratio,
             peak / scene.limit_bytes,
-            f"use reached {show_ratio(peak / scene.limit_bytes)} of {'the node' if scene.limit == 'node' else 'the limit'} ({show_bytes(peak)} of {show_bytes(scene.limit_bytes)}, page cache left out)",
+            say(
+                "use reached {part:share} of {whole} ({peak:bytes} of {limit:bytes}, page cache left out)",
+                part=peak / scene.limit_bytes,
+                whole=(say("the node") if scene.limit == "node" else say("the limit")),
+                peak=peak,
+                limit=scene.limit_bytes,
+            ),
         )
         thrash = scene.thrash
         if thrash is not None and death is not None and death.killer not in HOST_KILLERS:
             yield (
                 FACT.trace.thrashed_s,
                 thrash.seconds,
-                f"for {show_seconds(round(thrash.seconds))} use stood at the limit, and {thrash.reading_count} of {thrash.process_count} processes had pages read back from disk: the kernel takes programs out of memory before it kills, and the run hangs",
+                say(
+                    "for {seconds:s} use stood at the limit, and {reading_count} of {process_count} processes had "
+                    "pages read back from disk: the kernel takes programs out of memory before it kills, and the run "
+                    "hangs",
+                    seconds=round(thrash.seconds),
+                    reading_count=thrash.reading_count,
+                    process_count=thrash.process_count,
+                ),
             )
 
 
@@ -110,12 +132,20 @@ def _growth(scene: FailureWindow, _death: Death | None) -> Facts:
     settled = [point for point in scene.use if point[0] <= end_s and (not starts or point[0] >= starts[1])]
     growth = fit_growth(_thin(settled), scene.limit_bytes)
     if growth is not None:
-        rate = show_bytes(growth.slope_bytes_per_s * 60)
+        rate = growth.slope_bytes_per_s * 60
         says = {
-            "level": "memory in use stood still",
-            "slope": f"memory in use rose steadily by {rate} a minute",
-            "staircase": f"memory in use rose in jumps of about {show_bytes(growth.jump_bytes)} every {show_seconds(round(growth.jump_s))}",
-            "sawtooth": f"memory in use rose and fell every {show_seconds(round(growth.jump_s))}; its peaks {'rose by ' + rate + ' a minute' if growth.slope_bytes_per_s else 'did not rise'}",
+            "level": say("memory in use stood still"),
+            "slope": say("memory in use rose steadily by {rate:bytes} a minute", rate=rate),
+            "staircase": say(
+                "memory in use rose in jumps of about {jump_bytes:bytes} every {jump_s:s}",
+                jump_bytes=growth.jump_bytes,
+                jump_s=round(growth.jump_s),
+            ),
+            "sawtooth": say(
+                "memory in use rose and fell every {jump_s:s}; its peaks {rose}",
+                jump_s=round(growth.jump_s),
+                rose=say("rose by {rate:bytes} a minute", rate=rate) if rate else say("did not rise"),
+            ),
         }[growth.kind]
         yield FACT.trace.growth, growth.kind, says
         yield FACT.trace.is_growing, growth.slope_bytes_per_s > 0, says
@@ -137,10 +167,18 @@ def _growth(scene: FailureWindow, _death: Death | None) -> Facts:
     yield (
         FACT.host.slope_bytes_per_step,
         int(slope),
-        f"the peak of each step rose by {show_bytes(slope)} a step over {show_count(len(warm), 'step')}",
+        say(
+            "the peak of each step rose by {slope:bytes} a step over {steps}",
+            slope=slope,
+            steps=plural("{n} step", "{n} steps", len(warm)),
+        ),
     )
-    yield FACT.host.rising_steps_ratio, up / max(1, len(rises)), f"it rose in {up} of {show_count(len(rises), 'step')}"
-    yield FACT.host.growth_ratio, grown, f"the peaks grew by {show_ratio(grown)}"
+    yield (
+        FACT.host.rising_steps_ratio,
+        up / max(1, len(rises)),
+        say("it rose in {up} of {steps}", up=up, steps=plural("{n} step", "{n} steps", len(rises))),
+    )
+    yield FACT.host.growth_ratio, grown, say("the peaks grew by {grown:share}", grown=grown)
 
 
 def _grown_shmem(scene: FailureWindow, since_s: float) -> Facts:
@@ -160,7 +198,11 @@ def _grown_shmem(scene: FailureWindow, since_s: float) -> Facts:
         yield (
             FACT.trace.grown_shmem_ratio,
             ratio,
-            f"{show_ratio(ratio)} of the growth of {show_bytes(total)} is shmem (page-locked or shared)",
+            say(
+                "{ratio:share} of the growth of {total:bytes} is shmem (page-locked or shared)",
+                ratio=ratio,
+                total=total,
+            ),
         )
 
 
@@ -189,7 +231,11 @@ def _phases(scene: FailureWindow, _death: Death | None) -> Facts:
         yield (
             FACT.trace.peak_phase,
             marks[place][1],
-            f"the peak of {show_bytes(peak)} fell into the {marks[place][1].replace('_', ' ')} phase",
+            say(
+                "the peak of {peak:bytes} fell into the {phase} phase",
+                peak=peak,
+                phase=term(marks[place][1].replace("_", " ")),
+            ),
         )
     phase = marks[-1][1]
     begin_s = next(begin for begin, _ in reversed(list(takewhile(lambda mark: mark[1] == phase, reversed(marks)))))
@@ -203,7 +249,12 @@ def _phases(scene: FailureWindow, _death: Death | None) -> Facts:
         yield (
             FACT.trace.last_phase_rise_ratio,
             rise / scene.limit_bytes,
-            f"in the last phase ({phase.replace('_', ' ')}) use rose by {show_bytes(rise)}, {show_ratio(rise / scene.limit_bytes)} of the limit",
+            say(
+                "in the last phase ({phase}) use rose by {rise:bytes}, {part:share} of the limit",
+                phase=term(phase.replace("_", " ")),
+                rise=rise,
+                part=rise / scene.limit_bytes,
+            ),
         )
 
 
@@ -217,9 +268,14 @@ def _processes(scene: FailureWindow, _death: Death | None) -> Facts:
     yield (
         FACT.trace.culprit_role,
         top.role,
-        f"{top.role} (pid {top.pid}) held most at the last sample: {show_bytes(top.bytes)}",
+        say(
+            "{role} (pid {pid}) held most at the last sample: {held:bytes}",
+            role=term(top.role),
+            pid=top.pid,
+            held=top.bytes,
+        ),
     )
-    yield FACT.trace.culprit_ratio, share, f"that is {show_ratio(share)} of what all followed processes held"
+    yield FACT.trace.culprit_ratio, share, say("that is {share:share} of what all followed processes held", share=share)
     growth: dict[str, int] = {}
     sizes: dict[str, int] = {}
     for holder in holders:
@@ -228,11 +284,15 @@ def _processes(scene: FailureWindow, _death: Death | None) -> Facts:
     grower = max(growth, key=lambda role: growth[role])
     risen = sum(value for value in growth.values() if value > 0)
     if risen > 0:
-        yield FACT.trace.grower_role, grower, f"{grower} grew most: by {show_bytes(growth[grower])}"
+        yield (
+            FACT.trace.grower_role,
+            grower,
+            say("{grower} grew most: by {rise:bytes}", grower=term(grower), rise=growth[grower]),
+        )
         yield (
             FACT.trace.grower_ratio,
             growth[grower] / risen,
-            f"that is {show_ratio(growth[grower] / risen)} of all growth",
+            say("that is {part:share} of all growth", part=growth[grower] / risen),
         )
     roles = [
         role for role, size in sizes.items() if role not in (NO_ROLE, "driver", "raylet") and size > 0.1 * max(total, 1)
@@ -240,7 +300,11 @@ def _processes(scene: FailureWindow, _death: Death | None) -> Facts:
     yield (
         FACT.trace.role_count,
         len(roles),
-        "roles with a tenth or more of the memory: " + (", ".join(sorted(roles)) or "none"),
+        (
+            say("roles with a tenth or more of the memory: {roles}", roles=tuple(term(role) for role in sorted(roles)))
+            if roles
+            else say("roles with a tenth or more of the memory: none")
+        ),
     )
 
 
@@ -254,33 +318,37 @@ def _shared(scene: FailureWindow, _death: Death | None) -> Facts:
         yield (
             FACT.trace.shmem_ratio,
             ratio,
-            f"{show_ratio(ratio)} of the largest process is shmem (pinned or shared), the rest anonymous",
+            say("{ratio:share} of the largest process is shmem (pinned or shared), the rest anonymous", ratio=ratio),
         )
         locked = max(holder.locked_bytes for holder in holders)
         yield (
             FACT.trace.locked_ratio,
             locked / max(top.bytes, 1),
-            f"{show_bytes(locked)} mlocked against {show_bytes(top.bytes)} held",
+            say("{locked:bytes} mlocked against {held:bytes} held", locked=locked, held=top.bytes),
         )
     shmem, used = trace.last("host", 0, "shmem_bytes", until_s), trace.last("host", 0, "shm_used_bytes", until_s)
     size = trace.last("host", 0, "shm_size_bytes", until_s)
     if used is not None:
-        yield FACT.shm.used_bytes, used, f"/dev/shm held {show_bytes(used)}"
+        yield FACT.shm.used_bytes, used, say("/dev/shm held {used:bytes}", used=used)
     if size:
-        yield FACT.shm.size_bytes, size, f"/dev/shm is {show_bytes(size)} large"
+        yield FACT.shm.size_bytes, size, say("/dev/shm is {size:bytes} large", size=size)
         fullest = max((value for _, value in until(trace.series("host", 0, "shm_used_bytes"), until_s)), default=0)
-        yield FACT.shm.full_ratio, fullest / size, f"/dev/shm was up to {show_ratio(fullest / size)} full"
+        yield (
+            FACT.shm.full_ratio,
+            fullest / size,
+            say("/dev/shm was up to {fullest:share} full", fullest=fullest / size),
+        )
     if shmem is not None and used is not None:
         free = max(0, shmem - used)
         yield (
             FACT.trace.shm_without_files_bytes,
             free,
-            f"{show_bytes(free)} of shmem are no files in /dev/shm (page-locked, or anonymous shared memory)",
+            say("{free:bytes} of shmem are no files in /dev/shm (page-locked, or anonymous shared memory)", free=free),
         )
     orphaned = trace.last("host", 0, "shm_orphaned_bytes", until_s)
     if orphaned:
         yield (
             FACT.shm.orphaned_bytes,
             orphaned,
-            f"{show_bytes(orphaned)} in /dev/shm belong to no process that is alive",
+            say("{orphaned:bytes} in /dev/shm belong to no process that is alive", orphaned=orphaned),
         )

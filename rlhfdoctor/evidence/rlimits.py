@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from rlhfdoctor.evidence.case import Case, fact
 from rlhfdoctor.evidence.classify import TRIED_AGAIN
+from rlhfdoctor.i18n.message import NOTHING, say
 from rlhfdoctor.types import Death, Event, Evidence
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 
@@ -24,6 +25,12 @@ _NEAR_LINES = 200
 _NEAR_S = 300.0
 _GOES_ON = 2
 """With this many marks of later work, the error did not end the run."""
+
+_KINDS = {
+    "open files": say("open files"),
+    "processes or threads": say("processes or threads"),
+    "pids cgroup": say("pids cgroup"),
+}
 
 
 def find_process_limit(case: Case, death: Death | None) -> Iterator[Evidence]:
@@ -40,15 +47,18 @@ def find_process_limit(case: Case, death: Death | None) -> Iterator[Evidence]:
     if kind == "processes or threads" and "pids cgroup" in kinds:
         kind = "pids cgroup"
     what = {
-        "open files": "the system refused one more open file",
-        "processes or threads": "the system refused one more process or thread",
-        "pids cgroup": "the pids limit of the cgroup refused one more process or thread",
+        "open files": say("the system refused one more open file"),
+        "processes or threads": say("the system refused one more process or thread"),
+        "pids cgroup": say("the pids limit of the cgroup refused one more process or thread"),
     }[kind]
-    yield fact(FACT.limit.kind, kind, what, event)
+    yield fact(FACT.limit.kind, _KINDS[kind], what, event)
     first = next((e for e, _ in refused if _leads_to(e, death) and not _survived(case, e)), None)
     if death is not None:
         yield fact(
-            FACT.limit.first, first is not None, f"{what} before anything else failed" if first else "", first or event
+            FACT.limit.first,
+            first is not None,
+            (say("{what} before anything else failed", what=what) if first else NOTHING),
+            first or event,
         )
 
 
@@ -120,4 +130,8 @@ def _allowed(case: Case) -> Iterator[Evidence]:
         limits = trace.node.run.get("limits") or {}
         files = limits.get("open_files")
         if isinstance(files, int) and files >= 0:  # -1 is no limit
-            yield fact(FACT.limit.open_files_count, files, f"the run may open {files} files a process (ulimit -n)")
+            yield fact(
+                FACT.limit.open_files_count,
+                files,
+                say("the run may open {files} files a process (ulimit -n)", files=files),
+            )

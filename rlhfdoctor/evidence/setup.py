@@ -15,10 +15,10 @@ from packaging.specifiers import SpecifierSet
 from rlhfdoctor.budget.inputs import Inputs, Machine
 from rlhfdoctor.evidence.case import Case, fact
 from rlhfdoctor.evidence.host import find_total
+from rlhfdoctor.i18n.message import NOTHING, plural, say, template
 from rlhfdoctor.logs.torch import read_cuda_oom
 from rlhfdoctor.settings.spell import FRAMEWORKS, parse_version, spell, spellings
 from rlhfdoctor.types import Event, Evidence, Setting
-from rlhfdoctor.units import show_count
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD, TRAIT
 
 _EXPERTS = re.compile(
@@ -85,10 +85,10 @@ def _recompute(case: Case) -> Iterator[Evidence]:
             yield Evidence(
                 name=FACT.config.recompute,
                 value=setting.value,
-                says=f"{setting.spelled} is {str(setting.value).lower()}",
+                says=say("{spelled} is {value}", spelled=setting.spelled, value=str(setting.value).lower()),
                 origin=setting.origin,
             )
-            yield Evidence(name=FACT.config.recompute_set, value=True, says="")
+            yield Evidence(name=FACT.config.recompute_set, value=True, says=NOTHING)
         return
     framework = case.framework
     if framework is None or framework.name not in FRAMEWORKS:
@@ -98,7 +98,12 @@ def _recompute(case: Case) -> Iterator[Evidence]:
     defaults = {s.default for s in spellings("gradient_checkpointing", framework.name) if s.holds_at(framework.version)}
     if len(own) < _OWN_COUNT or found is None or len(defaults) != 1 or not isinstance(found.default, bool):
         return
-    says = f"{found.spelled} is not set, and {'on' if found.default else 'off'} by default in {framework.name}"
+    says = say(
+        "{spelled} is not set, and {default} by default in {name}",
+        spelled=found.spelled,
+        default=(say("on") if found.default else say("off")),
+        name=framework.name,
+    )
     yield Evidence(name=FACT.config.recompute, value=found.default, says=says, origin=own[0].origin)
 
 
@@ -109,14 +114,16 @@ def _experts(case: Case) -> Iterator[Evidence]:
         yield leaves
     event = next((e for e in case.of(EVENT.config.moe_model) if 'File "' in e.text), None)
     if event is not None:
-        yield fact(FACT.config.experts, True, "the model is a mixture of experts (its class is in the logs)", event)
+        yield fact(
+            FACT.config.experts, True, say("the model is a mixture of experts (its class is in the logs)"), event
+        )
         return
     named = [s for s in case.models() if _EXPERTS.search(str(s.value))]
     if named:
         yield Evidence(
             name=FACT.config.experts,
             value=True,
-            says=f"{named[0].value} is a mixture of experts",
+            says=say("{value} is a mixture of experts", value=named[0].value),
             origin=named[0].origin,
         )
 
@@ -138,7 +145,10 @@ def _scheduling(case: Case) -> Iterator[Evidence]:
         yield fact(
             FACT.sched.refused_count,
             count,
-            f"the scheduler said so {show_count(count, 'time')}, and nothing was begun after it",
+            say(
+                "the scheduler reported it {times}, and nothing started after it",
+                times=plural("{n} time", "{n} times", count),
+            ),
             last,
         )
 
@@ -158,10 +168,14 @@ def _compilers(case: Case) -> Iterator[Evidence]:
         yield fact(
             FACT.kernel.compiler_count,
             len(seen),
-            f"the kernel's report names {show_count(len(seen), 'compiler process', 'compiler processes')} ({seen[0].fields.get(FIELD.comm)})",
+            say(
+                "the kernel's report names {processes} ({comm})",
+                processes=plural("{n} compiler process", "{n} compiler processes", len(seen)),
+                comm=seen[0].fields.get(FIELD.comm),
+            ),
             seen[0],
         )
-        yield Evidence(name=FACT.regression.says, value="compilers ran when memory was short", says="")
+        yield Evidence(name=FACT.regression.says, value=say("compilers ran when memory was short"), says=NOTHING)
 
 
 @functools.cache
@@ -187,7 +201,16 @@ def _regressions(case: Case) -> Iterator[Evidence]:
         if case.framework is not None and case.framework.name in row.get("not_with", ()):
             continue
         where = case.versions.get(row["package"], (None, None))[1]
-        says = f"{row['package']} {version}: {row['says']}"
-        yield Evidence(name=symptom, value=True, says=f"{row['package']} {version}", text=where)
+        says = say("{package} {version}: {says}", package=row["package"], version=version, says=template(row["says"]))
+        yield Evidence(
+            name=symptom,
+            value=True,
+            says=say("{package} {version}", package=row["package"], version=version),
+            text=where,
+        )
         yield Evidence(name=FACT.regression.says, value=says, says=says)
-        yield Evidence(name=FACT.regression.cure, value=row["cure"], says=f"{row['cure']} ({row['reference']})")
+        yield Evidence(
+            name=FACT.regression.cure,
+            value=template(row["cure"]),
+            says=say("{cure} ({reference})", cure=template(row["cure"]), reference=row["reference"]),
+        )

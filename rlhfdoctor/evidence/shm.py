@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.window import FailureWindow, find_failure_window
+from rlhfdoctor.i18n.message import NOTHING, say
 from rlhfdoctor.types import Death, Evidence
-from rlhfdoctor.units import show_bytes, show_ratio
 from rlhfdoctor.vocabulary import FACT
 from rlhfdoctor.vocabulary.run import SIGKILLERS
 
@@ -45,22 +45,33 @@ def find_leaks(case: Case, death: Death | None) -> Iterator[Evidence]:
             name=FACT.shm.orphaned_ratio,
             value=ratio,
             origin=origin,
-            says=f"{show_bytes(size)} in /dev/shm belong to no process of the run that is alive, {show_ratio(ratio)} of {what}",
+            says=say(
+                "{size:bytes} in /dev/shm belong to no process of the run that is alive, {ratio:share} of {what}",
+                size=size,
+                ratio=ratio,
+                what=what,
+            ),
         )
         yield Evidence(
             name=FACT.shm.orphaned_early,
             value=charged is None and grown < orphaned[-1][1] / 5,
             origin=origin,
-            says="it was there when the run began, and may be in use by another job"
-            if grown < orphaned[-1][1] / 5
-            else "",
+            says=(
+                say("it was there when the run began, and may be in use by another job")
+                if grown < orphaned[-1][1] / 5
+                else NOTHING
+            ),
         )
         if orphaned[-1][1]:
             yield Evidence(
                 name=FACT.shm.orphaned_growth_ratio,
                 value=grown / orphaned[-1][1],
                 origin=origin,
-                says=f"{show_bytes(grown)} of it came during the run" if grown else "it was there when the run began",
+                says=(
+                    say("{grown:bytes} of it came during the run", grown=grown)
+                    if grown
+                    else say("it was there when the run began")
+                ),
             )
     named = _named(scene)
     if len(named) >= 10:
@@ -69,7 +80,13 @@ def find_leaks(case: Case, death: Death | None) -> Iterator[Evidence]:
             name=FACT.shm.climb_ratio,
             value=rise / limit if rises >= _LEAST_RISES else 0.0,
             origin=origin,
-            says=f"named files in /dev/shm grew by {show_bytes(rise)} in {rises} rises and never fell, {show_ratio(rise / limit)} of {what}",
+            says=say(
+                "named files in /dev/shm grew by {rise:bytes} in {rises} rises and never fell, {rise2:share} of {what}",
+                rise=rise,
+                rises=rises,
+                rise2=rise / limit,
+                what=what,
+            ),
         )
 
 

@@ -18,10 +18,11 @@ from rlhfdoctor.evidence.comm import find_busy, read_elapsed
 from rlhfdoctor.evidence.host import find_total
 from rlhfdoctor.evidence.offload import case_inputs, find_freed_gradients
 from rlhfdoctor.evidence.roles import find_role
+from rlhfdoctor.i18n.message import Message, say
 from rlhfdoctor.logs.torch import read_cuda_oom
 from rlhfdoctor.settings.spell import lookup
 from rlhfdoctor.types import Evidence
-from rlhfdoctor.units import GIB, MIB, show_bytes, show_seconds
+from rlhfdoctor.units import GIB, MIB
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 from rlhfdoctor.vocabulary.names import Fact
 
@@ -45,7 +46,7 @@ def find_cures(case: Case) -> Iterator[Evidence]:
     yield from find_freed_gradients(case)
 
 
-def _cure(name: Fact, value: str | int | float | None, says: str) -> Evidence:
+def _cure(name: Fact, value: str | int | float | None, says: Message) -> Evidence:
     return Evidence(name=name, value=value, says=says)
 
 
@@ -59,7 +60,7 @@ def _container(case: Case) -> Iterator[Evidence]:
         yield _cure(
             FACT.cure.container_memory,
             f"{min(wish, room)}{letter}" if min(wish, room) * unit > size else None,
-            f"a quarter more than the {show_bytes(size)} that were full, within 90 % of the node",
+            say("a quarter more than the {size:bytes} that were full, within 90 % of the node", size=size),
         )
 
 
@@ -110,7 +111,16 @@ def _batch(case: Case) -> Iterator[Evidence]:
         yield _cure(
             FACT.cure.logprob_micro_batch if scoring else FACT.cure.train_micro_batch,
             value,
-            f"a sequence of {tokens} tokens takes about {show_bytes(one)} there (activations and logits, estimated); beside {show_bytes(fixed)} that stay {fits} fit, and {value} divides {batch}",
+            say(
+                "a sequence of {tokens} tokens takes about {one:bytes} there (activations and logits, "
+                "estimated); beside {fixed:bytes} that stay {fits} fit, and {value} divides {batch}",
+                tokens=tokens,
+                one=one,
+                fixed=fixed,
+                fits=fits,
+                value=value,
+                batch=batch,
+            ),
         )
 
 
@@ -126,7 +136,15 @@ def _share_of_gpu(case: Case) -> Iterator[Evidence]:
         yield _cure(
             FACT.cure.gpu_memory_utilization,
             value,
-            f"the trainer held {show_bytes(held)} and asked for {show_bytes(request)}; with a quarter to spare and {show_bytes(_BESIDE_BYTES)} for CUDA and NCCL, {max(left, value):.2f} of the GPU's {show_bytes(total)} are left",
+            say(
+                "the trainer held {held:bytes} and asked for {request:bytes}; with a quarter to spare and "
+                "{beside_bytes:bytes} for CUDA and NCCL, {left:.2f} of the GPU's {total:bytes} are left",
+                held=held,
+                request=request,
+                beside_bytes=_BESIDE_BYTES,
+                left=max(left, value),
+                total=total,
+            ),
         )
 
 
@@ -153,7 +171,7 @@ def _timeout(case: Case) -> Iterator[Evidence]:
         yield _cure(
             FACT.cure.collective_timeout,
             value,
-            f"what the others waited for would have taken {show_seconds(needs)}; this is half as much again",
+            say("what the others waited for would have taken {needs:s}; this is half as much again", needs=needs),
         )
 
 
@@ -170,7 +188,11 @@ def _store(case: Case) -> Iterator[Evidence]:
         yield _cure(
             FACT.cure.object_store_memory,
             value,
-            f"a store of {show_bytes(capacity)} and the object of {show_bytes(max(wanted))} beside what is in it, and a quarter",
+            say(
+                "a store of {capacity:bytes} and the object of {wanted:bytes} beside what is in it, and a quarter",
+                capacity=capacity,
+                wanted=max(wanted),
+            ),
         )
 
 
@@ -181,12 +203,15 @@ def _swap(case: Case) -> Iterator[Evidence]:
     yield Evidence(
         name=FACT.swap.space_bytes,
         value=round(swap.value * GIB),
-        says=f"swap_space is {swap.value:g} GiB per GPU, in page-locked host blocks of the engine (as in vLLM V0)",
+        says=say(
+            "swap_space is {value:g} GiB per GPU, in page-locked host blocks of the engine (as in vLLM V0)",
+            value=swap.value,
+        ),
         origin=swap.origin,
     )
     if swap.value > 4:
         yield _cure(
             FACT.frees.swap_space_bytes,
             round((swap.value - 4) * GIB),
-            f"{swap.value - 4:g} GiB less for each GPU of the node, before rounding to powers of two",
+            say("{value:g} GiB less for each GPU of the node, before rounding to powers of two", value=swap.value - 4),
         )

@@ -13,12 +13,12 @@ from rlhfdoctor.trace.events import Recorded
 from rlhfdoctor.trace.read import mark_time_of, time_of
 from rlhfdoctor.types import Death, Origin, Process
 from rlhfdoctor.vocabulary import EVENT, FIELD
-from rlhfdoctor.vocabulary.run import KERNEL_KILLERS, SIGKILLERS
+from rlhfdoctor.vocabulary.run import KERNEL_KILLERS, OTHER, SIGKILLERS
 
 _NEAR_S = 10.0
 _SAMPLE_S = 0.05
 """What one sample reads bears one time, to within this."""
-NO_ROLE = "other"
+NO_ROLE = OTHER
 TELLING_RATIO = 0.02
 """Who held less than this share of the limit is no culprit."""
 

@@ -14,8 +14,8 @@ from rlhfdoctor.evidence.case import Case, fact, page_size, whole
 from rlhfdoctor.evidence.host import read_rows
 from rlhfdoctor.evidence.roles import MARKS, find_role
 from rlhfdoctor.evidence.window import FailureWindow, find_failure_window, find_process_usage, find_steps
+from rlhfdoctor.i18n.message import Message, plural, say, term
 from rlhfdoctor.types import Death, Event, Evidence, Origin
-from rlhfdoctor.units import show_bytes, show_count, show_ratio
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 from rlhfdoctor.vocabulary.names import Fact
 
@@ -47,7 +47,7 @@ class Share:
     bytes: int
     ratio: float
     """Of what was in use, the least that it can be."""
-    says: str
+    says: Message
     most_ratio: float
     """The most that it can be: above `ratio` where RSS counts pages more than once."""
 
@@ -75,7 +75,7 @@ def find_workers(case: Case, death: Death | None) -> Iterator[Evidence]:
         yield Evidence(
             name=FACT.share.driver_apart,
             value=True,
-            says="the driver holds no model: other processes are the ranks",
+            says=say("the driver holds no model: other processes are the ranks"),
             origin=scene.origin(),
         )
     yield from _preparing(case, death)
@@ -100,10 +100,17 @@ def share_of(table: Table, role: str) -> Share | None:
     least, most = min(used, least), min(used, sum(own) + table.unowned_bytes)
     ratio, most_ratio = least / used, most / used
     if least < most:
-        says = f"between {show_bytes(least)} and {show_bytes(most)}, {show_ratio(ratio)} to {show_ratio(most_ratio)} of what was in use"
+        size = say(
+            "between {least:bytes} and {most:bytes}, {ratio:share} to {most_ratio:share} of what was in use",
+            least=least,
+            most=most,
+            ratio=ratio,
+            most_ratio=most_ratio,
+        )
     else:
-        says = f"{show_bytes(least)}, {show_ratio(ratio)} of what was in use"
-    return Share(len(own), least, ratio, f"{show_count(len(own), role)} held {says}", most_ratio)
+        size = say("{least:bytes}, {ratio:share} of what was in use", least=least, ratio=ratio)
+    says = plural("{n} {role} held {size}", "{n} {role}s held {size}", len(own), role=term(role), size=size)
+    return Share(len(own), least, ratio, says, most_ratio)
 
 
 def _recorded(scene: FailureWindow | None) -> Table | None:
@@ -160,7 +167,12 @@ def _late_growth(scene: FailureWindow) -> Iterator[Evidence]:
     if not use or rise < _TOLD_RATIO * scene.limit_bytes or use[-1] - use[0] < rise / 2:
         return  # negligible, or pages that forks share
     ratio = rise / sum(value for value in growth.values() if value > 0)
-    says = f"since the second step, {grower} grew most: by {show_bytes(rise)}, {show_ratio(ratio)} of all growth"
+    says = say(
+        "since the second step, {grower} grew most: by {rise:bytes}, {ratio:share} of all growth",
+        grower=term(grower),
+        rise=rise,
+        ratio=ratio,
+    )
     yield Evidence(name=FACT.share.late_grower_role, value=grower, says=says, origin=scene.origin())
     yield Evidence(name=FACT.share.late_grower_ratio, value=ratio, says=says, origin=scene.origin())
 
@@ -187,7 +199,7 @@ def _preparing(case: Case, death: Death | None) -> Iterator[Evidence]:
         ):
             last = event
     if last is not None and last.kind == EVENT.data.prepare and not _is_finished(last):
-        yield fact(FACT.data.preparing, True, "the last sign of life is the preparation of the data set", last)
+        yield fact(FACT.data.preparing, True, say("the last sign of life is the preparation of the data set"), last)
 
 
 def _is_finished(event: Event) -> bool:

@@ -1,108 +1,55 @@
-"""The languages of reports, and translation of an incident. The tables are data: i18n/zh/ and each rule's zh.yaml."""
+"""The languages of reports: a folder of gettext catalogues each, and one catalogue beside each rule and framework."""
 
 from __future__ import annotations
 
 import functools
+import gettext
 import os
-from collections.abc import Mapping
-from dataclasses import replace
-from importlib import resources
+from pathlib import Path
 
-import yaml
+from rlhfdoctor.i18n.message import ENGLISH, Language
+from rlhfdoctor.places import rules_folder
 
-from rlhfdoctor.charts import Chart
-from rlhfdoctor.engine.catalogue import rules_folder
-from rlhfdoctor.i18n.words import ENGLISH, Words
-from rlhfdoctor.types import Finding, Incident, Missing, Patch, Quote
-
-LANGUAGES = ("en", "zh")
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-def preferred() -> str:
-    """The language of the environment: zh where LC_ALL, LC_MESSAGES or LANG begin so, else en."""
-    found = next((value for name in ("LC_ALL", "LC_MESSAGES", "LANG") if (value := os.environ.get(name))), "")
-    return "zh" if found.lower().startswith("zh") else "en"
+_FOLDER = Path(__file__).parent
 
 
 @functools.cache
-def load_words(name: str) -> Words:
-    """The table of a language: sentences of the doctor and of the bundled rules."""
+def languages() -> tuple[str, ...]:
+    """English, and every folder of this package that holds catalogues."""
+    return ("en", *sorted({file.parent.name for file in _FOLDER.glob("*/*.po")}))
+
+
+def preferred() -> str:
+    """The language of the environment, by LC_ALL, LC_MESSAGES or LANG; English if it is none of ours."""
+    found = next((value for name in ("LC_ALL", "LC_MESSAGES", "LANG") if (value := os.environ.get(name))), "")
+    return next((name for name in languages() if found.lower().startswith(name)), "en")
+
+
+@functools.cache
+def load_language(name: str) -> Language:
+    """A language with the sentences of the doctor and of the rules in use.
+
+    What it needs beside sentences is in the header of its catalogues: `Plural-Forms` (gettext's), `X-Full-Stop`, and
+    `X-Spaced-Han` where a blank stands between Han characters and Latin words.
+    """
     if name == "en":
         return ENGLISH
-    folder = resources.files("rlhfdoctor.i18n") / name
-    page = read_table((folder / "report.yaml").read_text(encoding="utf-8"))
-    table = {english: other for english, other in page.items() if "{" not in english}
-    for file in ("evidence", "patches", "reading"):
-        table |= read_table((folder / f"{file}.yaml").read_text(encoding="utf-8"))
-    for path in sorted(rules_folder().glob(f"*/{name}.yaml")):
-        table |= read_table(path.read_text(encoding="utf-8"))
-    return Words(name, table, page)
+    import polib
 
-
-def read_table(text: str) -> Mapping[str, str]:
-    """English -> the other language, from a list of pairs."""
-    return {row["en"]: row["zh"] for row in yaml.load(text, Loader=_LOADER) or () if row["zh"]}
-
-
-def translate(incident: Incident, words: Words) -> Incident:
-    """The incident with every sentence of the doctor in the reader's language; quoted lines, names and commands stay."""
-    if words is ENGLISH:
-        return incident
-    of = words.of
-    framework = incident.framework
-    return replace(
-        incident,
-        framework=replace(framework, basis=of(framework.basis)) if framework is not None else None,
-        findings=tuple(_finding(finding, words) for finding in incident.findings),
-        ruled_out=tuple(replace(item, because=of(item.because)) for item in incident.ruled_out),
-        ledger=tuple(replace(part, part=of(part.part), basis=of(part.basis)) for part in incident.ledger),
-        gaps=tuple(replace(gap, what=of(gap.what), why=of(gap.why)) for gap in incident.gaps),
+    table: dict[str, str | tuple[str, ...]] = {}
+    header: dict[str, str] = {}
+    places = (rules_folder(), f"*/{name}.po"), (_FOLDER.parent / "frameworks", f"*/{name}.po"), (_FOLDER / name, "*.po")
+    for file in (file for folder, pattern in places for file in sorted(folder.glob(pattern))):
+        catalogue = polib.pofile(str(file))
+        header |= catalogue.metadata
+        for entry in catalogue.translated_entries():
+            forms = tuple(entry.msgstr_plural[number] for number in sorted(entry.msgstr_plural))
+            table[entry.msgid] = forms or entry.msgstr
+    _, _, rule = header.get("Plural-Forms", "").partition("plural=")
+    return Language(
+        name,
+        table,
+        choose=gettext.c2py(rule.rstrip("; ") or "n != 1"),
+        stop=header.get("X-Full-Stop", "."),
+        spaced=header.get("X-Spaced-Han") == "yes",
     )
-
-
-def _finding(finding: Finding, words: Words) -> Finding:
-    of = words.of
-    return replace(
-        finding,
-        title=of(finding.title),
-        summary=of(finding.summary),
-        evidence=tuple(_quote(quote, words) for quote in finding.evidence),
-        against=tuple(_quote(quote, words) for quote in finding.against),
-        missing=tuple(Missing(what=of(item.what), settle=of(item.settle)) for item in finding.missing),
-        patches=tuple(_patch(patch, words) for patch in finding.patches),
-        differs=of(finding.differs),
-    )
-
-
-def _quote(quote: Quote, words: Words) -> Quote:
-    return replace(quote, says=words.of(quote.says))
-
-
-def _patch(patch: Patch, words: Words) -> Patch:
-    of = words.of
-    return replace(
-        patch,
-        spelled=of(patch.spelled),
-        effect=of(patch.effect),
-        cost=of(patch.cost),
-        note=of(patch.note),
-        side_effects=tuple(of(effect) for effect in patch.side_effects),
-    )
-
-
-def translate_chart(chart: Chart, words: Words) -> Chart:
-    """A chart's titles, names, limits and notes in the reader's language."""
-    if words is ENGLISH:
-        return chart
-    panels = tuple(
-        replace(
-            panel,
-            title=words.of(panel.title),
-            labels=tuple(words.of(name) for name in panel.names),
-            bounds=tuple(replace(bound, name=words.of(bound.name)) for bound in panel.bounds),
-        )
-        for panel in chart.panels
-    )
-    marks = tuple(replace(mark, says=words.of(mark.says)) for mark in chart.marks)
-    return replace(chart, panels=panels, marks=marks, notes=tuple(words.of(note) for note in chart.notes))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import IO
 
+from rlhfdoctor.i18n.message import quoted, say
 from rlhfdoctor.logs.streams import decompressed
 from rlhfdoctor.types import Gap
 
@@ -57,11 +58,18 @@ def read_members(
         for member in members(name, gaps, wanted):
             read += member.size
             if read > most_bytes:
-                gaps.append(Gap(what=name, why=f"unpacks to more than {most_bytes >> 30} GiB; the rest was not read"))
+                gaps.append(
+                    Gap(
+                        what=quoted(name),
+                        why=say(
+                            "unpacks to more than {most_bytes} GiB; the rest was not read", most_bytes=most_bytes >> 30
+                        ),
+                    )
+                )
                 return
             yield member
     except READ_ERRORS as error:
-        gaps.append(Gap(what=name, why=reason(error)))
+        gaps.append(Gap(what=quoted(name), why=quoted(reason(error))))
 
 
 def reason(error: BaseException) -> str:
@@ -91,7 +99,7 @@ def _zip_members(name: str, gaps: list[Gap], wanted: Callable[[str], bool]) -> G
             try:
                 handle = archive.open(info)
             except (RuntimeError, NotImplementedError, zipfile.BadZipFile) as error:  # encrypted, or unknown method
-                gaps.append(Gap(what=f"{name}!{info.filename}", why=str(error)))
+                gaps.append(Gap(what=quoted(f"{name}!{info.filename}"), why=quoted(error)))
                 continue
             with handle:
                 yield Member(info.filename, handle, info.file_size, _time_of(info))

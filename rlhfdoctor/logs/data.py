@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from rlhfdoctor.logs.pattern import Pattern, say
+from rlhfdoctor.logs.pattern import Pattern, line
 from rlhfdoctor.vocabulary import EVENT
 
 PATTERNS: tuple[Pattern, ...] = (
-    say(
+    line(
         EVENT.data.prepare,
         r"(?:^|[\s)])(?P<name>[A-Z][\w ()=>-]{1,80}): [^\[\n]{0,80}\[[^\]\n]{0,60} examples/s\]",
         "(TaskRunner pid=285358) Map (num_proc=16):  45%|####5     | 450000/1000000 [02:10<02:38, 3461.50 examples/s]",

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone, tzinfo
 
+from rlhfdoctor.i18n.message import quoted, say
 from rlhfdoctor.logs import (
     config,
     data,
@@ -83,10 +84,15 @@ def read_events(source: Source, scanner: Scanner, gaps: list[Gap]) -> Iterator[E
     for tail in last.values():
         yield from tail
     if scanner.longest_line_cut:
-        gaps.append(Gap(what=source.name, why="holds a line of more than 4 MiB, which was read in pieces"))
+        gaps.append(Gap(what=quoted(source.name), why=say("holds a line of more than 4 MiB, which was read in pieces")))
     for kind, count in dropped.items():
         if kind.scope != "phase" and kind not in _EXPECTED_FLOODS:
-            gaps.append(Gap(what=f"{source.name}: {kind}", why=f"{count} more lines of this kind left out"))
+            gaps.append(
+                Gap(
+                    what=quoted(f"{source.name}: {kind}"),
+                    why=say("{count} more lines of this kind left out", count=count),
+                )
+            )
 
 
 def make_event(

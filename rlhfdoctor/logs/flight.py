@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rlhfdoctor.i18n.message import quoted, say
 from rlhfdoctor.types import Event, Gap, Origin
 from rlhfdoctor.vocabulary import EVENT, FIELD
 
@@ -71,7 +72,9 @@ def read_dump(data: bytes, file: str, gaps: list[Gap]) -> Iterator[Event]:
         entries = [entry for entry in found["entries"] if isinstance(entry, dict) and not entry.get("is_p2p")]
         members = _members(found.get("pg_config"))
     except _DAMAGE as error:
-        gaps.append(Gap(what=file, why=f"no readable flight-recorder dump ({error})"[:300]))
+        gaps.append(
+            Gap(what=quoted(file), why=say("no readable flight-recorder dump ({error})", error=str(error)[:260]))
+        )
         return
     events, strange = [], 0
     for entry in entries[-_LAST_COUNT:]:
@@ -82,7 +85,12 @@ def read_dump(data: bytes, file: str, gaps: list[Gap]) -> Iterator[Event]:
         strange += event is None
         events += [] if event is None else [event]
     if strange:
-        gaps.append(Gap(what=file, why=f"{strange} entries of the flight recorder are not understood"))
+        gaps.append(
+            Gap(
+                what=quoted(file),
+                why=say("{strange} entries of the flight recorder are not understood", strange=strange),
+            )
+        )
     yield from events
     waiting = sum(1 for event in events if event.fields[FIELD.unfinished])
     last = events[-1].text if events else "no collective"

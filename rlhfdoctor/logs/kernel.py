@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 
-from rlhfdoctor.logs.pattern import Pattern, say
+from rlhfdoctor.logs.pattern import Pattern, line
 from rlhfdoctor.types import Value
 from rlhfdoctor.vocabulary import EVENT
 
@@ -25,99 +25,99 @@ _RSS = (
 )
 
 PATTERNS: tuple[Pattern, ...] = (
-    say(
+    line(
         EVENT.kernel.oom_invoked,
         r"(?:^|[\]:>] +|;|[+-]\d\d:\d\d )(?:> *)?(?P<comm>[^\]>;\s][^\]>;\n]{0,14}?) invoked oom-killer: gfp_mask=(?P<gfp_text>0x[0-9a-f]+)",
         "[ 4127.318402] python invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0",
     ),
-    say(
+    line(
         EVENT.kernel.memcg_usage,
         r"(?:^|[^+\w])memory: usage (?P<usage_kb>\d+)kB, limit (?P<limit_kb>\d+)kB, failcnt (?P<fail_count>\d+)",
         "[ 7781.402913] memory: usage 4194304kB, limit 4194304kB, failcnt 90412",
     ),
-    say(
+    line(
         EVENT.kernel.memcg_task,
         r"Task in (?P<task_memcg_text>\S+) killed as a result of limit of (?P<oom_memcg_text>\S+)",
         "Task in /docker/a killed as a result of limit of /docker/a",
         when="to 4.18",
     ),
-    say(
+    line(
         EVENT.kernel.task_header,
         r"\[ *pid *\] +uid +tgid total_vm +rss (?P<columns_text>.*oom_score_adj name)",
         "[  pid  ]   uid  tgid total_vm      rss pgtables_bytes swapents oom_score_adj name",
     ),
-    say(
+    line(
         EVENT.kernel.task,
         r"\[ *(?P<pid>\d+)\] +(?P<uid>\d+) +(?P<tgid>\d+) +(?P<total_vm_pages>\d+) +(?P<rss_pages>\d+)"
         r"(?P<rest_text>(?: +-?\d+){2,7}) +(?P<comm>\S.*)",
         "[ 5127]     0  5127  2623712   126625        4014080        0             0 python",
     ),
-    say(
+    line(
         EVENT.kernel.oom_kill,
         r"oom-kill:constraint=(?P<constraint>CONSTRAINT_[A-Z_]+)(?P<rest_text>.*)",
         "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=a,mems_allowed=0,"
         "oom_memcg=/docker/a,task_memcg=/docker/a,task=python,pid=5127,uid=0",
         when="4.19+",
     ),
-    say(
+    line(
         EVENT.kernel.killed,
         r"(?:(?P<scope>Memory cgroup out of memory|Out of memory)[^:]{0,40}: )?"
         r"Killed process (?P<pid>\d+),?(?: UID \d+,)? \((?P<comm>[^\n]{0,40}?)\),?(?: UID \d+,)? " + _RSS,
         "Memory cgroup out of memory: Killed process 23793 (leaker) total-vm:2623712kB, "
         "anon-rss:506500kB, file-rss:1268kB, shmem-rss:0kB",
     ),
-    say(
+    line(
         EVENT.kernel.kill_choice,
         r"(?P<scope>Memory cgroup out of memory|Out of memory): Kill process (?P<pid>\d+) "
         r"\((?P<comm>[^\n]{0,40}?)\) score (?P<score>\d+) or sacrifice child",
         "Out of memory: Kill process 29591 (python2.7) score 658 or sacrifice child",
         when="to 4.20",
     ),
-    say(
+    line(
         EVENT.kernel.oom_group,
         r"Tasks in (?P<memcg_text>\S+) are going to be killed due to memory\.oom\.group set",
         "Tasks in /kubepods.slice/a are going to be killed due to memory.oom.group set",
     ),
-    say(
+    line(
         EVENT.kernel.no_killable,
         r"Out of memory and no killable processes",
         "Out of memory and no killable processes...",
     ),
-    say(EVENT.kernel.ram, r"(?P<ram_pages>\d+) pages RAM\b", "[  913.207716] 6144000 pages RAM"),
-    say(
+    line(EVENT.kernel.ram, r"(?P<ram_pages>\d+) pages RAM\b", "[  913.207716] 6144000 pages RAM"),
+    line(
         EVENT.kernel.memcg_gone,
         r"A process of this unit has been killed by the OOM killer"
         r"|The kernel OOM killer killed some processes in this unit|Failed with result 'oom-kill'",
         "session-21.scope: A process of this unit has been killed by the OOM killer.",
     ),
-    say(
+    line(
         EVENT.kernel.userspace_oom,
         r"systemd-oomd\[\d+\]: Killed (?P<cgroup_text>\S+) due to"
         r"|earlyoom.*sending SIG(?:TERM|KILL) to process (?P<pid>\d+)",
         "systemd-oomd[812]: Killed /user.slice/user-1000.slice due to memory pressure for /user.slice",
     ),
-    say(
+    line(
         EVENT.kernel.pids_limit,
         r"cgroup: fork rejected by pids controller in (?P<cgroup_text>\S+)",
         "[ 1101.987163] cgroup: fork rejected by pids controller in /user.slice/user-1000.slice/session-3.scope",
         when="4.8+; once a cgroup",
     ),
-    say(
+    line(
         EVENT.kernel.segfault,
         r"(?P<comm>[^\s\]\[][^\]\[\n]{0,15})\[(?P<pid>\d+)\]: segfault at (?P<address_text>[0-9a-f]+)",
         "[ 2233.123456] python3[4711]: segfault at 0 ip 00007f0000000000 sp 00007ffd00000000 error 4",
     ),
-    say(
+    line(
         EVENT.kernel.xid,
         r"NVRM: Xid \(PCI:(?P<pci_text>[0-9A-Fa-f:.]+)\): (?P<xid>\d+),? ?(?P<detail_text>.*)",
         "NVRM: Xid (PCI:0000:02:00): 79, GPU has fallen off the bus.",
     ),
-    say(
+    line(
         EVENT.kernel.gpu_lost,
         r"fallen off the bus and is not responding|NV_ERR_RESET_REQUIRED|GPU has fallen off the bus",
         "NVRM: fallen off the bus and is not responding to commands.",
     ),
-    say(
+    line(
         EVENT.kernel.pcie,
         r"PCIe Bus Error: severity=(?P<severity>\w+)(?: \((?P<class_text>\w+)\))?",
         "pcieport 0000:40:01.0: PCIe Bus Error: severity=Corrected, type=Data Link Layer, (Transmitter ID)",

@@ -9,11 +9,11 @@ Watchdog wording of torch 1.9 to 2.7+ (torch/csrc/distributed/c10d/ProcessGroupN
 
 from __future__ import annotations
 
-from rlhfdoctor.logs.pattern import Pattern, say
+from rlhfdoctor.logs.pattern import Pattern, line
 from rlhfdoctor.vocabulary import EVENT
 
 PATTERNS: tuple[Pattern, ...] = (
-    say(
+    line(
         EVENT.nccl.timeout,
         r"(?:\[Rank (?P<rank>\d+)\] )?(?:Watchdog caught collective operation timeout: |Work )WorkNCCL\((?:SeqNum=(?P<seq>\d+), )?"
         r"OpType=(?P<op>\w+), (?:NumelIn=(?P<numel_in>\d+), NumelOut=(?P<numel_out>\d+), )?Timeout\(ms\)=(?P<timeout_ms>\d+)\)"
@@ -21,103 +21,103 @@ PATTERNS: tuple[Pattern, ...] = (
         "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, "
         "Timeout(ms)=1800000) ran for 1801377 milliseconds before timing out.",
     ),
-    say(
+    line(
         EVENT.nccl.work_status,
         r"Rank (?P<rank>\d+)\] +(?:Timeout at NCCL work: \d+|Exception \(either an error or timeout\) detected by watchdog at work: \d+"
         r"|failure detected by watchdog at work sequence id: \d+ PG status)[,:]{1,2} ?last enqueued (?:NCCL )?work: (?P<enqueued>-?\d+), "
         r"last completed (?:NCCL )?work: (?P<completed>-?\d+)",
         "[PG 3 Rank 4] Timeout at NCCL work: 7322, last enqueued NCCL work: 7322, last completed NCCL work: 7321.",
     ),
-    say(
+    line(
         EVENT.nccl.down,
         r"we are taking the entire process down",
         "To avoid data inconsistency, we are taking the entire process down.",
     ),
-    say(
+    line(
         EVENT.nccl.heartbeat,
         r"watchdog got stuck for (?P<stuck>\d+) seconds without making progress|Heartbeat monitor timed out"
         r"|due to ProcessGroupNCCL watchdog hang",
         "[PG ID 0 PG GUID 0(default_pg) Rank 7] ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress",
     ),
-    say(
+    line(
         EVENT.nccl.remote_error,
         r"remote process exited or there was a network error|ncclRemoteError|ncclSystemError|NCCL communicator was aborted on rank",
         "NCCL error in: ProcessGroupNCCL.cpp:1333, remote process exited or there was a network error, NCCL version 2.18.6",
     ),
-    say(
+    line(
         EVENT.nccl.closed_by_peer,
         r"Connection closed by remote peer (?P<ip>[^\s<]+)|Call to recv from (?P<peer_text>[^\s<]+)<\d+> failed|Broken pipe",
         "misc/socket.cc:49 NCCL WARN socketProgress: Connection closed by remote peer node01<47113>",
     ),
-    say(
+    line(
         EVENT.nccl.ib_error,
         r"NET/IB : Got completion from peer (?P<ip>[^\s<]+)\S* with (?:error|status=)\s?(?P<status>\d+)|Got async event : port error"
         r"|NET/IB.*(?:IBV_WC_|Unable to open|No device found)",
         "NCCL WARN NET/IB : Got completion from peer 10.0.0.1<38560> with error 12, opcode 0, len 0, vendor err 129",
     ),
-    say(
+    line(
         EVENT.nccl.socket_setup,
         r"Bootstrap : no socket interface found|NET/Socket : (?:Connect to|no interface found)",
         "NCCL WARN Bootstrap : no socket interface found",
     ),
-    say(
+    line(
         EVENT.nccl.cuda_oom,
         r"Failed to CUDA (?:calloc|malloc)(?: async)? (?P<request_bytes>\d+) bytes|Cuda failure '?(?:2 )?'?out of memory'?",
         "include/alloc.h:178 NCCL WARN Cuda failure 'out of memory'",
     ),
-    say(
+    line(
         EVENT.nccl.shm_failed,
         r"NCCL WARN.*(?:/dev/shm/nccl|posix_fallocate|shared memory segment).*(?:failed|No space left)",
         "NCCL WARN Error: failed to extend /dev/shm/nccl-AbCdEf to 9637892 bytes, error: No space left on device (28) failed",
     ),
-    say(
+    line(
         EVENT.nccl.version,
         r"NCCL version (?P<version>\d+\.\d+(?:\.\d+)?)",
         "NCCL version 2.21.5+cuda12.4",
     ),
-    say(
+    line(
         EVENT.nccl.store_timeout,
         r"Timed out initializing process group in store based barrier on rank:? (?P<rank>\d+)|store->get\('[^']*'\) got error"
         r"|recvValue failed|wait timeout after (?P<wait_ms>\d+)ms",
         "RuntimeError: Timed out initializing process group in store based barrier on rank: 0, for key: store_based_barrier_key:1",
     ),
-    say(
+    line(
         EVENT.nccl.dist_error,
         r"(?:torch\.distributed\.)?(?:DistBackendError|DistNetworkError|DistStoreError)",
         "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1333",
     ),
-    say(
+    line(
         EVENT.nccl.port_taken,
         r"EADDRINUSE|address already in use",
         "RuntimeError: The server socket has failed to listen on any local network address. code: -98, name: EADDRINUSE, "
         "message: address already in use",
     ),
-    say(
+    line(
         EVENT.nccl.monitored_barrier,
         r"monitoredBarrier.*(?:Ranks (?P<ranks_text>[0-9, ]+) failed to pass|Rank (?P<rank>\d+) failed to pass)",
         "RuntimeError: Rank 0 timed out in monitoredBarrier after 1800000 ms. monitoredBarrier: Ranks 1 failed to pass monitoredBarrier",
     ),
-    say(
+    line(
         EVENT.nccl.desync_report,
         r"Detected mismatch between collectives on ranks?|Collectives differ in the following aspects",
         "RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running collective: CollectiveFingerPrint(...)",
     ),
-    say(
+    line(
         EVENT.gloo.timeout,
         r"\[.*gloo/transport/.*\] Timed out waiting (?P<limit_ms>\d+)ms for (?P<what_text>recv|send) operation",
         "RuntimeError: [../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv operation to complete",
     ),
-    say(
+    line(
         EVENT.gloo.size_mismatch,
         r"op\.preamble\.length <= op\.nbytes\. (?P<sent_bytes>\d+) vs (?P<expected_bytes>\d+)",
         "what(): [enforce fail at ../third_party/gloo/gloo/transport/tcp/pair.cc:446] op.preamble.length <= op.nbytes. 4096 vs 1024",
     ),
-    say(
+    line(
         EVENT.gloo.closed,
         r"gloo/transport/.*(?:Connection closed by peer|Connection reset by peer|Connection refused)",
         "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:41234",
     ),
-    say(
+    line(
         EVENT.net.refused,
         r"Connection refused|Connection reset by peer",
         "grpc_status:14, grpc_message: failed to connect to all addresses; last error: Connection refused",

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from rlhfdoctor.errors import SourceError
+from rlhfdoctor.i18n.message import quoted, say
 from rlhfdoctor.logs.archive import READ_ERRORS, is_archive, read_members, reason
 from rlhfdoctor.logs.flight import rank_of_dump
 from rlhfdoctor.logs.streams import Binary, decoded, decompressed, pieces, sniffed
@@ -109,7 +110,12 @@ def find_sources(paths: Sequence[str], gaps: list[Gap]) -> Iterator[Source]:
         for file in _walk(path, gaps):
             count += 1
             if count > _MOST_FILES:
-                gaps.append(Gap(what=name, why=f"more than {_MOST_FILES} files; the rest was not read"))
+                gaps.append(
+                    Gap(
+                        what=quoted(name),
+                        why=say("more than {most_files} files; the rest was not read", most_files=_MOST_FILES),
+                    )
+                )
                 return
             yield from _open_file(file, gaps)
 
@@ -137,12 +143,14 @@ def _walk(path: Path, gaps: list[Gap]) -> Iterator[Path]:
         yield path
         return
     if not path.is_dir():
-        gaps.append(Gap(what=str(path), why="is neither file, pipe nor folder"))
+        gaps.append(Gap(what=quoted(path), why=say("is neither file, pipe nor folder")))
         return
     visited: set[tuple[int, int]] = set()
 
     def on_error(error: OSError) -> None:
-        gaps.append(Gap(what=str(error.filename), why=error.strerror or "not readable"))
+        gaps.append(
+            Gap(what=quoted(error.filename), why=quoted(error.strerror) if error.strerror else say("not readable"))
+        )
 
     for folder, folders, files in os.walk(path, onerror=on_error, followlinks=True):
         info = Path(folder).stat()
@@ -158,7 +166,9 @@ def _walk(path: Path, gaps: list[Gap]) -> Iterator[Path]:
             try:
                 regular = stat.S_ISREG(file.stat().st_mode)
             except OSError as error:
-                gaps.append(Gap(what=str(file), why=error.strerror or "not readable"))
+                gaps.append(
+                    Gap(what=quoted(file), why=quoted(error.strerror) if error.strerror else say("not readable"))
+                )
                 continue
             if regular:
                 yield file
@@ -187,7 +197,7 @@ def _open_file(path: Path, gaps: list[Gap]) -> Iterator[Source]:
                 fingerprint=(lambda: _fingerprint(path, info.st_size)) if info.st_size >= _SMALL_BYTES else None,
             )
     except READ_ERRORS as error:
-        gaps.append(Gap(what=name, why=reason(error)))
+        gaps.append(Gap(what=quoted(name), why=quoted(reason(error))))
 
 
 def _file_blocks(path: Path, lower: str | None) -> Iterator[bytes]:
@@ -206,16 +216,24 @@ def _guard(name: str, blocks: Callable[[], Iterator[bytes]], gaps: list[Gap]) ->
         for block in blocks():
             read += len(block)
             if read > _MOST_BYTES:
-                gaps.append(Gap(what=name, why=f"larger than {_MOST_BYTES >> 30} GiB; cut there"))
+                gaps.append(
+                    Gap(
+                        what=quoted(name),
+                        why=say("larger than {most_bytes} GiB; cut there", most_bytes=_MOST_BYTES >> 30),
+                    )
+                )
                 return
             yield block
     except Binary:
-        gaps.append(Gap(what=name, why="binary file, not read"))
+        gaps.append(Gap(what=quoted(name), why=say("binary file, not read")))
     except READ_ERRORS as error:
         gaps.append(
-            Gap(what=name, why=f"{reason(error)}; the first {read} bytes were read")
+            Gap(
+                what=quoted(name),
+                why=say("{reason}; the first {read} bytes were read", reason=reason(error), read=read),
+            )
             if read
-            else Gap(what=name, why=reason(error))
+            else Gap(what=quoted(name), why=quoted(reason(error)))
         )
 
 
@@ -234,8 +252,8 @@ def _members(path: Path, gaps: list[Gap]) -> Iterator[Source]:
     if traces:
         gaps.append(
             Gap(
-                what=str(path),
-                why="the recorded run in it was not read: an archive is unpacked only where it is named itself",
+                what=quoted(path),
+                why=say("the recorded run in it was not read: an archive is unpacked only where it is named itself"),
             )
         )
 

@@ -48,8 +48,8 @@ class Pattern:
         return dict(cast(Iterable[tuple[Field, Value]], found))  # the tests hold them against the kind's fields
 
 
-def say(kind: Kind, regex: str, sample: str, *, follow: int = 0, when: str = "") -> Pattern:
-    """Short form for the pattern tables."""
+def line(kind: Kind, regex: str, sample: str, *, follow: int = 0, when: str = "") -> Pattern:
+    """A line that a program writes, as the tables of patterns declare it."""
     return Pattern(kind=kind, regex=regex, sample=sample, follow=follow, when=when)
 
 

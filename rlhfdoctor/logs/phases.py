@@ -6,7 +6,7 @@ one of `types.Phase`; `step` is one PPO iteration.
 
 from __future__ import annotations
 
-from rlhfdoctor.logs.pattern import Pattern, say
+from rlhfdoctor.logs.pattern import Pattern, line
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.vocabulary import EVENT
 from rlhfdoctor.vocabulary.names import Kind
@@ -18,12 +18,12 @@ def _with(kind: Kind, common: str) -> str:
 
 
 PATTERNS: tuple[Pattern, ...] = (
-    say(
+    line(
         EVENT.phase.update,
         _with(EVENT.phase.update, r"training_step\b"),
         "ray::WorkerDict.actor_rollout_update_actor() (pid=1)",
     ),
-    say(
+    line(
         EVENT.phase.rollout,
         _with(
             EVENT.phase.rollout,
@@ -32,17 +32,17 @@ PATTERNS: tuple[Pattern, ...] = (
         ),
         "Processed prompts:  85%|########5 | 870/1024 [03:19<00:35,  4.37it/s]",
     ),
-    say(
+    line(
         EVENT.phase.score,
         _with(EVENT.phase.score, r"Computing logprobs"),
         "ray::WorkerDict.ref_compute_ref_log_prob() (pid=1)",
     ),
-    say(
+    line(
         EVENT.phase.weight_sync,
         _with(EVENT.phase.weight_sync, r"update_weights"),
         "(ActorModelRayActor pid=7) broadcast_to_vllm",
     ),
-    say(
+    line(
         EVENT.phase.checkpoint,
         _with(
             EVENT.phase.checkpoint,
@@ -50,12 +50,12 @@ PATTERNS: tuple[Pattern, ...] = (
         ),
         "(WorkerDict pid=18233, ip=10.0.0.11) Saving sharded model checkpoint to /ckpt/global_step_1/actor",
     ),
-    say(
+    line(
         EVENT.phase.checkpoint_load,
         _with(EVENT.phase.checkpoint_load, r"Resuming from|load_checkpoint\("),
         "(TaskRunner pid=7) Load from checkpoint folder: /ckpt/global_step_100",
     ),
-    say(
+    line(
         EVENT.phase.load,
         _with(
             EVENT.phase.load,
@@ -63,18 +63,18 @@ PATTERNS: tuple[Pattern, ...] = (
         ),
         "Loading checkpoint shards:  50%|#####     | 7/14 [00:12<00:12,  1.77s/it]",
     ),
-    say(
+    line(
         EVENT.phase.first_steps,
         r"(?P<note_text>(?:dies|died|crash\w*|killed|OOM)\b.{0,80}\bfirst optimizer step)",
         "crashed at micro step 16 of 16, in the first optimizer step",
     ),
-    say(
+    line(
         EVENT.progress.long,
         r"\d{1,3}%\|[^|]{0,400}\| *[^ \[]{1,30}/[^ \[]{1,30} \[(?P<elapsed_text>(?:\d+:\d\d|[1-9]\d|09):\d\d)<(?P<left_text>\d[\d:]*)",
         "Indexing:  35%|###4      | 70911/204010 [41:07<1:17:12, 28.7it/s]",
         when="tqdm, from nine minutes on; a bar that never moved shows ? for the time left",
     ),
-    say(
+    line(
         EVENT.phase.finished,
         r"'train_runtime': |Training (?:completed|finished)|Job finished",
         "{'train_runtime': 18204.7719, 'train_samples_per_second': 0.447}",

@@ -2,59 +2,59 @@
 
 from __future__ import annotations
 
-from rlhfdoctor.logs.pattern import Pattern, say
+from rlhfdoctor.logs.pattern import Pattern, line
 from rlhfdoctor.vocabulary import EVENT
 
 PATTERNS: tuple[Pattern, ...] = (
-    say(
+    line(
         EVENT.python.traceback,
         r"Traceback \(most recent call last\):",
         "Traceback (most recent call last):",
     ),
-    say(
+    line(
         EVENT.python.frame,
         r"File \"(?P<path_text>[^\"]{1,300})\", line (?P<line>\d+)(?:,? in (?P<function_text>[\w<>.]+))?",
         '  File "/opt/verl/workers/fsdp_workers.py", line 527, in update_actor',
         follow=1,
     ),
-    say(
+    line(
         EVENT.python.frame,
         r"^ +(?P<function_text>[\w<>]+) \((?P<path_text>[\w./-]{1,200}\.pyx?):(?P<line>\d+)\)",
         "    generate (transformers/generation/utils.py:1592)",
         when="py-spy dump",
     ),
-    say(
+    line(
         EVENT.python.error,
         r"(?:^|[\s:)|\]])(?P<name>(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?:Error|Exception|Interrupt)|ChildFailedError))(?:\([^)\n]*\))?: (?P<message_text>.{1,300})",
         "AttributeError: 'DeepSpeedEngine' object has no attribute 'reload_states'",
     ),
-    say(
+    line(
         EVENT.python.bare_error,
         r"^(?:\([^)]*\) )?(?:\[rank\d+\]: ?)?(?P<name>(?:[A-Za-z_]\w*\.)*[A-Z]\w*Error)\s*$",
         "AssertionError",
     ),
-    say(
+    line(
         EVENT.python.fatal,
         r"Fatal Python error: (?P<error_text>Segmentation fault|Bus error|Aborted|Floating point exception|Illegal instruction|none_dealloc)",
         "(pid=6120) Fatal Python error: Bus error",
     ),
-    say(
+    line(
         EVENT.python.signal,
         r"\*\*\* (?P<name>SIG[A-Z]+) received at|Process received signal.*|(?P<core_text>Segmentation fault|Bus error|Aborted) \(core dumped\)",
         "*** SIGSEGV received at time=1743606120 on cpu 3 ***",
     ),
-    say(
+    line(
         EVENT.python.abort,
         r"terminate called after throwing an instance of '(?P<error_text>[^']+)'|Unhandled exception: (?P<boost_text>\S+)",
         "terminate called after throwing an instance of 'c10::DistBackendError'",
     ),
-    say(
+    line(
         EVENT.python.logits_code,
         r"log_softmax|logits\.float\(|cross_entropy\(|log_?probs_from_logits|entropy_from_logits|logits\.clone\(|\.softmax\(|in softmax|selective_log_softmax"
         r"|float16_to_fp32|calculate_log_probs_and_entropy",
         "    logps = logits.log_softmax(dim=-1)",
     ),
-    say(
+    line(
         EVENT.python.memory_error,
         r"(?:^|\s)MemoryError\b|Cannot allocate memory|_ArrayMemoryError|DefaultCPUAllocator: (?:can't|not enough) .{0,20}?allocat\w+ (?:memory|(?P<request_bytes>\d+) bytes)",
         "OSError: [Errno 12] Cannot allocate memory",

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import re
 
-from rlhfdoctor.logs.pattern import Pattern, say
+from rlhfdoctor.logs.pattern import Pattern, line
 from rlhfdoctor.vocabulary import EVENT
 
 _USED = r"(?P<used_gib>\d+\.\d+) ?GB / (?P<total_gib>\d+\.\d+) ?GB"
 
 PATTERNS: tuple[Pattern, ...] = (
-    say(
+    line(
         EVENT.ray.memory_kill,
         r"Memory on the node \(IP: (?P<ip>[^,)\s]+).{0,400}?was " + _USED + r" \((?P<used_ratio>[0-9.]+)\)"
         r"(?:, which exceeds the memory usage threshold of (?P<threshold_ratio>[0-9.]*\d))?",
@@ -24,21 +24,21 @@ PATTERNS: tuple[Pattern, ...] = (
         "memory used=24.99GB) was running was 32.62GB / 33.28GB (0.980175), which exceeds the memory usage threshold of 0.96.",
         when="2.1+",
     ),
-    say(
+    line(
         EVENT.ray.memory_kill_victim,
         r"where the task \((?:task ID: (?P<task_id>\w+)|actor ID: (?P<actor_id>\w+)), name=(?P<name>.{1,120}?),? ?pid=(?P<pid>\d+), "
         r"memory used=(?P<victim_gib>\d+\.\d+)GB",
         "where the task (actor ID: ab, name=SimEnv.__init__, pid=5870, memory used=3.18GB) was running was 61.02GB / 64.20GB",
         when="2.2-2.54",
     ),
-    say(
+    line(
         EVENT.ray.memory_kill_victim,
         r"(?:task name=(?P<name>[^,]{1,120}).{0,200}?, )?(?:pid=(?P<pid>\d+), )?actual memory used=(?P<victim_gib>\d+\.\d+)GB",
         "[(Task: job ID=05000000, lease ID=ab, task name=ReadRange->MapBatches(f), required resources={CPU: 1}, pid=3471, "
         "actual memory used=2.85GB, worker ID=cd)]",
         when="2.55+",
     ),
-    say(
+    line(
         EVENT.ray.memory_kill_numbers,
         r"^\W*"
         + _USED
@@ -46,30 +46,30 @@ PATTERNS: tuple[Pattern, ...] = (
         "115.24GB / 126.80GB (0.908833), which exceeds the memory usage threshold of 0.905000.",
         when="2.55+ in an exception",
     ),
-    say(
+    line(
         EVENT.ray.memory_kill,
         r"Memory on the node \(IP: (?P<ip>[^,)\s]+).{0,200}?was (?P<used_gib>\d+\.\d+)GB used / (?P<total_gib>\d+\.\d+)GB limit \((?P<used_ratio>[0-9.]+)\)",
         "Memory on the node (IP: 10.0.0.1, ID: 09d6) was 2.01GB used / 23.54GB limit (0.085223)",
         when="2.60",
     ),
-    say(
+    line(
         EVENT.ray.memory_reason,
         r"OOM kill reason: Memory usage (?P<used_bytes>\d+)B exceeded threshold of (?P<threshold_bytes>\d+)B \((?P<threshold_pct>[0-9.]+)% of (?P<total_bytes>\d+)B limit\)",
         "OOM kill reason: Memory usage 2137358336B exceeded threshold of 2022121088B (8.0% of 25276514304B limit)",
         when="2.60",
     ),
-    say(
+    line(
         EVENT.ray.memory_threshold,
         r"which exceeds the memory usage threshold of (?P<threshold_ratio>[0-9.]*\d)",
         "which exceeds the memory usage threshold of 0.950000",
     ),
-    say(
+    line(
         EVENT.ray.memory_kill_notice,
         r"Task was killed due to the node running low on memory|worker\(s\) were killed due to the node running low on memory"
         r"|failed due to oom\. There are|Memory on the node \(IP: [0-9.a-f:]+, ID: \w+\) where the task",
         "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
     ),
-    say(
+    line(
         EVENT.ray.memory_kill_old,
         r"System memory low at node with IP (?P<ip>\S+?)\. Used memory \((?P<used_gib>\d+\.\d+)GB\) / total capacity \((?P<total_gib>\d+\.\d+)GB\)"
         r" \((?P<used_ratio>[0-9.]+)\) exceeds threshold (?P<threshold_ratio>[0-9.]*\d), killing latest task with name (?P<name>\S+)",
@@ -77,7 +77,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "(0.709971) exceeds threshold 0.7, killing latest task with name the_actor:Leaker.__init__ and actor ID dc0d",
         when="2.0",
     ),
-    say(
+    line(
         EVENT.ray.memory_error_old,
         r"More than (?P<threshold_pct>\d+)% of the memory on node (?P<ip>\S+) is used \((?P<used_gib>\d+(?:\.\d+)?) / (?P<total_gib>\d+(?:\.\d+)?) GB\)",
         "ray.memory_monitor.RayOutOfMemoryError: More than 95% of the memory on node Local is used (15.98 / 16.82 GB). "
@@ -85,18 +85,18 @@ PATTERNS: tuple[Pattern, ...] = (
         follow=12,
         when="0.6-1.x",
     ),
-    say(
+    line(
         EVENT.ray.memory_top,
         r"Top \d+ memory users:",
         "To see the logs of the worker, use `ray logs worker-ab*out -ip 10.0.0.1. Top 10 memory users:",
         follow=14,
     ),
-    say(
+    line(
         EVENT.ray.memory_row,
         r"(?P<pid>\d+)[ \t]+(?P<rss_gib>\d+\.\d\d)[ \t]+ray::(?P<name>\S.*)",
         "91085\t24.99\tray::allocate_memory",
     ),
-    say(
+    line(
         EVENT.ray.memory_summary,
         r"(?:(?P<oom_count>\d+) )?Workers \(tasks / actors\) killed due to memory pressure \(OOM\)"
         r"(?:, (?P<other_count>\d+) Workers crashed due to other reasons at node \(ID: (?P<node_id>\w+), IP: (?P<ip>[^)\s]+)\))?",
@@ -104,31 +104,31 @@ PATTERNS: tuple[Pattern, ...] = (
         "reasons at node (ID: ab, IP: 10.0.0.1) over the last time period.",
         when="2.1+",
     ),
-    say(
+    line(
         EVENT.ray.memory_advice,
         r"Refer to the documentation on how to address the out of memory issue",
         "Refer to the documentation on how to address the out of memory issue: https://docs.ray.io/",
     ),
-    say(
+    line(
         EVENT.ray.monitor_start,
         r"MemoryMonitor initialized with usage threshold at (?P<threshold_bytes>\d+) bytes \((?P<share>[0-9.]+)(?P<unit_text>%?)[^)]*\), "
         r"total system memory bytes: (?P<total_bytes>\d+)",
         "memory_monitor.cc MemoryMonitor initialized with usage threshold at 34664513536 bytes (0.97 system memory), "
         "total system memory bytes: 35738255360",
     ),
-    say(
+    line(
         EVENT.ray.killing,
         r"Killing (?:worker with task|\d+ worker\(s\))",
         "node_manager.cc:3199: Killing 1 worker(s), kill details: Memory on the node (IP: 10.0.0.1) was 2.01GB used / 23.54GB limit (0.085223)",
     ),
-    say(
+    line(
         EVENT.ray.worker_exit_gcs,
         r"Reporting worker exit, worker id = (?P<worker_id>\w+), node id = (?P<node_id>\w+), address = [^,]*, exit_type = (?P<exit_type>\w+), "
         r"exit_detail = (?P<detail_text>.*)",
         "gcs_worker_manager.cc:55: Reporting worker exit, worker id = ab, node id = cd, address = , exit_type = NODE_OUT_OF_MEMORY, "
         "exit_detail = Task was killed due to the node running low on memory.",
     ),
-    say(
+    line(
         EVENT.ray.worker_died,
         r"A worker died or was killed while executing a task by an unexpected system error"
         r"(?:.*Worker PID: (?P<pid>\d+))?",
@@ -136,131 +136,131 @@ PATTERNS: tuple[Pattern, ...] = (
         "check the logs for the dead worker. RayTask ID: ff Worker ID: 75 Node ID: a7 Worker IP address: 10.0.0.2 Worker port: 10233 "
         "Worker PID: 884210 Worker exit type: SYSTEM_ERROR",
     ),
-    say(
+    line(
         EVENT.ray.worker_vanished,
         r"Worker exit type: (?:SYSTEM_ERROR|UNEXPECTED_SYSTEM_EXIT) Worker exit detail: (?P<detail_text>.{1,400})",
         "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly "
         "exits with a connection error code 2. End of file.",
     ),
-    say(
+    line(
         EVENT.ray.actor_died,
         r"(?P<error>ActorDiedError|RayActorError|ActorUnavailableError|ActorUnschedulableError|NodeDiedError|WorkerCrashedError|OwnerDiedError|LocalRayletDiedError)\b",
         "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.",
     ),
-    say(
+    line(
         EVENT.ray.actor_lost,
         r"ActorUnavailableError|The actor [^\n]{0,80} is unavailable",
         "ray.exceptions.ActorUnavailableError: The actor ab is unavailable: The actor is temporarily unavailable",
     ),
-    say(
+    line(
         EVENT.ray.actor_class,
         r"^\W*class_name: (?P<name>\S+)",
         "        class_name: create_colocated_worker_cls.<locals>.WorkerDict",
     ),
-    say(
+    line(
         EVENT.ray.intended_exit,
         r"ray\.kill|INTENDED_(?:USER|SYSTEM)_EXIT|The actor is dead because it was killed by `ray\.kill`|ACTOR_REMOVED",
         "exit_type = INTENDED_USER_EXIT, exit_detail = Worker exits by an user request. exit_actor() is called.",
     ),
-    say(
+    line(
         EVENT.ray.stopped,
         r"received SIGTERM|Received SIGTERM|SIGTERM handler is called|Terminated by signal SIGTERM|Shutting down Ray|Sent SIG(?:TERM|KILL) to",
         "[2025-04-02 15:02:00,117 I 135782 135782] (raylet) main.cc:812: received SIGTERM. Existing local drain request = None",
     ),
-    say(
+    line(
         EVENT.ray.node_dead,
         r"has been marked dead because the (?:monitor|detector) has missed too many heartbeats",
         "The node with node id: ab and ip: 10.0.0.1 has been marked dead because the detector has missed too many heartbeats from it.",
     ),
-    say(
+    line(
         EVENT.ray.node_crashed,
         r"Owner's node has crashed|The node has died|raylet (?:crashed|died) unexpectedly|mistakenly been marked as dead by the GCS",
         "Owner worker exit type: SYSTEM_ERROR Worker exit detail: Owner's node has crashed.",
     ),
-    say(
+    line(
         EVENT.ray.raylet_died,
         r"Raylet is terminated\. Termination is unexpected",
         "(raylet) Raylet is terminated. Termination is unexpected. Possible reasons include: (1) SIGKILL by the user or system OOM killer",
         when="2.60",
     ),
-    say(
+    line(
         EVENT.ray.gcs_lost,
         r"Failed to connect to GCS within \d+ seconds",
         "rpc_client.h:204: Failed to connect to GCS within 20 seconds. GCS may have been killed.",
     ),
-    say(
+    line(
         EVENT.ray.raylet_agent_failed,
         r"The raylet exited immediately because the|The raylet fate shares with the agent",
         "agent_manager.cc:134: The raylet exited immediately because the Ray agent failed. The raylet fate shares with the agent.",
     ),
-    say(
+    line(
         EVENT.ray.object_store_full,
         r"Failed to put object (?P<object_id>\w+) in object store because it is full\. Object size is (?P<object_bytes>\d+) bytes",
         "plasma_store_provider.cc:122: Failed to put object ab in object store because it is full. Object size is 42949673984 bytes.",
     ),
-    say(
+    line(
         EVENT.ray.object_store_error,
         r"ObjectStoreFullError|OutOfDiskError|the local object store is full",
         "ray.exceptions.ObjectStoreFullError: Failed to put object ab in object store because it is full.",
     ),
-    say(
+    line(
         EVENT.ray.object_store_retry,
         r"Not enough memory to create the object (?P<object_id>\w+), data_size=(?P<object_bytes>\d+)|Plasma store at capacity",
         "store.cc:306: Not enough memory to create the object ab, data_size=83886321, metadata_size=6, retrying after a timeout",
     ),
-    say(
+    line(
         EVENT.ray.object_store_capacity,
         r"\(global lru\) capacity: (?P<capacity_bytes>\d+)",
         "(global lru) capacity: 34359738368",
     ),
-    say(
+    line(
         EVENT.ray.object_store_usage,
         r"Current usage: (?P<used_gib>[0-9.]+) / (?P<capacity_gib>[0-9.]+) GB",
         "Current usage: 21.6407 / 13.9284 GB",
     ),
-    say(
+    line(
         EVENT.ray.spilled,
         r"Spilled (?P<spilled_text>\d+) MiB, (?P<object_count>\d+) objects",
         "(raylet) Spilled 14530 MiB, 228 objects, write throughput 2389 MiB/s.",
     ),
-    say(
+    line(
         EVENT.ray.disk_full,
         r"file_system_monitor\.cc:\d+: (?P<path_text>\S+) is over (?P<full_text>[0-9.]+)% full, available space: (?P<available_text>[0-9]+(?:\.[0-9]+)?)",
         "file_system_monitor.cc:116: /tmp/ray/session_a is over 95% full, available space: 42.6695 GB; capacity: 876.137 GB.",
     ),
-    say(
+    line(
         EVENT.ray.shm_small,
         r"object store is using /tmp instead of /dev/shm because /dev/shm has only (?P<shm_bytes>\d+) bytes",
         "WARNING services.py:1326 -- WARNING: The object store is using /tmp instead of /dev/shm because /dev/shm has only 67108864 bytes available.",
     ),
-    say(
+    line(
         EVENT.ray.shm_exceeded,
         r"The configured object store size \((?P<store_text>[0-9.]+) GB\) exceeds /dev/shm size \((?P<shm_text>[0-9.]+) GB\)",
         "ValueError: The configured object store size (21.47483648 GB) exceeds /dev/shm size (17.17986918 GB). This will harm performance.",
     ),
-    say(
+    line(
         EVENT.ray.unschedulable,
         r"No available node types can fulfill resource request|cannot be scheduled right now|\d{1,6}\+? pending placement groups"
         r"|Total available GPUs [0-9.]+ is less than total desired GPUs|ActorUnschedulableError"
         r"|Requested node configuration is not available|Waiting for creating a placement group of specs",
         "(autoscaler +34s) Error: No available node types can fulfill resource request defaultdict(<class 'float'>, {'CPU': 8.0, 'GPU': 8.0}).",
     ),
-    say(
+    line(
         EVENT.ray.task_error,
         r"ray\.exceptions\.RayTaskError(?:\((?P<error>\w+)\))?: (?:\x1b\[\d+m)?ray::(?P<name>[^\s(]+)\(\)",
         "ray.exceptions.RayTaskError(OutOfMemoryError): ray::LLMActor.backload_to_gpu() (pid=23801, ip=10.0.0.1)",
     ),
-    say(
+    line(
         EVENT.ray.unhandled_task_error,
         r"Unhandled error \(suppress with 'RAY_IGNORE_UNHANDLED_ERRORS=1'\): ray::(?P<name>[^\s(]+)\(\)",
         "Unhandled error (suppress with 'RAY_IGNORE_UNHANDLED_ERRORS=1'): ray::WorkerDict.actor_rollout_generate_sequences() (pid=2)",
     ),
-    say(
+    line(
         EVENT.ray.job_failed,
         r"Job '?(?P<job_text>raysubmit_\w+)'? failed|Status message: (?P<message_text>.{1,300})",
         "2025-09-17 06:22:48,337 ERR cli.py:71 -- Job 'raysubmit_Qz7' failed",
     ),
-    say(
+    line(
         EVENT.ray.job_succeeded,
         r"Job '?(?P<job_text>raysubmit_\w+)'? succeeded",
         "Job 'raysubmit_Qz7' succeeded",

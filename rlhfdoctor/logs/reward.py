@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from rlhfdoctor.logs.pattern import Pattern, say
+from rlhfdoctor.logs.pattern import Pattern, line
 from rlhfdoctor.vocabulary import EVENT
 
 PATTERNS: tuple[Pattern, ...] = (
-    say(
+    line(
         EVENT.reward.progress,
         r"(?:^|[\s\])])(?P<name>(?:(?:[Cc]omputing )?[Rr]ewards?|[Ss]coring|[Ss]core|[Jj]udg(?:e|ing)|[Vv]erifying (?:answers?|responses?|solutions?)|[Gg]rading)\b[\w ()-]{0,60}): +\d+%\|[^|]*\| *(?P<done_count>\d+)/(?P<total_count>\d+) "
         r"\[(?P<elapsed_text>[\d:]+)<",

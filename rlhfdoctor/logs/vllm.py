@@ -2,91 +2,91 @@
 
 from __future__ import annotations
 
-from rlhfdoctor.logs.pattern import Pattern, say
+from rlhfdoctor.logs.pattern import Pattern, line
 from rlhfdoctor.vocabulary import EVENT
 
 PATTERNS: tuple[Pattern, ...] = (
-    say(
+    line(
         EVENT.vllm.no_cache_blocks,
         r"No available memory for the cache blocks",
         "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.",
     ),
-    say(
+    line(
         EVENT.vllm.blocks,
         r"# (?:GPU|cuda|CUDA) blocks: (?P<gpu_count>\d+), # CPU blocks: (?P<cpu_count>\d+)",
         "INFO 01-19 08:44:31 llm_engine.py:275] # GPU blocks: 0, # CPU blocks: 256",
         when="V0",
     ),
-    say(
+    line(
         EVENT.vllm.cache_too_small,
         r"max seq len \((?P<length>\d+)\)(?: is larger than the maximum number of tokens|, \((?P<needed_text>[0-9.]+) GiB KV cach)",
         "ValueError: To serve at least one request with the models's max seq len (1048576), (24.00 GiB KV cache is needed, which is "
         "larger than the available KV cache memory (9.97 GiB).",
     ),
-    say(
+    line(
         EVENT.vllm.gpu_taken,
         r"Free memory on device(?: \S+)? \((?P<free_text>[0-9.]+)/(?P<total_text>[0-9.]+) GiB\) on startup is less than desired GPU memory utilization "
         r"\((?P<wanted_ratio>[0-9.]+)",
         "ValueError: Free memory on device (3.22/4.0 GiB) on startup is less than desired GPU memory utilization (0.9, 3.6 GiB).",
     ),
-    say(
+    line(
         EVENT.vllm.sleep_backup,
         r"sleep freed (?P<freed_gib>[0-9.]+) GiB memory in total, of which (?P<backup_gib>[0-9.]+) GiB is backed up in CPU",
         "CuMemAllocator: sleep freed 31.48 GiB memory in total, of which 6.92 GiB is backed up in CPU and the rest 24.56 GiB is discarded directly.",
     ),
-    say(
+    line(
         EVENT.vllm.sleep,
         r"Sleep mode freed (?P<freed_gib>[0-9.]+) GiB memory, (?P<left_gib>[0-9.]+) GiB memory is still in use",
         "INFO 03-02 22:51:40 [gpu_worker.py:81] Sleep mode freed 55.18 GiB memory, 8.04 GiB memory is still in use.",
     ),
-    say(
+    line(
         EVENT.vllm.sleep_grew,
         r"Memory usage increased after sleeping",
         "AssertionError: Memory usage increased after sleeping",
     ),
-    say(
+    line(
         EVENT.vllm.asleep,
         r"It took (?P<took>[0-9.]+) seconds to fall asleep",
         "It took 2.740193 seconds to fall asleep.",
     ),
-    say(
+    line(
         EVENT.vllm.awake,
         r"It took (?P<took>[0-9.]+) seconds to wake up",
         "INFO 02-11 13:08:52 executor_base.py:219] It took 1.207715 seconds to wake up.",
     ),
-    say(
+    line(
         EVENT.vllm.wake_oom,
         r"out of memory at .{0,80}cumem_allocator\.cpp:\d+|out of memory\) file=\S+ func=cu_mem_create|torch_memory_saver\.cpp\] CUresult error: 2",
         "CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:62",
     ),
-    say(
+    line(
         EVENT.vllm.engine_dead,
         r"EngineDeadError|EngineCore failed to start|Engine core initialization failed|MQLLMEngine is already dead|Engine loop has died"
         r"|Worker proc \S+ died unexpectedly|EngineCore encountered a(?:n issue| fatal error)",
         "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
     ),
-    say(
+    line(
         EVENT.vllm.version,
         r"(?:Initializing (?:an LLM engine|a V1 LLM engine)|LLM engine|vLLM API server version|vLLM version) \(?v?(?P<version>\d+\.\d+(?:\.\d+)?(?:\.post\d+)?)",
         "INFO 01-11 15:51:18 llm_engine.py:234] Initializing an LLM engine (v0.6.6.post1) with config: model='x'",
     ),
-    say(
+    line(
         EVENT.vllm.ascend,
         r"vllm_ascend|torch_npu|\[worker_v1\.py:\d+\]|NPU out of memory",
         "INFO 11-02 09:31:07 [worker_v1.py:171] Sleep mode freed 12.40 GiB memory, 9.11 GiB memory is still in use.",
         when="Ascend NPUs",
     ),
-    say(
+    line(
         EVENT.sglang.profiled,
         r"max_total_tokens=(?P<wanted>-?\d+) is larger than the profiled value (?P<profiled>-?\d+)",
         "max_total_tokens=131072 is larger than the profiled value -413206. Use the profiled value instead.",
     ),
-    say(
+    line(
         EVENT.sglang.no_memory,
         r"Not enough memory\. Please try to increase --mem-fraction-static|alloc_req_slots runs out of memory",
         "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.",
     ),
-    say(
+    line(
         EVENT.sglang.crashed,
         r"Subprocess scheduler_\d+ .{0,60}crashed with exit code (?P<exit_code>-?\d+)",
         "Subprocess scheduler_0 (pid=1) crashed with exit code -6.",

@@ -14,8 +14,8 @@ from rlhfdoctor.budget.estimate import fullest
 from rlhfdoctor.budget.inputs import Inputs, change
 from rlhfdoctor.errors import DoctorError
 from rlhfdoctor.estimates import Estimate, Limit
+from rlhfdoctor.i18n.message import Message, joined, say, term
 from rlhfdoctor.types import Patch, Value
-from rlhfdoctor.units import show_bytes, show_ratio
 from rlhfdoctor.vocabulary.run import Phase
 
 _NO_USE = ("container.", "ray.memory", "host.")
@@ -73,17 +73,21 @@ class Counterfactual:
         parts = [self._describe(delta, after)] if delta else []
         if on_gpu:
             parts.append(
-                f"at its longest sequences the pass would need {show_bytes(then)} of a GPU in place of {show_bytes(most)} (by the budget)"
+                say(
+                    "at its longest sequences the pass would need {then:bytes} of a GPU in place of {now:bytes} (by the budget)",
+                    then=then,
+                    now=most,
+                )
             )
         low, high = sorted((round(delta * (1 - _ERROR)), round(delta * (1 + _ERROR))))
         return replace(
             patch,
             host_bytes=(low, high) if delta else patch.host_bytes,
             gpu_bytes=on_gpu or None,
-            effect="; ".join(part for part in (patch.effect.rstrip("."), *parts) if part),
+            effect=joined(patch.effect, *parts),
         )
 
-    def size(self, setting: str, value: float, least: float | None) -> tuple[float, str] | None:
+    def size(self, setting: str, value: float, least: float | None) -> tuple[float, Message] | None:
         """The largest smaller value with which the run would have fitted, and why it fits; None if the budget cannot compute it.
 
         Args:
@@ -102,11 +106,11 @@ class Counterfactual:
             return smaller, why
         return None
 
-    def _why(self, setting: str, value: float) -> str | None:
+    def _why(self, setting: str, value: float) -> Message | None:
         after = self._with(setting, value)
         return self._why_it_fits(after) if after is not None else None
 
-    def _why_it_fits(self, after: Estimate) -> str | None:
+    def _why_it_fits(self, after: Estimate) -> Message | None:
         if self.of_host:
             if self.limit_bytes is None or self.measured_bytes is None:
                 return None
@@ -114,13 +118,20 @@ class Counterfactual:
             room = self.limit_bytes * (1 - _ERROR)
             if wanted + self._host_change(after) > room:
                 return None
-            return f"the largest with which the node's {show_bytes(self.limit_bytes)} keep a tenth free (by the budget)"
+            return say(
+                "the largest with which the node's {limit:bytes} keep a tenth free (by the budget)",
+                limit=self.limit_bytes,
+            )
         gpu = next((limit for limit in self.now.limits if limit.place == "gpu" and limit.bytes), None)
         if gpu is None or gpu.bytes is None or self._on_gpu(self.now, gpu) <= gpu.bytes:
             return None  # the budget does not show the shortage, so what ends it is unknown
         if self._on_gpu(after, gpu) > gpu.bytes * (1 - _ERROR):
             return None
-        return f"the largest with which {show_bytes(gpu.bytes)} of a GPU keep a tenth free, with all sequences at their longest (by the budget)"
+        return say(
+            "the largest with which {limit:bytes} of a GPU keep a tenth free, with all sequences at their longest (by the "
+            "budget)",
+            limit=gpu.bytes,
+        )
 
     def _on_gpu(self, found: Estimate, gpu: Limit) -> int:
         """Of the phase in which it died; of the fullest if that is unknown."""
@@ -140,16 +151,28 @@ class Counterfactual:
         phases = [self.phase] if self.phase in after.phases else after.phases
         return max(after.of("host", phase) + after.of("shm", phase) for phase in phases) - self.use_bytes
 
-    def _describe(self, delta: int, after: Estimate) -> str:
+    def _describe(self, delta: int, after: Estimate) -> Message:
         use, measured = self.use_bytes, self.measured_bytes
         start = use if measured is None else measured
-        basis = (
-            "by the budget"
-            if measured is None
-            else f"by the budget, corrected by what was measured (it was {show_ratio(abs(use - measured) / measured)} too {'high' if use > measured else 'low'})"
+        basis = say("by the budget")
+        if measured is not None:
+            error = abs(use - measured) / measured
+            basis = (
+                say("by the budget, corrected by what was measured (it was {error:share} too high)", error=error)
+                if use > measured
+                else say("by the budget, corrected by what was measured (it was {error:share} too low)", error=error)
+            )
+        sizes = {"then": max(start + delta, 0), "now": start}
+        if self.phase in after.phases:
+            return say(
+                "with it the use in {phase} would have been {then:bytes} in place of {now:bytes} ({basis})",
+                phase=term(self.phase.replace("_", " ")),
+                **sizes,
+                basis=basis,
+            )
+        return say(
+            "with it the peak would have been {then:bytes} in place of {now:bytes} ({basis})", **sizes, basis=basis
         )
-        where = f"use in {self.phase.replace('_', ' ')}" if self.phase in after.phases else "peak"
-        return f"with it the {where} would have been {show_bytes(max(start + delta, 0))} in place of {show_bytes(start)} ({basis})"
 
 
 def make_counterfactual(

@@ -12,6 +12,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from rlhfdoctor.engine.match import Facts
 from rlhfdoctor.engine.rank import fill
 from rlhfdoctor.engine.schema import Target, Treatment
+from rlhfdoctor.i18n.message import NOTHING, Message, joined, quoted, say, template
 from rlhfdoctor.patch.edit import Edit, add_setting, change_setting, remove_setting
 from rlhfdoctor.patch.spans import make_diff, splice
 from rlhfdoctor.plugins import folders
@@ -181,14 +182,14 @@ def _sized(to: Target, own: Setting | None, facts: Facts) -> Any:
     return round(max(scaled, 0.0 if least is None else least), 2)
 
 
-def _effect(treatment: Treatment, facts: Facts) -> str:
+def _effect(treatment: Treatment, facts: Facts) -> Message:
     """What the change does, with the arithmetic of its size where this case gave the figures."""
     to = treatment.to if isinstance(treatment.to, Target) else Target()
     figures = [
         facts.evidence[name].says for name in (to.sized_by, to.fact) if name is not None and name in facts.evidence
     ]
     freed = facts.evidence.get(treatment.frees[0]) if treatment.frees else None
-    return "; ".join(part for part in (fill(treatment.effect, facts), *figures, freed.says if freed else "") if part)
+    return joined(fill(treatment.effect, facts), *figures, freed.says if freed else NOTHING)
 
 
 def _host_bytes(treatment: Treatment, facts: Facts) -> tuple[int, int] | None:
@@ -258,8 +259,8 @@ def _patch(
         safety=treatment.safety,
         effect=_effect(treatment, facts),
         host_bytes=_host_bytes(treatment, facts),
-        cost=treatment.cost,
-        side_effects=treatment.side_effects,
+        cost=template(treatment.cost),
+        side_effects=tuple(template(effect) for effect in treatment.side_effects),
         note=_note(treatment, configuration),
         diff=make_diff(before, splice(before, edit.replacements), edit.file),
         replacements=edit.replacements,
@@ -279,22 +280,27 @@ def _shown(
     """A change that is described but not made: no file at hand, code only, or the version unknown."""
     if spelling is None and not treatment.instead:
         return None
-    spelled = fill(treatment.instead, facts) or (spelling.spelled if spelling else treatment.setting)
-    ranges = ""
+    spelled = spelling.spelled if spelling else treatment.setting
+    ranges: list[Message] = []
     version = configuration.version(table) if table else None
     if table and spelling is not None and spelling.form != "code" and version is None and not treatment.instead:
-        ranges = "; ".join(
-            f"{s.spelled} ({s.since or 'start'} to {s.until or 'newest'})"
+        ranges = [
+            say(
+                "{spelled} ({since} to {until})",
+                spelled=s.spelled,
+                since=quoted(s.since) if s.since else say("start"),
+                until=quoted(s.until) if s.until else say("newest"),
+            )
             for s in spellings(treatment.setting, table)
             if s.only is None
-        )
-    note = " ".join(
-        part for part in (_note(treatment, configuration), ranges and f"Spelling by version: {ranges}.") if part
-    )
+        ]
+    by_version = say("Spelling by version: {ranges:; }.", ranges=tuple(ranges)) if ranges else NOTHING
+    note = joined(_note(treatment, configuration), by_version, by=" ")
     return Patch(
         setting=treatment.setting,
         published=treatment.published,
-        spelled=spelled,
+        spelled=spelled if not treatment.instead else str(fill(treatment.instead, facts)),
+        instead=fill(treatment.instead, facts),
         file=None,
         line=None,
         before=None if own is None else show_value(own.value),
@@ -302,18 +308,21 @@ def _shown(
         safety="show" if spelling is None or spelling.form == "code" else treatment.safety,
         effect=_effect(treatment, facts),
         host_bytes=_host_bytes(treatment, facts),
-        cost=treatment.cost,
-        side_effects=treatment.side_effects,
+        cost=template(treatment.cost),
+        side_effects=tuple(template(effect) for effect in treatment.side_effects),
         note=note,
     )
 
 
-def _note(treatment: Treatment, configuration: Configuration) -> str:
+def _note(treatment: Treatment, configuration: Configuration) -> Message:
     framework = configuration.framework
-    parts = [treatment.note]
+    parts = [template(treatment.note)]
     if any(s.form == "env" for s in spellings(treatment.setting, "torch")):
         parts.append(
-            "A shell's export reaches the workers only if that shell starts Ray; for a running cluster set it in env_vars of the runtime_env."
+            say(
+                "A shell's export reaches the workers only if that shell starts Ray; for a running cluster set it in "
+                "env_vars of the runtime_env."
+            )
         )
     if (
         treatment.versions
@@ -321,8 +330,8 @@ def _note(treatment: Treatment, configuration: Configuration) -> str:
         and configuration.version(treatment.versions.split()[0] if " " in treatment.versions else framework.name)
         is None
     ):
-        parts.append(f"Works only for {treatment.versions}; your version is not known.")
-    return " ".join(part for part in parts if part)
+        parts.append(say("Works only for {versions}; your version is not known.", versions=treatment.versions))
+    return joined(*parts, by=" ")
 
 
 def _spelling(treatment: Treatment, configuration: Configuration) -> tuple[str | None, Spelling | None]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from rlhfdoctor.engine.match import Facts
 from rlhfdoctor.engine.schema import Target, Treatment
+from rlhfdoctor.i18n.message import say
 from rlhfdoctor.patch.effect import Counterfactual
 from rlhfdoctor.patch.plan import Configuration
 from rlhfdoctor.types import Evidence
@@ -47,4 +48,9 @@ def _size(treatment: Treatment, configuration: Configuration, counterfactual: Co
     if found is None:
         return None
     value, why = found
-    return Evidence(name=Fact(f"sized.{treatment.setting}"), value=value, says=f"{value:g} is {why}", origin=own.origin)
+    return Evidence(
+        name=Fact(f"sized.{treatment.setting}"),
+        value=value,
+        says=say("{value:g} is {why}", value=value, why=why),
+        origin=own.origin,
+    )

@@ -14,6 +14,7 @@ from rlhfdoctor.budget.estimate import fullest
 from rlhfdoctor.budget.inputs import Inputs, change
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.estimates import Estimate
+from rlhfdoctor.i18n.message import Message, say
 from rlhfdoctor.patch.edit import add_setting, change_setting, remove_setting
 from rlhfdoctor.patch.merge import join
 from rlhfdoctor.patch.plan import Configuration, show_value
@@ -21,7 +22,7 @@ from rlhfdoctor.patch.spans import make_diff, splice
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.settings.spell import FRAMEWORKS, Spelling, parse_version, spell
 from rlhfdoctor.types import Patch, Safety, Setting, Value
-from rlhfdoctor.units import GIB, show_bytes
+from rlhfdoctor.units import GIB
 from rlhfdoctor.vocabulary import TRAIT
 
 _MOST_CHANGES = 4
@@ -37,44 +38,53 @@ class Remedy:
     values: tuple[Value, ...]
     """From the mildest on; a number below 1 that scales is written as `*0.5`."""
     safety: Safety
-    cost: str
+    cost: Message
 
 
 REMEDIES: tuple[Remedy, ...] = (
-    Remedy("checkpoint.in_memory", (False,), "safe", "the files are written one after the other"),
-    Remedy("offload_optimizer.pin_memory", (False,), "safe", "slower copies between host and GPU"),
+    Remedy("checkpoint.in_memory", (False,), "safe", say("the files are written one after the other")),
+    Remedy("offload_optimizer.pin_memory", (False,), "safe", say("slower copies between host and GPU")),
     Remedy(
-        "zero.pipeline_loading_checkpoint", (True,), "consent", "a slower start: the ranks read one after the other"
+        "zero.pipeline_loading_checkpoint",
+        (True,),
+        "consent",
+        say("a slower start: the ranks read one after the other"),
     ),
-    Remedy("rollout.swap_space", (4, 1, 0), "safe", "less room for sequences that the engine puts off"),
-    Remedy("rollout.free_cache_engine", (False,), "safe", "the KV cache stays allocated between rollouts"),
-    Remedy("synced_gpus", (True,), "safe", "all ranks generate as long as the slowest"),
+    Remedy("rollout.swap_space", (4, 1, 0), "safe", say("less room for sequences that the engine puts off")),
+    Remedy("rollout.free_cache_engine", (False,), "safe", say("the KV cache stays allocated between rollouts")),
+    Remedy("synced_gpus", (True,), "safe", say("all ranks generate as long as the slowest")),
     Remedy(
-        "ref.model_dtype", ("bfloat16",), "consent", "log-probabilities of the reference in bf16, as up to verl 0.5.0"
+        "ref.model_dtype",
+        ("bfloat16",),
+        "consent",
+        say("log-probabilities of the reference in bf16, as up to verl 0.5.0"),
     ),
-    Remedy("grad_accum_dtype", ("bf16",), "consent", "gradients add up with less precision"),
-    Remedy("gradient_checkpointing", (True,), "safe", "about a third more computation"),
-    Remedy("logprob.micro_batch_size", ("*0.5", "*0.25", "*0.125", 1), "safe", "more, smaller forward passes"),
+    Remedy("grad_accum_dtype", ("bf16",), "consent", say("gradients add up with less precision")),
+    Remedy("gradient_checkpointing", (True,), "safe", say("about a third more computation")),
+    Remedy("logprob.micro_batch_size", ("*0.5", "*0.25", "*0.125", 1), "safe", say("more, smaller forward passes")),
     Remedy(
-        "train.micro_batch_size", ("*0.5", "*0.25", "*0.125", 1), "safe", "more, smaller passes for one optimizer step"
+        "train.micro_batch_size",
+        ("*0.5", "*0.25", "*0.125", 1),
+        "safe",
+        say("more, smaller passes for one optimizer step"),
     ),
     Remedy(
         "rollout.gpu_memory_utilization",
         ("*0.8", "*0.6", "*0.4"),
         "consent",
-        "a smaller KV cache: fewer sequences at once",
+        say("a smaller KV cache: fewer sequences at once"),
     ),
-    Remedy("dataloader_num_workers", (0,), "safe", "batches are prepared in the main process"),
-    Remedy("offload_optimizer", (False,), "consent", "the optimizer's states go to the GPUs"),
-    Remedy("offload_optimizer", (True,), "consent", "the optimizer's states go to host memory: slower steps"),
-    Remedy("offload_param", (False,), "consent", "the weights stay on the GPUs"),
-    Remedy("offload_param", (True,), "consent", "the weights go to host memory between the phases"),
-    Remedy("zero_stage", (3,), "consent", "layers are gathered while they compute: slower"),
-    Remedy("zero_stage", (2,), "consent", "the weights are whole on every GPU"),
+    Remedy("dataloader_num_workers", (0,), "safe", say("batches are prepared in the main process")),
+    Remedy("offload_optimizer", (False,), "consent", say("the optimizer's states go to the GPUs")),
+    Remedy("offload_optimizer", (True,), "consent", say("the optimizer's states go to host memory: slower steps")),
+    Remedy("offload_param", (False,), "consent", say("the weights stay on the GPUs")),
+    Remedy("offload_param", (True,), "consent", say("the weights go to host memory between the phases")),
+    Remedy("zero_stage", (3,), "consent", say("layers are gathered while they compute: slower")),
+    Remedy("zero_stage", (2,), "consent", say("the weights are whole on every GPU")),
 )
 """In the order of what they cost."""
 MORE_NODES = tuple(
-    Remedy(name, ("*2", "*4"), "consent", "more nodes") for name in folders.every(lambda spec: spec.nodes)
+    Remedy(name, ("*2", "*4"), "consent", say("more nodes")) for name in folders.every(lambda spec: spec.nodes)
 )
 
 
@@ -293,7 +303,10 @@ def _raise_container(inputs: Inputs, traps: int, configuration: Configuration) -
     after = _with(inputs, changes)
     after = replace(after, limits=tuple(wider if limit.name == "container" else limit for limit in after.limits))
     remedy = Remedy(
-        "container.memory", (), "consent", f"the node has {show_bytes(node.bytes or 0)}; other jobs on it get less"
+        "container.memory",
+        (),
+        "consent",
+        say("the node has {bytes:bytes}; other jobs on it get less", bytes=node.bytes or 0),
     )
     patches = [_patch(remedy, f"{size // GIB}g", inputs, configuration)]
     return after, _merged([*patches, *(_patch(*change, inputs, configuration) for change in changes)], configuration)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from rlhfdoctor.evidence.roles import MARKS
+from rlhfdoctor.i18n.message import say
 from rlhfdoctor.record.log_tailer import Tails
 from rlhfdoctor.record.target import Process, Target
 from rlhfdoctor.record.wakeups import Notifier
@@ -78,7 +79,12 @@ class Signs:
         try:
             self._kernel = KernelLog(self._kmsg)
         except OSError as error:
-            return [Gap(what="kernel log", why=f"{error.strerror}: kills are told by the kernel's counters only")]
+            return [
+                Gap(
+                    what=say("kernel log"),
+                    why=say("{strerror}: kills are known by the kernel's counters only", strerror=error.strerror),
+                )
+            ]
         notifier.add(self._kernel.fd, "kmsg")
         return []
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from rlhfdoctor.i18n.message import quoted
 from rlhfdoctor.types import Gap
 
 _LONGEST_PAUSE_S = 300.0
@@ -70,7 +71,7 @@ class SlowLane:
                 if why not in job.failed and len(job.failed) < 5:
                     job.failed.add(why)
                     with self._lock:
-                        self._gaps.append(Gap(what=job.name, why=why))
+                        self._gaps.append(Gap(what=quoted(job.name), why=quoted(why)))
                 continue
             job.pause_s, job.due_s = 0.0, now + job.every_s
             with self._lock:

@@ -9,7 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rlhfdoctor.report.phrasing import headline
+from rlhfdoctor.i18n.message import ENGLISH, NOTHING, Language, Message, joined, quoted, say
+from rlhfdoctor.report.phrasing import NOT_SET, headline
+from rlhfdoctor.report.said import said
 from rlhfdoctor.report.sanitize import clean
 from rlhfdoctor.types import Comparison, Figure, Incident
 from rlhfdoctor.units import show_bytes, show_ratio, show_seconds
@@ -17,78 +19,92 @@ from rlhfdoctor.units import show_bytes, show_ratio, show_seconds
 SCHEMA = "rlhfdoctor.comparison/1"
 
 
-def verdict(found: Comparison) -> str:
+def verdict(found: Comparison) -> Message:
     """In one sentence whether it became better, worse, or neither."""
     one, two = found.before, found.after
     if one.death is not None and two.death is None:
-        return "the second run survived what the first one died of"
+        return say("the second run survived what the first one died of")
     if one.death is None and two.death is not None:
-        return "the first run ended well, the second did not"
+        return say("the first run ended well, the second did not")
     if one.death is None:
-        return "both ended well"
+        return say("both ended well")
     causes = [incident.best.cause if incident.best else None for incident in (one, two)]
     same = two.death is not None and one.death.killer == two.death.killer
     if same and causes[0] == causes[1]:
-        return "both died, of the same cause"
-    return "both died, of different causes"
+        return say("both died, of the same cause")
+    return say("both died, of different causes")
 
 
-def render(found: Comparison, console: Console) -> None:
+def render(found: Comparison, console: Console, t: Language = ENGLISH) -> None:
     """Prints what became of each run, the figures side by side, and the settings that differ."""
-    console.print(Text(verdict(found), style="bold"))
+    console.print(Text(t(verdict(found)), style="bold"))
     for letter, incident in (("A", found.before), ("B", found.after)):
         console.print(
-            Text.assemble((f"{letter}  ", "bold"), _fate(incident), (f"  {clean(', '.join(incident.sources))}", "dim"))
+            Text.assemble(
+                (f"{letter}  ", "bold"),
+                clean(t(_fate(incident)), 1000),
+                (f"  {clean(', '.join(incident.sources))}", "dim"),
+            )
         )
     if found.figures:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        for name in ("", "A", "B", "difference"):
-            table.add_column(name, justify="left" if name in ("", "difference") else "right")
+        for name in ("", "A", "B"):
+            table.add_column(name, justify="right" if name else "left")
+        table.add_column(t(say("difference")), justify="left")
         for figure in found.figures:
             table.add_row(
-                clean(figure.name), _value(figure, figure.before), _value(figure, figure.after), _difference(figure)
+                clean(t(figure.name)),
+                t(_value(figure, figure.before)),
+                t(_value(figure, figure.after)),
+                _difference(figure, t),
             )
         console.print()
         console.print(table)
     else:
-        console.print(Text("\nno figures: neither run was recorded by doctor watch", style="dim"))
+        console.print(Text("\n" + t(say("no figures: neither run was recorded by doctor watch")), style="dim"))
     console.print(
         Text(
-            "\nsettings that differ" if found.settings else "\nno setting differs, as far as the files tell",
+            "\n"
+            + t(say("settings that differ") if found.settings else say("no setting differs, as far as the files show")),
             style="bold" if found.settings else "dim",
         )
     )
     for spelled, old, new in found.settings:
-        console.print(Text(f"   {clean(spelled)}: {_setting(old)} -> {_setting(new)}"))
+        console.print(Text(f"   {clean(spelled)}: {t(_setting(old))} -> {t(_setting(new))}"))
 
 
-def _fate(incident: Incident) -> str:
+def _fate(incident: Incident) -> Message:
     if incident.death is None:
-        return "ended well"
-    step = f", in step {incident.death.step}" if incident.death.step is not None else ""
-    return f"{headline(incident)} ({incident.death.killer or 'never began'}{step})"
+        return say("ended well")
+    killer = quoted(incident.death.killer) if incident.death.killer else say("never began")
+    step = say("in step {step}", step=incident.death.step) if incident.death.step is not None else NOTHING
+    return say("{fact} ({remark})", fact=headline(incident), remark=joined(killer, step, by=", "))
 
 
-def _setting(value: object) -> str:
-    return "(not set)" if value is None else clean(str(value))
+def _setting(value: object) -> Message:
+    return NOT_SET if value is None else quoted(clean(str(value)))
 
 
-def _value(figure: Figure, value: float | None) -> str:
+def _value(figure: Figure, value: float | None) -> Message:
     if value is None:
-        return "-"
+        return quoted("-")
     if figure.unit == "s":
-        return show_seconds(round(value, 2))
+        return say("{value:s}", value=round(value, 2))
     if figure.unit == "count":
-        return f"{value:.0f}"
-    return show_bytes(value) + (" a step" if figure.unit == "bytes_per_step" else "")
+        return say("{value:.0f}", value=value)
+    return (
+        say("{value:bytes} a step", value=value)
+        if figure.unit == "bytes_per_step"
+        else say("{value:bytes}", value=value)
+    )
 
 
-def _difference(figure: Figure) -> Text:
+def _difference(figure: Figure, t: Language) -> Text:
     if figure.before is None or figure.after is None:
         return Text("-", style="dim")
     change = figure.after - figure.before
     if not change:
-        return Text("none", style="dim")
+        return Text(t(say("none")), style="dim")
     size = (
         show_seconds(round(abs(change), 2))
         if figure.unit == "s"
@@ -100,7 +116,7 @@ def _difference(figure: Figure) -> Text:
     if figure.before and figure.unit != "count" and figure.unit != "bytes_per_step":
         words += f" ({show_ratio(change / abs(figure.before))})"
     if figure.within_noise:
-        return Text(f"{words}, within noise", style="dim")
+        return Text(t(joined(quoted(words), say("within noise"), by=", ")), style="dim")
     return Text(words, style="" if figure.unit == "count" else "red" if change > 0 else "green")
 
 
@@ -108,7 +124,7 @@ def render_json(found: Comparison) -> str:
     """The comparison as indented JSON text."""
     whole: dict[str, Any] = {
         "schema": SCHEMA,
-        "says": verdict(found),
+        **said(says=verdict(found)),
         "runs": [
             {
                 "sources": list(incident.sources),
@@ -121,7 +137,7 @@ def render_json(found: Comparison) -> str:
         ],
         "figures": [
             {
-                "name": f.name,
+                **said(name=f.name),
                 "unit": f.unit,
                 "before": f.before,
                 "after": f.after,

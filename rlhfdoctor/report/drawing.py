@@ -8,6 +8,7 @@ from html import escape
 from itertools import accumulate
 
 from rlhfdoctor.charts import Chart, Panel
+from rlhfdoctor.i18n.message import ENGLISH, Language, say
 from rlhfdoctor.report.sanitize import clean
 from rlhfdoctor.units import show_bytes
 
@@ -63,7 +64,7 @@ _MARKED = ("death", "kill", "alarm")
 
 def colours(panel: Panel) -> list[str]:
     """The class of each name, the same for a role in every picture."""
-    return [f"c{_COLOURS.get(name, place % 11)}" for place, name in enumerate(panel.names)]
+    return [f"c{_COLOURS.get(name.id, place % 11)}" for place, name in enumerate(panel.names)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,21 +79,21 @@ class _Scale:
         return round(HEIGHT - BOTTOM - size / self.top_bytes * (HEIGHT - TOP - BOTTOM), 1)
 
 
-def draw(chart: Chart, panel: Panel, classes: Sequence[str]) -> str:
+def draw(chart: Chart, panel: Panel, classes: Sequence[str], t: Language = ENGLISH) -> str:
     """The panel over the whole run, drawn from its coarsest level.
 
     Args:
         classes: of each name, for its colour.
     """
     scale = _Scale(chart.length_s, top_of(panel))
-    label = f"{panel.title}: at most {show_bytes(panel.top_bytes)}"
+    label = t(say("{title}: at most {top:bytes}", title=panel.title, top=panel.top_bytes))
     body = "".join(
         (
             *_phases(chart, scale),
             *_areas(panel, scale, classes),
             *_axes(chart, scale),
-            *_bounds(panel, scale),
-            *_marks(chart, scale),
+            *_bounds(panel, scale, t),
+            *_marks(chart, scale, t),
         )
     )
     return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label)}">{body}</svg>'
@@ -149,18 +150,18 @@ def ticks(top_bytes: int) -> list[int]:
     return list(range(0, top_bytes + 1, step))
 
 
-def _bounds(panel: Panel, scale: _Scale) -> Iterator[str]:
+def _bounds(panel: Panel, scale: _Scale, t: Language) -> Iterator[str]:
     for bound in panel.bounds:
         y = scale.y(bound.bytes)
         yield f'<line class="bound" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>'
-        yield f'<text class="bound-name" x="{LEFT + 6}" y="{y - 4 if y > TOP + 14 else y + 13}">{escape(bound.name)} {show_bytes(bound.bytes)}</text>'
+        yield f'<text class="bound-name" x="{LEFT + 6}" y="{y - 4 if y > TOP + 14 else y + 13}">{escape(t(bound.name))} {show_bytes(bound.bytes)}</text>'
 
 
-def _marks(chart: Chart, scale: _Scale) -> Iterator[str]:
+def _marks(chart: Chart, scale: _Scale, t: Language) -> Iterator[str]:
     for mark in chart.marks:
         if mark.kind in _MARKED and mark.at_s <= chart.length_s + 2:
             x = min(scale.x(mark.at_s), WIDTH - RIGHT)
-            yield f'<line class="mark {mark.kind}" x1="{x}" x2="{x}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"><title>{escape(clean(mark.says))}</title></line>'
+            yield f'<line class="mark {mark.kind}" x1="{x}" x2="{x}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"><title>{escape(clean(t(mark.says)))}</title></line>'
 
 
 def show_elapsed(seconds: float, tenths: bool = False) -> str:

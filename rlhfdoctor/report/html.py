@@ -14,9 +14,19 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from rlhfdoctor.charts import Chart, Level, Panel
-from rlhfdoctor.i18n.words import ENGLISH, Words
+from rlhfdoctor.i18n.message import ENGLISH, Language, say, template, term
 from rlhfdoctor.report.drawing import colours, draw, show_elapsed, top_of
-from rlhfdoctor.report.phrasing import VANISHED_SAYS, freed, headline, killed, known_version, sentence
+from rlhfdoctor.report.phrasing import (
+    NOT_SET,
+    SAFETIES,
+    VANISHED,
+    VERDICTS,
+    freed,
+    headline,
+    killed,
+    known_version,
+    sentence,
+)
 from rlhfdoctor.report.sanitize import clean, visible
 from rlhfdoctor.types import Event, Incident, Part, Quote
 from rlhfdoctor.units import show_bytes, show_confidence, show_time
@@ -27,9 +37,9 @@ _STALE_S = 15.0
 _MOST = 2**31 - 1
 _STEPS = 1 << 14
 """Values are rounded to 1/_STEPS of the highest one, or to KiB: finer than a pixel at any zoom that samples allow."""
-_SPOKEN = ("together", "copied", "selected: press Ctrl+C", " to ")
+_SPOKEN = (say("together"), say("copied"), say("selected: press Ctrl+C"), say(" to "))
 """Texts of report.js."""
-_SIDES = {"log": "log", "evidence": "computed", "setting": "setting"}
+_SIDES = {"log": say("log"), "evidence": say("computed"), "setting": say("setting")}
 
 
 def render(
@@ -38,9 +48,9 @@ def render(
     *,
     made_s: float | None = None,
     version: str = "",
-    words: Words = ENGLISH,
+    words: Language = ENGLISH,
 ) -> str:
-    """The whole page, in the language of `words`; incident and charts are already translated.
+    """The whole page, in the language of `words`.
 
     Args:
         charts: of recorded nodes, that of the death first.
@@ -61,7 +71,8 @@ def render(
         "visible": visible,
         "clean": clean,
         "bytes": show_bytes,
-        "sentence": lambda text: sentence(text, words),
+        "sentence": lambda message: sentence(message, words),
+        "said": words,
         "elapsed": show_elapsed,
     }
     places = {(event.origin.file, event.origin.line): number for number, event in enumerate(incident.timeline)}
@@ -74,20 +85,23 @@ def render(
         css=Markup(css),  # our own files, hashed by the policy
         script=Markup(script),
         t=words,
-        spoken={text: words(text) for text in _SPOKEN},
-        headline=headline(incident, words),
-        killed=killed(incident, words),
-        vanished=words(VANISHED_SAYS)
-        if incident.death is not None and incident.death.killer == "sigkill-unknown"
-        else "",
-        framework=known_version(incident.framework, words) if incident.framework is not None else "",
+        say=say,
+        _=lambda text, **values: words(template(text, **values)),
+        verdict=words(VERDICTS[incident.verdict]),
+        spoken={message.id: words(message) for message in _SPOKEN},
+        headline=headline(incident),
+        killed=killed(incident),
+        vanished=words(VANISHED) if incident.death is not None and incident.death.killer == "sigkill-unknown" else "",
+        framework=words(known_version(incident.framework)) if incident.framework is not None else "",
         findings=[f for f in incident.findings if f.explained_by is None and f.confidence >= _LIKELY],
         remote=[f for f in incident.findings if f.explained_by is None and f.confidence < _LIKELY],
         echoes=[f for f in incident.findings if f.explained_by is not None],
-        freed=lambda patch: freed(patch, words),
+        freed=freed,
+        safety=lambda patch: words(SAFETIES[patch.safety]),
+        not_set=words(NOT_SET),
         show_confidence=show_confidence,
         place=lambda quote: _place(quote, places),
-        side=lambda quote: words(_SIDES.get(quote.kind, quote.kind)),
+        side=lambda quote: words(_SIDES[quote.kind]),
         charts=[_chart(number, chart, words) for number, chart in enumerate(charts)],
         events=[_event(event, charts, incident) for event in incident.timeline],
         ledger=_ledger(incident.ledger),
@@ -133,37 +147,39 @@ def _ledger(parts: Sequence[Part]) -> list[dict[str, Any]]:
     ]
 
 
-def _chart(number: int, chart: Chart, t: Words) -> dict[str, Any]:
+def _chart(number: int, chart: Chart, t: Language) -> dict[str, Any]:
     death = next((mark.at_s for mark in chart.marks if mark.kind == "death"), None)
     return {
         "number": number,
         "chart": chart,
         "begin": show_time(chart.begin_s),
         "length": show_elapsed(chart.length_s),
-        "phases": [(phase, t(phase.replace("_", " "))) for phase in dict.fromkeys(span.phase for span in chart.spans)],
-        "panels": [_panel(chart, panel) for panel in chart.panels],
-        "peaks": _peaks(chart, death),
+        "phases": [
+            (phase, t(term(phase.replace("_", " ")))) for phase in dict.fromkeys(span.phase for span in chart.spans)
+        ],
+        "panels": [_panel(chart, panel, t) for panel in chart.panels],
+        "peaks": _peaks(chart, death, t),
         "data": {
             "begin": chart.begin_s,
             "length": chart.length_s,
-            "words": {s.phase: t(s.phase.replace("_", " ")) for s in chart.spans},
+            "words": {s.phase: t(term(s.phase.replace("_", " "))) for s in chart.spans},
             "spans": [[s.phase, round(s.begin_s, 3), round(s.end_s, 3)] for s in chart.spans],
-            "marks": [[m.kind, round(m.at_s, 3), clean(m.says)] for m in chart.marks],
-            "panels": [_data(panel) for panel in chart.panels],
+            "marks": [[m.kind, round(m.at_s, 3), clean(t(m.says))] for m in chart.marks],
+            "panels": [_data(panel, t) for panel in chart.panels],
         },
     }
 
 
-def _panel(chart: Chart, panel: Panel) -> dict[str, Any]:
+def _panel(chart: Chart, panel: Panel, t: Language) -> dict[str, Any]:
     classes = colours(panel)
     return {
         "panel": panel,
-        "svg": Markup(draw(chart, panel, classes)),
-        "legend": list(zip(panel.shown, classes, strict=True)),
+        "svg": Markup(draw(chart, panel, classes, t)),
+        "legend": list(zip(map(t, panel.names), classes, strict=True)),
     }
 
 
-def _peaks(chart: Chart, death: float | None) -> list[tuple[str, int, str, int | None]]:
+def _peaks(chart: Chart, death: float | None, t: Language) -> list[tuple[str, int, str, int | None]]:
     """(name, highest bytes, when, bytes at the last sample before the death) of the first panel, for those who cannot see it."""
     if not chart.panels:
         return []
@@ -173,7 +189,7 @@ def _peaks(chart: Chart, death: float | None) -> list[tuple[str, int, str, int |
     last = max((place for place, at in enumerate(level.times_s) if death is None or at <= death), default=0)
     if death is not None and death - level.times_s[last] > _STALE_S:
         death = None  # the time long before it is irrelevant
-    for name, values in zip(panel.shown, level.values, strict=True):
+    for name, values in zip(map(t, panel.names), level.values, strict=True):
         place = max(range(len(values)), key=values.__getitem__)
         rows.append(
             (name, values[place], show_elapsed(level.times_s[place]), values[last] if death is not None else None)
@@ -181,17 +197,17 @@ def _peaks(chart: Chart, death: float | None) -> list[tuple[str, int, str, int |
     return sorted(rows, key=lambda row: -row[1])
 
 
-def _data(panel: Panel) -> dict[str, Any]:
+def _data(panel: Panel, t: Language) -> dict[str, Any]:
     """What report.js draws: per level base64 of deflated 32-bit differences, times in milliseconds first."""
     unit = max(1024, top_of(panel) // _STEPS)
     return {
-        "title": panel.title,
+        "title": t(panel.title),
         "stacked": panel.stacked,
-        "names": panel.shown,
+        "names": [t(name) for name in panel.names],
         "classes": colours(panel),
         "top": top_of(panel),
         "unit": unit,
-        "bounds": [[bound.name, bound.bytes] for bound in panel.bounds],
+        "bounds": [[t(bound.name), bound.bytes] for bound in panel.bounds],
         "levels": [{"count": len(level.times_s), "data": pack(level, unit)} for level in panel.levels],
     }
 

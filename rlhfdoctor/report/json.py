@@ -8,6 +8,7 @@ import re
 from importlib import resources
 from typing import Any
 
+from rlhfdoctor.report.said import said
 from rlhfdoctor.report.sanitize import clean
 from rlhfdoctor.types import Death, Event, Finding, Framework, Incident, Patch, Process, Quote
 from rlhfdoctor.units import show_time
@@ -29,9 +30,9 @@ def to_dict(incident: Incident) -> dict[str, Any]:
         "victim": _process(death.victim) if death else None,
         "culprit": _process(death.culprit) if death and death.culprit else None,
         "findings": [_finding(finding) for finding in incident.findings],
-        "ruled_out": [{"cause": r.cause, "because": r.because} for r in incident.ruled_out],
-        "ledger": [{"part": p.part, "bytes": p.bytes, "basis": p.basis} for p in incident.ledger],
-        "gaps": [{"what": clean(g.what), "why": clean(g.why)} for g in incident.gaps],
+        "ruled_out": [{"cause": r.cause} | said(because=r.because) for r in incident.ruled_out],
+        "ledger": [{"bytes": p.bytes} | said(part=p.part, basis=p.basis) for p in incident.ledger],
+        "gaps": [said(what=g.what, why=g.why) for g in incident.gaps],
         "timeline": [_moment(event) for event in incident.timeline],
         "settings": [
             {
@@ -66,7 +67,7 @@ def _framework(framework: Framework | None) -> dict[str, Any] | None:
     return {
         "name": framework.name,
         "version": framework.version,
-        "basis": framework.basis,
+        "basis": str(framework.basis),
         "since": framework.since,
         "until": framework.until,
     }
@@ -96,13 +97,12 @@ def _process(process: Process) -> dict[str, Any]:
 def _finding(finding: Finding) -> dict[str, Any]:
     return {
         "cause": finding.cause,
-        "title": finding.title,
         "confidence": finding.confidence,
         "explained_by": finding.explained_by,
-        "summary": finding.summary,
+        **said(title=finding.title, summary=finding.summary),
         "evidence": [_quote(quote) for quote in finding.evidence],
         "against": [_quote(quote) for quote in finding.against],
-        "missing": [{"what": m.what, "settle": m.settle} for m in finding.missing],
+        "missing": [said(what=m.what, settle=m.settle) for m in finding.missing],
         "patches": [_patch(patch) for patch in finding.patches],
     }
 
@@ -113,11 +113,11 @@ def _quote(quote: Quote) -> dict[str, Any]:
         "file": quote.file,
         "line": quote.line,
         "text": None if quote.text is None else clean(quote.text, 2000),
-        "says": clean(quote.says, 2000),
-    }
+    } | said(says=quote.says)
 
 
 def _patch(patch: Patch) -> dict[str, Any]:
+    host_bytes = list(patch.host_bytes) if patch.host_bytes else None
     return {
         "setting": patch.setting,
         "spelled": patch.spelled,
@@ -126,14 +126,8 @@ def _patch(patch: Patch) -> dict[str, Any]:
         "before": patch.before,
         "after": patch.after,
         "safety": patch.safety,
-        "effect": {
-            "basis": patch.effect,
-            "host_bytes": list(patch.host_bytes) if patch.host_bytes else None,
-            "gpu_bytes": patch.gpu_bytes,
-        },
-        "cost": patch.cost,
-        "side_effects": list(patch.side_effects),
-        "note": patch.note,
+        "effect": {**said(basis=patch.effect), "host_bytes": host_bytes, "gpu_bytes": patch.gpu_bytes},
+        **said(cost=patch.cost, side_effects=patch.side_effects, note=patch.note, instead=patch.instead),
         "diff": patch.diff,
     }
 

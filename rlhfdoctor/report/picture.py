@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rlhfdoctor.charts import Chart, Mark, Panel
 from rlhfdoctor.errors import UsageError
+from rlhfdoctor.i18n.message import Message
 from rlhfdoctor.report.drawing import PALETTE, PHASES, colours, show_elapsed, ticks, top_of
 from rlhfdoctor.report.sanitize import clean
 from rlhfdoctor.units import show_bytes, show_time
@@ -20,7 +21,7 @@ _FINE = 1
 """Of a panel's levels the second has more points than a picture has pixels."""
 
 
-def render(charts: Sequence[Chart], title: str, form: Literal["png", "svg"], *, dpi: int = 150) -> bytes:
+def render(charts: Sequence[Chart], title: Message, form: Literal["png", "svg"], *, dpi: int = 150) -> bytes:
     """The first chart's panels below one another, as the bytes of a file.
 
     Args:
@@ -45,13 +46,13 @@ def render(charts: Sequence[Chart], title: str, form: Literal["png", "svg"], *, 
     for axis, panel in zip(axes, chart.panels, strict=True):
         draw_panel(axis, chart, panel)
     more = f"; {len(charts) - 1} more nodes are not shown" if len(charts) > 1 else ""
-    said = "".join(f"\n{clean(note)}" for note in chart.notes)
+    said = "".join(f"\n{clean(str(note))}" for note in chart.notes)
     axes[-1].set_xlabel(f"time since {show_time(chart.begin_s)} on {clean(chart.node)}{more}{said}".replace("$", r"\$"))
     phases = dict.fromkeys(span.phase for span in chart.spans)
     keys = [Patch(color=PHASES.get(phase, "#999999"), label=phase.replace("_", " ")) for phase in phases]
     if keys:
         figure.legend(handles=keys, loc="outside lower left", ncols=len(keys), fontsize=8, frameon=False)
-    figure.suptitle(clean(title, 120).replace("$", r"\$"), x=0.01, ha="left", fontsize=12, fontweight="bold")
+    figure.suptitle(clean(str(title), 120).replace("$", r"\$"), x=0.01, ha="left", fontsize=12, fontweight="bold")
     out = io.BytesIO()
     figure.savefig(out, format=form, metadata={"Date": None} if form == "svg" else None)
     return out.getvalue()
@@ -63,10 +64,12 @@ def draw_panel(axis: Axes, chart: Chart, panel: Panel) -> None:
     shades = [PALETTE[int(name[1:])] for name in colours(panel)]
     if panel.stacked:
         known = [[max(size, 0) for size in row] for row in level.values]
-        axis.stackplot(level.times_s, known, labels=panel.shown, colors=shades, linewidth=0)
+        axis.stackplot(level.times_s, known, labels=[str(name) for name in panel.names], colors=shades, linewidth=0)
     else:
-        for name, row, shade in zip(panel.shown, level.values, shades, strict=True):
-            axis.plot(level.times_s, [size if size >= 0 else float("nan") for size in row], label=name, color=shade)
+        for name, row, shade in zip(panel.names, level.values, shades, strict=True):
+            axis.plot(
+                level.times_s, [size if size >= 0 else float("nan") for size in row], label=str(name), color=shade
+            )
     top = top_of(panel)
     for bound in panel.bounds:
         axis.axhline(bound.bytes, color="#b3261e", linestyle="--", linewidth=1)
@@ -86,7 +89,7 @@ def draw_panel(axis: Axes, chart: Chart, panel: Panel) -> None:
     for mark in chart.marks:
         _draw_mark(axis, mark)
     axis.set(xlim=(0, chart.length_s), ylim=(0, top), yticks=ticks(top))
-    axis.set_title(panel.title, loc="left", fontsize=9, pad=12)
+    axis.set_title(str(panel.title), loc="left", fontsize=9, pad=12)
     axis.yaxis.set_major_formatter(_labels(show_bytes))
     axis.xaxis.set_major_formatter(_labels(show_elapsed))
     axis.grid(axis="y", linewidth=0.5, alpha=0.5)

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from rlhfdoctor.i18n.words import ENGLISH, Words
-from rlhfdoctor.report.phrasing import VANISHED_SAYS, freed, headline, killed, known_version, sentence
+from rlhfdoctor.i18n.message import ENGLISH, NOTHING, Language, Message, quoted, say
+from rlhfdoctor.report.phrasing import NOT_SET, VANISHED, VERDICTS, freed, headline, killed, known_version, sentence
 from rlhfdoctor.report.sanitize import clean
 from rlhfdoctor.types import Finding, Incident, Part, Patch, Quote
 from rlhfdoctor.units import show_bytes, show_confidence
@@ -17,9 +17,9 @@ from rlhfdoctor.units import show_bytes, show_confidence
 _STYLE = {"cause": "bold red", "undecided": "bold yellow", "healthy": "bold green"}
 _SAFETY = {"safe": "green", "consent": "yellow", "show": "magenta"}
 _SAFETY_SAYS = {
-    "safe": "changes neither what is learned nor whether it runs",
-    "consent": "needs your consent: it costs speed, memory elsewhere, or precision",
-    "show": "shown only, never written: an edit of code, or it changes what is learned",
+    "safe": say("changes neither what is learned nor whether it runs"),
+    "consent": say("needs your consent: it costs speed, memory elsewhere, or precision"),
+    "show": say("shown only, never written: an edit of code, or it changes what is learned"),
 }
 _EVIDENCE_COUNT = 5
 _LIKELY, _POSSIBLE = -0.4, -1.4
@@ -31,12 +31,12 @@ _LEDGER_COUNT = 7
 class _Page:
     """Prints lines that fit: sentences wrap behind a hanging indent, quoted lines are cut."""
 
-    def __init__(self, console: Console, everything: bool, words: Words) -> None:
+    def __init__(self, console: Console, everything: bool, words: Language) -> None:
         self.console, self.words = console, words
         self.everything = everything
         self.quoted: set[tuple[str | None, int | None]] = set()
 
-    def say(self, text: str, style: str = "", first: str = "   ", rest: str | None = None) -> None:
+    def write(self, text: str, style: str = "", first: str = "   ", rest: str | None = None) -> None:
         """A sentence."""
         indent = " " * len(first) if rest is None else rest
         lines = textwrap.wrap(clean(text, 4000), max(self.console.width - len(indent), 20), break_on_hyphens=False) or [
@@ -55,62 +55,61 @@ class _Page:
         self.console.print(Text.assemble(*parts), soft_wrap=True)
 
 
-def render(incident: Incident, console: Console, all_findings: bool = False, words: Words = ENGLISH) -> None:
-    """Prints the report in the language of `words`; the incident is already translated. Text from logs is cleaned of control characters first."""
+def render(incident: Incident, console: Console, all_findings: bool = False, words: Language = ENGLISH) -> None:
+    """Prints the report in the language of `words`. Text from logs is cleaned of control characters first."""
     t = words
     page = _Page(console, all_findings, t)
     style = _STYLE[incident.verdict]
     if incident.verdict == "cause":
-        page.head((t("cause"), style), ("  ", ""), (headline(incident, t), "bold"))
+        page.head((t(VERDICTS["cause"]), style), ("  ", ""), (t(headline(incident)), "bold"))
     else:
-        page.head((headline(incident, t), style))
+        page.head((t(headline(incident)), style))
     if incident.death is not None:
-        page.say(killed(incident, t))
+        page.write(t(killed(incident)))
         event = incident.death.event
         if event is not None:
             page.quote("  --> ", str(event.origin), "cyan")
             page.quote("   | ", event.text)
             page.quoted.add((event.origin.file, event.origin.line))
     if incident.death is not None and incident.death.killer == "sigkill-unknown":
-        page.say(t(VANISHED_SAYS), "dim")
+        page.write(t(VANISHED), "dim")
     if incident.framework is not None:
-        page.say(f"{known_version(incident.framework, t)}  ({incident.framework.basis})", "dim")
+        page.write(f"{t(known_version(incident.framework))}  ({t(incident.framework.basis)})", "dim")
     roots = [f for f in incident.findings if f.explained_by is None]
     shown = roots if all_findings else _worth_showing(incident, roots)
     for index, finding in enumerate(shown):
         echoes = [f for f in incident.findings if f.explained_by == finding.cause]
         titled = index == 0 and incident.verdict == "cause"  # the headline is its title
-        _finding(finding, echoes, page, full=index == 0 or all_findings, title="" if titled else finding.title)
+        _finding(finding, echoes, page, full=index == 0 or all_findings, title=NOTHING if titled else finding.title)
     if len(roots) > len(shown):
         names = ", ".join(
-            f"{f.cause} {show_confidence(f.confidence)}{f' ({f.differs})' if f.differs else ''}"
+            f"{f.cause} {show_confidence(f.confidence)}{f' ({t(f.differs)})' if f.differs else ''}"
             for f in roots[len(shown) :][:5]
         )
         page.head(("", ""))
-        page.say(t("less likely: {0}  (--all shows them)", names), "dim", first="")
+        page.write(t(say("less likely: {names}  (--all shows them)", names=names)), "dim", first="")
     if incident.ruled_out:
-        page.head(("\n" + t("ruled out"), "bold"))
+        page.head(("\n" + t(say("ruled out")), "bold"))
         for item in incident.ruled_out if all_findings else incident.ruled_out[:4]:
-            page.say(f"{item.cause}: {item.because}")
+            page.write(f"{item.cause}: {t(item.because)}")
     if incident.ledger:
-        page.head(("\n" + t("ledger"), "bold"))
-        for part, basis in _ledger(incident.ledger, t):
-            name = (
-                t("counted twice (shared pages)") if part.part == t.of("unexplained") and part.bytes < 0 else part.part
-            )
-            size = abs(part.bytes) if name != part.part else part.bytes
-            page.say(f"{show_bytes(size):>10}  {name}{basis}")
+        page.head(("\n" + t(say("ledger")), "bold"))
+        for part, basis in _ledger(incident.ledger):
+            shared = part.is_rest and part.bytes < 0
+            name = say("counted twice (shared pages)") if shared else part.part
+            size = abs(part.bytes) if shared else part.bytes
+            page.write(f"{show_bytes(size):>10}  {t(name)}{f'  ({t(basis)})' if basis else ''}")
     _missing(incident, roots, page)
     _gaps(incident, page)
     _next_step(incident, shown[:1], page)
 
 
-def _ledger(parts: Sequence[Part], t: Words) -> Iterator[tuple[Part, str]]:
+def _ledger(parts: Sequence[Part]) -> Iterator[tuple[Part, Message]]:
     """The largest parts and always the remainder; a basis is shown if it differs from the row above."""
-    rest = [part for part in parts if part.part == t.of("unexplained") or part.bytes < 0]
-    before = ""
+    rest = [part for part in parts if part.is_rest or part.bytes < 0]
+    before = NOTHING
     for part in [*[part for part in parts if part not in rest][:_LEDGER_COUNT], *rest]:
-        yield part, "" if part.basis == before else f"  ({part.basis})"
+        yield part, NOTHING if part.basis == before else part.basis
         before = part.basis
 
 
@@ -122,27 +121,27 @@ def _worth_showing(incident: Incident, roots: list[Finding]) -> list[Finding]:
     return [f for f in roots[:3] if f.score >= _POSSIBLE]
 
 
-def _finding(finding: Finding, echoes: list[Finding], page: _Page, full: bool, title: str) -> None:
+def _finding(finding: Finding, echoes: list[Finding], page: _Page, full: bool, title: Message) -> None:
     style = "red" if finding.confidence >= 0.5 else "yellow"
     page.head(
         (f"\nfinding[{finding.cause}]", f"bold {style}"),
         (f" {show_confidence(finding.confidence)}", "bold"),
-        (f"  {title}" if title else "", ""),
+        (f"  {page.words(title)}" if title else "", ""),
     )
-    page.say(finding.summary)
+    page.write(page.words(finding.summary))
     if finding.differs:
-        page.say(page.words("told apart: {0}", finding.differs), "dim")
+        page.write(page.words(say("difference: {differs}", differs=finding.differs)), "dim")
     count = len(finding.evidence) if page.everything else _EVIDENCE_COUNT if full else 2
     for quote in finding.evidence[:count]:
         _quote(quote, "+", page, full)
     for quote in finding.against[: count if full else 1]:
         _quote(quote, "-", page, full)
     for echo in echoes:
-        page.say(page.words("explains {0}: {1}", echo.cause, echo.title), "dim")
+        page.write(page.words(say("explains {cause}: {title}", cause=echo.cause, title=echo.title)), "dim")
     if not full:
         if finding.patches:
-            names = ", ".join(clean(p.spelled) for p in finding.patches[:3])
-            page.say(page.words("help: {0}  (--all shows the diffs)", names), "dim")
+            names = ", ".join(clean(page.words(p.named)) for p in finding.patches[:3])
+            page.write(page.words(say("help: {names}  (--all shows the diffs)", names=names)), "dim")
         return
     diffs = 0
     for patch in finding.patches:
@@ -152,7 +151,7 @@ def _finding(finding: Finding, echoes: list[Finding], page: _Page, full: bool, t
 
 
 def _quote(quote: Quote, sign: str, page: _Page, full: bool) -> None:
-    page.say(quote.says, "green" if sign == "+" else "red", first=f"   {sign} ")
+    page.write(page.words(quote.says), "green" if sign == "+" else "red", first=f"   {sign} ")
     if quote.file and full and (quote.file, quote.line) not in page.quoted:
         page.quoted.add((quote.file, quote.line))
         where = quote.file if quote.line is None else f"{quote.file}:{quote.line}"
@@ -163,17 +162,17 @@ def _quote(quote: Quote, sign: str, page: _Page, full: bool) -> None:
 
 def _patch(patch: Patch, page: _Page, with_diff: bool) -> None:
     t = page.words
-    before = t("(not set)") if patch.before is None else patch.before
+    before = t(NOT_SET) if patch.before is None else patch.before
     change = f"  {before} -> {patch.after}" if patch.after not in (None, "null") else ""
     page.head(
-        (f"   {t('help')}: ", "bold green"),
-        (clean(patch.spelled + change, 200), "bold"),
+        (f"   {t(say('help'))}: ", "bold green"),
+        (clean(t(patch.named) + change, 200), "bold"),
         (f"  [{patch.safety}]", _SAFETY[patch.safety]),
     )
-    cost = t("Cost: {0}", patch.cost) if patch.cost else ""
-    page.say(
+    cost = say("Cost: {cost}", cost=patch.cost) if patch.cost else NOTHING
+    page.write(
         " ".join(
-            sentence(part, t) for part in (patch.effect, freed(patch, t), cost, *patch.side_effects, patch.note) if part
+            sentence(part, t) for part in (patch.effect, freed(patch), cost, *patch.side_effects, patch.note) if part
         ),
         first="         ",
     )
@@ -192,22 +191,26 @@ def _missing(incident: Incident, roots: list[Finding], page: _Page) -> None:
     wanted = {m.settle: m.what for f in likely for m in f.missing}
     if not likely:
         wanted = {
-            "dmesg -T | grep -iE 'oom|killed process'   (as root on the node)": "what killed the process",
-            "cat /sys/fs/cgroup/memory.max || cat /sys/fs/cgroup/memory/memory.limit_in_bytes": "the job's memory limit",
-            "the end of the dead process's own log (worker-*.err, python-core-worker-*.log)": "its last words",
+            say("dmesg -T | grep -iE 'oom|killed process'   (as root on the node)"): say("what killed the process"),
+            quoted("cat /sys/fs/cgroup/memory.max || cat /sys/fs/cgroup/memory/memory.limit_in_bytes"): say(
+                "the job's memory limit"
+            ),
+            say("the end of the dead process's own log (worker-*.err, python-core-worker-*.log)"): say(
+                "its last words"
+            ),
         }
     if wanted:
-        page.head(("\n" + t("would settle it" if incident.verdict == "undecided" else "not known"), "bold"))
+        page.head(("\n" + t(say("would settle it") if incident.verdict == "undecided" else say("not known")), "bold"))
         for settle, what in list(wanted.items())[:5]:
-            page.say(f"{t.of(what)}: {t.of(settle)}")
+            page.write(f"{t(what)}: {t(settle)}")
 
 
 def _gaps(incident: Incident, page: _Page) -> None:
     if not incident.gaps:
         return
-    page.head(("\n" + page.words("not read ({0})", len(incident.gaps)), "bold"))
+    page.head(("\n" + page.words(say("not read ({gaps})", gaps=len(incident.gaps))), "bold"))
     for gap in incident.gaps if page.everything else incident.gaps[:5]:
-        page.say(f"{gap.what}: {gap.why}", "dim")
+        page.write(f"{page.words(gap.what)}: {page.words(gap.why)}", "dim")
 
 
 def _next_step(incident: Incident, first: list[Finding], page: _Page) -> None:
@@ -221,10 +224,12 @@ def _next_step(incident: Incident, first: list[Finding], page: _Page) -> None:
             page.head((f"[{name}]", _SAFETY[name]), (f" {t(_SAFETY_SAYS[name])}", "dim"))
     command = f"doctor patch {' '.join(clean(source) for source in incident.sources)} --write"
     if any(p.diff and p.safety == "safe" for p in patches):
-        page.head((t("write the safe ones: "), "dim"), (command, "bold"), (t("   (--revert takes it back)"), "dim"))
+        page.head(
+            (t(say("write the safe ones: ")), "dim"), (command, "bold"), (t(say("   (--revert takes it back)")), "dim")
+        )
     if any(p.diff and p.safety == "consent" for p in patches):
         page.head(
-            (t("and with consent:    "), "dim"),
+            (t(say("and with consent:    ")), "dim"),
             (f"{command} --consent {first[0].cause}", "bold"),
-            (t("   (--revert takes it back)"), "dim"),
+            (t(say("   (--revert takes it back)")), "dim"),
         )

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from rlhfdoctor.i18n.message import quoted
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.plugins.spec import FrameworkSpec
 from rlhfdoctor.settings.spell import FRAMEWORKS, claimants, load_table, normal, parse_version
@@ -72,7 +73,7 @@ def find_framework(
         package=own[0].name if own and own[0].name != name else "",
         since=since,
         until=until,
-        basis=own[2] if own else basis[name],
+        basis=quoted(own[2] if own else basis[name]),
     )
 
 
@@ -86,7 +87,7 @@ def _given(text: str) -> Framework:
         name=name,
         version=release or None,
         package=package.name if package is not None and package.name != name else "",
-        basis="--framework",
+        basis=quoted("--framework"),
     )
 
 

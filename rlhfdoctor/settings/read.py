@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import yaml
 
+from rlhfdoctor.i18n.message import NOTHING, quoted, say
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.settings.dump import parse_dump
 from rlhfdoctor.settings.shell import Token, read_tokens
@@ -84,10 +85,23 @@ def parse_configuration(name: str, text: str) -> tuple[list[Written], list[Gap]]
         return list(parse_shell(name, text)), []
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        where = f", line {mark.line + 1}" if mark else ""
-        return [], [Gap(what=name, why=f"no valid YAML or JSON{where}: {getattr(error, 'problem', error)}")]
+        where = say(", line {line}", line=mark.line + 1) if mark else NOTHING
+        return [], [
+            Gap(
+                what=quoted(name),
+                why=say(
+                    "no valid YAML or JSON{where}: {problem}",
+                    where=where,
+                    problem=str(getattr(error, "problem", error)),
+                ),
+            )
+        ]
     except RecursionError:
-        return [], [Gap(what=name, why="nested too deeply, or more than 20,000 settings; not read as configuration")]
+        return [], [
+            Gap(
+                what=quoted(name), why=say("nested too deeply, or more than 20,000 settings; not read as configuration")
+            )
+        ]
 
 
 # --- shell -------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rlhfdoctor.i18n.message import Message, say
 from rlhfdoctor.sources.gpus import Gpu, GpuProcess, GpuReading
 from rlhfdoctor.sources.procfs import read_file
 from rlhfdoctor.types import Gap
@@ -39,26 +40,28 @@ class Nvml:
             library.nvmlInit()
         except library.NVMLError as error:
             raise OSError(f"NVML: {error}") from None
-        self._failed: set[str] = set()
+        self._failed: set[Message] = set()
 
     def read(self) -> GpuReading:
-        """All devices, their processes, and what could not be read (each gap is told once)."""
+        """All devices, their processes, and what could not be read (each gap is reported once)."""
         gpus: list[Gpu] = []
         processes: list[GpuProcess] = []
         gaps: list[Gap] = []
-        for index in range(self._ask(gaps, "devices", "nvmlDeviceGetCount") or 0):
-            handle = self._ask(gaps, f"GPU {index}", "nvmlDeviceGetHandleByIndex", index)
+        for index in range(self._ask(gaps, say("devices"), "nvmlDeviceGetCount") or 0):
+            handle = self._ask(gaps, say("GPU {index}", index=index), "nvmlDeviceGetHandleByIndex", index)
             if handle is None:
                 continue
             instances = self._instances(handle)
             for part in instances or [handle]:
-                memory = self._ask(gaps, f"memory of GPU {index}", "nvmlDeviceGetMemoryInfo", part)
+                memory = self._ask(gaps, say("memory of GPU {index}", index=index), "nvmlDeviceGetMemoryInfo", part)
                 rates = (
                     None
                     if instances
-                    else self._ask(gaps, f"utilization of GPU {index}", "nvmlDeviceGetUtilizationRates", part)
+                    else self._ask(
+                        gaps, say("utilization of GPU {index}", index=index), "nvmlDeviceGetUtilizationRates", part
+                    )
                 )
-                name = self._ask(gaps, f"name of GPU {index}", "nvmlDeviceGetName", part) or "GPU"
+                name = self._ask(gaps, say("name of GPU {index}", index=index), "nvmlDeviceGetName", part) or "GPU"
                 gpus.append(
                     Gpu(
                         index=index,
@@ -69,7 +72,9 @@ class Nvml:
                         mig=bool(instances),
                     )
                 )
-                found = self._ask(gaps, f"processes of GPU {index}", "nvmlDeviceGetComputeRunningProcesses", part)
+                found = self._ask(
+                    gaps, say("processes of GPU {index}", index=index), "nvmlDeviceGetComputeRunningProcesses", part
+                )
                 processes.extend(
                     GpuProcess(gpu=index, pid=p.pid, used_bytes=known(getattr(p, "usedGpuMemory", None)))
                     for p in found or ()
@@ -94,13 +99,13 @@ class Nvml:
                 continue
         return found
 
-    def _ask(self, gaps: list[Gap], what: str, call: str, *args: Any) -> Any:
+    def _ask(self, gaps: list[Gap], what: Message, call: str, *args: Any) -> Any:
         try:
             return getattr(self._nvml, call)(*args)
         except self._nvml.NVMLError as error:
             if what not in self._failed:
                 self._failed.add(what)
-                gaps.append(Gap(what=what, why=f"NVML: {error}"))
+                gaps.append(Gap(what=what, why=say("NVML: {error}", error=str(error))))
             return None
 
 

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
+from rlhfdoctor.i18n.message import quoted, say
 from rlhfdoctor.logs.archive import READ_ERRORS, Member, is_archive, read_members
 from rlhfdoctor.trace.store import SUFFIX
 from rlhfdoctor.types import Gap
@@ -73,7 +74,12 @@ def _unpack(path: str, folder: str, gaps: list[Gap]) -> None:
     with contextlib.closing(members):
         for count, member in enumerate(members):
             if count >= _MOST_FILES:
-                gaps.append(Gap(what=path, why=f"more than {_MOST_FILES} files; the rest was not read"))
+                gaps.append(
+                    Gap(
+                        what=quoted(path),
+                        why=say("more than {most_files} files; the rest was not read", most_files=_MOST_FILES),
+                    )
+                )
                 return
             _write(member, Path(folder), path, gaps)
 
@@ -82,7 +88,12 @@ def _write(member: Member, folder: Path, path: str, gaps: list[Gap]) -> None:
     """One file below the folder, and never outside of it."""
     name = PurePosixPath(member.name)
     if ".." in name.parts or name.is_absolute():
-        gaps.append(Gap(what=f"{path}!{member.name}", why="its name leads out of the archive; not read"))
+        gaps.append(
+            Gap(
+                what=quoted(f"{path}!{member.name}"),
+                why=say("its name leads out of the archive; not read"),
+            )
+        )
         return
     target = folder / name
     try:
@@ -92,4 +103,11 @@ def _write(member: Member, folder: Path, path: str, gaps: list[Gap]) -> None:
         if member.modified is not None:
             os.utime(target, (member.modified, member.modified))
     except READ_ERRORS as error:
-        gaps.append(Gap(what=f"{path}!{member.name}", why=getattr(error, "strerror", None) or "damaged; not unpacked"))
+        gaps.append(
+            Gap(
+                what=quoted(f"{path}!{member.name}"),
+                why=quoted(error.strerror)
+                if isinstance(error, OSError) and error.strerror
+                else say("damaged; not unpacked"),
+            )
+        )

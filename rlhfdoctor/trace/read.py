@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rlhfdoctor.errors import SourceError
+from rlhfdoctor.i18n.message import quoted, say
 from rlhfdoctor.trace.frames import EVENT, HEADER, KEY, SAMPLE, Decoder, Frame, Sample, unpack
 from rlhfdoctor.trace.schema import FORMAT, TABLES
 from rlhfdoctor.trace.store import SUFFIX
@@ -78,8 +79,13 @@ class SegmentReader:
                 cut = final and at + size == len(data)
                 gaps.append(
                     Gap(
-                        what=self.path,
-                        why=f"{size} bytes at {at} are {'cut off: the writer died there' if cut else 'damaged; skipped'}",
+                        what=quoted(self.path),
+                        why=say(
+                            "{size} bytes at {at} are {cut}",
+                            size=size,
+                            at=at,
+                            cut=(say("cut off: the writer died there") if cut else say("damaged; skipped")),
+                        ),
                     )
                 )
                 used = at + size
@@ -94,12 +100,16 @@ class SegmentReader:
         elif frame.kind == EVENT:
             event = _json(frame.payload)
             if event is None:
-                gaps.append(Gap(what=self.path, why=f"an event at {frame.offset} is no JSON"))
+                gaps.append(
+                    Gap(what=quoted(self.path), why=say("an event at {offset} is no JSON", offset=frame.offset))
+                )
             else:
                 yield event
         elif frame.kind in (KEY, SAMPLE):
             if self._decoder is None:
-                gaps.append(Gap(what=self.path, why="its header is lost; read with the tables of this version"))
+                gaps.append(
+                    Gap(what=quoted(self.path), why=say("its header is lost; read with the tables of this version"))
+                )
                 self._decoder = Decoder(TABLES)
             kept = wanted is None or wanted.take(frame)
             if wanted is not None and not kept and not wanted.everything:
@@ -109,12 +119,22 @@ class SegmentReader:
                 if not kept:
                     return
                 gaps.append(
-                    Gap(what=self.path, why=f"a sample at {frame.offset} cannot be read without its damaged key frame")
+                    Gap(
+                        what=quoted(self.path),
+                        why=say(
+                            "a sample at {offset} cannot be read without its damaged key frame", offset=frame.offset
+                        ),
+                    )
                 )
             else:
                 yield sample
         else:
-            gaps.append(Gap(what=self.path, why=f"a frame of kind {frame.kind}, which this version does not know"))
+            gaps.append(
+                Gap(
+                    what=quoted(self.path),
+                    why=say("a frame of kind {kind}, which this version does not know", kind=frame.kind),
+                )
+            )
 
     def _open(self, frame: Frame, gaps: list[Gap]) -> None:
         header = _json(frame.payload)
@@ -124,15 +144,22 @@ class SegmentReader:
         if not isinstance(number, int) or number > FORMAT:
             gaps.append(
                 Gap(
-                    what=self.path,
-                    why=f"written in format {number!r}; this version reads up to {FORMAT}, some of it may be missing",
+                    what=quoted(self.path),
+                    why=say(
+                        "written in format {number}; this version reads up to {format}, some of it may be missing",
+                        number=str(number),
+                        format=FORMAT,
+                    ),
                 )
             )
         self.header = header
         tables: Any = header.get("tables")
         if not _is_tables(tables):
             gaps.append(
-                Gap(what=self.path, why="its header does not describe the tables; read with those of this version")
+                Gap(
+                    what=quoted(self.path),
+                    why=say("its header does not describe the tables; read with those of this version"),
+                )
             )
             tables = TABLES
         self.columns = tables
@@ -243,7 +270,7 @@ def read_node(path: str | Path, *, every_s: float = 0.0, whole_s: float = 600.0,
                     trace.events.append(item)
             opened += 1
         except OSError as error:
-            gaps.append(Gap(what=str(name), why=error.strerror or "not readable"))
+            gaps.append(Gap(what=quoted(name), why=quoted(error.strerror) if error.strerror else say("not readable")))
         trace.header = segment.header or trace.header
     if not opened:
         raise SourceError(f"{path}: no segment of the trace can be read ({gaps[0].why})")

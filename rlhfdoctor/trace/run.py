@@ -11,6 +11,7 @@ from datetime import timedelta, timezone, tzinfo
 from pathlib import Path
 
 from rlhfdoctor.errors import SourceError
+from rlhfdoctor.i18n.message import quoted, say
 from rlhfdoctor.logs.open import SKIPPED_FOLDERS
 from rlhfdoctor.trace.archive import shown, unpacked
 from rlhfdoctor.trace.events import Recorded, make_events
@@ -62,7 +63,10 @@ def find_unread(path: str, runs: Sequence[Path]) -> Iterator[Gap]:
             continue
         folders[:] = [inner for inner in folders if inner not in SKIPPED_FOLDERS and not inner.startswith(".")]
         if any(file.endswith(SUFFIX) for file in files):
-            yield Gap(what=name, why="a recorded run that was not read: it lies too deep; pass this folder itself")
+            yield Gap(
+                what=quoted(name),
+                why=say("a recorded run that was not read: it lies too deep; pass this folder itself"),
+            )
 
 
 def read_run(path: Path, *, everything: bool = False) -> Run:
@@ -76,7 +80,7 @@ def read_run(path: Path, *, everything: bool = False) -> Run:
         try:
             trace = read_node(node, every_s=_EVERY_S, everything=everything)
         except SourceError as error:
-            run.gaps.append(Gap(what=str(node), why=str(error)))
+            run.gaps.append(Gap(what=quoted(node), why=quoted(error)))
             continue
         recorded = Recorded(thinned(trace))
         if everything:
@@ -86,7 +90,7 @@ def read_run(path: Path, *, everything: bool = False) -> Run:
         run.events.extend(make_events(recorded))
         _files_of(node, recorded, run)
     if len(run.traces) == 0 and not run.gaps:
-        run.gaps.append(Gap(what=str(path), why="no trace in it: the recorder wrote nothing"))
+        run.gaps.append(Gap(what=quoted(path), why=say("no trace in it: the recorder wrote nothing")))
     return run
 
 
@@ -131,7 +135,12 @@ def _files_of(node: Path, recorded: Recorded, run: Run) -> None:
             run.files.append(str(copy))
             run.shown_only.add(str(copy))
             if own.is_file():
-                run.gaps.append(Gap(what=str(own), why=f"has changed since the run; the copy of then was read: {copy}"))
+                run.gaps.append(
+                    Gap(
+                        what=quoted(own),
+                        why=say("has changed since the run; the copy of then was read: {copy}", copy=str(copy)),
+                    )
+                )
     copies = {str(config.get("copy")) for config in recorded.node.run.get("configs") or []}
     for path in sorted([*node.glob("*"), *node.glob("config/*")]):  # added by the user: a launch script, dmesg
         if path.is_file() and not _OWN_FILE.match(path.name) and str(path.relative_to(node)) not in copies:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlhfdoctor.errors import SourceError, UsageError
+from rlhfdoctor.i18n.message import quoted
 from rlhfdoctor.trace.read import Columns, NodeTrace, find_nodes, read_node, time_of
 from rlhfdoctor.trace.schema import NULL, scale_of
 from rlhfdoctor.types import Gap
@@ -133,9 +134,9 @@ def read_trace(path: str | Path, *, every_s: float = 0.0) -> Trace:
         try:
             nodes.append(read_node(folder, every_s=every_s))
         except SourceError as error:
-            gaps.append(Gap(what=str(folder), why=str(error)))
+            gaps.append(Gap(what=quoted(folder), why=quoted(error)))
     if not nodes:
-        raise SourceError("; ".join(gap.why for gap in gaps))
+        raise SourceError("; ".join(str(gap.why) for gap in gaps))
     nodes[0].gaps.extend(gaps)
     return Trace(tuple(nodes))
 

@@ -23,6 +23,11 @@ Role: TypeAlias = Literal[
 """Who a process of a run may be, in the order in which a name is tried."""
 ROLES: tuple[Role, ...] = get_args(Role)
 
+OTHER = "other"
+"""The role of a process that is in none of them."""
+SPOKEN: frozenset[str] = frozenset((*ROLES, OTHER, "worker", *PHASES, *(phase.replace("_", " ") for phase in PHASES)))
+"""Words of the vocabulary that languages have names for."""
+
 Killer: TypeAlias = Literal[
     "kernel-oom-cgroup",
     "kernel-oom-node",

@@ -26,7 +26,7 @@ class TRAIT(Scope):
     )
     flags_from_fields = if_it("takes every field of its configuration as a flag, too, and --no_FIELD")
     prints_configuration = if_it("prints its whole configuration as a dictionary at start")
-    frees_cache_engine = if_it("drops the engine's cache between rollouts unless it is told not to")
+    frees_cache_engine = if_it("drops the engine's cache between rollouts unless it is set not to")
     switches_expandable_segments = if_it("switches expandable segments off and on around the engine's sleep")
     trains_on_cpus = if_it("can train on a node without GPUs")
     released_with_doctor = if_it("is released with the doctor, so that its version is known")

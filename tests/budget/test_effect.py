@@ -33,7 +33,7 @@ def test_host_bytes(name: str, setting: str, least: float, most: float) -> None:
     found = patch_of(name, setting)
     assert found.host_bytes is not None
     assert least <= found.host_bytes[0] <= found.host_bytes[1] <= most
-    assert "would have been" in found.effect and "corrected by what was measured" in found.effect
+    assert "would have been" in str(found.effect) and "corrected by what was measured" in str(found.effect)
 
 
 def test_gpu_bytes() -> None:
@@ -46,7 +46,7 @@ def test_no_effect_of_what_takes_no_memory() -> None:
     """A patch of a time-out, or one for a model whose size nobody tells, claims no bytes."""
     for name in ("lab-slow-reward", "recorded-leak", "ray-memory-monitor"):
         incident = analyze([str(ROOT / "samples" / name / "run")])
-        assert [p.setting for f in incident.findings for p in f.patches if "would have been" in p.effect] == []
+        assert [p.setting for f in incident.findings for p in f.patches if "would have been" in str(p.effect)] == []
 
 
 def test_values_come_back(doctor: Callable[..., Any]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from rlhfdoctor.core.estimate import Machine, estimate
 from rlhfdoctor.estimates import Estimate
-from rlhfdoctor.report.budget import sentence, verdict
+from rlhfdoctor.report.budget_verdict import sentence, verdict
 
 GIB = 1 << 30
 TOKENS, WORDS, HIDDEN = 4096, 152_064, 3584
@@ -28,7 +28,7 @@ def predict(folder: Path, command: str, framework: str) -> Estimate:
 
 def logits(found: Estimate, role: str, phase: str) -> float:
     """Bytes a token and word of the logits of one pass of one sequence."""
-    sizes = [n.bytes for n in found.needs if n.role == role and phase in n.phases and n.what.startswith("logits")]
+    sizes = [n.bytes for n in found.needs if n.role == role and phase in n.phases and str(n.what).startswith("logits")]
     return sum(sizes) / (TOKENS * WORDS)
 
 
@@ -78,7 +78,7 @@ def test_one_layer_and_the_logits_take_turns(tmp_path: Path) -> None:
         tmp_path, VERL.format("actor_rollout_ref.actor.entropy_from_logits_with_chunking=True"), "verl==0.6.1"
     )
     scoring = {
-        (n.moment, n.what): n.bytes
+        (n.moment, str(n.what)): n.bytes
         for n in found.needs
         if n.role == "actor" and n.phases == ("score",) and n.at_longest
     }
@@ -118,7 +118,7 @@ def test_the_fifth_seed_by_the_settings_of_easyr1s_own_example(tmp_path: Path) -
     gpu = Machine(gpu_bytes=80 * GIB)
     (tmp_path / "config.yaml").write_text(EASYR1.format(prompt=22000, answer=4096, batch=512, offload="true"))
     dead = estimate([str(tmp_path)], framework="easyr1==0.3.0", machine=gpu)
-    assert sentence(dead).startswith("may not fit: log-probs takes"), sentence(dead)
+    assert str(sentence(dead)).startswith("may not fit: log-probs takes"), sentence(dead)
     for offload in ("false", "true"):
         (tmp_path / "config.yaml").write_text(EASYR1.format(prompt=8192, answer=2048, batch=256, offload=offload))
         cured = estimate([str(tmp_path)], framework="easyr1==0.3.0", machine=gpu)

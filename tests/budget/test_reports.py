@@ -14,7 +14,7 @@ from rlhfdoctor.budget.plan import Model
 from rlhfdoctor.budget.shapes import find_shape
 from rlhfdoctor.core.estimate import Machine, estimate
 from rlhfdoctor.estimates import Estimate
-from rlhfdoctor.report.budget import ERROR, sentence, verdict
+from rlhfdoctor.report.budget_verdict import ERROR, sentence, verdict
 
 GIB = 1 << 30
 EXAMPLE = (
@@ -53,7 +53,7 @@ def test_openrlhf_187_the_save_that_was_killed(tmp_path: Path) -> None:
     )
     limit = next(limit for limit in found.limits if limit.name == "container")
     assert verdict(found) == "over"
-    assert sentence(found).startswith("will probably not fit: final save takes"), sentence(found)
+    assert str(sentence(found)).startswith("will probably not fit: final save takes"), sentence(found)
     assert found.used(limit, "update") < 500 * GIB
     assert found.peak(limit)[1] == pytest.approx(537e9, rel=0.02)
     cured = predict(
@@ -87,7 +87,7 @@ def test_openrlhf_211_optimizer_states_at_the_start(tmp_path: Path) -> None:
         if n.role == "critic"
         and n.place == "host"
         and "load" in n.phases
-        and ("moments" in n.what or "fp32 gradients" in n.what)
+        and ("moments" in str(n.what) or "fp32 gradients" in str(n.what))
     ]
     assert len(made) == 2
     assert sum(n.bytes * n.count for n in made) == pytest.approx(79.73 * GIB, rel=0.03)
@@ -110,7 +110,7 @@ def test_optimate_242_states_at_stage_3() -> None:
         offload_param=True,
     )
     needs = {
-        n.what: n.bytes
+        str(n.what): n.bytes
         for n in deepspeed_needs(model, "cuda")
         if n.place == "host" and "load" in n.phases and not n.moment
     }
@@ -159,6 +159,6 @@ def test_simplerl_84_by_the_command_of_its_readme(tmp_path: Path) -> None:
         "trainer.remove_clip=False"
     )
     found = predict(tmp_path, command, "vllm==0.6.3", host_bytes=1 << 40)
-    assert verdict(found) == "trap" and "in rollout, 8 x 40.0 GiB" in sentence(found), sentence(found)
+    assert verdict(found) == "trap" and "in rollout, 8 x 40.0 GiB" in str(sentence(found)), sentence(found)
     for cure in (" actor_rollout_ref.rollout.free_cache_engine=False", " actor_rollout_ref.rollout.swap_space=4"):
         assert predict(tmp_path, command + cure, "vllm==0.6.3", host_bytes=1 << 40).hazards == ()

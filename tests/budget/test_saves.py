@@ -9,7 +9,8 @@ import pytest
 
 from rlhfdoctor.core.estimate import Machine, estimate
 from rlhfdoctor.estimates import Estimate
-from rlhfdoctor.report.budget import by_phase, sentence, to_dict, verdict
+from rlhfdoctor.report.budget_json import to_dict
+from rlhfdoctor.report.budget_verdict import by_phase, sentence, verdict
 
 GIB = 1 << 30
 QWEN_72B = 72.7e9
@@ -34,7 +35,7 @@ def predict(folder: Path, command: str, framework: str, machine: Machine | None 
 
 
 def gathers(found: Estimate) -> list[str]:
-    return sorted(phase for n in found.needs if "whole weights, gathered" in n.what for phase in n.phases)
+    return sorted(phase for n in found.needs if "whole weights, gathered" in str(n.what) for phase in n.phases)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +146,9 @@ def test_openrlhf_632_at_its_start_and_at_its_resume(terabyte: int, at_start: st
         "the start is cured"
     )
     assert by_phase(unpinned)["final_save"] == verdict(unpinned) == cured
-    assert by_phase(resumed)["resume"] == "over" and "resume takes 1.49 TiB" in sentence(resumed), sentence(resumed)
+    assert by_phase(resumed)["resume"] == "over" and "resume takes 1.49 TiB" in str(sentence(resumed)), sentence(
+        resumed
+    )
     beside = resumed.of("host", "resume", "actor") - resumed.of("host", "rollout", "actor")
     assert beside == pytest.approx(4 * QWEN_72B, rel=0.01)
 
@@ -154,9 +157,9 @@ def test_a_save_that_does_not_fit_behind_training_that_does(tmp_path: Path) -> N
     """The sentence tells both, and the object has a word for each phase."""
     command = OPENRLHF.format(model="Qwen/Qwen2.5-72B-Instruct", more="")
     found = predict(tmp_path, command, "openrlhf==0.5.4", Machine(host_bytes=1340 * GIB), pins=False)
-    assert sentence(found).startswith(
+    assert str(sentence(found)).startswith(
         "will probably not fit: final save takes 1.36 TiB"
-    ) and "what comes before it takes 1.23 TiB at most, in " in sentence(found)
+    ) and "what comes before it takes 1.23 TiB at most, in " in str(sentence(found))
     assert to_dict(found)["by_phase"] == {
         "load": "fits",
         "rollout": "tight",

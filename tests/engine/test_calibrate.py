@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from rlhfdoctor.engine.calibrate import FILE, confidence, load_knots
-from rlhfdoctor.engine.catalogue import rules_folder
 from rlhfdoctor.engine.rank import CLOSE_SCORE, is_decided
 from rlhfdoctor.errors import RuleError
+from rlhfdoctor.i18n.message import NOTHING
+from rlhfdoctor.places import rules_folder
 from rlhfdoctor.types import Finding
 from tests.exam.calibrate import PLACES, fit, reliability
 
@@ -19,8 +20,8 @@ def finding(cause: str, score: float, explained_by: str | None = None, goes_with
     """A finding of a score, with the catalogue's confidence."""
     return Finding(
         cause=cause,
-        title="",
-        summary="",
+        title=NOTHING,
+        summary=NOTHING,
         confidence=confidence(score, load_knots()),
         score=score,
         explained_by=explained_by,

@@ -10,6 +10,7 @@ import yaml
 from rlhfdoctor.engine.match import Facts, ask, compare
 from rlhfdoctor.engine.resolve import Resolver
 from rlhfdoctor.engine.rulefile import Faults, When, convert
+from rlhfdoctor.i18n.message import quoted
 from rlhfdoctor.types import Event, Evidence, Origin, Setting, Value
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 
@@ -24,7 +25,7 @@ FACTS = Facts(
             )
         ]
     },
-    evidence={FACT.host.limit_bytes: Evidence(name=FACT.host.limit_bytes, value=100, says="the limit is 100")},
+    evidence={FACT.host.limit_bytes: Evidence(name=FACT.host.limit_bytes, value=100, says=quoted("the limit is 100"))},
     settings={
         "zero_stage": Setting(
             name="zero_stage",

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from rlhfdoctor.core.diagnose import analyze
-from rlhfdoctor.engine.catalogue import load_rules, rules_folder
+from rlhfdoctor.engine.catalogue import load_rules
 from rlhfdoctor.engine.explain import explain
 from rlhfdoctor.engine.match import Facts
 from rlhfdoctor.engine.rank import CLOSE_SCORE, SHOWN_SCORE, fill, judge
-from rlhfdoctor.i18n.language import load_words, translate
+from rlhfdoctor.i18n.language import load_language
+from rlhfdoctor.i18n.message import NOTHING
+from rlhfdoctor.places import rules_folder
 from rlhfdoctor.types import Evidence, Incident
 from rlhfdoctor.vocabulary import FACT
 
@@ -27,10 +29,10 @@ RAY_KILL = (
 
 def test_fill_shows_units() -> None:
     """Places in sentences are filled by value and unit; the unknown is called so."""
-    used = Evidence(name=FACT.shm.used_bytes, value=2**30, says="")
+    used = Evidence(name=FACT.shm.used_bytes, value=2**30, says=NOTHING)
     facts = Facts(events={}, settings={}, evidence={used.name: used})
     assert (
-        fill("{shm.used_bytes} of {shm.size_bytes}, {shm.full_ratio}", facts)
+        str(fill("{shm.used_bytes} of {shm.size_bytes}, {shm.full_ratio}", facts))
         == "1.00 GiB of an unknown amount, unknown"
     )
 
@@ -54,7 +56,7 @@ def test_missing_input_lowers_nothing_but_is_listed(case: Case) -> None:
     """What is unknown is asked for with a command."""
     incident = case({"driver.log": RAY_KILL})
     assert "grep -E 'MemAvailable|Shmem|^Cached' /proc/meminfo" in {
-        m.settle for f in incident.findings for m in f.missing
+        str(m.settle) for f in incident.findings for m in f.missing
     }
 
 
@@ -109,9 +111,10 @@ def test_runner_up_says_how_it_differs() -> None:
     """By the first finding's row about it, in the reader's language; the page shows the same words."""
     incident = analyze([str(rules_folder() / "comm-moe-expert-desync" / "fires" / "experts")])
     runner_up = next(f for f in incident.findings if f.cause == "comm-zero3-generate-desync")
-    assert runner_up.differs == "dense models too, only inside generate"
-    chinese = load_words("zh")
-    differs = next(f.differs for f in translate(incident, chinese).findings if f.cause == runner_up.cause)
+    assert str(runner_up.differs) == "dense models too, only inside generate"
+    chinese = load_language("zh")
+    differs = chinese(runner_up.differs)
+    assert differs != str(runner_up.differs)
     rule = next(rule for rule in load_rules() if rule.id == "comm-moe-expert-desync")
     assert "comm-zero3-generate-desync (dense models too, only inside generate), comm-shape-mismatch." in " ".join(
         explain(rule).split()
@@ -148,7 +151,7 @@ def test_no_share_falls_between_two_conditions(ratio: float) -> None:
     facts = Facts(
         events={},
         settings={},
-        evidence={name: Evidence(name=name, value=value, says="") for name, value in shares.items()},
+        evidence={name: Evidence(name=name, value=value, says=NOTHING) for name, value in shares.items()},
     )
     rule = next(rule for rule in load_rules() if rule.id == "host-container-limit")
     assert (
@@ -156,7 +159,7 @@ def test_no_share_falls_between_two_conditions(ratio: float) -> None:
             [
                 quote
                 for quote in judge(rule, facts).against
-                if "processes beside" in quote.says or "data loader workers" in quote.says
+                if "processes beside" in str(quote.says) or "data loader workers" in str(quote.says)
             ]
         )
         == 1

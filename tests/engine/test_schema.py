@@ -9,11 +9,12 @@ import jsonschema
 import pytest
 import yaml
 
-from rlhfdoctor.engine.catalogue import bundled_folder, load_rules, rules_folder
+from rlhfdoctor.engine.catalogue import load_rules
 from rlhfdoctor.engine.draft import write_skeleton
 from rlhfdoctor.engine.resolve import read_rule
 from rlhfdoctor.engine.rulefile import json_schema
 from rlhfdoctor.errors import RuleError
+from rlhfdoctor.places import bundled_folder, rules_folder
 from rlhfdoctor.vocabulary import EVENT
 
 
@@ -214,7 +215,7 @@ def test_editors_have_a_schema() -> None:
 
 
 def test_key_given_twice(tmp_path: Path) -> None:
-    """A key that stands twice is a fault, not a silent overwrite."""
+    """A key that is duplicated is a fault, not a silent overwrite."""
     assert "duplicate key 'kind'" in broken(tmp_path, "kind: host", "kind: host\nkind: gpu")
 
 

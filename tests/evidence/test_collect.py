@@ -10,6 +10,7 @@ import pytest
 from rlhfdoctor.core.diagnose import analyze
 from rlhfdoctor.evidence import collect
 from rlhfdoctor.evidence.case import Case
+from rlhfdoctor.i18n.message import NOTHING
 from rlhfdoctor.types import Evidence
 
 RUN = str(Path(__file__).resolve().parents[2] / "samples/ray-cgroup-kill/run")
@@ -17,8 +18,8 @@ RUN = str(Path(__file__).resolve().parents[2] / "samples/ray-cgroup-kill/run")
 
 def find_broken(case: Case) -> Iterator[Evidence]:
     """A bug of our own."""
-    yield Evidence(name="broken.first", value=1, says="")
-    yield Evidence(name="broken.second", value=len(case.no_such_field), says="")  # type: ignore[attr-defined]
+    yield Evidence(name="broken.first", value=1, says=NOTHING)
+    yield Evidence(name="broken.second", value=len(case.no_such_field), says=NOTHING)  # type: ignore[attr-defined]
 
 
 @pytest.fixture
@@ -39,4 +40,4 @@ def test_a_bug_is_a_gap_for_a_user(monkeypatch: pytest.MonkeyPatch) -> None:
     """The verdict rests on what the other parts found."""
     monkeypatch.delenv("RLHFDOCTOR_DEBUG")
     incident = analyze([RUN])
-    assert incident.verdict == "cause" and [gap.what for gap in incident.gaps] == ["evidence find_broken"]
+    assert incident.verdict == "cause" and [str(gap.what) for gap in incident.gaps] == ["evidence find_broken"]

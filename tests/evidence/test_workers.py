@@ -14,6 +14,7 @@ from rlhfdoctor.evidence.rlimits import find_process_limit
 from rlhfdoctor.evidence.roles import find_role
 from rlhfdoctor.evidence.shm import climb, find_leaks
 from rlhfdoctor.evidence.workers import Table, find_workers, share_of
+from rlhfdoctor.i18n.message import Message
 from rlhfdoctor.logs.events import order_events
 from rlhfdoctor.types import Value
 from tests.build import read_log
@@ -33,11 +34,12 @@ def logged(text: str) -> Case:
     return Case(order_events(read_log(text)))
 
 
-def limits(text: str) -> tuple[Value, Value]:
+def limits(text: str) -> tuple[str | None, Value | Message]:
     """(kind, whether it came first) of the process limit in a log."""
     case = logged(text)
     found = {e.name: e.value for e in find_process_limit(case, find_death(case))}
-    return found.get("limit.kind"), found.get("limit.first")
+    kind = found.get("limit.kind")
+    return (kind if kind is None else str(kind)), found.get("limit.first")
 
 
 def waits(text: str) -> dict[str, Value]:
@@ -194,7 +196,7 @@ def test_object_store_is_no_leak(tmp_path: Path, unlinked: int, ratio: float) ->
         ("can't start new thread\nstep:1 - a:0\nstep:2 - a:0\nKeyError: 'a'", ("processes or threads", False)),
     ],
 )
-def test_process_limit(text: str, found: tuple[Value, Value]) -> None:
+def test_process_limit(text: str, found: tuple[str | None, Value]) -> None:
     """Which limit it was, and whether it came before what ended the run."""
     assert limits(text) == found
 

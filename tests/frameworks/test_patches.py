@@ -560,7 +560,10 @@ def test_pin_memory_tells_where_it_is_not_honoured(version: str, tmp_path: Path)
     patch = proposed("host-pinned-offload", configuration("deepspeed full", version), tmp_path)[
         "offload_optimizer.pin_memory"
     ]
-    assert ('"pin_memory": false' in patch.diff, "0.14.1 to 0.18.2" in " ".join(patch.side_effects)) == (True, True)
+    assert ('"pin_memory": false' in patch.diff, "0.14.1 to 0.18.2" in " ".join(map(str, patch.side_effects))) == (
+        True,
+        True,
+    )
 
 
 @pytest.mark.parametrize("version", DEEPSPEED)
@@ -574,7 +577,7 @@ def test_notes_name_no_spelling_of_another_program() -> None:
     """With the version unknown all spellings are told, but not train_sft's --model.gradient_checkpointing_enable."""
     known = Configuration({}, [], Framework(name="openrlhf", version=None), {})
     treatments = [t for t in RULES["gpu-no-recompute"].remediation if t.setting == "gradient_checkpointing"]
-    notes = " ".join(p.note for p in plan_patches(treatments, Facts(events={}, evidence={}, settings={}), known))
+    notes = " ".join(str(p.note) for p in plan_patches(treatments, Facts(events={}, evidence={}, settings={}), known))
     assert ("--actor.gradient_checkpointing_enable" in notes, "--model.gradient" in notes) == (True, False)
 
 

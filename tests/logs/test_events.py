@@ -164,7 +164,9 @@ def test_flood_keeps_both_ends() -> None:
     gaps: list[Gap] = []
     events = read_log("".join(f"{DEAD}\n" for _ in range(1000)), gaps=gaps)
     assert [*range(1, 401), *range(601, 1001)] == [event.origin.line for event in events]
-    assert [Gap(what="run.log: nccl.down", why="200 more lines of this kind left out")] == gaps
+    assert [(str(gap.what), str(gap.why)) for gap in gaps] == [
+        ("run.log: nccl.down", "200 more lines of this kind left out")
+    ]
 
 
 def test_flood_of_marks_is_no_gap() -> None:

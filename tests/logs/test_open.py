@@ -19,6 +19,7 @@ import pytest
 import zstandard
 
 from rlhfdoctor.errors import SourceError
+from rlhfdoctor.i18n.message import quoted, say
 from rlhfdoctor.logs.open import find_sources
 from rlhfdoctor.types import Gap
 from tests.build import read_folder
@@ -131,7 +132,7 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch, pack: Callable[[bytes],
 def test_binary_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     """Binary standard input is a gap, as a binary file is."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(bytes(range(256)) * 64)))
-    assert [Gap(what="-", why="binary file, not read")] == read_folder(["-"])[1]
+    assert [Gap(what=quoted("-"), why=say("binary file, not read"))] == read_folder(["-"])[1]
 
 
 def test_utf16_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +154,7 @@ def test_symlinks_to_each_other(tmp_path: Path) -> None:
     (tmp_path / "x.log").symlink_to(tmp_path / "y.log")
     (tmp_path / "y.log").symlink_to(tmp_path / "x.log")
     why = "Too many levels of symbolic links"
-    expected = [Gap(what=str(tmp_path / name), why=why) for name in ("x.log", "y.log")]
+    expected = [Gap(what=quoted(tmp_path / name), why=quoted(why)) for name in ("x.log", "y.log")]
     assert ({str(tmp_path / "a.log"): b"text"}, expected) == read_folder([tmp_path])
 
 
@@ -169,7 +170,7 @@ def test_symlink_to_another_folder(tmp_path: Path) -> None:
 def test_dangling_symlink(tmp_path: Path) -> None:
     """A link to a file that is gone is a gap."""
     (tmp_path / "x.log").symlink_to(tmp_path / "gone.log")
-    assert [Gap(what=str(tmp_path / "x.log"), why="No such file or directory")] == read_folder([tmp_path])[1]
+    assert [Gap(what=quoted(tmp_path / "x.log"), why=quoted("No such file or directory"))] == read_folder([tmp_path])[1]
 
 
 def test_session_latest(tmp_path: Path) -> None:
@@ -220,8 +221,10 @@ def unprivileged() -> Iterator[Path]:
 def test_unreadable_file(unprivileged: Path) -> None:
     """A file and a folder that may not be read are gaps, and the rest is read."""
     found, gaps = read_folder([unprivileged])
-    expected = [Gap(what=str(unprivileged / name), why="Permission denied") for name in ("closed", "secret.log")]
-    assert ({str(unprivileged / "open.log"): b"text"}, expected) == (found, sorted(gaps, key=lambda gap: gap.what))
+    expected = [
+        Gap(what=quoted(unprivileged / name), why=quoted("Permission denied")) for name in ("closed", "secret.log")
+    ]
+    assert ({str(unprivileged / "open.log"): b"text"}, expected) == (found, sorted(gaps, key=lambda gap: str(gap.what)))
 
 
 # --- compressed files and archives -------------------------------------------------------------
@@ -325,7 +328,7 @@ def test_truncated_file_leaves_a_gap(tmp_path: Path, name: str) -> None:
     """A compressed file that was cut off leaves one gap under its name."""
     path = tmp_path / name
     path.write_bytes(PACKED[name](TEXT)[:-100])
-    assert [str(path)] == [gap.what for gap in read_folder([path])[1]]
+    assert [str(path)] == [str(gap.what) for gap in read_folder([path])[1]]
 
 
 @pytest.mark.parametrize("name", ["run.log.gz", "run.log.zst"])
@@ -355,7 +358,7 @@ def test_file_with_a_false_ending(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(b"plain text, not compressed at all\n" * 10)
     found, gaps = read_folder([path])
-    assert ({str(path): b""}, [str(path)]) == (found, [gap.what for gap in gaps])
+    assert ({str(path): b""}, [str(path)]) == (found, [str(gap.what) for gap in gaps])
 
 
 @pytest.mark.parametrize("name", ["run.log.gz", "run.log.zst", "run.log.bz2", "run.log.xz"])
@@ -365,7 +368,7 @@ def test_corrupted_file(tmp_path: Path, name: str) -> None:
     packed = bytearray(PACKED[name](TEXT))
     packed[len(packed) // 2 : len(packed) // 2 + 40] = b"\xa5" * 40
     path.write_bytes(packed)
-    assert [str(path)] == [gap.what for gap in read_folder([path])[1]]
+    assert [str(path)] == [str(gap.what) for gap in read_folder([path])[1]]
 
 
 TRUNCATED = [
@@ -396,7 +399,7 @@ def test_corrupted_zip(tmp_path: Path, cut: int) -> None:
     path = tmp_path / "bundle.zip"
     path.write_bytes(zip_of({"a.log": TEXT})[:cut])
     found, gaps = read_folder([path])
-    assert ({}, [str(path)]) == (found, [gap.what for gap in gaps])
+    assert ({}, [str(path)]) == (found, [str(gap.what) for gap in gaps])
 
 
 def test_corrupted_member_of_a_zip(tmp_path: Path) -> None:
@@ -406,7 +409,7 @@ def test_corrupted_member_of_a_zip(tmp_path: Path) -> None:
     data[200:260] = b"\xa5" * 60
     path.write_bytes(data)
     found, gaps = read_folder([path])
-    assert (b"text", [f"{path}!a.log"]) == (found[f"{path}!b.log"], [gap.what for gap in gaps])
+    assert (b"text", [f"{path}!a.log"]) == (found[f"{path}!b.log"], [str(gap.what) for gap in gaps])
 
 
 @pytest.mark.parametrize("name", [*ARCHIVES])
@@ -470,7 +473,7 @@ def test_binary_file(tmp_path: Path, data: bytes) -> None:
     """A binary file is a gap."""
     path = tmp_path / "core.4711"
     path.write_bytes(data)
-    assert [Gap(what=str(path), why="binary file, not read")] == read_folder([path])[1]
+    assert [Gap(what=quoted(path), why=say("binary file, not read"))] == read_folder([path])[1]
 
 
 def test_hole_at_the_start(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rlhfdoctor.logs import scan
 from rlhfdoctor.logs.events import PATTERNS
-from rlhfdoctor.logs.pattern import compiled, say
+from rlhfdoctor.logs.pattern import compiled, line
 from rlhfdoctor.logs.scan import Scanner
 from tests.build import make_scanner, split_at
 
@@ -263,14 +263,14 @@ def test_engine_is_named() -> None:
 
 def test_pattern_without_a_literal() -> None:
     """A pattern without any fixed text is found by the engine `re` too."""
-    pattern = say("test.numbers", r"^(?P<one>\d+) +(?P<two>\d+)$", "1 2")
+    pattern = line("test.numbers", r"^(?P<one>\d+) +(?P<two>\d+)$", "1 2")
     hits = list(Scanner([pattern], "re").scan([b"a\n12 34\nb 1 2\n"]))
     assert [(hit.line, hit.text) for hit in hits] == [(2, "12 34")]
 
 
 def test_anchor_is_the_segment() -> None:
     """`^` in a pattern is the start of a segment, behind a carriage return too."""
-    pattern = say("test.start", r"^Killed here$", "Killed here")
+    pattern = line("test.start", r"^Killed here$", "Killed here")
     hits = [
         [hit.line for hit in Scanner([pattern], engine).scan([b"1%\rKilled here\nx Killed here\n"])]
         for engine in ENGINES
@@ -286,7 +286,7 @@ def test_no_patterns() -> None:
 def test_cache_of_the_database(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     """The compiled patterns are kept in the user's cache, and a damaged cache is compiled anew."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    pattern = say("test.word", r"needle", "needle")
+    pattern = line("test.word", r"needle", "needle")
     Scanner([pattern], "hyperscan")
     (kept,) = (tmp_path / "rlhfdoctor").iterdir()
     kept.write_bytes(b"damaged")
@@ -298,5 +298,5 @@ def test_read_only_home(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyp
     """Where the cache cannot be written, scanning works all the same."""
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    pattern = say("test.word", r"haystack", "haystack")
+    pattern = line("test.word", r"haystack", "haystack")
     assert [hit.line for hit in Scanner([pattern], "hyperscan").scan([b"haystack\n"])] == [1]

@@ -282,7 +282,7 @@ def test_member_of_an_archive_is_not_written(archive: Path) -> None:
     before = archive.read_bytes()
     result = doctor(archive, "--write")
     assert (2, before) == (result.exit_code, archive.read_bytes())
-    assert "stands in an archive; unpack it to patch it" in result.stderr
+    assert "is inside an archive; extract it before patching" in result.stderr
 
 
 def test_member_of_an_archive_leaves_exit_2(archive: Path) -> None:

@@ -34,7 +34,7 @@ def test_of_host_memory_the_largest_that_fits() -> None:
     """The proposed value leaves a tenth free by the same budget; the next larger one does not."""
     run = swapping(-100 * GIB)
     found = run.size("rollout.swap_space", 40, None)
-    assert found is not None and "keep a tenth free" in found[1]
+    assert found is not None and "keep a tenth free" in str(found[1])
 
     def use(value: int) -> int:
         after = fullest(change(run.inputs, "rollout.swap_space", value))
@@ -75,4 +75,4 @@ def test_in_an_incident() -> None:
     patch = next(p for f in incident.findings for p in f.patches if p.setting == "max_prompt_length")
     assert patch.before is not None and patch.after is not None
     assert int(patch.after) < int(patch.before) // 2
-    assert f"{patch.after} is the largest with which 79.2 GiB of a GPU keep a tenth free" in patch.effect
+    assert f"{patch.after} is the largest with which 79.2 GiB of a GPU keep a tenth free" in str(patch.effect)

@@ -64,7 +64,7 @@ def test_wheel_holds_every_folder(tmp_path: Path) -> None:
     here = {
         str(path.relative_to(ROOT))
         for path in (ROOT / "rlhfdoctor/frameworks").rglob("*.*")
-        if path.suffix in (".py", ".yaml")
+        if path.suffix in (".py", ".yaml", ".po")
     }
     assert packed == here
 

@@ -372,7 +372,7 @@ def test_no_trace() -> None:
 
 def ledger(folder: Path, death: Death | None = None) -> dict[str, int]:
     """The parts in MiB, by name."""
-    return {part.part: part.bytes // MIB for part in make_ledger(make_case(folder), death)}
+    return {str(part.part): part.bytes // MIB for part in make_ledger(make_case(folder), death)}
 
 
 def test_ledger_of_a_cgroup(tmp_path: Path) -> None:

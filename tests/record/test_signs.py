@@ -250,8 +250,8 @@ def test_last_lines(desk: Desk) -> None:
 
 def test_no_kernel_log(desk: Desk) -> None:
     """A kernel log that cannot be read is a gap, and nothing else changes."""
-    assert [(gap.what, gap.why) for gap in desk.gaps] == [
-        ("kernel log", "No such file or directory: kills are told by the kernel's counters only")
+    assert [(str(gap.what), str(gap.why)) for gap in desk.gaps] == [
+        ("kernel log", "No such file or directory: kills are known by the kernel's counters only")
     ]
     assert (desk.read(), (desk.run / "logs" / "kernel.log").exists()) == ([], False)
 
@@ -260,7 +260,7 @@ def test_kernel_log_without_an_end(tmp_path: Path) -> None:
     """What cannot be opened at its end, such as a pipe, is no kernel log."""
     os.mkfifo(tmp_path / "kmsg")
     desk = Desk(tmp_path, tmp_path / "kmsg")
-    assert [gap.why for gap in desk.gaps] == ["Illegal seek: kills are told by the kernel's counters only"]
+    assert [str(gap.why) for gap in desk.gaps] == ["Illegal seek: kills are known by the kernel's counters only"]
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from rlhfdoctor.i18n.message import quoted
 from rlhfdoctor.record.background import SlowLane
 from rlhfdoctor.types import Gap
 
@@ -126,7 +127,7 @@ def test_failure_is_a_gap(error: Exception, why: str) -> None:
     """A failure is one gap of the job with its reason, and there is no result."""
     lane, _ = make_lane(Source(error))
     lane.step()
-    assert ([Gap(what="gpu", why=why)], [], None) == (lane.gaps(), lane.gaps(), lane.take("gpu"))
+    assert ([Gap(what=quoted("gpu"), why=quoted(why))], [], None) == (lane.gaps(), lane.gaps(), lane.take("gpu"))
 
 
 def test_same_failure_is_told_once() -> None:
@@ -134,7 +135,7 @@ def test_same_failure_is_told_once() -> None:
     source = Source(OSError("a"), OSError("a"), None, OSError("a"), OSError("b"))
     lane, clock = make_lane(source, 10)
     assert run_at(lane, clock, source, [1000, 2000, 3000, 4000, 5000]) == [1, 2, 3, 4, 5]
-    assert [Gap(what="gpu", why="a"), Gap(what="gpu", why="b")] == lane.gaps()
+    assert [Gap(what=quoted("gpu"), why=quoted("a")), Gap(what=quoted("gpu"), why=quoted("b"))] == lane.gaps()
 
 
 def test_few_reasons() -> None:
@@ -142,7 +143,7 @@ def test_few_reasons() -> None:
     source = Source(*[OSError(str(number)) for number in range(20)])
     lane, clock = make_lane(source, 10)
     run_at(lane, clock, source, [1000.0 * number for number in range(1, 21)])
-    assert (source.runs, [gap.why for gap in lane.gaps()]) == (20, ["0", "1", "2", "3", "4"])
+    assert (source.runs, [str(gap.why) for gap in lane.gaps()]) == (20, ["0", "1", "2", "3", "4"])
 
 
 def test_result_survives_a_failure() -> None:
@@ -158,7 +159,7 @@ def test_jobs_do_not_hinder_each_other() -> None:
     lane.add("bad", 10, Source(OSError("a")))
     lane.add("good", 10, Source())
     lane.step()
-    assert (None, 1, [Gap(what="bad", why="a")]) == (lane.take("bad"), lane.take("good"), lane.gaps())
+    assert (None, 1, [Gap(what=quoted("bad"), why=quoted("a"))]) == (lane.take("bad"), lane.take("good"), lane.gaps())
 
 
 def test_result_of_none() -> None:

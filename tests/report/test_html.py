@@ -18,6 +18,7 @@ import pytest
 from rlhfdoctor import analyze
 from rlhfdoctor.charts import Bound, Chart, Level, Mark, Panel, Span
 from rlhfdoctor.core.timeline import make_charts
+from rlhfdoctor.i18n.message import quoted, say, term
 from rlhfdoctor.report.drawing import ticks, top_of
 from rlhfdoctor.report.html import pack, render
 from rlhfdoctor.types import Incident
@@ -67,10 +68,10 @@ def chart(**more: Any) -> Chart:
     level = Level(times_s=[0.0, 5.0, 10.0], values=([1 << 30, 2 << 30, 3 << 30], [1 << 29, 1 << 29, -1]))
     panel = Panel(
         kind="role",
-        title="by role",
+        title=say("by role"),
         stacked=True,
-        names=("actor", "critic"),
-        bounds=(Bound(name="limit", bytes=4 << 30),),
+        names=(term("actor"), term("critic")),
+        bounds=(Bound(name=say("limit"), bytes=4 << 30),),
         levels=(level,),
     )
     return Chart(**{"node": "n1", "begin_s": 1.7e9, "length_s": 10.0, "panels": (panel,), **more})
@@ -84,11 +85,11 @@ def test_the_page_tells_what_the_incident_holds(name: str) -> None:
     for finding in incident.findings:
         assert finding.cause in text
     for patch in (p for f in incident.findings if f.confidence >= 0.2 for p in f.patches):
-        assert patch.spelled in text
+        assert str(patch.named) in text
     for item in incident.ruled_out:
         assert item.cause in text
     for part in incident.ledger:
-        assert part.part in text
+        assert str(part.part) in text
     if incident.death is not None and incident.death.event is not None:
         assert incident.death.event.origin.file in text
 
@@ -123,12 +124,15 @@ def test_hostile_text_is_text(hostile: str) -> None:
         spelled=hostile,
         before=hostile,
         after=hostile,
-        effect=hostile,
+        effect=quoted(hostile),
         diff=f"--- a\n+++ b\n+{hostile}\n",
-        note=hostile,
+        note=quoted(hostile),
     )
     finding = replace(
-        finding, summary=hostile, evidence=(replace(quote, says=hostile, text=hostile, file=hostile),), patches=(patch,)
+        finding,
+        summary=quoted(hostile),
+        evidence=(replace(quote, says=quoted(hostile), text=hostile, file=hostile),),
+        patches=(patch,),
     )
     broken = replace(
         incident,
@@ -137,7 +141,10 @@ def test_hostile_text_is_text(hostile: str) -> None:
         death=replace(incident.death, event=event),
         timeline=(event,),
     )
-    page = render(broken, [chart(node=hostile, marks=(Mark(at_s=1.0, kind="kill", says=hostile),), notes=(hostile,))])
+    page = render(
+        broken,
+        [chart(node=hostile, marks=(Mark(at_s=1.0, kind="kill", says=quoted(hostile)),), notes=(quoted(hostile),))],
+    )
     harmless = render(incident, [chart()])
     tags, expected = Tags(page), Tags(harmless)
     assert {tag for tag, _ in tags.tags} == {tag for tag, _ in expected.tags}
@@ -177,7 +184,7 @@ def test_without_javascript_the_picture_is_there() -> None:
         [
             chart(
                 spans=(Span(phase="update", begin_s=1.0, end_s=9.0),),
-                marks=(Mark(at_s=9.5, kind="death", says="killed"),),
+                marks=(Mark(at_s=9.5, kind="death", says=say("killed")),),
             )
         ],
     )

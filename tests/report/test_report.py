@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from rlhfdoctor.i18n.message import quoted, say
 from rlhfdoctor.report import html, markdown, terminal
 from rlhfdoctor.report import phrasing as story
 from rlhfdoctor.report.json import to_dict
@@ -34,11 +35,11 @@ def incident(text: str = EVIL, killer: str = "exception") -> Incident:
     )
     finding = Finding(
         cause="other-software-error",
-        title="A bug",
+        title=say("A bug"),
         confidence=0.8,
-        summary=text,
+        summary=quoted(text),
         patches=(patch,),
-        evidence=(Quote(kind="log", says=text, file="a.log", line=3, text=text),),
+        evidence=(Quote(kind="log", says=quoted(text), file="a.log", line=3, text=text),),
     )
     death = Death(killer=killer, victim=Process(name=text, role="actor", pid=7), event=event, time=1743606120.117)
     return Incident(
@@ -47,7 +48,7 @@ def incident(text: str = EVIL, killer: str = "exception") -> Incident:
         death=death,
         framework=None,
         findings=(finding,),
-        gaps=(Gap(what=text, why=text),),
+        gaps=(Gap(what=quoted(text), why=quoted(text)),),
     )
 
 
@@ -60,7 +61,7 @@ def shown(width: int = 100, **changes: str) -> str:
 @pytest.mark.parametrize("killer", KILLERS)
 def test_every_killer_has_its_sentence(killer: str) -> None:
     """Each killer of the contract is told in words."""
-    assert story.KILLER_SAYS[killer] in story.killed(incident(killer=killer))
+    assert str(story.KILLER_SAYS[killer]) in str(story.killed(incident(killer=killer)))
 
 
 def test_markdown_escapes_log_text() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rlhfdoctor.i18n.message import quoted
 from rlhfdoctor.settings.framework import find_framework, find_versions
 from rlhfdoctor.settings.read import read_configuration
 from rlhfdoctor.settings.spell import claimants, load_table
@@ -20,10 +21,10 @@ def name_of(events: list[Event], settings: list[Setting] | None = None) -> str |
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ("openrlhf", Framework(name="openrlhf", basis="--framework")),
-        ("OpenRLHF", Framework(name="openrlhf", basis="--framework")),
-        ("verl==0.4.1", Framework(name="verl", version="0.4.1", basis="--framework")),
-        ("trl==", Framework(name="trl", basis="--framework")),
+        ("openrlhf", Framework(name="openrlhf", basis=quoted("--framework"))),
+        ("OpenRLHF", Framework(name="openrlhf", basis=quoted("--framework"))),
+        ("verl==0.4.1", Framework(name="verl", version="0.4.1", basis=quoted("--framework"))),
+        ("trl==", Framework(name="trl", basis=quoted("--framework"))),
     ],
 )
 def test_given(given: str, expected: Framework) -> None:
@@ -116,7 +117,7 @@ def test_range_from_a_script() -> None:
     )
     found = find_framework([], settings, {})
     assert found is not None
-    assert (found.name, found.since, found.until, found.basis) == ("openrlhf", "0.5.8", "0.10.1.post2", "run.sh:1")
+    assert (found.name, found.since, found.until, str(found.basis)) == ("openrlhf", "0.5.8", "0.10.1.post2", "run.sh:1")
 
 
 def test_logged_settings_tell_no_range() -> None:
@@ -154,7 +155,7 @@ def test_version_of_the_framework() -> None:
     """The version of the package is that of the framework, with its line as the basis."""
     events = read_log("\nopenrlhf==0.5.3\n")
     found = find_framework(events, [], find_versions(events))
-    assert found == Framework(name="openrlhf", version="0.5.3", basis="run.log:2")
+    assert found == Framework(name="openrlhf", version="0.5.3", basis=quoted("run.log:2"))
 
 
 def test_a_fork_needs_a_sign_of_its_own() -> None:

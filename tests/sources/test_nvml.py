@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rlhfdoctor.i18n.message import Message, say
 from rlhfdoctor.sources.gpus import Gpu, GpuProcess
 from rlhfdoctor.sources.nvml import Nvml, find_own_pid, known
 from rlhfdoctor.types import Gap
@@ -94,15 +95,15 @@ def test_unknown_sizes(value: int | None) -> None:
 
 
 FAILURES = {
-    "nvmlDeviceGetMemoryInfo": ("memory of GPU 0", {"total_bytes": None, "used_bytes": None}),
-    "nvmlDeviceGetUtilizationRates": ("utilization of GPU 0", {"busy_ratio": None}),
-    "nvmlDeviceGetName": ("name of GPU 0", {"name": "GPU"}),
-    "nvmlDeviceGetComputeRunningProcesses": ("processes of GPU 0", {}),
+    "nvmlDeviceGetMemoryInfo": (say("memory of GPU {index}", index=0), {"total_bytes": None, "used_bytes": None}),
+    "nvmlDeviceGetUtilizationRates": (say("utilization of GPU {index}", index=0), {"busy_ratio": None}),
+    "nvmlDeviceGetName": (say("name of GPU {index}", index=0), {"name": "GPU"}),
+    "nvmlDeviceGetComputeRunningProcesses": (say("processes of GPU {index}", index=0), {}),
 }
 
 
 @pytest.mark.parametrize(("call", "what", "changed"), [(call, *rest) for call, rest in FAILURES.items()], ids=FAILURES)
-def test_call_that_fails(call: str, what: str, changed: dict[str, object]) -> None:
+def test_call_that_fails(call: str, what: Message, changed: dict[str, object]) -> None:
     """A call that fails costs its own figure only, and its gap is told once."""
     nvml = Nvml(FakeNvml(FakeGpu(fails={call: "Not Supported"})))
     first, second = nvml.read(), nvml.read()
@@ -114,7 +115,8 @@ def test_call_that_fails(call: str, what: str, changed: dict[str, object]) -> No
         "busy_ratio": 0.75,
         **changed,
     }
-    assert ([Gpu(**expected)], [], [Gap(what=what, why="NVML: Not Supported")]) == first  # type: ignore[arg-type]
+    gap = Gap(what=what, why=say("NVML: {error}", error="Not Supported"))
+    assert ([Gpu(**expected)], [], [gap]) == first  # type: ignore[arg-type]
     assert (first[0], [], []) == second
 
 
@@ -122,14 +124,17 @@ def test_device_that_is_lost() -> None:
     """A GPU that fell off the bus is a gap, and the others are read under their own numbers."""
     nvml = Nvml(FakeNvml(FakeGpu(fails={"nvmlDeviceGetHandleByIndex": "GPU is lost"}), FakeGpu()))
     gpus, _, gaps = nvml.read()
-    assert ([1], [Gap(what="GPU 0", why="NVML: GPU is lost")]) == ([gpu.index for gpu in gpus], gaps)
+    assert (
+        [gpu.index for gpu in gpus],
+        [(str(gap.what), str(gap.why)) for gap in gaps],
+    ) == ([1], [("GPU 0", "NVML: GPU is lost")])
 
 
 def test_driver_that_is_gone() -> None:
     """A library that cannot count devices any more has none; the gap is told once."""
     library = FakeNvml(FakeGpu(), fails={"nvmlDeviceGetCount": "Driver Not Loaded"})
     nvml = Nvml(library)
-    assert ([], [], [Gap(what="devices", why="NVML: Driver Not Loaded")]) == nvml.read()
+    assert ([], [], [Gap(what=say("devices"), why=say("NVML: {error}", error="Driver Not Loaded"))]) == nvml.read()
     assert nvml.read() == ([], [], [])
     library.fails.clear()
     assert nvml.read() == ([H200], [], [])

@@ -143,7 +143,9 @@ def test_cut_off_says_so(tmp_path: Path) -> None:
     """A torn last frame is one gap, which says that the writer died there."""
     path = small_store(tmp_path)
     os.truncate(path, path.stat().st_size - 1)
-    assert [gap.why.partition(" are ")[2] for gap in read_node(tmp_path).gaps] == ["cut off: the writer died there"]
+    assert [str(gap.why).partition(" are ")[2] for gap in read_node(tmp_path).gaps] == [
+        "cut off: the writer died there"
+    ]
 
 
 def test_nothing_to_read_is_an_error(tmp_path: Path) -> None:
@@ -321,7 +323,7 @@ def test_torn_write(tmp_path: Path, writer: Writer, disk: Disk, clock: Clock, to
     write(writer, range(6, 9))
     node = read_node(tmp_path / "run")
     assert numbers(node) == list(range(9))
-    assert [gap.why.split(" bytes")[0] for gap in node.gaps] == [str(torn_bytes)]
+    assert [str(gap.why).split(" bytes")[0] for gap in node.gaps] == [str(torn_bytes)]
 
 
 def test_short_writes_are_continued(tmp_path: Path, writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from rlhfdoctor.engine.catalogue import check_causes, load_conditions, load_rules, rules_folder
+from rlhfdoctor.engine.catalogue import check_causes, load_conditions, load_rules
 from rlhfdoctor.engine.resolve import read_conditions, resolve_rule
 from rlhfdoctor.engine.rulefile import Faults, Place, read_yaml
 from rlhfdoctor.engine.schema import PLACE, Rule
 from rlhfdoctor.errors import RuleError
+from rlhfdoctor.places import rules_folder
 from rlhfdoctor.vocabulary.index import FACTS, FIELDS, KINDS, TRAITS
 
 RULES = load_rules()

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from rlhfdoctor.engine.catalogue import load_rules, rules_folder
+from rlhfdoctor.engine.catalogue import load_rules
 from rlhfdoctor.logs.events import PATTERNS
 from rlhfdoctor.logs.pattern import convert
+from rlhfdoctor.places import rules_folder
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.vocabulary import EVENT, FACT
 from rlhfdoctor.vocabulary.index import FACTS, FIELDS, KINDS, TRAITS, scopes

@@ -106,7 +106,7 @@ def _line(outcome: Outcome) -> str:
 
 
 def show(outcomes: list[Outcome]) -> Table:
-    """The table of all outcomes; `told` is the peak that `doctor estimate` predicts."""
+    """The table of all outcomes; `predicted` is the peak that `doctor estimate` predicts."""
     table = Table(
         "scenario",
         "killer",
@@ -117,9 +117,9 @@ def show(outcomes: list[Outcome]) -> Table:
         "patch",
         "survives",
         "peak",
-        "told",
+        "predicted",
         "after",
-        "told",
+        "predicted",
         "ledger rest",
         "s",
         box=None,

@@ -23,6 +23,7 @@ from rlhfdoctor.budget.placement import (
 from rlhfdoctor.budget.plan import Engine, Model, Plan
 from rlhfdoctor.budget.shapes import Shape
 from rlhfdoctor.estimates import Hazard
+from rlhfdoctor.i18n.message import say
 
 _ROLES = ("actor", "critic", "ref", "reward")
 _GROUP_FLAGS = ("_num_nodes", "_num_gpus_per_node", ".num_nodes", ".num_gpus_per_node")
@@ -41,7 +42,7 @@ def make_plans(inputs: Inputs) -> list[Plan]:
         "reward": has_reward,
     }
     if "," in str(inputs.value("reward_pretrain", "reward.model_name_or_path") or ""):
-        inputs.assume("of several reward models only the first is counted")
+        inputs.assume(say("of several reward models only the first is counted"))
     reward = inputs.shape_or(shape, "reward_pretrain", "reward.model_name_or_path", of="the reward model")
     critic = inputs.shape_or(
         reward if has_reward else shape, "critic_pretrain", "critic.model_name_or_path", of="the critic"
@@ -49,11 +50,13 @@ def make_plans(inputs: Inputs) -> list[Plan]:
     alone = not any(f"{role}{flag}" in inputs.settings for role in _ROLES for flag in _GROUP_FLAGS)
     if alone:  # train_ppo has no groups
         sizes = dict.fromkeys(wanted, (inputs.machine.nodes or 1, inputs.machine.gpus_per_node or GPUS))
-        inputs.assume("no role has GPUs of its own in the files: one process a GPU holds all of them, as in train_ppo")
+        inputs.assume(
+            say("no role has GPUs of its own in the files: one process a GPU holds all of them, as in train_ppo")
+        )
     else:
         sizes = {role: _group_size(inputs, "ref" if role == "reference" else role) for role in wanted}
         if inputs.machine.nodes is not None:
-            inputs.assume("--nodes is not used: OpenRLHF's own settings say how many nodes each role has")
+            inputs.assume(say("--nodes is not used: OpenRLHF's own settings say how many nodes each role has"))
     shared = [tuple(role for role in wanted if wanted[role])] if alone else _shared(inputs, wanted)
     groups = [Placed(roles, sizes[roles[0]][1], sizes[roles[0]][0]) for roles in shared]
     together = inputs.flag("colocate_all") and not inputs.flag(
@@ -117,7 +120,10 @@ def find_hazards(inputs: Inputs, plan: Plan) -> Iterator[Hazard]:
         yield Hazard(
             phase="rollout",
             cause="comm-zero3-generate-desync",
-            says="every actor rank generates for itself while ZeRO-3 gathers each layer from all of them; the first rank that ends its answers early leaves the others waiting until the collective's time-out",
+            says=say(
+                "every actor rank generates for itself while ZeRO-3 gathers each layer from all of them; the "
+                "first rank that ends its answers early leaves the others waiting until the collective's time-out"
+            ),
         )
 
 
@@ -186,10 +192,13 @@ def _training(inputs: Inputs, sizes: dict[str, tuple[int, int]]) -> Any:
     sums = inputs.value("grad_accum_dtype")
     width = {"fp32": 4, "bf16": 2}.get(str(sums), 4 if unset_is_fp32 else 2)
     if inputs.version("deepspeed") is None:
-        inputs.assume("DeepSpeed's version is not told: as 0.19.8")
+        inputs.assume(say("DeepSpeed version unknown; assuming 0.19.8"))
     if inputs.flag("train.enable_ema"):
         inputs.assume(
-            "the moving average of the weights (enable_ema) is not counted: 2 bytes a parameter more, on GPU or host"
+            say(
+                "the moving average of the weights (enable_ema) is not counted: 2 bytes a parameter more, on GPU "
+                "or host"
+            )
         )
 
     def of(role: str) -> dict[str, Any]:

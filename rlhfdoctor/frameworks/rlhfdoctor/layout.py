@@ -12,6 +12,7 @@ from rlhfdoctor.budget.placement import Placed, find_store, make_nodes, read_res
 from rlhfdoctor.budget.plan import Engine, Model, Plan
 from rlhfdoctor.budget.shapes import Shape
 from rlhfdoctor.estimates import Hazard
+from rlhfdoctor.i18n.message import say
 from rlhfdoctor.units import GIB
 
 
@@ -70,7 +71,7 @@ def make_plans(inputs: Inputs) -> list[Plan]:
         "reference": Model(role="reference", shape=shape, process=process("reference"), **frozen),
     }
     if inputs.machine.gpus_per_node is None:
-        inputs.assume("a GPU for each rank; --gpus-per-node 0 for a run on CPUs")
+        inputs.assume(say("a GPU for each rank; --gpus-per-node 0 for a run on CPUs"))
     engine = None
     if inputs.value("rollout.backend") == "vllm":
         engine = Engine(
@@ -102,7 +103,10 @@ def find_hazards(inputs: Inputs, plan: Plan) -> Iterator[Hazard]:
         yield Hazard(
             phase="rollout",
             cause="comm-zero3-generate-desync",
-            says="synced_gpus is off under ZeRO-3: a rank that ends its answers early leaves the others waiting until the collective's time-out",
+            says=say(
+                "synced_gpus is off under ZeRO-3: a rank that ends its answers early leaves the others waiting "
+                "until the collective's time-out"
+            ),
         )
     swap = int(inputs.number("rollout.swap_space", default=0) * GIB)
     if swap and inputs.flag("rollout.free_cache_engine"):

@@ -11,6 +11,7 @@ from rlhfdoctor.budget.plan import Engine, Model, Plan
 from rlhfdoctor.budget.shapes import Shape
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.estimates import Hazard
+from rlhfdoctor.i18n.message import say
 
 _LOGITS = (4, 2)
 """Bytes per token and vocabulary entry in training and scoring: bf16 logits, divided in place; flash-attn's cross entropy and a gradient as
@@ -66,13 +67,16 @@ def find_hazards(inputs: Inputs, plan: Plan) -> Iterator[Hazard]:
         yield Hazard(
             phase="load",
             cause="gpu-rollout-reservation",
-            says="expandable segments on the engine are refused by vLLM's sleep mode before 0.20.1",
+            says=say("expandable segments on the engine are refused by vLLM's sleep mode before 0.20.1"),
         )
     if any(model.on_host for model in plan.models):
         yield Hazard(
             phase="update",
             cause="host-numa-binding",
-            says="every worker binds its memory to the NUMA node of its GPU, so that one node of the machine can be full of weights and optimizer states while the other has room",
+            says=say(
+                "every worker binds its memory to the NUMA node of its GPU, so that one node of the machine can "
+                "be full of weights and optimizer states while the other has room"
+            ),
         )
 
 
@@ -91,7 +95,13 @@ def _size(inputs: Inputs, role: str) -> tuple[int, int]:
     nodes = inputs.machine.nodes or inputs.count(f"{group}_num_nodes", default=1)
     own = inputs.settings.get(f"{group}_num_gpus_per_node")
     if own is not None and "$" in str(own.value) and inputs.machine.gpus_per_node:
-        inputs.assume(f"{own.spelled} is {own.value}, which only the shell knows: --gpus-per-node is taken")
+        inputs.assume(
+            say(
+                "{spelled} is {value}, an unresolved shell variable; using --gpus-per-node",
+                spelled=own.spelled,
+                value=own.value,
+            )
+        )
         return nodes, inputs.machine.gpus_per_node
     return nodes, inputs.count(f"{group}_num_gpus_per_node", default=4 if inputs.framework_before("0.3.1") else 1)
 

@@ -8,6 +8,7 @@ from rlhfdoctor.budget.deepspeed_settings import read_zero
 from rlhfdoctor.budget.inputs import Inputs
 from rlhfdoctor.budget.placement import GPUS, Placed, actor_shape, make_nodes, read_lengths, read_resume
 from rlhfdoctor.budget.plan import Backend, Engine, Model, Plan
+from rlhfdoctor.i18n.message import say
 
 
 def make_plans(inputs: Inputs) -> list[Plan]:
@@ -17,7 +18,7 @@ def make_plans(inputs: Inputs) -> list[Plan]:
     if gpus is None:
         gpus = inputs.count("num_processes", default=GPUS)
         if "num_processes" not in inputs.settings:
-            inputs.assume(f"{gpus} GPUs on the node: --gpus-per-node")
+            inputs.assume(say("{gpus} GPUs on the node: --gpus-per-node", gpus=gpus))
     ranks = gpus * (inputs.machine.nodes or inputs.count("num_machines", default=1))
     prompt, answer = read_lengths(inputs)
     micro = inputs.count("train.micro_batch_size", default=8)
@@ -35,7 +36,9 @@ def make_plans(inputs: Inputs) -> list[Plan]:
     zero = read_zero(inputs, stage)
     backend: Backend = "deepspeed" if stage or "zero_stage" in inputs.settings else "plain"
     if backend == "plain":
-        inputs.assume("no DeepSpeed configuration is at hand: weights, gradients and Adam's states whole on every GPU")
+        inputs.assume(
+            say("no DeepSpeed configuration is at hand: weights, gradients and Adam's states whole on every GPU")
+        )
     adapters = int(inputs.number("lora_r", default=16)) if inputs.flag("use_peft") else 0
     models = {
         "actor": Model(

@@ -18,6 +18,7 @@ from rlhfdoctor.budget.placement import (
 from rlhfdoctor.budget.plan import Engine, Model, Plan
 from rlhfdoctor.budget.shapes import Shape
 from rlhfdoctor.errors import UsageError
+from rlhfdoctor.i18n.message import say
 
 _TOKENS = 16_384
 """ppo_max_token_len_per_gpu by default."""
@@ -144,7 +145,7 @@ def plan_variant(inputs: Inputs, variant: Variant) -> list[Plan]:
         process="worker",
     )
     if "sglang" in str(inputs.value("actor_rollout_ref.rollout.name")):
-        inputs.assume("SGLang's memory is taken to be vLLM's")
+        inputs.assume(say("SGLang's memory is assumed to be as vLLM's"))
     prompt, answer = read_lengths(inputs)
     samples = inputs.count("rollout.batch_size", default=1024) * inputs.count(
         "rollout.samples_per_prompt", "worker.rollout.n", default=1

@@ -1,0 +1,189 @@
+"""What is said to people: a sentence with places and the values for them, put into words by a language at the very end.
+
+The id of a message is its English sentence (gettext's way: it stands where the figures are computed, and translators see it).
+A place may say how its value is shown: `{held:bytes}`, `{part:share}`, `{waited:s}`, `{left:duration}`, `{at:time}`, or a format
+specification of Python's. The format of a list is its separator: `{names:, }`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias, Union, get_args
+
+from rlhfdoctor.units import show_bytes, show_duration, show_ratio, show_seconds, show_time
+
+Argument: TypeAlias = Union[str, int, float, "Message", tuple["Argument", ...], None]
+"""Text is a name or a quotation and shown as it is; what is translated is a message itself."""
+
+Separator: TypeAlias = Literal["; ", ", ", ". ", ": ", " and ", " "]
+SEPARATORS: tuple[Separator, ...] = get_args(Separator)
+"""What stands between the parts of a joined message."""
+_PLACE = re.compile(r"\{([A-Za-z_][\w.]*)(?::([^{}]*))?\}|(\{\{|\}\})")
+_SHOWN: Mapping[str, Callable[[float], str]] = {
+    "bytes": show_bytes,
+    "share": show_ratio,
+    "s": show_seconds,
+    "duration": show_duration,
+    "time": show_time,
+}
+_HAN = "[\u4e00-\u9fff]"
+_AFTER_FULL_WIDTH = re.compile("(?<=[。；：，]) +")
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A sentence or a part of one; false if there is nothing to say.
+
+    Example:
+        >>> held = say("the {role} held {held:bytes}", role=term("actor"), held=3 << 30)
+        >>> str(held), str(say("{what}; then {names:, }", what=held, names=("a", "b")))
+        ('the actor held 3.00 GiB', 'the actor held 3.00 GiB; then a, b')
+    """
+
+    id: str = ""
+    arguments: tuple[tuple[str, Argument], ...] = ()
+    plural: str = ""
+    """The English sentence for any number but one, of a message that counts by its argument `n`."""
+
+    def __bool__(self) -> bool:
+        return bool(self.id)
+
+    def __str__(self) -> str:
+        return ENGLISH(self)
+
+    def mentions(self, other: Message) -> bool:
+        """Whether the other message is this one or a part of it."""
+        return self == other or any(part.mentions(other) for part in self._parts())
+
+    def with_text(self, change: Callable[[str], str]) -> Message:
+        """The same message with its quoted text changed, such as by the names of what was unpacked."""
+
+        def changed(value: Argument) -> Argument:
+            if isinstance(value, tuple):
+                return tuple(changed(item) for item in value)
+            if isinstance(value, Message):
+                return value.with_text(change)
+            return change(value) if isinstance(value, str) else value
+
+        return replace(self, arguments=tuple((name, changed(value)) for name, value in self.arguments))
+
+    def _parts(self) -> Iterator[Message]:
+        for _, value in self.arguments:
+            for item in value if isinstance(value, tuple) else (value,):
+                if isinstance(item, Message):
+                    yield item
+
+    def to_dict(self) -> dict[str, Any]:
+        """The message for machines: its id, and its arguments if it has some, in plain types."""
+        arguments = {name: _plain(value) for name, value in self.arguments}
+        return {"id": self.id, "arguments": arguments} if arguments else {"id": self.id}
+
+
+def say(id: str, /, **arguments: Argument) -> Message:
+    """A message; its id is a literal, so that the catalogue of all messages can be collected from the source."""
+    return Message(id, tuple(arguments.items()))
+
+
+def template(text: str, /, **arguments: Argument) -> Message:
+    """A message whose sentence is written in a data file: a rule, a framework's folder."""
+    return Message(" ".join(text.split()), tuple(arguments.items()))
+
+
+def plural(one: str, many: str, n: int, /, **arguments: Argument) -> Message:
+    """A message in the singular or the plural, as the language counts `n`.
+
+    >>> str(plural("{n} step", "{n} steps", 1)), str(plural("{n} process", "{n} processes", 3))
+    ('1 step', '3 processes')
+    """
+    return Message(one, (("n", n), *arguments.items()), many)
+
+
+def term(word: str) -> Message:
+    """A word of the vocabulary, such as a role or a phase, which languages have names for."""
+    return Message(word)
+
+
+def quoted(text: object) -> Message:
+    """Text that is not translated: a name, a path, an error of the operating system."""
+    return Message("{text}", (("text", str(text)),)) if str(text) else NOTHING
+
+
+def joined(*messages: Message, by: Separator = "; ") -> Message:
+    """Several messages as one, those that are empty left out; the separator is translated, too."""
+    parts = tuple(message for message in messages if message)
+    return parts[0] if len(parts) == 1 else Message(f"{{parts:{by}}}", (("parts", parts),)) if parts else NOTHING
+
+
+NOTHING = Message()
+
+
+class Language:
+    """Puts messages into words. English needs no catalogue; what a catalogue lacks stays English."""
+
+    def __init__(
+        self,
+        name: str,
+        catalogue: Mapping[str, str | tuple[str, ...]] | None = None,
+        *,
+        choose: Callable[[int], int] = lambda n: int(n != 1),
+        stop: str = ".",
+        spaced: bool = False,
+    ) -> None:
+        """Args:
+        catalogue: English sentence -> the sentence in this language, or its plural forms.
+        choose: which plural form a number takes.
+        stop: what ends a sentence.
+        spaced: whether a blank stands between Han characters and Latin words.
+        """
+        self.name, self.stop = name, stop
+        self._catalogue, self._choose, self._is_spaced = catalogue or {}, choose, spaced
+
+    def __call__(self, message: Message) -> str:
+        """The message in this language."""
+        return self._spaced(self._render(message))
+
+    def _render(self, message: Message) -> str:
+        values = dict(message.arguments)
+
+        def show(match: re.Match[str]) -> str:
+            if match[3]:
+                return match[3][0]
+            return self._show(values[match[1]], match[2] or "") if match[1] in values else match[0]
+
+        return _PLACE.sub(show, self._find(message, values.get("n")))
+
+    def _find(self, message: Message, n: Argument) -> str:
+        found = self._catalogue.get(message.id)
+        if found is None:
+            return message.plural if message.plural and n != 1 else message.id
+        if isinstance(found, str):
+            return found
+        return found[min(self._choose(n) if isinstance(n, int) else 0, len(found) - 1)]
+
+    def _show(self, value: Argument, form: str) -> str:
+        if isinstance(value, Message):
+            return self._render(value)
+        if isinstance(value, tuple):
+            separator = self._catalogue.get(form or ", ", form or ", ")
+            return str(separator).join(self._show(item, "") for item in value)
+        if form in _SHOWN and isinstance(value, int | float):
+            return _SHOWN[form](value)
+        return format(value, form) if form and form not in _SHOWN else str(value)
+
+    def _spaced(self, text: str) -> str:
+        """A blank between Han and Latin words, but not between Han ones, however the parts were joined."""
+        if not self._is_spaced or not text:
+            return text
+        text = re.sub(rf"({_HAN})([A-Za-z0-9/])", r"\1 \2", re.sub(rf"([A-Za-z0-9%])({_HAN})", r"\1 \2", text))
+        return _AFTER_FULL_WIDTH.sub("", re.sub(rf"({_HAN}) +(?={_HAN})", r"\1", text))
+
+
+ENGLISH = Language("en")
+
+
+def _plain(value: Argument) -> Any:
+    if isinstance(value, Message):
+        return value.to_dict()
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value

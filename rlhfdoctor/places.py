@@ -1,0 +1,19 @@
+"""Where the rules are: a folder of the user's, or the catalogue that comes with the package."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def rules_folder() -> Path:
+    """The catalogue in use: `$RLHFDOCTOR_RULES`, else the bundled one."""
+    named = os.environ.get("RLHFDOCTOR_RULES")
+    return Path(named) if named else bundled_folder()
+
+
+def bundled_folder() -> Path:
+    """The catalogue that comes with the package: beside it (checkout) or inside it (wheel)."""
+    package = Path(__file__).resolve().parent
+    beside = package.parent / "rules"
+    return beside if beside.is_dir() else package / "rules"

@@ -1,0 +1,25 @@
+"""Messages in JSON reports: the English sentence, and its id and arguments, which no language changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rlhfdoctor.i18n.message import Message
+from rlhfdoctor.report.sanitize import clean
+
+_MOST_LETTERS = 2000
+
+
+def said(**messages: Message | Sequence[Message]) -> dict[str, Any]:
+    """Each message in English under its name, and all of them under `messages` for programs that translate or compare."""
+    shown: dict[str, Any] = {}
+    parts: dict[str, Any] = {}
+    for name, message in messages.items():
+        if isinstance(message, Message):
+            shown[name] = clean(str(message), _MOST_LETTERS)
+            parts |= {name: message.to_dict()} if message else {}
+        else:
+            shown[name] = [clean(str(one), _MOST_LETTERS) for one in message]
+            parts |= {name: [one.to_dict() for one in message]} if message else {}
+    return shown | {"messages": parts}
