@@ -1,4 +1,4 @@
-"""Signs of what the run is doing: kernel log, log lines, marks that the trainer writes, the probe, Ray's names."""
+"""What the run is doing: kernel log, log lines, marks that the trainer writes, the probe, Ray's names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from rlhfdoctor.evidence.roles import MARKS
-from rlhfdoctor.record.log_tailer import Tails
+from rlhfdoctor.record.log_tailer import LogTailer
 from rlhfdoctor.record.target import Process, Target
 from rlhfdoctor.record.wakeups import Notifier
 from rlhfdoctor.report.sanitize import clean
@@ -46,13 +46,13 @@ def _mark_fields(mark: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-class Signs:
+class Activity:
     """Sources of phases, steps, names and kills, other than counters."""
 
-    def __init__(self, folder: str, target: Target, tell: Callable[..., Any], kmsg: str = "/dev/kmsg") -> None:
+    def __init__(self, folder: str, target: Target, emit: Callable[..., Any], kmsg: str = "/dev/kmsg") -> None:
         """`folder` of the run; copies of logs go below its `logs/`."""
-        self._folder, self._target, self._tell, self._kmsg = folder, target, tell, kmsg
-        self.tails = Tails(f"{folder}/logs", from_end=os.path.exists(f"{folder}/000002.trace"))
+        self._folder, self._target, self._emit, self._kmsg = folder, target, emit, kmsg
+        self.tailer = LogTailer(f"{folder}/logs", from_end=os.path.exists(f"{folder}/000002.trace"))
         self.names: dict[int, str] = {}
         """Pid -> Ray's name."""
         self.probes: dict[int, dict[str, Any]] = {}
@@ -73,7 +73,7 @@ class Signs:
         self._notifier = notifier
         os.makedirs(f"{self._folder}/logs", exist_ok=True)
         for name in ("job.log", "job.out.log", "job.err.log"):
-            self.tails.add(f"{self._folder}/logs/{name}")
+            self.tailer.add(f"{self._folder}/logs/{name}")
         self._folders.add(f"{self._folder}/marks")
         try:
             self._kernel = KernelLog(self._kmsg)
@@ -82,7 +82,7 @@ class Signs:
         notifier.add(self._kernel.fd, "kmsg")
         return []
 
-    def met(self, process: Process) -> None:
+    def add_process(self, process: Process) -> None:
         """A new process: its marks folder, and its Ray session if it is a raylet."""
         self._read_environment(process.pid)
         if not process.command.split(" ", 1)[0].endswith("/raylet"):
@@ -92,12 +92,12 @@ class Signs:
         )  # some 10 kB: flags with whole commands
         node = find_node(process.pid, command)
         if node is not None:
-            self._tell(
+            self._emit(
                 "ray.node", pid=node.pid, session=node.session, address=node.address, store_bytes=node.store_bytes
             )
             if node.session and node.session not in self._sessions:
                 self._sessions[node.session] = SessionNames(node.session)
-                self.tails.add_session(f"{node.session}/logs")
+                self.tailer.add_session(f"{node.session}/logs")
 
     def _read_environment(self, pid: int) -> None:
         """The marks folder that a process was started with; an empty environment is read again in the next ticks."""
@@ -114,13 +114,13 @@ class Signs:
         for pid in list(self._unread):
             self._read_environment(pid)
         if tick % 5 == 1:
-            self.tails.look()
+            self.tailer.look()
             for session in self._sessions.values():
                 self.names |= session.read()
                 for driver in session.drivers:
                     if os.path.exists(f"/proc/{driver}"):
                         self.names.setdefault(driver, "main_task")
-        for pattern, fields, path in self.tails.read():
+        for pattern, fields, path in self.tailer.read():
             yield from self._log_mark(pattern.kind, fields, path)
         yield from self._trainer_marks()
 
@@ -148,7 +148,7 @@ class Signs:
                 if victim[2]:
                     continue  # the verdict's own line follows with the sizes
                 ours = not self._host_pids or pid in self._target.ever
-                self._tell("kernel.line" if ours else "kernel.other", text=line[:1000], pid=pid)
+                self._emit("kernel.line" if ours else "kernel.other", text=line[:1000], pid=pid)
 
     def _log_mark(self, kind: Kind, fields: Mapping[Field, Value], path: str) -> Iterator[dict[str, Any]]:
         """A framework's own line; only changes of phase or step are stored."""
@@ -157,10 +157,10 @@ class Signs:
         phase = MARKS.get(kind)
         if kind in (EVENT.phase.step, EVENT.phase.episode) and step is not None and step != self._last[1]:
             self._last = (self._last[0], step)
-            yield self._tell("mark", step=step, basis="log line", file=os.path.basename(path))
+            yield self._emit("mark", step=step, basis="log line", file=os.path.basename(path))
         elif phase is not None and phase != self._last[0]:
             self._last = (phase, self._last[1])
-            yield self._tell("mark", phase=phase, basis="log line", file=os.path.basename(path))
+            yield self._emit("mark", phase=phase, basis="log line", file=os.path.basename(path))
 
     def _trainer_marks(self) -> Iterator[dict[str, Any]]:
         """Lines that `rlhfdoctor.marks` and the probe wrote, of followed processes only."""
@@ -204,24 +204,24 @@ class Signs:
             fields = _mark_fields(mark)
             if "phase" in fields or "step" in fields or "role" in fields:
                 self._take_role(process, fields)
-                yield self._tell("mark", basis="trainer", pid=pid, uid=process.uid if process else None, **fields)
+                yield self._emit("mark", basis="trainer", pid=pid, uid=process.uid if process else None, **fields)
 
     def _take_role(self, process: Process | None, mark: dict[str, Any]) -> None:
         role = mark.get("role")
         if process is not None and isinstance(role, str) and (process.role, process.basis) != (role[:40], "probe"):
             process.role, process.basis = role[:40], "probe"
-            self._tell(
+            self._emit(
                 "process.named", uid=process.uid, pid=process.pid, name=process.name, role=process.role, basis="probe"
             )
 
     def finish(self) -> None:
         """The last lines of everything, before the recording ends."""
         self.read_kernel()
-        self.tails.look()
-        for pattern, fields, path in self.tails.read():
+        self.tailer.look()
+        for pattern, fields, path in self.tailer.read():
             for _ in self._log_mark(pattern.kind, fields, path):
                 pass
         for _ in self._trainer_marks():
             pass
-        for text in sorted(self.tails.failed):
-            self._tell("gap", what="log", why=text)
+        for text in sorted(self.tailer.failed):
+            self._emit("gap", what="log", why=text)

@@ -14,7 +14,7 @@ import signal
 from collections.abc import Iterator
 from typing import Any
 
-from rlhfdoctor.record.recorder_config import Orders
+from rlhfdoctor.record.recorder_config import RecorderConfig
 from rlhfdoctor.sources.procfs import parse_status, read_file
 
 _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 15, 36
@@ -36,14 +36,14 @@ def protect() -> dict[str, Any]:
     What was refused is returned under its name.
     """
     before = (read_file("/proc/self/oom_score_adj", 16) or b"0").decode().strip()
-    wishes = ["-999", "0"] if int(before) > 0 else ["-999"]
+    scores = ["-999", "0"] if int(before) > 0 else ["-999"]
     after, refused = before, ""
-    for wish in wishes:
+    for score in scores:
         try:
             handle = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
             try:
-                os.write(handle, wish.encode())
-                after = wish
+                os.write(handle, score.encode())
+                after = score
             finally:
                 os.close(handle)
             break
@@ -67,7 +67,7 @@ def protect() -> dict[str, Any]:
     return facts
 
 
-def launch(orders: Orders) -> int:
+def launch(config: RecorderConfig) -> int:
     """Starts the command in a session of its own, with the signals and the environment that we were given.
 
     Raises:
@@ -75,16 +75,16 @@ def launch(orders: Orders) -> int:
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     actions: list[tuple[Any, ...]] = []
-    if orders.stdout:
-        actions.append((os.POSIX_SPAWN_OPEN, 1, orders.stdout, flags, 0o644))
-        if orders.stderr and orders.stderr != orders.stdout:
-            actions.append((os.POSIX_SPAWN_OPEN, 2, orders.stderr, flags, 0o644))
+    if config.stdout:
+        actions.append((os.POSIX_SPAWN_OPEN, 1, config.stdout, flags, 0o644))
+        if config.stderr and config.stderr != config.stdout:
+            actions.append((os.POSIX_SPAWN_OPEN, 2, config.stderr, flags, 0o644))
         else:
             actions.append((os.POSIX_SPAWN_DUP2, 1, 2))
     defaults = [signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE]
     return os.posix_spawnp(
-        orders.command[0],
-        list(orders.command),
+        config.command[0],
+        list(config.command),
         os.environ,
         file_actions=actions,
         setsid=True,

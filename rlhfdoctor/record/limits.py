@@ -22,7 +22,7 @@ from rlhfdoctor.trace.growth import Forecast, Series
 
 _REFIT_S = 5.0
 _SOON_S = 120.0
-_TELLING_RATIO = 0.2
+_RELEVANT_RATIO = 0.2
 _GONE_S = 10.0
 _MONITOR = re.compile(rb"MemoryMonitor initialized with usage threshold at (\d+) bytes[^\n]*")
 
@@ -65,7 +65,7 @@ class Limit:
 
 def is_coming(left_s: float | None, full_ratio: float) -> bool:
     """Whether a forecast is shown: not the slow change of a nearly unused limit."""
-    return left_s is not None and (full_ratio >= _TELLING_RATIO or left_s < _SOON_S)
+    return left_s is not None and (full_ratio >= _RELEVANT_RATIO or left_s < _SOON_S)
 
 
 class Limits:

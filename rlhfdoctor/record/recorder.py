@@ -20,13 +20,13 @@ from typing import Any
 
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.privacy.secrets import cut_line, cut_words
-from rlhfdoctor.record import daemon as self_care
-from rlhfdoctor.record.activity import Signs
+from rlhfdoctor.record import daemon
+from rlhfdoctor.record.activity import Activity
 from rlhfdoctor.record.alarm import Alarms
 from rlhfdoctor.record.encode import limit_rows, process_tables
 from rlhfdoctor.record.limits import Limit, Limits, RayLimit, find_ray_limit
 from rlhfdoctor.record.machine import Machine
-from rlhfdoctor.record.recorder_config import Orders, read_orders, write_orders
+from rlhfdoctor.record.recorder_config import RecorderConfig, read_config, write_config
 from rlhfdoctor.record.target import FORKED, Process, Target
 from rlhfdoctor.record.wakeups import Notifier
 from rlhfdoctor.sources.procfs import has_host_pids, read_boot_id
@@ -55,25 +55,25 @@ _ENDING_S = 0.2
 class Recorder:
     """One run of the loop."""
 
-    def __init__(self, folder: str, orders: Orders) -> None:
+    def __init__(self, folder: str, config: RecorderConfig) -> None:
         """Opens the store first: from then on, everything is recorded.
 
         Raises:
             SourceError: the folder cannot be written, or another recorder writes there.
         """
-        self.folder, self.orders = folder, orders
+        self.folder, self.config = folder, config
         self.limits = Limits()
         self.notifier = Notifier()
         self.target = Target(
-            ignore=[os.getpid(), *orders.ignore],
-            adopt=os.getpid() if orders.command else None,
-            pids=orders.pids,
-            cgroup=orders.cgroup,
+            ignore=[os.getpid(), *config.ignore],
+            adopt=os.getpid() if config.command else None,
+            pids=config.pids,
+            cgroup=config.cgroup,
         )
-        self.alarms = Alarms(orders.alert_at_s, orders.alert_command, helpers=self.target.ignore)
+        self.alarms = Alarms(config.alert_at_s, config.alert_command, helpers=self.target.ignore)
         header = {
-            "run": orders.name,
-            "node": orders.node,
+            "run": config.name,
+            "node": config.node,
             "host": os.uname().nodename,
             "boot_id": read_boot_id(),
             "pid": os.getpid(),
@@ -83,9 +83,9 @@ class Recorder:
         }
         self.seen: dict[tuple[str, int], dict[str, Any]] = {}
         self.store = Writer(folder, header, registry=lambda: [{**event, "again": True} for event in self.seen.values()])
-        self.machine = Machine(self.target, self.tell)
-        self.signs = Signs(folder, self.target, self.tell)
-        self.interval_s = orders.interval_s
+        self.machine = Machine(self.target, self.emit)
+        self.activity = Activity(folder, self.target, self.emit)
+        self.interval_s = config.interval_s
         self.fast_until = 0.0
         self.tick = 0
         self.cost_ratio = 0.0
@@ -100,7 +100,7 @@ class Recorder:
         self.failures = 0
         self.faults: set[str] = set()
 
-    def tell(self, kind: str, **fields: Any) -> dict[str, Any]:
+    def emit(self, kind: str, **fields: Any) -> dict[str, Any]:
         """Stores an event with the time of now."""
         event = {"kind": kind, "wall_ns": time.time_ns(), "mono_ns": time.monotonic_ns(), **fields}
         if kind.endswith(".seen") or kind == "process.named":
@@ -130,7 +130,7 @@ class Recorder:
                 self.cost_ratio = (cpu - cpu_before) / max(wall - wall_before, 1e-3)
                 cpu_before, wall_before = cpu, wall
             if over is not None:
-                self.tell("recorder.end", why=over, **self.store_state())
+                self.emit("recorder.end", why=over, **self.store_state())
                 return
             deadline += self.interval_s
             now = time.monotonic()
@@ -141,7 +141,7 @@ class Recorder:
                     self._woken(name)
                     if name != "kmsg":
                         deadline = min(deadline, max(began + _FAST_S, time.monotonic() + 0.02))
-        self.tell("recorder.end", why="asked to stop", **self.store_state())
+        self.emit("recorder.end", why="asked to stop", **self.store_state())
 
     def _failed(self, error: Exception) -> str | None:
         """A failed tick is reported once per kind of fault; too many in a row end the recording."""
@@ -150,37 +150,37 @@ class Recorder:
         if why not in self.faults:
             self.faults.add(why)
             traceback.print_exc()  # into recorder.log
-            self.tell("gap", what="a tick of the recorder", why=why)
+            self.emit("gap", what="a tick of the recorder", why=why)
         return f"too many faults of the recorder itself ({why})" if self.failures > _MOST_FAULTS else None
 
     def _start(self) -> None:
-        facts = self_care.prepare()
-        if self.orders.command:
+        facts = daemon.prepare()
+        if self.config.command:
             self._launch()
-        facts |= self_care.protect()
-        self.tell("recorder.start", **facts)
-        for gap in self.signs.start(self.notifier):
-            self.tell("gap", what=gap.what, why=gap.why)
-        self.machine.start(self.orders.metrics)
+        facts |= daemon.protect()
+        self.emit("recorder.start", **facts)
+        for gap in self.activity.start(self.notifier):
+            self.emit("gap", what=gap.what, why=gap.why)
+        self.machine.start(self.config.metrics)
         self.notifier.watch_pressure("/proc/pressure/memory")
-        if self.orders.port is not None:
-            self._serve(self.orders.port)
+        if self.config.port is not None:
+            self._serve(self.config.port)
         gc.collect()
         gc.freeze()
         gc.disable()  # what we allocate each tick has no cycles; one collection a minute below
 
     def _launch(self) -> None:
         try:
-            self.job_pid = self_care.launch(self.orders)
+            self.job_pid = daemon.launch(self.config)
         except OSError as error:
-            self.tell("job.exited", pid=0, code=127, why=f"{self.orders.command[0]}: {error.strerror}")
+            self.emit("job.exited", pid=0, code=127, why=f"{self.config.command[0]}: {error.strerror}")
             self.stopped = True
             return
         self.target.add_root(self.job_pid)
-        shown = cut_words(self.orders.command)
-        self.tell("job.started", pid=self.job_pid, argv=shown)
+        shown = cut_words(self.config.command)
+        self.emit("job.started", pid=self.job_pid, argv=shown)
         with contextlib.suppress(OSError):  # it is running: its full command line need not stay on disk
-            write_orders(self.folder, replace(self.orders, command=tuple(shown)))
+            write_config(self.folder, replace(self.config, command=tuple(shown)))
 
     def step(self) -> str | None:
         """One tick; why the recording is over, or None."""
@@ -189,24 +189,24 @@ class Recorder:
         if self.tick % 60 == 0:
             gc.collect()
         for process in self.target.discover():
-            self._met(process)
+            self._process_started(process)
         self.due.clear()
         gone = self.target.sweep(self._is_due)
         tables = self.machine.read()
         for process in gone:
-            self._left(process)
+            self._process_ended(process)
         self._look_closer()
-        list(self.signs.read(self.tick))  # stores the marks that it finds
-        tables |= process_tables(self.target.processes.values(), self.signs.probes)
+        list(self.activity.read(self.tick))  # stores the marks that it finds
+        tables |= process_tables(self.target.processes.values(), self.activity.probes)
         fresh = self.limits.update(
             began, self.machine.host, self.machine.levels, self.machine.shm, self.machine.gpus, self._ray_limit()
         )
         for limit in fresh:
-            self.tell("limit.seen", uid=limit.uid, name=limit.name, level=limit.level, limit_bytes=limit.limit_bytes)
+            self.emit("limit.seen", uid=limit.uid, name=limit.name, level=limit.level, limit_bytes=limit.limit_bytes)
             if limit.name == "cgroup" and self.machine.hierarchy is not None:
                 self.notifier.watch_level(self.machine.hierarchy, limit.level, limit.limit_bytes)
         for limit, text in self.alarms.check(self.limits.all.values()):
-            self.tell("alarm", limit=limit.uid, name=limit.name, level=limit.level, text=text, left_s=limit.left_s)
+            self.emit("alarm", limit=limit.uid, name=limit.name, level=limit.level, text=text, left_s=limit.left_s)
         tables["limit"] = limit_rows(list(self.limits.all.values()))
         tables["recorder"] = self._own_row(began)
         self.store.sample(time.time_ns(), time.monotonic_ns(), tables)
@@ -224,8 +224,8 @@ class Recorder:
         self.due.append(process)
         return True
 
-    def _met(self, process: Process) -> None:
-        self.tell(
+    def _process_started(self, process: Process) -> None:
+        self.emit(
             "process.seen",
             uid=process.uid,
             pid=process.pid,
@@ -236,12 +236,12 @@ class Recorder:
             role=process.role,
             basis=process.basis,
         )
-        process.met = self.tick
+        process.first_tick = self.tick
         self.young.append(process)
-        self.machine.met(process)
-        self.signs.met(process)
+        self.machine.add_process(process)
+        self.activity.add_process(process)
 
-    def _left(self, process: Process) -> None:
+    def _process_ended(self, process: Process) -> None:
         """The last sample of a process that is gone, stored before the next tick may lose it."""
         s = process.status
         fields: dict[str, Any] = {"uid": process.uid, "pid": process.pid, "name": process.name, "role": process.role}
@@ -255,17 +255,17 @@ class Recorder:
             }
         self.target.drop(process)
         self.seen.pop(("process", process.uid), None)
-        for pid, code in self_care.reap():
+        for pid, code in daemon.reap():
             self._exited(pid, code)
-        self.tell("process.gone", **fields)
+        self.emit("process.gone", **fields)
 
     def _exited(self, pid: int, code: int) -> None:
         """An exit status that the kernel gave us: of the command, or of an orphan that came to us."""
         if pid == self.job_pid:
-            self.tell("job.exited", pid=pid, code=code)
+            self.emit("job.exited", pid=pid, code=code)
             self.job_pid = 0
         elif code != 0 and pid not in self.alarms.helpers:
-            self.tell("process.exited", pid=pid, code=code)
+            self.emit("process.exited", pid=pid, code=code)
 
     def _look_closer(self) -> None:
         """`maps` of one process whose RssShmem grew most since it was last looked at; names that changed."""
@@ -281,7 +281,9 @@ class Recorder:
         for process in (*self.young, *self.due):
             self.machine.place(process)
         if self.tick % 3 == 0:
-            self.young = [p for p in self.young if self.tick - p.met < _YOUNG_TICKS and p.pid in self.target.processes]
+            self.young = [
+                p for p in self.young if self.tick - p.first_tick < _YOUNG_TICKS and p.pid in self.target.processes
+            ]
         for process in self.young:
             if process.basis == FORKED and process.pid in self.target.processes:
                 self._rename(process)  # torch names a loader's process a moment after the fork
@@ -300,8 +302,8 @@ class Recorder:
         if command and command != process.command:
             process.command = command
             self.machine.title(process)
-        if self.target.name(process, ray_name or self.signs.names.get(process.pid)):
-            self.tell(
+        if self.target.name(process, ray_name or self.activity.names.get(process.pid)):
+            self.emit(
                 "process.named",
                 uid=process.uid,
                 pid=process.pid,
@@ -313,15 +315,15 @@ class Recorder:
 
     def _ray_limit(self) -> RayLimit | None:
         """What Ray's memory monitor logged at its start; looked for until found."""
-        if self.ray_limit is None and self.tick % 5 == 0 and self.signs.sessions:
-            self.ray_limit = next((found for logs in self.signs.sessions if (found := find_ray_limit(logs))), None)
+        if self.ray_limit is None and self.tick % 5 == 0 and self.activity.sessions:
+            self.ray_limit = next((found for logs in self.activity.sessions if (found := find_ray_limit(logs))), None)
         return self.ray_limit if any(p.name == "raylet" for p in self.target.processes.values()) else None
 
     def _own_row(self, began: float) -> tuple[list[int], list[list[int]]]:
         sweep_us = int((time.monotonic() - began) * 1e6)
         cpu_us = int(time.process_time() * 1e6)
         if self.tick % 10 == 1:
-            self.rss_bytes = self_care.rss_bytes()
+            self.rss_bytes = daemon.rss_bytes()
         row = (
             cpu_us,
             self.rss_bytes,
@@ -335,39 +337,39 @@ class Recorder:
 
     def _pace(self, now: float) -> float:
         """The next interval: shorter as a limit comes near, longer when we cost too much."""
-        base = self.orders.interval_s
+        base = self.config.interval_s
         if self.empty_since_s is not None:
             return min(base, _ENDING_S)
         limit = self.limits.binding()
         left = limit.left_s if limit is not None else None
-        wish = base
+        wanted_s = base
         if now < self.fast_until or (left is not None and left < _FAST_LEFT_S):
-            wish = min(base, _FAST_S)
+            wanted_s = min(base, _FAST_S)
         elif (left is not None and left < _BRISK_LEFT_S) or (
             limit is not None and limit.name != "node" and limit.full_ratio > 0.9
         ):
-            wish = min(base, _BRISK_S)
-        if wish < base and self.cost_ratio > _MOST_COST:
-            wish = min(base, wish * self.cost_ratio / _MOST_COST)
-        return wish
+            wanted_s = min(base, _BRISK_S)
+        if wanted_s < base and self.cost_ratio > _MOST_COST:
+            wanted_s = min(base, wanted_s * self.cost_ratio / _MOST_COST)
+        return wanted_s
 
     def _woken(self, name: str) -> None:
         """A notification: look more often for a while, and take a kernel line at once."""
         if name == "kmsg":
-            self.signs.read_kernel()
+            self.activity.read_kernel()
         elif name == "job":
             self.notifier.remove(self.job_fd)  # it ended; the next tick reaps it
-        elif name != "pressure" or self.interval_s < self.orders.interval_s:
+        elif name != "pressure" or self.interval_s < self.config.interval_s:
             self.fast_until = time.monotonic() + _HELD_S
-            self.interval_s = min(self.orders.interval_s, _FAST_S)
+            self.interval_s = min(self.config.interval_s, _FAST_S)
             if name == "oom":
-                self.tell("cgroup.oom", why="the cgroup's OOM notification")
+                self.emit("cgroup.oom", why="the cgroup's OOM notification")
 
     def _ended(self) -> str | None:
         """Why the recording is over: some ticks after the last followed process, so that late facts are in."""
-        for pid, code in self_care.reap():
+        for pid, code in daemon.reap():
             self._exited(pid, code)
-        alive = self.job_pid or (self.target.processes and not self.orders.command)
+        alive = self.job_pid or (self.target.processes and not self.config.command)
         now = time.monotonic()
         if alive:
             self.empty_since_s = None
@@ -375,18 +377,18 @@ class Recorder:
         self.empty_since_s = self.empty_since_s or now
         if now - self.empty_since_s < _LINGER_S:
             return None  # late facts: counters, the kernel's lines, the last output
-        self.signs.finish()
-        return "the command ended" if self.orders.command else "no followed process is left"
+        self.activity.finish()
+        return "the command ended" if self.config.command else "no followed process is left"
 
     def _serve(self, port: int) -> None:
         try:
             from rlhfdoctor.record.metrics import serve
 
-            self.tell("metrics.serving", port=serve(port, self._figures))
+            self.emit("metrics.serving", port=serve(port, self._figures))
         except ImportError as error:
-            self.tell("gap", what=f"Prometheus port {port}", why=f"{error}: pip install 'rlhfdoctor[metrics]'")
+            self.emit("gap", what=f"Prometheus port {port}", why=f"{error}: pip install 'rlhfdoctor[metrics]'")
         except OSError as error:
-            self.tell("gap", what=f"Prometheus port {port}", why=error.strerror or str(error))
+            self.emit("gap", what=f"Prometheus port {port}", why=error.strerror or str(error))
 
     def _figures(self) -> tuple[list[Limit], dict[str, int], int]:
         roles: dict[str, int] = {}
@@ -409,9 +411,9 @@ def main(arguments: Sequence[str]) -> int:
     import signal
 
     folder = arguments[1]
-    orders = read_orders(folder)
+    config = read_config(folder)
     try:
-        recorder = Recorder(folder, orders)
+        recorder = Recorder(folder, config)
     except SourceError as error:
         print(f"doctor: {error}", file=sys.stderr, flush=True)
         return 2

@@ -15,7 +15,7 @@ from rlhfdoctor.trace.schema import NULL, scale_of
 _HISTORY = 48
 _EVENTS = 60
 _SLOPE_S, _SLOPE_LEAST_S = 60.0, 10.0
-_TOLD = (
+_SHOWN = (
     "alarm",
     "oom_kill",
     "kernel.line",
@@ -126,7 +126,7 @@ class State:
             self.ended = str(event.get("why"))
         elif kind == "oom_kill" and event.get("level") != "node":  # the node's counter counts other jobs too
             self.killed_count += int(event.get("count") or 1)
-        if kind in _TOLD and not event.get("again"):
+        if kind in _SHOWN and not event.get("again"):
             self.events.append(event)
 
     def _sample(self, sample: Sample, columns: Mapping[str, Sequence[str]]) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from rlhfdoctor.errors import DoctorError
-from rlhfdoctor.record.recorder_config import read_orders
+from rlhfdoctor.record.recorder_config import read_config
 from rlhfdoctor.record.start import restarted, start_recorder
 from rlhfdoctor.record.state import State
 from rlhfdoctor.sources.procfs import parse_stat, read_file
@@ -41,7 +41,7 @@ class Outcome:
     running: bool = False
     """The command still runs, but it is no longer recorded."""
     recorder_pid: int | None = None
-    left_count: int = 0
+    surviving_count: int = 0
     """Processes that the command started and that outlive it."""
 
 
@@ -107,8 +107,8 @@ class Watch:
         self._line_s = time.monotonic() - _LINE_EVERY_S + 5
         self._seen_events = 0
         with contextlib.suppress(OSError, ValueError, TypeError):
-            orders = read_orders(str(folder))
-            self.title, self.runs_command = orders.name, bool(orders.command)
+            config = read_config(str(folder))
+            self.title, self.runs_command = config.name, bool(config.command)
 
     def wait(self, show: Callable[[], None] | None = None, say: Callable[[str], None] | None = None) -> Outcome:
         """Until the recording has ended, or the user left.
@@ -169,7 +169,7 @@ class Watch:
         if self.state.exit_code is None and self.state.job_pid is not None and self.recorder is not None:
             self._exited(_reap(self.state.job_pid))  # its first recorder is dead, so it came to us
         if say is not None:
-            self._tell_events(say)
+            self._print_events(say)
         if self.recorder is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.recorder.wait(5)
@@ -177,12 +177,12 @@ class Watch:
     def _say(self, say: Callable[[str], None]) -> None:
         from rlhfdoctor.record.view import show_line
 
-        self._tell_events(say)
+        self._print_events(say)
         if time.monotonic() - self._line_s >= _LINE_EVERY_S and self.state.last_s is not None:
             self._line_s = time.monotonic()
             say(show_line(self.state))
 
-    def _tell_events(self, say: Callable[[str], None]) -> None:
+    def _print_events(self, say: Callable[[str], None]) -> None:
         from rlhfdoctor.record.view import say_event
 
         fresh = [event for event in self.state.events if int(event.get("wall_ns") or 0) > self._seen_events]
@@ -250,7 +250,7 @@ class Watch:
         if say is not None:
             say("the recorder was killed; another one goes on in its place")
         try:
-            self.recorder = start_recorder(self.folder, restarted(read_orders(str(self.folder)), pid))
+            self.recorder = start_recorder(self.folder, restarted(read_config(str(self.folder)), pid))
         except (DoctorError, OSError, ValueError):
             return self._wait_for(pid)
         return True

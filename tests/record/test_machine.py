@@ -44,10 +44,10 @@ class Room:
         self.count(node=0)
         self.told: list[dict[str, Any]] = []
         self.target = Target(self.tree.root, pids=[7])
-        self.machine = Machine(self.target, self.tell, self.tree.root)
+        self.machine = Machine(self.target, self.emit, self.tree.root)
         (self.process,) = self.meet()
 
-    def tell(self, kind: str, **fields: Any) -> dict[str, Any]:
+    def emit(self, kind: str, **fields: Any) -> dict[str, Any]:
         """Keeps an event."""
         self.told.append({"kind": kind, **fields})
         return self.told[-1]
@@ -56,7 +56,7 @@ class Room:
         """Processes that are new."""
         found = self.target.discover()
         for process in found:
-            self.machine.met(process)
+            self.machine.add_process(process)
         return found
 
     def entitle(self, titles: Sequence[str]) -> list[dict[str, Any]]:
@@ -267,7 +267,7 @@ def test_real_kill() -> None:
             child.stdout.readline()
             target = Target("", pids=[child.pid])
             machine = Machine(target, lambda kind, **fields: told.append({"kind": kind, **fields}))
-            machine.met(target.discover()[0])
+            machine.add_process(target.discover()[0])
             machine.read()
             child.stdin.close()
             child.wait(timeout=60)
@@ -330,7 +330,7 @@ def look_at(machine: Machine, target: Target, path: Path, told: list[dict[str, A
 def test_owner_and_orphan(monkeypatch: pytest.MonkeyPatch) -> None:
     """A real object is told with the followed process that maps it, and as an orphan when that process is gone."""
     monkeypatch.setattr(
-        "rlhfdoctor.record.machine._TOLD_OBJECTS", 100_000
+        "rlhfdoctor.record.machine._MOST_OBJECTS", 100_000
     )  # whatever else lies in this machine's /dev/shm
     path = Path(f"/dev/shm/rlhfdoctor-test-{os.getpid()}")
     told: list[dict[str, Any]] = []

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rlhfdoctor.record.activity import Signs
+from rlhfdoctor.record.activity import Activity
 from rlhfdoctor.record.target import Target
 from rlhfdoctor.record.wakeups import Notifier
 from tests.fake_tree import FakeTree
@@ -21,7 +21,7 @@ KILL = "Memory cgroup out of memory: Killed process 8 (python) total-vm:9kB, ano
 
 
 class Desk:
-    """Signs of a run whose processes 7 and 8 are followed; `told` are the events."""
+    """Activity of a run whose processes 7 and 8 are followed; `told` are the events."""
 
     def __init__(self, folder: Path, kmsg: str | Path = "/nowhere/kmsg") -> None:
         tree = FakeTree(folder / "tree")
@@ -32,12 +32,12 @@ class Desk:
         self.told: list[dict[str, Any]] = []
         self.run = folder / "run"
         (self.run / "marks").mkdir(parents=True)
-        self.signs = Signs(str(self.run), self.target, self.tell, str(kmsg))
+        self.activity = Activity(str(self.run), self.target, self.emit, str(kmsg))
         self.notifier = Notifier()
-        self.gaps = self.signs.start(self.notifier)
+        self.gaps = self.activity.start(self.notifier)
         self.tick = 0
 
-    def tell(self, kind: str, **fields: Any) -> dict[str, Any]:
+    def emit(self, kind: str, **fields: Any) -> dict[str, Any]:
         """Keeps an event."""
         self.told.append({"kind": kind, **fields})
         return self.told[-1]
@@ -51,7 +51,7 @@ class Desk:
         """One tick; what is told in it."""
         before = len(self.told)
         self.tick += 1
-        list(self.signs.read(self.tick))
+        list(self.activity.read(self.tick))
         return self.told[before:]
 
     def of(self, *lines: object, pid: int = 7) -> list[dict[str, Any]]:
@@ -205,14 +205,14 @@ def test_probe(desk: Desk) -> None:
     """What a probe said last is kept by pid, and its role is the process's; it is no mark."""
     told = desk.of({"kind": "probe", "cuda_peak_bytes": 5}, {"kind": "probe", "cuda_peak_bytes": 9, "role": "actor"})
     assert ([event["kind"] for event in told], desk.target.processes[7].role) == (["process.named"], "actor")
-    assert {pid: row["cuda_peak_bytes"] for pid, row in desk.signs.probes.items()} == {7: 9}
+    assert {pid: row["cuda_peak_bytes"] for pid, row in desk.activity.probes.items()} == {7: 9}
 
 
 @pytest.mark.parametrize("value", ["many", [], 1e400, None, 10**30], ids=str)
 def test_probe_with_garbage(desk: Desk, value: object) -> None:
     """What cannot be stored as a number is no figure of a probe."""
     desk.of({"kind": "probe", "cuda_peak_bytes": value})
-    assert desk.signs.probes.get(7, {}).get("cuda_peak_bytes") is None
+    assert desk.activity.probes.get(7, {}).get("cuda_peak_bytes") is None
 
 
 def log(desk: Desk, text: str, name: str = "job.log") -> list[dict[str, Any]]:
@@ -238,8 +238,8 @@ def test_last_lines(desk: Desk) -> None:
     """At the end everything that was written last is read, and what could not be read is a gap."""
     (desk.run / "logs" / "job.log").write_text("step:3 - a\n")
     desk.write({"phase": "eval"})
-    desk.signs.tails.failed.add("worker.out: Permission denied")
-    desk.signs.finish()
+    desk.activity.tailer.failed.add("worker.out: Permission denied")
+    desk.activity.finish()
     found = [(event["kind"], event.get("step"), event.get("phase"), event.get("why")) for event in desk.told]
     assert found == [
         ("mark", 3, None, None),
@@ -339,9 +339,9 @@ def child(tmp_path: Path) -> Iterator[Callable[..., int]]:
 
 def meet(desk: Desk, pid: int) -> None:
     """Follows a real process."""
-    desk.target = desk.signs._target = Target("", pids=[pid])
+    desk.target = desk.activity._target = Target("", pids=[pid])
     for process in desk.target.discover():
-        desk.signs.met(process)
+        desk.activity.add_process(process)
 
 
 def test_folder_of_marks(desk: Desk, tmp_path: Path, child: Callable[..., int]) -> None:
@@ -362,7 +362,7 @@ def test_environment_of_a_program_that_is_just_starting(
     monkeypatch.setattr("rlhfdoctor.record.activity.read_file", lambda path, most=0: answers.pop(0))
     (tmp_path / "own").mkdir()
     desk.write({"step": 9}, folder=tmp_path / "own")
-    desk.signs.met(next(iter(desk.target.processes.values())))
+    desk.activity.add_process(next(iter(desk.target.processes.values())))
     assert [event["step"] for _ in range(3) for event in desk.read()] == steps
 
 
@@ -379,7 +379,7 @@ def test_raylet(desk: Desk, tmp_path: Path, child: Callable[..., int]) -> None:
         {"kind": "ray.node", "pid": pid, "session": str(session), "address": "10.0.0.4", "store_bytes": 9}
     ]
     assert [event["step"] for event in desk.read()] == [6]
-    assert (desk.signs.names, (desk.run / "logs" / "ray" / "worker-a-01000000-8.out").exists()) == (
+    assert (desk.activity.names, (desk.run / "logs" / "ray" / "worker-a-01000000-8.out").exists()) == (
         {8: "ActorModelRayActor"},
         True,
     )
