@@ -11,6 +11,7 @@ from rlhfdoctor.logs.ray import read_top
 from rlhfdoctor.types import Death, Part
 from rlhfdoctor.units import MIB, show_time
 from rlhfdoctor.vocabulary import EVENT, FIELD
+from rlhfdoctor.vocabulary import RECORD_FIELD as R
 
 
 def make_ledger(case: Case, death: Death | None = None) -> Iterator[Part]:
@@ -51,7 +52,7 @@ def _recorded(scene: FailureWindow) -> Iterator[Part]:
     for holder in find_process_usage(scene, peak_s):
         anon_by_role[holder.role] = anon_by_role.get(holder.role, 0) + holder.anon_bytes
         locked_by_role[holder.role] = locked_by_role.get(holder.role, 0) + min(holder.locked_bytes, holder.shmem_bytes)
-    kept = _node_parts(scene, peak_s) if scene.limit == "node" else _cgroup_parts(scene, peak_s)
+    kept = _node_parts(scene, peak_s) if scene.of_node else _cgroup_parts(scene, peak_s)
     total = kept.pop("use", total)
     anon, shmem = kept.pop("anon", 0), kept.pop("shmem", 0)
     rows = [(f"{role} anon", size, f"RssAnon {at}") for role, size in anon_by_role.items()]
@@ -59,7 +60,7 @@ def _recorded(scene: FailureWindow) -> Iterator[Part]:
         (f"{role} page-locked", size, f"VmLck within RssShmem {at}") for role, size in locked_by_role.items() if size
     ]
     rest = shmem - sum(locked_by_role.values())
-    basis = "/proc/meminfo" if scene.limit == "node" else f"memory.stat of {scene.limit}"
+    basis = "/proc/meminfo" if scene.of_node else f"memory.stat of {scene.limit}"
     rows += [*_shared(scene, peak_s, rest, basis), *((name, size, basis) for name, size in kept.items())]
     others = anon - sum(anon_by_role.values())
     word = "anon of other processes" if others >= 0 else "pages that processes share after a fork, counted in each row"
@@ -111,7 +112,7 @@ def _node_parts(scene: FailureWindow, at_s: float) -> dict[str, int]:
 
 def _cgroup_parts(scene: FailureWindow, at_s: float) -> dict[str, int]:
     """Memory from memory.stat; `use` is the total, page cache included."""
-    uid = next(int(uid) for uid, row in scene.trace.known["cgroup"].items() if row.get("path") == scene.limit)
+    uid = next(int(uid) for uid, row in scene.trace.known["cgroup"].items() if row.get(R.path) == scene.limit)
     values = {
         name: scene.trace.last("cgroup", uid, f"{name}_bytes", at_s) or 0
         for name in ("current", "anon", "file", "shmem", "kernel")

@@ -6,10 +6,11 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
 
 from rlhfdoctor.evidence.roles import MARKS
+from rlhfdoctor.marks import PROBE
 from rlhfdoctor.record.log_tailer import LogTailer
 from rlhfdoctor.record.target import Process, Target
 from rlhfdoctor.record.wakeups import Notifier
@@ -17,9 +18,12 @@ from rlhfdoctor.report.sanitize import clean
 from rlhfdoctor.sources.kmsg import KernelLog
 from rlhfdoctor.sources.procfs import has_host_pids, parse_cmdline, read_file
 from rlhfdoctor.sources.ray import SessionNames, find_node
+from rlhfdoctor.trace.record import Emit, RecordEvent, StoredEvent
 from rlhfdoctor.types import Gap, Value
-from rlhfdoctor.vocabulary import EVENT, FIELD
+from rlhfdoctor.vocabulary import EVENT, FIELD, RECORD
+from rlhfdoctor.vocabulary import RECORD_FIELD as R
 from rlhfdoctor.vocabulary.names import Field, Kind
+from rlhfdoctor.vocabulary.recorder_events import KERNEL_LOG
 from rlhfdoctor.vocabulary.run import PHASES
 
 _MARKS_FOLDER = re.compile(rb"(?:^|\0)RLHFDOCTOR_MARKS=([^\0]+)")
@@ -34,22 +38,22 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**61
 
 
-def _mark_fields(mark: Mapping[str, Any]) -> dict[str, Any]:
+def _mark_fields(mark: RecordEvent) -> StoredEvent:
     """The valid fields of a mark, each of the right type; the rest is dropped."""
-    fields: dict[str, Any] = {key: mark[key] for key in ("step", "rank", "at_ns") if _is_number(mark.get(key))}
-    if mark.get("phase") in PHASES:
-        fields["phase"] = mark["phase"]
-    if mark.get("edge") in ("start", "end"):
-        fields["edge"] = mark["edge"]
-    if isinstance(mark.get("role"), str):
-        fields["role"] = clean(mark["role"], 40)
+    fields: StoredEvent = {key: mark[key] for key in (R.step, R.rank, R.at_ns) if _is_number(mark.get(key))}
+    if mark.get(R.phase) in PHASES:
+        fields[R.phase] = mark[R.phase]
+    if mark.get(R.edge) in ("start", "end"):
+        fields[R.edge] = mark[R.edge]
+    if isinstance(mark.get(R.role), str):
+        fields[R.role] = clean(mark[R.role], 40)
     return fields
 
 
 class Activity:
     """Sources of phases, steps, names and kills, other than counters."""
 
-    def __init__(self, folder: str, target: Target, emit: Callable[..., Any], kmsg: str = "/dev/kmsg") -> None:
+    def __init__(self, folder: str, target: Target, emit: Emit, kmsg: str = "/dev/kmsg") -> None:
         """`folder` of the run; copies of logs go below its `logs/`."""
         self._folder, self._target, self._emit, self._kmsg = folder, target, emit, kmsg
         self.tailer = LogTailer(f"{folder}/logs", from_end=os.path.exists(f"{folder}/000002.trace"))
@@ -78,7 +82,7 @@ class Activity:
         try:
             self._kernel = KernelLog(self._kmsg)
         except OSError as error:
-            return [Gap(what="kernel log", why=f"{error.strerror}: kills are told by the kernel's counters only")]
+            return [Gap(what=KERNEL_LOG, why=f"{error.strerror}: kills are told by the kernel's counters only")]
         notifier.add(self._kernel.fd, "kmsg")
         return []
 
@@ -93,7 +97,8 @@ class Activity:
         node = find_node(process.pid, command)
         if node is not None:
             self._emit(
-                "ray.node", pid=node.pid, session=node.session, address=node.address, store_bytes=node.store_bytes
+                RECORD.ray.node,
+                {R.pid: node.pid, R.session: node.session, R.address: node.address, R.store_bytes: node.store_bytes},
             )
             if node.session and node.session not in self._sessions:
                 self._sessions[node.session] = SessionNames(node.session)
@@ -108,7 +113,7 @@ class Activity:
         elif environment and (match := _MARKS_FOLDER.search(environment)):
             self._folders.add(match[1].decode("utf-8", "surrogateescape"))
 
-    def read(self, tick: int) -> Iterator[dict[str, Any]]:
+    def read(self, tick: int) -> Iterator[RecordEvent]:
         """Marks since the last call, as the events that were stored."""
         self.read_kernel()
         for pid in list(self._unread):
@@ -148,21 +153,21 @@ class Activity:
                 if victim[2]:
                     continue  # the verdict's own line follows with the sizes
                 ours = not self._host_pids or pid in self._target.ever
-                self._emit("kernel.line" if ours else "kernel.other", text=line[:1000], pid=pid)
+                self._emit(RECORD.kernel.line if ours else RECORD.kernel.other, {R.text: line[:1000], R.pid: pid})
 
-    def _log_mark(self, kind: Kind, fields: Mapping[Field, Value], path: str) -> Iterator[dict[str, Any]]:
+    def _log_mark(self, kind: Kind, fields: Mapping[Field, Value], path: str) -> Iterator[RecordEvent]:
         """A framework's own line; only changes of phase or step are stored."""
         found = fields.get(FIELD.step)
         step = found if isinstance(found, int) else None
         phase = MARKS.get(kind)
         if kind in (EVENT.phase.step, EVENT.phase.episode) and step is not None and step != self._last[1]:
             self._last = (self._last[0], step)
-            yield self._emit("mark", step=step, basis="log line", file=os.path.basename(path))
+            yield self._emit(RECORD.note.mark, {R.step: step, R.basis: "log line", R.file: os.path.basename(path)})
         elif phase is not None and phase != self._last[0]:
             self._last = (phase, self._last[1])
-            yield self._emit("mark", phase=phase, basis="log line", file=os.path.basename(path))
+            yield self._emit(RECORD.note.mark, {R.phase: phase, R.basis: "log line", R.file: os.path.basename(path)})
 
-    def _trainer_marks(self) -> Iterator[dict[str, Any]]:
+    def _trainer_marks(self) -> Iterator[RecordEvent]:
         """Lines that `rlhfdoctor.marks` and the probe wrote, of followed processes only."""
         for folder in self._folders:
             try:
@@ -175,7 +180,7 @@ class Activity:
                     continue
                 yield from self._marks_of(f"{folder}/{name}", int(stem))
 
-    def _marks_of(self, path: str, pid: int) -> Iterator[dict[str, Any]]:
+    def _marks_of(self, path: str, pid: int) -> Iterator[RecordEvent]:
         if pid not in self._target.ever:
             return  # of an earlier run, or of a process that is still to come
         offset = self._marks.get(path, 0)
@@ -197,21 +202,26 @@ class Activity:
                 continue
             if not isinstance(mark, dict):
                 continue
-            if mark.get("kind") == "probe":
+            given = cast(RecordEvent, mark)
+            if given.get(R.kind) == PROBE:
                 self.probes[pid] = {key: value for key, value in mark.items() if _is_number(value)}
-                self._take_role(process, mark)
+                self._take_role(process, given)
                 continue
-            fields = _mark_fields(mark)
-            if "phase" in fields or "step" in fields or "role" in fields:
+            fields = _mark_fields(given)
+            if not fields.keys().isdisjoint((R.phase, R.step, R.role)):
                 self._take_role(process, fields)
-                yield self._emit("mark", basis="trainer", pid=pid, uid=process.uid if process else None, **fields)
+                yield self._emit(
+                    RECORD.note.mark,
+                    {R.basis: "trainer", R.pid: pid, R.uid: process.uid if process else None, **fields},
+                )
 
-    def _take_role(self, process: Process | None, mark: dict[str, Any]) -> None:
-        role = mark.get("role")
+    def _take_role(self, process: Process | None, mark: RecordEvent) -> None:
+        role = mark.get(R.role)
         if process is not None and isinstance(role, str) and (process.role, process.basis) != (role[:40], "probe"):
             process.role, process.basis = role[:40], "probe"
             self._emit(
-                "process.named", uid=process.uid, pid=process.pid, name=process.name, role=process.role, basis="probe"
+                RECORD.process.named,
+                {R.uid: process.uid, R.pid: process.pid, R.name: process.name, R.role: process.role, R.basis: "probe"},
             )
 
     def finish(self) -> None:
@@ -224,4 +234,4 @@ class Activity:
         for _ in self._trainer_marks():
             pass
         for text in sorted(self.tailer.failed):
-            self._emit("gap", what="log", why=text)
+            self._emit(RECORD.note.gap, {R.what: "log", R.why: text})

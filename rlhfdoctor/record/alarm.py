@@ -10,11 +10,12 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from rlhfdoctor.record.limits import Limit
 from rlhfdoctor.units import show_bytes, show_duration
+from rlhfdoctor.vocabulary.limits import LimitName
 
 _FULL_RATIO = 0.95
 _REARM_RATIO = 1.5
@@ -103,10 +104,11 @@ class Alarms:
 
 def show_limit(limit: Limit) -> str:
     """A limit for people: `container limit`, `node memory`, `GPU 3`."""
-    return {
+    names: Mapping[LimitName, str] = {
         "cgroup": "container limit",
         "node": "node memory",
         "ray": "Ray's threshold",
         "shm": "/dev/shm",
         "gpu": f"GPU {limit.level}",
-    }.get(limit.name, limit.name)
+    }
+    return names[limit.name]

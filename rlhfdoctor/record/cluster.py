@@ -32,7 +32,11 @@ from rlhfdoctor.record.start import command_of, describe_run, make_folder, start
 from rlhfdoctor.record.state import State
 from rlhfdoctor.record.view import say_event, show_line
 from rlhfdoctor.trace.follow import Follower
+from rlhfdoctor.trace.record import RecordEvent, is_a, make_record, time_of
 from rlhfdoctor.trace.store import Writer
+from rlhfdoctor.vocabulary import RECORD
+from rlhfdoctor.vocabulary import RECORD_FIELD as R
+from rlhfdoctor.vocabulary.names import Record
 
 _COLLECT_S = 2.0
 _LOOK_S = 10.0
@@ -149,9 +153,9 @@ class Collector:
         )
         self._looked_s = -1e9
 
-    def emit(self, kind: str, **fields: Any) -> None:
+    def emit(self, kind: Record, fields: RecordEvent) -> None:
         """Stores an event of the cluster."""
-        self.store.event({"kind": kind, "wall_ns": time.time_ns(), "mono_ns": time.monotonic_ns(), **fields})
+        self.store.event(make_record(kind, fields))
 
     def look(self) -> list[str]:
         """Starts recorders on nodes that are new or back; what happened, as lines."""
@@ -180,12 +184,15 @@ class Collector:
             )
         except self.failures as error:  # whatever Ray raises: this node has no recorder, the others go on
             node.lost = True
-            self.emit("gap", what=f"recorder on {name}", why=_first_line(error))
+            self.emit(RECORD.note.gap, {R.what: f"recorder on {name}", R.why: _first_line(error)})
             return f"no recorder on {name}: {_first_line(error)}"
         node.remote, node.host = started["folder"], started["host"]
         node.folder.mkdir(parents=True, exist_ok=True)
         node.follower = Follower(str(node.folder))
-        self.emit("node.back" if before else "node.found", node=name, raylet=started["raylet"], clock_offset_s=offset)
+        self.emit(
+            RECORD.node.back if before else RECORD.node.found,
+            {R.node: name, R.raylet: started["raylet"], R.clock_offset_s: offset},
+        )
         for old in before:
             self._fetch_rest(old, actor)
         return f"recording on {name} (raylet {started['raylet']}, clock {offset * 1000:+.0f} ms)"
@@ -206,7 +213,7 @@ class Collector:
         if not alive or node.agents_count > _MOST_AGENTS:
             return self._lose(node, why)
         node.actor = self._start_agent(node.node_id)
-        self.emit("courier.lost", node=node.name, why=why)
+        self.emit(RECORD.courier.lost, {R.node: node.name, R.why: why})
         return f"the courier on {node.name} is gone ({why}); the recorder goes on, and another courier was sent"
 
     def _measure(self, actor: Any) -> float:
@@ -246,10 +253,12 @@ class Collector:
 
     def _news(self, node: Node) -> list[str]:
         """Events of a node that are shown to the user: alerts, kills, gaps."""
-        fresh = [event for event in node.state.events if int(event.get("wall_ns") or 0) > node.reported_ns]
-        node.reported_ns = max([node.reported_ns, *(int(event.get("wall_ns") or 0) for event in fresh)])
+        fresh = [event for event in node.state.events if time_of(event) > node.reported_ns]
+        node.reported_ns = max([node.reported_ns, *(time_of(event) for event in fresh)])
         return [
-            f"{node.name}: {text}" for event in fresh if (text := say_event(event)[0]) and event["kind"] != "ray.node"
+            f"{node.name}: {text}"
+            for event in fresh
+            if (text := say_event(event)[0]) and not is_a(event, RECORD.ray.node)
         ]
 
     def _keep(self, node: Node, pieces: dict[str, tuple[int, bytes]]) -> None:
@@ -265,7 +274,7 @@ class Collector:
 
     def _lose(self, node: Node, why: str) -> str:
         node.lost, node.pending = True, None
-        self.emit("node.lost", node=node.name, why=why)
+        self.emit(RECORD.node.lost, {R.node: node.name, R.why: why})
         if node.host == os.uname().nodename and Path(node.remote).is_dir():  # on this machine its folder is still there
             self._keep(node, read_files(node.remote, node.offsets))
         return f"node {node.name} is lost: {why}"
@@ -275,7 +284,7 @@ class Collector:
         try:
             self._keep(old, self.ray.get(actor.read.remote(old.remote, old.offsets), timeout=60))
         except self.failures as error:  # its disk is new: only what was copied before is available
-            self.emit("gap", what=f"rest of {old.name}", why=_first_line(error))
+            self.emit(RECORD.note.gap, {R.what: f"rest of {old.name}", R.why: _first_line(error)})
 
     def finish(self) -> None:
         """Stops the recorders and copies the rest, as far as Ray still works."""
@@ -291,8 +300,8 @@ class Collector:
                     self._keep(node, pieces)
                 self.ray.get(node.actor.clean.remote(node.remote), timeout=10)
             except self.failures as error:  # the cluster is going down
-                self.emit("gap", what=f"last samples of {node.name}", why=_first_line(error))
-        self.emit("recorder.end", why="the cluster's run ended")
+                self.emit(RECORD.note.gap, {R.what: f"last samples of {node.name}", R.why: _first_line(error)})
+        self.emit(RECORD.recorder.end, {R.why: "the cluster's run ended"})
         self.store.close()
 
     def alive(self) -> bool:

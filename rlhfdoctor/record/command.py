@@ -27,11 +27,13 @@ from rlhfdoctor.record.watch import Outcome, Watch
 from rlhfdoctor.sources.cgroupfs import find_hierarchy, find_path, list_processes
 from rlhfdoctor.sources.procfs import list_pids, parse_cmdline, read_file
 from rlhfdoctor.sources.ray import find_node
+from rlhfdoctor.trace.record import is_a
 from rlhfdoctor.units import show_bytes, show_count
+from rlhfdoctor.vocabulary import RECORD
 
 _FULL_DISK_BYTES = 1 << 20
 _LOW_DISK_BYTES = 256 << 20
-_BAD_END = ("kernel.line", "cgroup.oom", "node.lost")
+_BAD_END = (RECORD.kernel.line, RECORD.cgroup.oom, RECORD.node.lost)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +219,7 @@ def _finish(
     bad = (
         (code not in (0, None))
         or outcome.state.killed_count > 0
-        or any(e["kind"] in _BAD_END for e in outcome.state.events)
+        or any(is_a(event, *_BAD_END) for event in outcome.state.events)
     )
     if command and code is None:
         click.echo("doctor: how the command ended is not known: its recorder died with it", err=True)

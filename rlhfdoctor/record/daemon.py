@@ -16,21 +16,23 @@ from typing import Any
 
 from rlhfdoctor.record.recorder_config import RecorderConfig
 from rlhfdoctor.sources.procfs import parse_status, read_file
+from rlhfdoctor.trace.record import StoredEvent
+from rlhfdoctor.vocabulary import RECORD_FIELD as R
 
 _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 15, 36
 _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
 _inherited = "0"
 
 
-def prepare() -> dict[str, Any]:
+def prepare() -> StoredEvent:
     """Before the command starts: name, subreaper. What is inherited by a child is not touched yet."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_NAME, b"rlhfdoctor-rec", 0, 0, 0)
     subreaper = libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
-    return {"subreaper": subreaper}
+    return {R.subreaper: subreaper}
 
 
-def protect() -> dict[str, Any]:
+def protect() -> StoredEvent:
     """After the command has started: die late, keep memory resident, run before the job's threads.
 
     What was refused is returned under its name.
@@ -51,15 +53,15 @@ def protect() -> dict[str, Any]:
             refused = error.strerror or str(error)
     libc = ctypes.CDLL(None, use_errno=True)
     locked = libc.mlockall(_MCL_CURRENT | _MCL_FUTURE | _MCL_ONFAULT) == 0
-    facts: dict[str, Any] = {
-        "oom_score_adj": int(after),
-        "oom_score_adj_inherited": int(before),
-        "memory_locked": locked,
+    facts: StoredEvent = {
+        R.oom_score_adj: int(after),
+        R.oom_score_adj_inherited: int(before),
+        R.memory_locked: locked,
     }
     if refused:
-        facts["oom_score_adj_refused"] = refused
+        facts[R.oom_score_adj_refused] = refused
     if not locked:
-        facts["memory_locked_refused"] = os.strerror(ctypes.get_errno())
+        facts[R.memory_locked_refused] = os.strerror(ctypes.get_errno())
     with contextlib.suppress(OSError):
         os.nice(-5)
     with contextlib.suppress(OSError, ValueError):  # three descriptors a process; the job keeps its own limit

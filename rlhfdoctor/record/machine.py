@@ -18,7 +18,11 @@ from rlhfdoctor.sources.pressure import parse_pressure
 from rlhfdoctor.sources.procfs import Mappings, parse_maps, read_file
 from rlhfdoctor.sources.shm import SharedMemory, SharedObject, find_orphans, find_owners, list_objects, read_shm
 from rlhfdoctor.sources.vllm import EngineLoad, find_port, read_metrics
+from rlhfdoctor.trace.record import Emit
 from rlhfdoctor.trace.schema import NULL, RATIO_SCALE, SECONDS_SCALE, TABLES
+from rlhfdoctor.vocabulary import RECORD
+from rlhfdoctor.vocabulary import RECORD_FIELD as R
+from rlhfdoctor.vocabulary.limits import NODE
 
 _MOST_OBJECTS = 40
 _LEAST_SHM_BYTES = 1 << 20
@@ -54,7 +58,7 @@ def _reader(driver: Driver) -> Callable[[], GpuReading]:
 class Machine:
     """All of this machine that is not a process."""
 
-    def __init__(self, target: Target, emit: Callable[..., Any], root: str = "") -> None:
+    def __init__(self, target: Target, emit: Emit, root: str = "") -> None:
         """`emit` stores an event; `root` is where /proc and /sys are looked for."""
         self._target, self._emit, self._root = target, emit, root
         self.hierarchy = find_hierarchy(root)
@@ -127,12 +131,14 @@ class Machine:
             if known != (uid, own):
                 self._folders[level] = (uid, own)
                 self._emit(
-                    "cgroup.seen",
-                    uid=uid,
-                    path=level,
-                    name=level.removeprefix(self.hierarchy.mount),
-                    version=self.hierarchy.version,
-                    own=own,
+                    RECORD.cgroup.seen,
+                    {
+                        R.uid: uid,
+                        R.path: level,
+                        R.name: level.removeprefix(self.hierarchy.mount),
+                        R.version: self.hierarchy.version,
+                        R.own: own,
+                    },
                 )
 
     def title(self, process: Process) -> None:
@@ -140,7 +146,16 @@ class Machine:
         phase = find_phase(process.command) if process.command.startswith("ray::") else None
         if phase is not None and self._titles.get(process.uid) != phase:
             self._titles[process.uid] = phase
-            self._emit("mark", phase=phase, basis="process title", uid=process.uid, pid=process.pid, role=process.role)
+            self._emit(
+                RECORD.note.mark,
+                {
+                    R.phase: phase,
+                    R.basis: "process title",
+                    R.uid: process.uid,
+                    R.pid: process.pid,
+                    R.role: process.role,
+                },
+            )
 
     def read(self) -> dict[str, Any]:
         """The rows of this tick."""
@@ -214,7 +229,7 @@ class Machine:
         v2's counters include the cgroups below and the node's includes all: a kill is reported once, at the
         deepest level that counted it.
         """
-        counts = {level.path: level.oom_kill_count for level in self.levels} | {"node": node_count}
+        counts = {level.path: level.oom_kill_count for level in self.levels} | {NODE: node_count}
         risen = {
             where: count - self._kills[where]
             for where, count in counts.items()
@@ -222,8 +237,8 @@ class Machine:
         }
         self._kills |= {where: count for where, count in counts.items() if count is not None}
         reported: list[str] = []
-        for where in sorted(risen, key=lambda path: (path == "node", -len(path))):
-            if where == "node" and (reported or time.monotonic() - self._kill_reported_s < _KILL_ECHO_S):
+        for where in sorted(risen, key=lambda path: (path == NODE, -len(path))):
+            if where == NODE and (reported or time.monotonic() - self._kill_reported_s < _KILL_ECHO_S):
                 continue
             if any(path.startswith(where + "/") for path in reported):
                 continue
@@ -231,11 +246,13 @@ class Machine:
             self._kill_reported_s = time.monotonic()
             level = next((item for item in self.levels if item.path == where), None)
             self._emit(
-                "oom_kill",
-                level=where,
-                count=risen[where],
-                used_bytes=level.used_bytes if level else None,
-                max_bytes=level.max_bytes if level else None,
+                RECORD.note.oom_kill,
+                {
+                    R.level: where,
+                    R.count: risen[where],
+                    R.used_bytes: level.used_bytes if level else None,
+                    R.max_bytes: level.max_bytes if level else None,
+                },
             )
 
     def _gpu_rows(self) -> dict[str, Any]:
@@ -272,7 +289,7 @@ class Machine:
         self.gpus = [gpu for gpus, _, _ in self._gpu_readings.values() for gpu in gpus]
         self._gpu_processes = [process for _, processes, _ in self._gpu_readings.values() for process in processes]
         for gap in reading[2]:
-            self._emit("gap", what=gap.what, why=gap.why)
+            self._emit(RECORD.note.gap, {R.what: gap.what, R.why: gap.why})
 
     def _take_slow(self) -> None:
         objects = self._lane.take("/dev/shm")
@@ -286,7 +303,7 @@ class Machine:
             if load is not None:
                 self._engines[address] = load
         for gap in self._lane.gaps():
-            self._emit("gap", what=gap.what, why=gap.why)
+            self._emit(RECORD.note.gap, {R.what: gap.what, R.why: gap.why})
 
     def _take_objects(self, objects: list[SharedObject]) -> None:
         orphans = find_orphans(objects, time.time())
@@ -298,17 +315,19 @@ class Machine:
             grown = before is None or item.size_bytes > before.size_bytes * 1.25 or before.owners != item.owners
             if grown or (inode in lost and inode not in self._lost):
                 self._emit(
-                    "shm.object",
-                    path=item.path,
-                    inode=inode,
-                    size_bytes=item.size_bytes,
-                    modified=item.modified,
-                    uid=item.uid,
-                    owners=item.owners,
-                    deleted=item.deleted,
-                    orphaned=inode in lost,
+                    RECORD.shm.object,
+                    {
+                        R.path: item.path,
+                        R.inode: inode,
+                        R.size_bytes: item.size_bytes,
+                        R.modified: item.modified,
+                        R.uid: item.uid,
+                        R.owners: item.owners,
+                        R.deleted: item.deleted,
+                        R.orphaned: inode in lost,
+                    },
                 )
         for inode, item in self._objects.items():
             if inode not in current and item.size_bytes and len(objects) < _MOST_OBJECTS:
-                self._emit("shm.gone", path=item.path, inode=inode, size_bytes=item.size_bytes)
+                self._emit(RECORD.shm.gone, {R.path: item.path, R.inode: inode, R.size_bytes: item.size_bytes})
         self._objects, self._lost = current, lost

@@ -21,7 +21,10 @@ from rlhfdoctor.record.start import restarted, start_recorder
 from rlhfdoctor.record.state import State
 from rlhfdoctor.sources.procfs import parse_stat, read_file
 from rlhfdoctor.trace.follow import Follower
+from rlhfdoctor.trace.record import is_a, make_record, time_of
 from rlhfdoctor.trace.store import Writer
+from rlhfdoctor.vocabulary import RECORD
+from rlhfdoctor.vocabulary import RECORD_FIELD as R
 
 _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 15, 36
 _MOST_RESTARTS = 3
@@ -185,13 +188,13 @@ class Watch:
     def _print_events(self, say: Callable[[str], None]) -> None:
         from rlhfdoctor.record.view import say_event
 
-        fresh = [event for event in self.state.events if int(event.get("wall_ns") or 0) > self._seen_events]
+        fresh = [event for event in self.state.events if time_of(event) > self._seen_events]
         for event in fresh:
             text, _ = say_event(event)
-            if text and event["kind"] != "recorder.end":
+            if text and not is_a(event, RECORD.recorder.end):
                 say(text)
         if fresh:
-            self._seen_events = max(int(event.get("wall_ns") or 0) for event in fresh)
+            self._seen_events = max(time_of(event) for event in fresh)
 
     def _on_signal(self, number: int, _frame: Any) -> None:
         """Ctrl-C leaves the view; without one it goes to the job, as SIGTERM always does."""
@@ -209,9 +212,9 @@ class Watch:
 
     def job_runs(self) -> bool:
         """Whether the command is still there, by pid and start time."""
-        known = next((row for row in self.state.processes.values() if row.get("pid") == self.state.job_pid), None)
+        known = next((row for row in self.state.processes.values() if row.get(R.pid) == self.state.job_pid), None)
         stat = parse_stat(read_file(f"/proc/{self.state.job_pid}/stat", 2048) or b"") if self.state.job_pid else None
-        return known is not None and stat is not None and stat.start_ticks == known.get("start_ticks")
+        return known is not None and stat is not None and stat.start_ticks == known.get(R.start_ticks)
 
     def _recorder_lives(self) -> bool:
         """Ours by its process; another one's by the lock that it holds, since a pid may have a new owner."""
@@ -271,13 +274,7 @@ class Watch:
         if self.recorder is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.recorder.wait(5)
-        event = {
-            "kind": "job.exited",
-            "pid": self.state.job_pid,
-            "code": code,
-            "wall_ns": time.time_ns(),
-            "mono_ns": time.monotonic_ns(),
-        }
+        event = make_record(RECORD.job.exited, {R.pid: self.state.job_pid, R.code: code})
         with contextlib.suppress(DoctorError):
             store = Writer(str(self.folder), self.follower.header)
             store.event(event)
