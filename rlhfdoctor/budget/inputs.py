@@ -14,6 +14,7 @@ from rlhfdoctor.plugins import folders
 from rlhfdoctor.settings.spell import FRAMEWORKS, parse_version, spell
 from rlhfdoctor.types import Framework, Origin, Setting, Value
 from rlhfdoctor.units import parse_bytes
+from rlhfdoctor.vocabulary.limits import BoundName
 from rlhfdoctor.vocabulary.names import Trait
 
 
@@ -213,7 +214,7 @@ class Inputs:
             )
         return tuple(limit for limit in found if limit.bytes is not None or limit.name in ("node", "GPU"))
 
-    def _limit(self, name: str, place: Place, given: int | None, flag: str, setting: str) -> Limit:
+    def _limit(self, name: BoundName, place: Place, given: int | None, flag: str, setting: str) -> Limit:
         own = self.settings.get(setting)
         if given is not None or own is None:
             return Limit(name=name, place=place, bytes=given, basis=flag)

@@ -7,12 +7,13 @@ it means a limit only if a thread or a process was being created.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from rlhfdoctor.evidence.case import Case, fact
 from rlhfdoctor.evidence.classify import TRIED_AGAIN
 from rlhfdoctor.types import Death, Event, Evidence
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
+from rlhfdoctor.vocabulary.limits import ProcessLimit
 
 _FILES = re.compile(r"Too many open files|Errno 24\b", re.I)
 _WATCHES = re.compile(r"inotify", re.I)
@@ -39,11 +40,12 @@ def find_process_limit(case: Case, death: Death | None) -> Iterator[Evidence]:
     kinds = {name for _, name in refused}
     if kind == "processes or threads" and "pids cgroup" in kinds:
         kind = "pids cgroup"
-    what = {
+    refusals: Mapping[ProcessLimit, str] = {
         "open files": "the system refused one more open file",
         "processes or threads": "the system refused one more process or thread",
         "pids cgroup": "the pids limit of the cgroup refused one more process or thread",
-    }[kind]
+    }
+    what = refusals[kind]
     yield fact(FACT.limit.kind, kind, what, event)
     first = next((e for e, _ in refused if _leads_to(e, death) and not _survived(case, e)), None)
     if death is not None:
@@ -52,7 +54,7 @@ def find_process_limit(case: Case, death: Death | None) -> Iterator[Evidence]:
         )
 
 
-def _kind(case: Case, event: Event) -> str | None:
+def _kind(case: Case, event: Event) -> ProcessLimit | None:
     if TRIED_AGAIN.search(event.text):
         return None
     if _FILES.search(event.text):

@@ -25,5 +25,7 @@ NODE: Final = "node"
 """In place of a cgroup's path: the node itself, as a level of a kill counter or of a failure."""
 
 BoundName: TypeAlias = Literal["container", "node", "/dev/shm", "GPU"]
-BOUNDS: Mapping[BoundName, LimitName] = {"container": "cgroup", "node": "node", "/dev/shm": "shm", "GPU": "gpu"}
-"""The limits of an estimate, in its words -> what a recording calls them."""
+"""The limits of an estimate, in its own words: cgroup, node, shm and gpu of a recording, before there is one."""
+
+ProcessLimit: TypeAlias = Literal["open files", "processes or threads", "pids cgroup"]
+"""Limits that are no memory: RLIMIT_NOFILE, RLIMIT_NPROC or threads-max, pids.max; the values of `limit.kind` for rules."""
