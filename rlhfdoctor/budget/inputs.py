@@ -17,6 +17,9 @@ from rlhfdoctor.units import parse_bytes
 from rlhfdoctor.vocabulary.limits import BoundName
 from rlhfdoctor.vocabulary.names import Trait
 
+_ALWAYS_SHOWN: tuple[BoundName, ...] = ("node", "GPU")
+"""Limits that are listed even if their size is unknown."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
@@ -212,7 +215,7 @@ class Inputs:
                     basis=machine.gpu_basis if machine.gpu_bytes else "not told: --gpu",
                 )
             )
-        return tuple(limit for limit in found if limit.bytes is not None or limit.name in ("node", "GPU"))
+        return tuple(limit for limit in found if limit.bytes is not None or limit.name in _ALWAYS_SHOWN)
 
     def _limit(self, name: BoundName, place: Place, given: int | None, flag: str, setting: str) -> Limit:
         own = self.settings.get(setting)

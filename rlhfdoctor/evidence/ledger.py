@@ -72,7 +72,7 @@ def _recorded(scene: FailureWindow) -> Iterator[Part]:
     yield Part(
         part="unexplained",
         bytes=left,
-        basis=f"use of {scene.limit if scene.limit != 'node' else 'the node'} less the rows above",
+        basis=f"use of {'the node' if scene.of_node else scene.limit} less the rows above",
     )
 
 

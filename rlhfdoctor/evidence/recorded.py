@@ -89,7 +89,7 @@ def _limits(scene: FailureWindow, death: Death | None) -> Facts:
         yield (
             FACT.trace.full_ratio,
             peak / scene.limit_bytes,
-            f"use reached {show_ratio(peak / scene.limit_bytes)} of {'the node' if scene.limit == 'node' else 'the limit'} ({show_bytes(peak)} of {show_bytes(scene.limit_bytes)}, page cache left out)",
+            f"use reached {show_ratio(peak / scene.limit_bytes)} of {'the node' if scene.of_node else 'the limit'} ({show_bytes(peak)} of {show_bytes(scene.limit_bytes)}, page cache left out)",
         )
         thrash = scene.thrash
         if thrash is not None and death is not None and death.killer not in HOST_KILLERS:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from rlhfdoctor.evidence.case import Case, fact
 from rlhfdoctor.evidence.classify import TRIED_AGAIN
@@ -21,6 +22,7 @@ _THREADS = re.compile(
     r"can't start new thread|pthread_create|fork: |Thread creation failed|thread: Resource temporarily"
 )
 _FORK_FRAME = re.compile(r"^(?:_?fork_exec|_execute_child|fork|_launch|_start_thread|start_new_thread|start)$")
+_PIDS: Final = "pids cgroup"
 _NEAR_LINES = 200
 _NEAR_S = 300.0
 _GOES_ON = 2
@@ -32,18 +34,17 @@ def find_process_limit(case: Case, death: Death | None) -> Iterator[Evidence]:
     refused = [(event, kind) for event in case.of(EVENT.host.process_limit) if (kind := _kind(case, event))]
     kernel = case.first(EVENT.kernel.pids_limit)
     if kernel is not None and any(name == "processes or threads" for _, name in refused):
-        refused.append((kernel, "pids cgroup"))  # the line alone may be another job's: the kernel log is the node's
+        refused.append((kernel, _PIDS))  # the line alone may be another job's: the kernel log is the node's
     yield from _allowed(case)
     if not refused:
         return
     event, kind = refused[0]
-    kinds = {name for _, name in refused}
-    if kind == "processes or threads" and "pids cgroup" in kinds:
-        kind = "pids cgroup"
+    if kind == "processes or threads" and any(name == _PIDS for _, name in refused):
+        kind = _PIDS
     refusals: Mapping[ProcessLimit, str] = {
         "open files": "the system refused one more open file",
         "processes or threads": "the system refused one more process or thread",
-        "pids cgroup": "the pids limit of the cgroup refused one more process or thread",
+        _PIDS: "the pids limit of the cgroup refused one more process or thread",
     }
     what = refusals[kind]
     yield fact(FACT.limit.kind, kind, what, event)

@@ -22,7 +22,7 @@ from rlhfdoctor.trace.record import Emit, RecordEvent, StoredEvent
 from rlhfdoctor.types import Gap, Value
 from rlhfdoctor.vocabulary import EVENT, FIELD, RECORD
 from rlhfdoctor.vocabulary import RECORD_FIELD as R
-from rlhfdoctor.vocabulary.names import Field, Kind
+from rlhfdoctor.vocabulary.names import Field, Kind, RecordField
 from rlhfdoctor.vocabulary.recorder_events import KERNEL_LOG
 from rlhfdoctor.vocabulary.run import PHASES
 
@@ -30,6 +30,9 @@ _MARKS_FOLDER = re.compile(rb"(?:^|\0)RLHFDOCTOR_MARKS=([^\0]+)")
 _KERNEL_BYTES = 4 << 20
 _MARKS_BYTES = 1 << 18
 _ENVIRONMENT_TRIES = 3
+_NUMBERS: tuple[RecordField, ...] = (R.step, R.rank, R.at_ns)
+_MARKED: frozenset[RecordField] = frozenset({R.phase, R.step, R.role})
+"""A mark says at least one of these."""
 _VICTIM = re.compile(r"Killed process (\d+)|oom-kill:.*,pid=(\d+)")
 
 
@@ -40,7 +43,7 @@ def _is_number(value: object) -> bool:
 
 def _mark_fields(mark: RecordEvent) -> StoredEvent:
     """The valid fields of a mark, each of the right type; the rest is dropped."""
-    fields: StoredEvent = {key: mark[key] for key in (R.step, R.rank, R.at_ns) if _is_number(mark.get(key))}
+    fields: StoredEvent = {key: mark[key] for key in _NUMBERS if _is_number(mark.get(key))}
     if mark.get(R.phase) in PHASES:
         fields[R.phase] = mark[R.phase]
     if mark.get(R.edge) in ("start", "end"):
@@ -208,7 +211,7 @@ class Activity:
                 self._take_role(process, given)
                 continue
             fields = _mark_fields(given)
-            if not fields.keys().isdisjoint((R.phase, R.step, R.role)):
+            if _MARKED & fields.keys():
                 self._take_role(process, fields)
                 yield self._emit(
                     RECORD.note.mark,

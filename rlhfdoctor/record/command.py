@@ -30,10 +30,11 @@ from rlhfdoctor.sources.ray import find_node
 from rlhfdoctor.trace.record import is_a
 from rlhfdoctor.units import show_bytes, show_count
 from rlhfdoctor.vocabulary import RECORD
+from rlhfdoctor.vocabulary.names import Record
 
 _FULL_DISK_BYTES = 1 << 20
 _LOW_DISK_BYTES = 256 << 20
-_BAD_END = (RECORD.kernel.line, RECORD.cgroup.oom, RECORD.node.lost)
+_BAD_END: tuple[Record, ...] = (RECORD.kernel.line, RECORD.cgroup.oom, RECORD.node.lost)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,26 +15,29 @@ from rlhfdoctor.trace.schema import NULL, scale_of
 from rlhfdoctor.vocabulary import RECORD
 from rlhfdoctor.vocabulary import RECORD_FIELD as R
 from rlhfdoctor.vocabulary.limits import NODE, LimitName, limit_of
+from rlhfdoctor.vocabulary.names import Record
 
 _HISTORY = 48
 _EVENTS = 60
 _SLOPE_S, _SLOPE_LEAST_S = 60.0, 10.0
-_SHOWN = (
-    RECORD.note.alarm,
-    RECORD.note.oom_kill,
-    RECORD.kernel.line,
-    RECORD.kernel.other,
-    RECORD.cgroup.oom,
-    RECORD.job.exited,
-    RECORD.process.exited,
-    RECORD.note.gap,
-    RECORD.store.recovered,
-    RECORD.store.dropped,
-    RECORD.recorder.end,
-    RECORD.ray.node,
-    RECORD.node.lost,
-    RECORD.node.back,
-    RECORD.metrics.serving,
+_SHOWN: frozenset[Record] = frozenset(
+    {
+        RECORD.note.alarm,
+        RECORD.note.oom_kill,
+        RECORD.kernel.line,
+        RECORD.kernel.other,
+        RECORD.cgroup.oom,
+        RECORD.job.exited,
+        RECORD.process.exited,
+        RECORD.note.gap,
+        RECORD.store.recovered,
+        RECORD.store.dropped,
+        RECORD.recorder.end,
+        RECORD.ray.node,
+        RECORD.node.lost,
+        RECORD.node.back,
+        RECORD.metrics.serving,
+    }
 )
 
 

@@ -14,7 +14,7 @@ from rlhfdoctor.units import show_bytes
 from rlhfdoctor.vocabulary import EVENT, FIELD, RECORD
 from rlhfdoctor.vocabulary import RECORD_FIELD as R
 from rlhfdoctor.vocabulary.limits import NODE
-from rlhfdoctor.vocabulary.names import Field, Kind, Record
+from rlhfdoctor.vocabulary.names import Field, Kind, Record, RecordField
 from rlhfdoctor.vocabulary.recorder_events import KERNEL_LOG
 
 _NEAR_NS = 3_000_000_000
@@ -22,14 +22,14 @@ _SHUTDOWN_NS = 30 * 10**9
 _HELD_BYTES = 16 << 20
 _FULL_RATIO = 0.9
 _MEMCG = re.compile(r"oom_memcg=(/[^,]+)")
-_GONE = {
+_GONE: Mapping[Field, RecordField] = {
     FIELD.pid: R.pid,
     FIELD.name: R.name,
     FIELD.role: R.role,
     FIELD.rss_anon_bytes: R.rss_anon_bytes,
     FIELD.rss_shmem_bytes: R.rss_shmem_bytes,
 }
-_MARK = {FIELD.phase: R.phase, FIELD.step: R.step, FIELD.pid: R.pid, FIELD.role: R.role}
+_MARK: Mapping[Field, RecordField] = {FIELD.phase: R.phase, FIELD.step: R.step, FIELD.pid: R.pid, FIELD.role: R.role}
 
 
 class Recorded:

@@ -245,7 +245,7 @@ class Writer:
         os.close(self._fd)
         self._fd, self._in_memory = fresh, False
         self.stored_bytes += done
-        recovered = {R.why: self.trouble, R.kept_count: self.kept_count, R.lost_count: self.lost_count}
+        recovered: RecordEvent = {R.why: self.trouble, R.kept_count: self.kept_count, R.lost_count: self.lost_count}
         self.trouble, self.kept_count = "", 0
         self.event(make_record(RECORD.store.recovered, recovered))
 

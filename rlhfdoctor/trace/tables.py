@@ -28,6 +28,8 @@ _IDENTITY: dict[str, tuple[RecordField, ...]] = {
     "cgroup": (R.path,),
     "limit": (R.name, R.level),
 }
+_WHOLE: frozenset[RecordField] = frozenset({R.pid})
+"""Those that are numbers; the others are text."""
 _IDENTIFYING: dict[Record | None, str] = {
     RECORD.process.seen: "process",
     RECORD.process.named: "process",
@@ -189,7 +191,7 @@ def _frame(node: NodeTrace, name: str, table: Columns) -> polars.DataFrame:
     }
     known = identities(node).get("process" if name in ("mapping", "probe") else name, {})
     for field in _IDENTITY.get(name, ()):
-        kind = pl.Int64 if field == R.pid else pl.String
+        kind = pl.Int64 if field in _WHOLE else pl.String
         known_values = {uid: row.get(field) for uid, row in known.items() if row.get(field) is not None}
         data[str(field)] = (
             data["uid"].replace_strict(list(known_values), list(known_values.values()), default=None, return_dtype=kind)
