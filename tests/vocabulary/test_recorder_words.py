@@ -29,7 +29,6 @@ LIMITED = {
     "record/pace.py": (LIMITS, ""),
     "record/recorder.py": (LIMITS, "limit.name"),
     "core/timeline.py": (LIMITS, "_WORDS"),  # elsewhere they are names of tables
-    "estimates.py": (get_args(BoundName), "limit.name"),
     "budget/inputs.py": (get_args(BoundName), ""),
     "patch/suggest.py": (get_args(BoundName), ""),
     "evidence/rlimits.py": (get_args(ProcessLimit), ""),
