@@ -1,4 +1,4 @@
-"""The recorder's own process: locks its memory, lowers its OOM score, starts the command cleanly and reaps orphans.
+"""The recorder as a process: locked in memory, killed last, parent of the command, reaper of its orphans.
 
 `oom_score_adj` is inherited: inside a Ray worker it is +1000 and we would die first. Lowering needs
 CAP_SYS_RESOURCE, and Python's buffered write hides the refusal, hence os.write.

@@ -1,4 +1,4 @@
-"""Which limits there are, how full each is, and when it will be reached.
+"""Which limits there are, how full each is, when it will be reached.
 
 cgroup   unreclaimable memory against memory.max, one limit a level that has one
 node     MemTotal - MemAvailable against MemTotal

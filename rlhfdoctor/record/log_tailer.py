@@ -1,4 +1,4 @@
-"""Follows log files: keeps a copy of their tails in the run's folder, and finds step and phase marks in them.
+"""Follows log files: copies their tails to the run's folder, finds the lines that mark a step or phase.
 
 A Ray session lives on /tmp and dies with the pod, so the tails are copied while the run is alive. A
 copy holds at most twice `_KEEP_BYTES` of each file; what a burst skips is noted in the copy.

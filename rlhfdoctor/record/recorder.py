@@ -1,4 +1,4 @@
-"""The recorder: a process of its own that samples without drift, writes, warns, and outlives the job.
+"""The recorder: a process of its own that samples without drift, writes, warns, outlives the job.
 
     python -m rlhfdoctor.record.recorder DIR
 
@@ -243,7 +243,7 @@ class Recorder:
         for process in list(self.target.processes.values()):
             role = process.role or "other"
             roles[role] = roles.get(role, 0) + process.rss_bytes
-        return list(self.limits.all.values()), roles, len(self.alarms.standing)
+        return list(self.limits.all.values()), roles, len(self.alarms.active)
 
 
 def main(arguments: Sequence[str]) -> int:

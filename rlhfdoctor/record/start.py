@@ -1,4 +1,4 @@
-"""Starts a recording: the run's folder, what is known before the start, and the recorder as a process of its own."""
+"""Starts a recording: the run's folder, what is known before the start, the recorder as a process of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A watcher's state of a run: the newest figures of the trace, and a short history for display."""
+"""A watcher's state of a run: the newest figures of the trace, a short history for display."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def test_growth_of_real_use() -> None:
 def test_text(limit: Limit, expected: str) -> None:
     """An alarm says what will be full, when, and how full it is."""
     alarms = Alarms(600.0)
-    assert ([text for _, text in alarms.check([limit])], alarms.standing) == ([expected], {1: expected})
+    assert ([text for _, text in alarms.check([limit])], alarms.active) == ([expected], {1: expected})
 
 
 def test_names() -> None:
