@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias, get_args
 
 from rlhfdoctor.i18n.message import Message
 from rlhfdoctor.types import Gap
+from rlhfdoctor.vocabulary.limits import BoundName
 
 BudgetPhase: TypeAlias = Literal[
     "load", "resume", "rollout", "score", "update", "weight_sync", "checkpoint", "final_save"
@@ -54,8 +55,7 @@ class Need:
 class Limit:
     """What a place of the node has."""
 
-    name: str
-    """container, node, /dev/shm, GPU."""
+    name: BoundName
     place: Place
     bytes: int | None
     """None if unknown."""

@@ -18,6 +18,8 @@ import os
 import time
 from collections.abc import Iterator
 
+PROBE = "probe"
+"""Kind of the lines that the probe writes beside the marks."""
 _MOST_BYTES = 8 << 20
 _handle: tuple[int, int] | None = None
 """(pid, descriptor): a forked child opens its own file."""

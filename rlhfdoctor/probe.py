@@ -39,7 +39,7 @@ def _loop() -> None:
         with contextlib.suppress(Exception):  # training continues, whatever a half-initialised torch raises
             fresh = read()
             if fresh != sent:
-                marks._write({"kind": "probe", **fresh})
+                marks._write({"kind": marks.PROBE, **fresh})
                 sent = fresh
         time.sleep(_EVERY_S)
 

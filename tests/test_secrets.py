@@ -72,7 +72,7 @@ def test_settings_stay() -> None:
 
 
 def test_a_recorded_run_holds_no_secret(tmp_path: Path) -> None:
-    """A real recording: run.json, the orders, the command and the trace."""
+    """A real recording: run.json, orders.json, the command and the trace."""
     words = ["--s3_key", KEY, "--index-url", "https://user:Zqpw7@host/simple", TOKEN, "--pwd", "Zq"]
     watch = [sys.executable, "-m", "rlhfdoctor", "watch", "--no-view", "--out", str(tmp_path / "run"), "--"]
     job = [sys.executable, "-c", "import time; time.sleep(2)", *words]

@@ -15,7 +15,11 @@ from rlhfdoctor.plugins import folders
 from rlhfdoctor.settings.spell import FRAMEWORKS, parse_version, spell
 from rlhfdoctor.types import Framework, Origin, Setting, Value
 from rlhfdoctor.units import parse_bytes
+from rlhfdoctor.vocabulary.limits import BoundName
 from rlhfdoctor.vocabulary.names import Trait
+
+_ALWAYS_SHOWN: tuple[BoundName, ...] = ("node", "GPU")
+"""Limits that are listed even if their size is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,9 +224,9 @@ class Inputs:
                     basis=quoted(machine.gpu_basis) if machine.gpu_bytes else say("unknown: --gpu"),
                 )
             )
-        return tuple(limit for limit in found if limit.bytes is not None or limit.name in ("node", "GPU"))
+        return tuple(limit for limit in found if limit.bytes is not None or limit.name in _ALWAYS_SHOWN)
 
-    def _limit(self, name: str, place: Place, given: int | None, flag: str, setting: str) -> Limit:
+    def _limit(self, name: BoundName, place: Place, given: int | None, flag: str, setting: str) -> Limit:
         own = self.settings.get(setting)
         if given is not None or own is None:
             return Limit(name=name, place=place, bytes=given, basis=quoted(flag))

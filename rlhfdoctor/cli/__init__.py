@@ -339,7 +339,7 @@ def watch(
         if seconds is None or not 0 < seconds < 10 * 86400:
             raise UsageError(f"{name} {text}: write a time such as 1s, 500ms, 10m or 2h")
         times.append(seconds)
-    wish = WatchOptions(
+    options = WatchOptions(
         command=command,
         pids=pids,
         cgroup=cgroup,
@@ -355,8 +355,8 @@ def watch(
     if ray_address is not None:
         from rlhfdoctor.record.cluster import watch_ray
 
-        sys.exit(watch_ray(wish, ray_address, _verdict))
-    sys.exit(run(wish, _verdict))
+        sys.exit(watch_ray(options, ray_address, _verdict))
+    sys.exit(run(options, _verdict))
 
 
 def _verdict(folder: Path, command: bool) -> int:

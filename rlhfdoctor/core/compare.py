@@ -14,6 +14,7 @@ from rlhfdoctor.i18n.message import say, term
 from rlhfdoctor.trace.growth import theil_sen
 from rlhfdoctor.trace.schema import NULL
 from rlhfdoctor.types import Comparison, Figure, Incident
+from rlhfdoctor.vocabulary import RECORD_FIELD as R
 
 _LEAST_STEPS = 4
 _SPREADS = 3.0
@@ -85,7 +86,7 @@ def _use(scene: FailureWindow | None) -> list[tuple[float, int]]:
     table = scene.trace.node.tables.get("process") if scene is not None else None
     if scene is None or table is None:
         return []
-    ours = {uid for uid, row in scene.trace.known["process"].items() if row.get("role") != "doctor"}
+    ours = {uid for uid, row in scene.trace.known["process"].items() if row.get(R.role) != "doctor"}
     anon, shmem, locked = (table.values[name] for name in ("rss_anon_bytes", "rss_shmem_bytes", "locked_bytes"))
     sums: dict[float, int] = {}
     for place, uid in enumerate(table.keys):

@@ -13,11 +13,15 @@ from rlhfdoctor.evidence.window import FailureWindow, find_failure_window, find_
 from rlhfdoctor.i18n.message import Message, plural, quoted, say, term
 from rlhfdoctor.report.phrasing import killer_says
 from rlhfdoctor.trace.events import Recorded
-from rlhfdoctor.trace.read import NodeTrace, time_of
+from rlhfdoctor.trace.read import NodeTrace
+from rlhfdoctor.trace.record import RecordEvent, time_of
 from rlhfdoctor.trace.run import read_traces
 from rlhfdoctor.trace.schema import NULL
 from rlhfdoctor.trace.tables import require_polars
 from rlhfdoctor.types import Incident
+from rlhfdoctor.vocabulary import RECORD
+from rlhfdoctor.vocabulary import RECORD_FIELD as R
+from rlhfdoctor.vocabulary.limits import NODE, LimitName, limit_of
 from rlhfdoctor.vocabulary.run import PHASES
 
 if TYPE_CHECKING:
@@ -47,7 +51,11 @@ _ORDER = (
     "raylet",
     "other",
 )
-_WORDS = {"cgroup": say("container limit"), "node": say("node"), "ray": say("Ray's threshold")}
+_WORDS: Mapping[LimitName, Message] = {
+    "cgroup": say("container limit"),
+    "node": say("node"),
+    "ray": say("Ray's threshold"),
+}
 
 
 def make_charts(
@@ -118,13 +126,13 @@ def _fullest(trace: Recorded) -> FailureWindow | None:
         limit, use = trace.last("cgroup", int(uid), "max_bytes"), trace.series("cgroup", int(uid), "used_bytes")
         if limit and use:
             found.append(
-                (max(size for _, size in use) / limit, FailureWindow(trace, end_s, str(row.get("path")), limit, use))
+                (max(size for _, size in use) / limit, FailureWindow(trace, end_s, str(row.get(R.path)), limit, use))
             )
     total = trace.last("host", 0, "total_bytes")
     free = trace.series("host", 0, "available_bytes")
     if total and free:
         use = [(at, total - size) for at, size in free]
-        found.append((max(size for _, size in use) / total, FailureWindow(trace, end_s, "node", total, use)))
+        found.append((max(size for _, size in use) / total, FailureWindow(trace, end_s, NODE, total, use)))
     return max(found, key=lambda pair: pair[0])[1] if found else None
 
 
@@ -213,9 +221,9 @@ def _processes(trace: Recorded) -> polars.DataFrame | None:
     if table is None or not table.keys:
         return None
     roles = {
-        uid: str(row.get("role") or "other")
+        uid: str(row.get(R.role) or "other")
         for uid, row in trace.known["process"].items()
-        if row.get("role") != "doctor"
+        if row.get(R.role) != "doctor"
     }
     if not roles:
         return None
@@ -242,12 +250,12 @@ def _by_kind(trace: Recorded, scene: FailureWindow) -> Panel | None:
     """What the limit's owner holds: anonymous, page-locked, other shared memory, page cache, kernel."""
     import polars as pl
 
-    table = trace.node.tables.get("host" if scene.limit == "node" else "cgroup")
+    table = trace.node.tables.get("host" if scene.of_node else "cgroup")
     if table is None or not table.keys:
         return None
     wanted = 0
-    if scene.limit != "node":
-        wanted = next((int(uid) for uid, row in trace.known["cgroup"].items() if row.get("path") == scene.limit), 0)
+    if not scene.of_node:
+        wanted = next((int(uid) for uid, row in trace.known["cgroup"].items() if row.get(R.path) == scene.limit), 0)
     raw = pl.DataFrame(
         {
             "at": pl.Series(table.times_ns),
@@ -268,14 +276,10 @@ def _by_kind(trace: Recorded, scene: FailureWindow) -> Panel | None:
     frame = frame.fill_null(0).sort("at")
     shmem = pl.col("shmem_bytes")
     pinned = pl.min_horizontal("locked", shmem)
-    cache = (
-        pl.col("cached_bytes") - shmem + pl.col("buffers_bytes")
-        if scene.limit == "node"
-        else pl.col("file_bytes") - shmem
-    )
+    cache = pl.col("cached_bytes") - shmem + pl.col("buffers_bytes") if scene.of_node else pl.col("file_bytes") - shmem
     kernel = (
         sum((pl.col(f"{name}_bytes") for name in ("slab", "page_tables", "kernel_stack")), pl.lit(0))
-        if scene.limit == "node"
+        if scene.of_node
         else pl.col("kernel_bytes")
     )
     parts = frame.select(
@@ -289,7 +293,7 @@ def _by_kind(trace: Recorded, scene: FailureWindow) -> Panel | None:
     names = [name for name in parts.columns if name != "at" and (parts[name] > 0).any()]
     if not names:
         return None
-    title = say("the node by kind of memory") if scene.limit == "node" else say("the container by kind of memory")
+    title = say("the node by kind of memory") if scene.of_node else say("the container by kind of memory")
     panel = Panel(
         kind="kind",
         title=title,
@@ -299,7 +303,7 @@ def _by_kind(trace: Recorded, scene: FailureWindow) -> Panel | None:
         levels=_levels(trace, parts["at"], [parts[name] for name in names]),
     )
     return _with_bounds(
-        panel, [(_WORDS["node" if scene.limit == "node" else "cgroup"], scene.limit_bytes)] if scene.limit_bytes else []
+        panel, [(_WORDS["node" if scene.of_node else "cgroup"], scene.limit_bytes)] if scene.limit_bytes else []
     )
 
 
@@ -360,23 +364,25 @@ def _levels(trace: Recorded, at: polars.Series, columns: Sequence[polars.Series]
 def _limits(trace: Recorded, scene: FailureWindow) -> Iterator[tuple[Message, int]]:
     """(name, bytes) of the limits that bound host memory, as they were seen last."""
     seen = {
-        _WORDS[str(row["name"])]: size
+        _WORDS[name]: size
         for row in trace.known["limit"].values()
-        if row.get("name") in _WORDS and isinstance(size := row.get("limit_bytes"), int)
+        if (name := limit_of(row.get(R.name))) is not None
+        and name in _WORDS
+        and isinstance(size := row.get(R.limit_bytes), int)
     }
     if scene.limit_bytes:
-        seen[_WORDS["node" if scene.limit == "node" else "cgroup"]] = scene.limit_bytes
+        seen[_WORDS["node" if scene.of_node else "cgroup"]] = scene.limit_bytes
     yield from seen.items()
 
 
 def _spans(trace: Recorded, begin_s: float, end_s: float) -> Iterator[Span]:
     """Phases from mark to mark; what several roles enter one after the other is one phase. Phases end with the job."""
     marks = sorted(
-        (at, event.get("edge") == "end", str(event["phase"]))
-        for event in trace.of("mark")
-        if event.get("phase") in PHASES and (at := _marked(trace, event)) is not None
+        (at, event.get(R.edge) == "end", str(event[R.phase]))
+        for event in trace.of(RECORD.note.mark)
+        if event.get(R.phase) in PHASES and (at := _marked(trace, event)) is not None
     )
-    over = [trace.seconds(time_of(event)) for event in trace.of("job.exited", "oom_kill")]
+    over = [trace.seconds(time_of(event)) for event in trace.of(RECORD.job.exited, RECORD.note.oom_kill)]
     end_s = min([end_s, *(at for at in over if at >= begin_s)])
     now, since = "", begin_s
     for at, ends, phase in marks:
@@ -392,27 +398,27 @@ def _spans(trace: Recorded, begin_s: float, end_s: float) -> Iterator[Span]:
         yield Span(phase=now, begin_s=since - begin_s, end_s=end_s - begin_s)
 
 
-def _marked(trace: Recorded, event: Mapping[str, object]) -> float | None:
+def _marked(trace: Recorded, event: RecordEvent) -> float | None:
     """When the trainer set a mark; None if damaged."""
-    at_ns = event.get("at_ns") or time_of(event)
+    at_ns = event.get(R.at_ns) or time_of(event)
     return trace.seconds(at_ns) if isinstance(at_ns, int) else None
 
 
 def _marks(trace: Recorded, begin_s: float, incident: Incident | None) -> Iterator[Mark]:
     for number, at in enumerate(find_steps(trace)[:_MOST_STEPS]):
         yield Mark(at_s=max(at - begin_s, 0.0), kind="step", says=say("step {number}", number=number))
-    for event in trace.of("alarm"):
+    for event in trace.of(RECORD.note.alarm):
         yield Mark(
             at_s=_at(trace, event, begin_s),
             kind="alarm",
-            says=quoted(event["text"]) if event.get("text") else say("alarm"),
+            says=quoted(event[R.text]) if event.get(R.text) else say("alarm"),
         )
-    for event in trace.of("oom_kill"):
+    for event in trace.of(RECORD.note.oom_kill):
         yield Mark(at_s=_at(trace, event, begin_s), kind="kill", says=say("the kernel's OOM killer"))
     death = incident.death if incident is not None else None
     if death is not None and death.time is not None:
         yield Mark(at_s=max(death.time - begin_s, 0.0), kind="death", says=killer_says(death))
 
 
-def _at(trace: Recorded, event: Mapping[str, object], begin_s: float) -> float:
+def _at(trace: Recorded, event: RecordEvent, begin_s: float) -> float:
     return max(trace.seconds(time_of(event)) - begin_s, 0.0)

@@ -12,6 +12,7 @@ from rlhfdoctor.logs.ray import read_top
 from rlhfdoctor.types import Death, Part
 from rlhfdoctor.units import MIB
 from rlhfdoctor.vocabulary import EVENT, FIELD
+from rlhfdoctor.vocabulary import RECORD_FIELD as R
 
 
 def make_ledger(case: Case, death: Death | None = None) -> Iterator[Part]:
@@ -54,7 +55,7 @@ def _recorded(scene: FailureWindow) -> Iterator[Part]:
     for holder in find_process_usage(scene, peak_s):
         anon_by_role[holder.role] = anon_by_role.get(holder.role, 0) + holder.anon_bytes
         locked_by_role[holder.role] = locked_by_role.get(holder.role, 0) + min(holder.locked_bytes, holder.shmem_bytes)
-    kept, sums = _node_parts(scene, peak_s) if scene.limit == "node" else _cgroup_parts(scene, peak_s)
+    kept, sums = _node_parts(scene, peak_s) if scene.of_node else _cgroup_parts(scene, peak_s)
     total, anon, shmem = sums.get("use", total), sums["anon"], sums["shmem"]
     rows = [
         (say("{role} anon", role=term(role)), size, say("RssAnon {at}", at=at)) for role, size in anon_by_role.items()
@@ -65,7 +66,7 @@ def _recorded(scene: FailureWindow) -> Iterator[Part]:
         if size
     ]
     rest = shmem - sum(locked_by_role.values())
-    basis = quoted("/proc/meminfo") if scene.limit == "node" else say("memory.stat of {limit}", limit=scene.limit)
+    basis = quoted("/proc/meminfo") if scene.of_node else say("memory.stat of {limit}", limit=scene.limit)
     rows += [*_shared(scene, peak_s, rest, basis), *((name, size, basis) for name, size in kept.items())]
     others = anon - sum(anon_by_role.values())
     word = (
@@ -84,7 +85,7 @@ def _recorded(scene: FailureWindow) -> Iterator[Part]:
         bytes=left,
         basis=say(
             "use of {limit} less the rows above",
-            limit=quoted(scene.limit) if scene.limit != "node" else say("the node"),
+            limit=say("the node") if scene.of_node else quoted(scene.limit),
         ),
     )
 
@@ -124,7 +125,7 @@ def _node_parts(scene: FailureWindow, at_s: float) -> tuple[dict[Message, int], 
 
 def _cgroup_parts(scene: FailureWindow, at_s: float) -> tuple[dict[Message, int], dict[str, int]]:
     """Memory from memory.stat; `use` is the total, page cache included."""
-    uid = next(int(uid) for uid, row in scene.trace.known["cgroup"].items() if row.get("path") == scene.limit)
+    uid = next(int(uid) for uid, row in scene.trace.known["cgroup"].items() if row.get(R.path) == scene.limit)
     values = {
         name: scene.trace.last("cgroup", uid, f"{name}_bytes", at_s) or 0
         for name in ("current", "anon", "file", "shmem", "kernel")

@@ -25,9 +25,10 @@ from rlhfdoctor.evidence.window import (
 )
 from rlhfdoctor.i18n.message import Message, plural, say, term
 from rlhfdoctor.trace.growth import fit_growth, theil_sen
-from rlhfdoctor.trace.read import mark_time_of
+from rlhfdoctor.trace.record import mark_time_of
 from rlhfdoctor.types import Death, Evidence, Value
-from rlhfdoctor.vocabulary import FACT
+from rlhfdoctor.vocabulary import FACT, RECORD
+from rlhfdoctor.vocabulary import RECORD_FIELD as R
 from rlhfdoctor.vocabulary.names import Fact
 from rlhfdoctor.vocabulary.run import HOST_KILLERS
 
@@ -39,7 +40,7 @@ def find_recorded(case: Case, death: Death | None) -> Iterator[Evidence]:
     scene = find_failure_window(case, death)
     if scene is None:
         return
-    if scene.limit != "node" and scene.limit_bytes:
+    if not scene.of_node and scene.limit_bytes:
         scene = replace(scene, thrash=find_thrash(scene.trace, scene.use, scene.limit_bytes, scene.until_s))
 
     def fact(name: Fact, value: Value, says: Message) -> Evidence:
@@ -100,7 +101,7 @@ def _limits(scene: FailureWindow, death: Death | None) -> Facts:
             say(
                 "use reached {part:share} of {whole} ({peak:bytes} of {limit:bytes}, page cache left out)",
                 part=peak / scene.limit_bytes,
-                whole=(say("the node") if scene.limit == "node" else say("the limit")),
+                whole=(say("the node") if scene.of_node else say("the limit")),
                 peak=peak,
                 limit=scene.limit_bytes,
             ),
@@ -183,7 +184,7 @@ def _growth(scene: FailureWindow, _death: Death | None) -> Facts:
 
 def _grown_shmem(scene: FailureWindow, since_s: float) -> Facts:
     """How much of what the limit's cgroup grew by is shmem (page-locked or shared) rather than anonymous memory."""
-    uid = next((int(u) for u, row in scene.trace.known["cgroup"].items() if row.get("path") == scene.limit), None)
+    uid = next((int(u) for u, row in scene.trace.known["cgroup"].items() if row.get(R.path) == scene.limit), None)
     if uid is None:
         return
     grown = {}
@@ -218,9 +219,9 @@ def _thin(points: Sequence[tuple[float, int]], count: int = 480) -> list[tuple[f
 def _phases(scene: FailureWindow, _death: Death | None) -> Facts:
     """In which phase the peak fell, and how much memory rose within the last phase."""
     marks = [
-        (scene.trace.seconds(mark_time_of(e)), str(e["phase"]))
-        for e in scene.trace.of("mark")
-        if e.get("phase") and e.get("edge") != "end"
+        (scene.trace.seconds(mark_time_of(e)), str(e[R.phase]))
+        for e in scene.trace.of(RECORD.note.mark)
+        if e.get(R.phase) and e.get(R.edge) != "end"
     ]
     marks = sorted(mark for mark in marks if mark[0] <= scene.until_s)
     if not marks or not scene.use:

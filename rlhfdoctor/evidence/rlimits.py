@@ -7,13 +7,15 @@ it means a limit only if a thread or a process was being created.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from rlhfdoctor.evidence.case import Case, fact
 from rlhfdoctor.evidence.classify import TRIED_AGAIN
-from rlhfdoctor.i18n.message import NOTHING, say
+from rlhfdoctor.i18n.message import NOTHING, Message, say
 from rlhfdoctor.types import Death, Event, Evidence
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
+from rlhfdoctor.vocabulary.limits import ProcessLimit
 
 _FILES = re.compile(r"Too many open files|Errno 24\b", re.I)
 _WATCHES = re.compile(r"inotify", re.I)
@@ -21,15 +23,21 @@ _THREADS = re.compile(
     r"can't start new thread|pthread_create|fork: |Thread creation failed|thread: Resource temporarily"
 )
 _FORK_FRAME = re.compile(r"^(?:_?fork_exec|_execute_child|fork|_launch|_start_thread|start_new_thread|start)$")
+_PIDS: Final = "pids cgroup"
 _NEAR_LINES = 200
 _NEAR_S = 300.0
 _GOES_ON = 2
 """With this many marks of later work, the error did not end the run."""
 
-_KINDS = {
+_KINDS: Mapping[ProcessLimit, Message] = {
     "open files": say("open files"),
     "processes or threads": say("processes or threads"),
-    "pids cgroup": say("pids cgroup"),
+    _PIDS: say("pids cgroup"),
+}
+_REFUSED: Mapping[ProcessLimit, Message] = {
+    "open files": say("the system refused one more open file"),
+    "processes or threads": say("the system refused one more process or thread"),
+    _PIDS: say("the pids limit of the cgroup refused one more process or thread"),
 }
 
 
@@ -38,31 +46,25 @@ def find_process_limit(case: Case, death: Death | None) -> Iterator[Evidence]:
     refused = [(event, kind) for event in case.of(EVENT.host.process_limit) if (kind := _kind(case, event))]
     kernel = case.first(EVENT.kernel.pids_limit)
     if kernel is not None and any(name == "processes or threads" for _, name in refused):
-        refused.append((kernel, "pids cgroup"))  # the line alone may be another job's: the kernel log is the node's
+        refused.append((kernel, _PIDS))  # the line alone may be another job's: the kernel log is the node's
     yield from _allowed(case)
     if not refused:
         return
     event, kind = refused[0]
-    kinds = {name for _, name in refused}
-    if kind == "processes or threads" and "pids cgroup" in kinds:
-        kind = "pids cgroup"
-    what = {
-        "open files": say("the system refused one more open file"),
-        "processes or threads": say("the system refused one more process or thread"),
-        "pids cgroup": say("the pids limit of the cgroup refused one more process or thread"),
-    }[kind]
-    yield fact(FACT.limit.kind, _KINDS[kind], what, event)
+    if kind == "processes or threads" and any(name == _PIDS for _, name in refused):
+        kind = _PIDS
+    yield fact(FACT.limit.kind, _KINDS[kind], _REFUSED[kind], event)
     first = next((e for e, _ in refused if _leads_to(e, death) and not _survived(case, e)), None)
     if death is not None:
         yield fact(
             FACT.limit.first,
             first is not None,
-            (say("{what} before anything else failed", what=what) if first else NOTHING),
+            (say("{what} before anything else failed", what=_REFUSED[kind]) if first else NOTHING),
             first or event,
         )
 
 
-def _kind(case: Case, event: Event) -> str | None:
+def _kind(case: Case, event: Event) -> ProcessLimit | None:
     if TRIED_AGAIN.search(event.text):
         return None
     if _FILES.search(event.text):

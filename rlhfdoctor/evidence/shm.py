@@ -13,6 +13,7 @@ from rlhfdoctor.evidence.window import FailureWindow, find_failure_window
 from rlhfdoctor.i18n.message import NOTHING, say
 from rlhfdoctor.types import Death, Evidence
 from rlhfdoctor.vocabulary import FACT
+from rlhfdoctor.vocabulary import RECORD_FIELD as R
 from rlhfdoctor.vocabulary.run import SIGKILLERS
 
 _START_S = 120.0
@@ -95,12 +96,12 @@ def _limit(scene: FailureWindow, death: Death | None) -> tuple[int | None, str]:
     size = scene.trace.last("host", 0, "shm_size_bytes", scene.until_s)
     if death is None or death.killer not in SIGKILLERS:
         return size, "/dev/shm"
-    return scene.limit_bytes or size, "the node" if scene.limit == "node" else "the memory limit"
+    return scene.limit_bytes or size, "the node" if scene.of_node else "the memory limit"
 
 
 def _charged(scene: FailureWindow) -> tuple[int, int] | None:
     """Shared memory charged to the cgroup whose limit was hit, at first and at last; files of other jobs are not."""
-    uids = [int(uid) for uid, row in scene.trace.known["cgroup"].items() if row.get("path") == scene.limit]
+    uids = [int(uid) for uid, row in scene.trace.known["cgroup"].items() if row.get(R.path) == scene.limit]
     if not uids:
         return None
     first = scene.trace.first("cgroup", uids[0], "shmem_bytes")

@@ -13,6 +13,7 @@ from itertools import dropwhile, pairwise, takewhile
 
 from rlhfdoctor.trace.events import Recorded
 from rlhfdoctor.units import MIB
+from rlhfdoctor.vocabulary import RECORD_FIELD as R
 
 _ROOM_RATIO = 0.03
 _ROOM_BYTES = 256 * MIB
@@ -55,7 +56,7 @@ def find_thrash(trace: Recorded, use: Sequence[tuple[float, int]], limit_bytes: 
     reading = [
         _reads(trace.series("process", uid, "major_faults_count"), since_s, end_s)
         for uid, row in trace.known["process"].items()
-        if row.get("role") != "doctor"
+        if row.get(R.role) != "doctor"
     ]
     known = [each for each in reading if each is not None]
     if not any(known) or 2 * sum(known) < len(known):  # data that is mapped may well be read by one process

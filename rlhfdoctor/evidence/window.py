@@ -10,9 +10,12 @@ from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.thrash import Thrash
 from rlhfdoctor.logs.kernel import read_oom_kill
 from rlhfdoctor.trace.events import Recorded
-from rlhfdoctor.trace.read import mark_time_of, time_of
+from rlhfdoctor.trace.record import mark_time_of, time_of
 from rlhfdoctor.types import Death, Origin, Process
-from rlhfdoctor.vocabulary import EVENT, FIELD
+from rlhfdoctor.vocabulary import EVENT, FIELD, RECORD
+from rlhfdoctor.vocabulary import RECORD_FIELD as R
+from rlhfdoctor.vocabulary.limits import NODE
+from rlhfdoctor.vocabulary.recorder_events import KERNEL_LOG
 from rlhfdoctor.vocabulary.run import KERNEL_KILLERS, OTHER, SIGKILLERS
 
 _NEAR_S = 10.0
@@ -30,11 +33,16 @@ class FailureWindow:
     trace: Recorded
     until_s: float
     limit: str
-    """What the use is measured against: path of a cgroup, or `node`."""
+    """What the use is measured against: path of a cgroup, or NODE."""
     limit_bytes: int | None
     use: Sequence[tuple[float, int]]
     """(Unix seconds, bytes in use below the limit, page cache left out)."""
     thrash: Thrash | None = None
+
+    @property
+    def of_node(self) -> bool:
+        """Whether the use is measured against the memory of the node."""
+        return self.limit == NODE
 
     def origin(self) -> Origin:
         """The trace as a place to quote."""
@@ -54,7 +62,7 @@ def find_failure_window(case: Case, death: Death | None) -> FailureWindow | None
     times = trace.node.times_ns
     end_s = trace.seconds(times[-1]) if times else 0.0
     until_s = min(death.time, end_s) if death is not None and death.time is not None else end_s
-    kills = [trace.seconds(time_of(event)) for event in trace.of("oom_kill", "kernel.line")]
+    kills = [trace.seconds(time_of(event)) for event in trace.of(RECORD.note.oom_kill, RECORD.kernel.line)]
     if death is not None and death.killer in KERNEL_KILLERS:
         near = [at for at in kills if abs(at - until_s) < _NEAR_S or death.time is None]
         until_s = min([until_s, *near])
@@ -66,7 +74,7 @@ def _use(
     trace: Recorded, case: Case, death: Death | None, until_s: float
 ) -> tuple[str, int | None, list[tuple[float, int]]]:
     """The level that the kernel names, else the fullest limit at the end."""
-    paths = {int(uid): str(row.get("path")) for uid, row in trace.known["cgroup"].items()}
+    paths = {int(uid): str(row.get(R.path)) for uid, row in trace.known["cgroup"].items()}
     levels = []
     for uid, path in paths.items():
         limit = trace.last("cgroup", uid, "max_bytes", until_s)
@@ -78,7 +86,7 @@ def _use(
     node = [(at, total - value) for at, value in available] if total is not None else []
     named = case.first(EVENT.kernel.oom_kill, EVENT.trace.cgroup_kill)
     if death is not None and death.killer == "kernel-oom-node":
-        return "node", total, node
+        return NODE, total, node
     if named is not None:
         level = named.fields.get(FIELD.level_text) or read_oom_kill(str(named.fields.get(FIELD.rest_text, ""))).get(
             "oom_memcg"
@@ -89,7 +97,7 @@ def _use(
     if levels and (not node or total is None or max(row[0] for row in levels) >= _fullest(node) / total):
         best = max(levels, key=lambda row: row[0])
         return best[1], best[2], best[3]
-    return "node", total, node
+    return NODE, total, node
 
 
 def _fullest(series: Sequence[tuple[float, int]]) -> int:
@@ -104,16 +112,16 @@ def until(series: list[tuple[float, int]], until_s: float) -> list[tuple[float, 
 
 def kernel_was_silent(trace: Recorded) -> bool:
     """Whether the recorder read the kernel log until the run's end, and no process of the run was killed in it."""
-    unread = any(gap.get("what") == "kernel log" for gap in trace.of("gap"))
-    return not unread and bool(trace.of("recorder.end")) and not trace.of("kernel.line")
+    unread = any(gap.get(R.what) == KERNEL_LOG for gap in trace.of(RECORD.note.gap))
+    return not unread and bool(trace.of(RECORD.recorder.end)) and not trace.of(RECORD.kernel.line)
 
 
 def find_steps(trace: Recorded) -> list[float]:
     """When each step began, in order; by marks of the trainer, the logs, or both."""
     starts: dict[int, float] = {}
-    for event in trace.of("mark"):
-        if isinstance(event.get("step"), int) and event["step"] >= 0:
-            starts.setdefault(int(event["step"]), trace.seconds(mark_time_of(event)))
+    for event in trace.of(RECORD.note.mark):
+        if isinstance(event.get(R.step), int) and event[R.step] >= 0:
+            starts.setdefault(int(event[R.step]), trace.seconds(mark_time_of(event)))
     return sorted(starts.values())
 
 
@@ -143,7 +151,7 @@ def find_process_usage(scene: FailureWindow, at_s: float | None = None) -> list[
     until_s = scene.until_s if at_s is None else at_s
     oldest_s = until_s - (5 if at_s is None else _SAMPLE_S)
     for uid, row in scene.trace.known["process"].items():
-        if row.get("role") == "doctor":
+        if row.get(R.role) == "doctor":
             continue
         anon = scene.trace.last_point("process", uid, "rss_anon_bytes", until_s)
         if anon is None or anon[0] < oldest_s:
@@ -153,9 +161,9 @@ def find_process_usage(scene: FailureWindow, at_s: float | None = None) -> list[
         holders.append(
             ProcessUsage(
                 uid=uid,
-                pid=int(row.get("pid") or 0),
-                role=str(row.get("role") or NO_ROLE),
-                name=str(row.get("name") or ""),
+                pid=int(row.get(R.pid) or 0),
+                role=str(row.get(R.role) or NO_ROLE),
+                name=str(row.get(R.name) or ""),
                 anon_bytes=anon[1],
                 shmem_bytes=shmem,
                 first_bytes=sum(first),

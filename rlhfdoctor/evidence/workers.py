@@ -17,6 +17,7 @@ from rlhfdoctor.evidence.window import FailureWindow, find_failure_window, find_
 from rlhfdoctor.i18n.message import Message, plural, say, term
 from rlhfdoctor.types import Death, Event, Evidence, Origin
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
+from rlhfdoctor.vocabulary import RECORD_FIELD as R
 from rlhfdoctor.vocabulary.names import Fact
 
 REWARD, LOADER = "reward worker", "data loader"
@@ -180,8 +181,8 @@ def _late_growth(scene: FailureWindow) -> Iterator[Evidence]:
 def _is_apart(scene: FailureWindow) -> bool:
     """Whether other processes than the driver hold the models."""
     processes = scene.trace.known["process"].values()
-    return any(row.get("role") in _RANKS for row in processes) or any(
-        row.get("role") == "driver" and str(row.get("name")).startswith("ray::") for row in processes
+    return any(row.get(R.role) in _RANKS for row in processes) or any(
+        row.get(R.role) == "driver" and str(row.get(R.name)).startswith("ray::") for row in processes
     )
 
 

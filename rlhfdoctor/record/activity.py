@@ -1,4 +1,4 @@
-"""Signs of what the run is doing: kernel log, log lines, marks that the trainer writes, the probe, Ray's names."""
+"""What the run is doing: kernel log, log lines, marks that the trainer writes, the probe, Ray's names."""
 
 from __future__ import annotations
 
@@ -6,27 +6,34 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
 
 from rlhfdoctor.evidence.roles import MARKS
-from rlhfdoctor.i18n.message import say
-from rlhfdoctor.record.log_tailer import Tails
+from rlhfdoctor.i18n.message import say, term
+from rlhfdoctor.marks import PROBE
+from rlhfdoctor.record.log_tailer import LogTailer
 from rlhfdoctor.record.target import Process, Target
 from rlhfdoctor.record.wakeups import Notifier
 from rlhfdoctor.report.sanitize import clean
 from rlhfdoctor.sources.kmsg import KernelLog
 from rlhfdoctor.sources.procfs import has_host_pids, parse_cmdline, read_file
 from rlhfdoctor.sources.ray import SessionNames, find_node
+from rlhfdoctor.trace.record import Emit, RecordEvent, StoredEvent
 from rlhfdoctor.types import Gap, Value
-from rlhfdoctor.vocabulary import EVENT, FIELD
-from rlhfdoctor.vocabulary.names import Field, Kind
+from rlhfdoctor.vocabulary import EVENT, FIELD, RECORD
+from rlhfdoctor.vocabulary import RECORD_FIELD as R
+from rlhfdoctor.vocabulary.names import Field, Kind, RecordField
+from rlhfdoctor.vocabulary.recorder_events import KERNEL_LOG
 from rlhfdoctor.vocabulary.run import PHASES
 
 _MARKS_FOLDER = re.compile(rb"(?:^|\0)RLHFDOCTOR_MARKS=([^\0]+)")
 _KERNEL_BYTES = 4 << 20
 _MARKS_BYTES = 1 << 18
 _ENVIRONMENT_TRIES = 3
+_NUMBERS: tuple[RecordField, ...] = (R.step, R.rank, R.at_ns)
+_MARKED: frozenset[RecordField] = frozenset({R.phase, R.step, R.role})
+"""A mark says at least one of these."""
 _VICTIM = re.compile(r"Killed process (\d+)|oom-kill:.*,pid=(\d+)")
 
 
@@ -35,25 +42,25 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**61
 
 
-def _mark_fields(mark: Mapping[str, Any]) -> dict[str, Any]:
+def _mark_fields(mark: RecordEvent) -> StoredEvent:
     """The valid fields of a mark, each of the right type; the rest is dropped."""
-    fields: dict[str, Any] = {key: mark[key] for key in ("step", "rank", "at_ns") if _is_number(mark.get(key))}
-    if mark.get("phase") in PHASES:
-        fields["phase"] = mark["phase"]
-    if mark.get("edge") in ("start", "end"):
-        fields["edge"] = mark["edge"]
-    if isinstance(mark.get("role"), str):
-        fields["role"] = clean(mark["role"], 40)
+    fields: StoredEvent = {key: mark[key] for key in _NUMBERS if _is_number(mark.get(key))}
+    if mark.get(R.phase) in PHASES:
+        fields[R.phase] = mark[R.phase]
+    if mark.get(R.edge) in ("start", "end"):
+        fields[R.edge] = mark[R.edge]
+    if isinstance(mark.get(R.role), str):
+        fields[R.role] = clean(mark[R.role], 40)
     return fields
 
 
-class Signs:
+class Activity:
     """Sources of phases, steps, names and kills, other than counters."""
 
-    def __init__(self, folder: str, target: Target, tell: Callable[..., Any], kmsg: str = "/dev/kmsg") -> None:
+    def __init__(self, folder: str, target: Target, emit: Emit, kmsg: str = "/dev/kmsg") -> None:
         """`folder` of the run; copies of logs go below its `logs/`."""
-        self._folder, self._target, self._tell, self._kmsg = folder, target, tell, kmsg
-        self.tails = Tails(f"{folder}/logs", from_end=os.path.exists(f"{folder}/000002.trace"))
+        self._folder, self._target, self._emit, self._kmsg = folder, target, emit, kmsg
+        self.tailer = LogTailer(f"{folder}/logs", from_end=os.path.exists(f"{folder}/000002.trace"))
         self.names: dict[int, str] = {}
         """Pid -> Ray's name."""
         self.probes: dict[int, dict[str, Any]] = {}
@@ -74,21 +81,21 @@ class Signs:
         self._notifier = notifier
         os.makedirs(f"{self._folder}/logs", exist_ok=True)
         for name in ("job.log", "job.out.log", "job.err.log"):
-            self.tails.add(f"{self._folder}/logs/{name}")
+            self.tailer.add(f"{self._folder}/logs/{name}")
         self._folders.add(f"{self._folder}/marks")
         try:
             self._kernel = KernelLog(self._kmsg)
         except OSError as error:
             return [
                 Gap(
-                    what=say("kernel log"),
+                    what=term(KERNEL_LOG),
                     why=say("{strerror}: kills are known by the kernel's counters only", strerror=error.strerror),
                 )
             ]
         notifier.add(self._kernel.fd, "kmsg")
         return []
 
-    def met(self, process: Process) -> None:
+    def add_process(self, process: Process) -> None:
         """A new process: its marks folder, and its Ray session if it is a raylet."""
         self._read_environment(process.pid)
         if not process.command.split(" ", 1)[0].endswith("/raylet"):
@@ -98,12 +105,13 @@ class Signs:
         )  # some 10 kB: flags with whole commands
         node = find_node(process.pid, command)
         if node is not None:
-            self._tell(
-                "ray.node", pid=node.pid, session=node.session, address=node.address, store_bytes=node.store_bytes
+            self._emit(
+                RECORD.ray.node,
+                {R.pid: node.pid, R.session: node.session, R.address: node.address, R.store_bytes: node.store_bytes},
             )
             if node.session and node.session not in self._sessions:
                 self._sessions[node.session] = SessionNames(node.session)
-                self.tails.add_session(f"{node.session}/logs")
+                self.tailer.add_session(f"{node.session}/logs")
 
     def _read_environment(self, pid: int) -> None:
         """The marks folder that a process was started with; an empty environment is read again in the next ticks."""
@@ -114,19 +122,19 @@ class Signs:
         elif environment and (match := _MARKS_FOLDER.search(environment)):
             self._folders.add(match[1].decode("utf-8", "surrogateescape"))
 
-    def read(self, tick: int) -> Iterator[dict[str, Any]]:
+    def read(self, tick: int) -> Iterator[RecordEvent]:
         """Marks since the last call, as the events that were stored."""
         self.read_kernel()
         for pid in list(self._unread):
             self._read_environment(pid)
         if tick % 5 == 1:
-            self.tails.look()
+            self.tailer.look()
             for session in self._sessions.values():
                 self.names |= session.read()
                 for driver in session.drivers:
                     if os.path.exists(f"/proc/{driver}"):
                         self.names.setdefault(driver, "main_task")
-        for pattern, fields, path in self.tails.read():
+        for pattern, fields, path in self.tailer.read():
             yield from self._log_mark(pattern.kind, fields, path)
         yield from self._trainer_marks()
 
@@ -154,21 +162,21 @@ class Signs:
                 if victim[2]:
                     continue  # the verdict's own line follows with the sizes
                 ours = not self._host_pids or pid in self._target.ever
-                self._tell("kernel.line" if ours else "kernel.other", text=line[:1000], pid=pid)
+                self._emit(RECORD.kernel.line if ours else RECORD.kernel.other, {R.text: line[:1000], R.pid: pid})
 
-    def _log_mark(self, kind: Kind, fields: Mapping[Field, Value], path: str) -> Iterator[dict[str, Any]]:
+    def _log_mark(self, kind: Kind, fields: Mapping[Field, Value], path: str) -> Iterator[RecordEvent]:
         """A framework's own line; only changes of phase or step are stored."""
         found = fields.get(FIELD.step)
         step = found if isinstance(found, int) else None
         phase = MARKS.get(kind)
         if kind in (EVENT.phase.step, EVENT.phase.episode) and step is not None and step != self._last[1]:
             self._last = (self._last[0], step)
-            yield self._tell("mark", step=step, basis="log line", file=os.path.basename(path))
+            yield self._emit(RECORD.note.mark, {R.step: step, R.basis: "log line", R.file: os.path.basename(path)})
         elif phase is not None and phase != self._last[0]:
             self._last = (phase, self._last[1])
-            yield self._tell("mark", phase=phase, basis="log line", file=os.path.basename(path))
+            yield self._emit(RECORD.note.mark, {R.phase: phase, R.basis: "log line", R.file: os.path.basename(path)})
 
-    def _trainer_marks(self) -> Iterator[dict[str, Any]]:
+    def _trainer_marks(self) -> Iterator[RecordEvent]:
         """Lines that `rlhfdoctor.marks` and the probe wrote, of followed processes only."""
         for folder in self._folders:
             try:
@@ -181,7 +189,7 @@ class Signs:
                     continue
                 yield from self._marks_of(f"{folder}/{name}", int(stem))
 
-    def _marks_of(self, path: str, pid: int) -> Iterator[dict[str, Any]]:
+    def _marks_of(self, path: str, pid: int) -> Iterator[RecordEvent]:
         if pid not in self._target.ever:
             return  # of an earlier run, or of a process that is still to come
         offset = self._marks.get(path, 0)
@@ -203,31 +211,36 @@ class Signs:
                 continue
             if not isinstance(mark, dict):
                 continue
-            if mark.get("kind") == "probe":
+            given = cast(RecordEvent, mark)
+            if given.get(R.kind) == PROBE:
                 self.probes[pid] = {key: value for key, value in mark.items() if _is_number(value)}
-                self._take_role(process, mark)
+                self._take_role(process, given)
                 continue
-            fields = _mark_fields(mark)
-            if "phase" in fields or "step" in fields or "role" in fields:
+            fields = _mark_fields(given)
+            if _MARKED & fields.keys():
                 self._take_role(process, fields)
-                yield self._tell("mark", basis="trainer", pid=pid, uid=process.uid if process else None, **fields)
+                yield self._emit(
+                    RECORD.note.mark,
+                    {R.basis: "trainer", R.pid: pid, R.uid: process.uid if process else None, **fields},
+                )
 
-    def _take_role(self, process: Process | None, mark: dict[str, Any]) -> None:
-        role = mark.get("role")
+    def _take_role(self, process: Process | None, mark: RecordEvent) -> None:
+        role = mark.get(R.role)
         if process is not None and isinstance(role, str) and (process.role, process.basis) != (role[:40], "probe"):
             process.role, process.basis = role[:40], "probe"
-            self._tell(
-                "process.named", uid=process.uid, pid=process.pid, name=process.name, role=process.role, basis="probe"
+            self._emit(
+                RECORD.process.named,
+                {R.uid: process.uid, R.pid: process.pid, R.name: process.name, R.role: process.role, R.basis: "probe"},
             )
 
     def finish(self) -> None:
         """The last lines of everything, before the recording ends."""
         self.read_kernel()
-        self.tails.look()
-        for pattern, fields, path in self.tails.read():
+        self.tailer.look()
+        for pattern, fields, path in self.tailer.read():
             for _ in self._log_mark(pattern.kind, fields, path):
                 pass
         for _ in self._trainer_marks():
             pass
-        for text in sorted(self.tails.failed):
-            self._tell("gap", what="log", why=text)
+        for text in sorted(self.tailer.failed):
+            self._emit(RECORD.note.gap, {R.what: "log", R.why: text})

@@ -1,4 +1,4 @@
-"""Alerts when a limit is near, by forecast or by use; written to the trace and passed to a command.
+"""Alerts when a limit is near, by forecast or by use; written to the trace, passed to a command.
 
 An alert fires once when a limit is forecast to be reached within `--alert-at`, and again only
 after the forecast has been well above for a while. Page cache never triggers one: limits count what
@@ -10,11 +10,12 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from rlhfdoctor.record.limits import Limit
 from rlhfdoctor.units import show_bytes, show_duration
+from rlhfdoctor.vocabulary.limits import LimitName
 
 _FULL_RATIO = 0.95
 _REARM_RATIO = 1.5
@@ -34,7 +35,7 @@ class Alarms:
     command: str | None = None
     helpers: set[int] = field(default_factory=set)
     """Pids of the commands that were run: not part of what is recorded."""
-    standing: dict[int, str] = field(default_factory=dict)
+    active: dict[int, str] = field(default_factory=dict)
     """Number of the limit -> text."""
     _started: list[subprocess.Popen[bytes]] = field(default_factory=list)
     _agreed: dict[int, int] = field(default_factory=dict)
@@ -46,12 +47,12 @@ class Alarms:
             text = self._says(limit)
             if text is None:
                 if not self._near(limit, _REARM_RATIO):
-                    self.standing.pop(limit.uid, None)
+                    self.active.pop(limit.uid, None)
                 continue
-            if limit.uid not in self.standing:
+            if limit.uid not in self.active:
                 fired.append((limit, text))
                 self._run(limit, text)
-            self.standing[limit.uid] = text
+            self.active[limit.uid] = text
         return fired
 
     def _near(self, limit: Limit, factor: float) -> bool:
@@ -103,10 +104,11 @@ class Alarms:
 
 def show_limit(limit: Limit) -> str:
     """A limit for people: `container limit`, `node memory`, `GPU 3`."""
-    return {
+    names: Mapping[LimitName, str] = {
         "cgroup": "container limit",
         "node": "node memory",
         "ray": "Ray's threshold",
         "shm": "/dev/shm",
         "gpu": f"GPU {limit.level}",
-    }.get(limit.name, limit.name)
+    }
+    return names[limit.name]

@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -27,89 +25,25 @@ import click
 from rlhfdoctor.errors import DoctorError, UsageError
 from rlhfdoctor.record.command import WatchOptions, find_ray_pids
 from rlhfdoctor.record.command import watch as watch_here
-from rlhfdoctor.record.recorder_config import Orders
-from rlhfdoctor.record.start import command_of, describe_run, make_folder, start_recorder
+from rlhfdoctor.record.node_recorder import NodeRecorder, read_files
+from rlhfdoctor.record.recorder_config import RecorderConfig
+from rlhfdoctor.record.start import describe_run, make_folder
 from rlhfdoctor.record.state import State
 from rlhfdoctor.record.view import say_event, show_line
 from rlhfdoctor.trace.follow import Follower
+from rlhfdoctor.trace.record import RecordEvent, is_a, make_record, time_of
 from rlhfdoctor.trace.store import Writer
+from rlhfdoctor.vocabulary import RECORD
+from rlhfdoctor.vocabulary import RECORD_FIELD as R
+from rlhfdoctor.vocabulary.names import Record
 
 _COLLECT_S = 2.0
 _LOOK_S = 10.0
 _PATIENCE_S = 15.0
 """A node that does not answer for this long counts as lost."""
-_MOST_BYTES = 8 << 20
 _LINE_S = 30.0
 _PINGS = 5
-_MOST_COURIERS = 20
-
-
-class NodeRecorder:
-    """The courier on one node; becomes a Ray actor."""
-
-    def clock(self) -> float:
-        """This node's wall clock, Unix seconds."""
-        return time.time()
-
-    def start(
-        self, name: str, node: str, interval_s: float, alert_at_s: float, clock_offset_s: float
-    ) -> dict[str, Any]:
-        """Starts the recorder on the raylet that this actor belongs to, and everything below it."""
-        folder = Path(tempfile.mkdtemp(prefix=f"rlhfdoctor-{node}-"))
-        raylet = os.getppid()
-        pids = [raylet]
-        if siblings := [
-            pid for pid in find_ray_pids() if "gcs_server" in command_of(pid)[0] and _session(pid) == _session(raylet)
-        ]:
-            pids += siblings
-        orders = Orders(name=name, node=node, pids=tuple(pids), interval_s=interval_s, alert_at_s=alert_at_s)
-        describe_run(make_folder(str(folder), node), orders, argv=[], pid=raylet, clock_offset_s=clock_offset_s)
-        start_recorder(folder, orders, daemon=True)
-        return {"folder": str(folder), "raylet": raylet, "host": os.uname().nodename}
-
-    def read(self, folder: str, offsets: dict[str, int]) -> dict[str, tuple[int, bytes]]:
-        """New bytes of a run's files after the offsets, at most some MiB per call."""
-        return read_files(folder, offsets)
-
-    def clean(self, folder: str) -> None:
-        """Deletes a run that was copied completely."""
-        shutil.rmtree(folder, ignore_errors=True)
-
-    def stop(self, folder: str) -> None:
-        """Requests the recorder to end."""
-        follower = Follower(folder)
-        follower.read()
-        recorder = follower.header.get("pid")
-        if isinstance(recorder, int):
-            os.kill(recorder, signal.SIGTERM)
-
-
-def _session(pid: int) -> str:
-    """The session folder in a Ray service's command line."""
-    words = " ".join(command_of(pid))
-    at = words.find("/session_")
-    return words[at : at + 40] if at >= 0 else ""
-
-
-def read_files(folder: str, offsets: dict[str, int]) -> dict[str, tuple[int, bytes]]:
-    """File below the folder -> (offset, new bytes); copies of truncated logs start again at 0."""
-    found: dict[str, tuple[int, bytes]] = {}
-    left = _MOST_BYTES
-    for path in sorted(Path(folder).rglob("*")):
-        name = str(path.relative_to(folder))
-        if not path.is_file() or name in ("lock", "orders.json") or left <= 0:
-            continue
-        start = offsets.get(name, 0)
-        size = path.stat().st_size
-        start = 0 if size < start else start
-        if size == start:
-            continue
-        with open(path, "rb") as handle:
-            handle.seek(start)
-            data = handle.read(left)
-        left -= len(data)
-        found[name] = (start, data)
-    return found
+_MOST_AGENTS = 20
 
 
 @dataclass(slots=True)
@@ -132,15 +66,15 @@ class Node:
     follower: Follower | None = None
     state: State = field(default_factory=State)
     reported_ns: int = 0
-    couriers_count: int = 0
+    agents_count: int = 0
 
 
 class Collector:
     """Keeps a recorder on every node and copies what they write to this machine."""
 
-    def __init__(self, ray: Any, folder: Path, wish: WatchOptions) -> None:
+    def __init__(self, ray: Any, folder: Path, options: WatchOptions) -> None:
         """`ray` is connected already."""
-        self.ray, self.folder, self.wish = ray, folder, wish
+        self.ray, self.folder, self.options = ray, folder, options
         self.failures = (ray.exceptions.RayError, OSError, RuntimeError, ValueError)
         """What a call to a node that is going down may raise."""
         self.nodes: dict[str, Node] = {}
@@ -149,9 +83,9 @@ class Collector:
         )
         self._looked_s = -1e9
 
-    def tell(self, kind: str, **fields: Any) -> None:
+    def emit(self, kind: Record, fields: RecordEvent) -> None:
         """Stores an event of the cluster."""
-        self.store.event({"kind": kind, "wall_ns": time.time_ns(), "mono_ns": time.monotonic_ns(), **fields})
+        self.store.event(make_record(kind, fields))
 
     def look(self) -> list[str]:
         """Starts recorders on nodes that are new or back; what happened, as lines."""
@@ -169,44 +103,47 @@ class Collector:
     def _start(self, node_id: str, address: str) -> str:
         name = f"{address}-{node_id[:6]}"
         before = [n for n in self.nodes.values() if n.address == address and n.lost]
-        actor = self._courier(node_id)
+        actor = self._start_agent(node_id)
         node = Node(name, node_id, address, actor, self.folder / "nodes" / name)
         self.nodes[node_id] = node
         try:
             offset = self._measure(actor)
             started = self.ray.get(
-                actor.start.remote(self.folder.name, name, self.wish.interval_s, self.wish.alert_at_s, offset),
+                actor.start.remote(self.folder.name, name, self.options.interval_s, self.options.alert_at_s, offset),
                 timeout=60,
             )
         except self.failures as error:  # whatever Ray raises: this node has no recorder, the others go on
             node.lost = True
-            self.tell("gap", what=f"recorder on {name}", why=_first_line(error))
+            self.emit(RECORD.note.gap, {R.what: f"recorder on {name}", R.why: _first_line(error)})
             return f"no recorder on {name}: {_first_line(error)}"
         node.remote, node.host = started["folder"], started["host"]
         node.folder.mkdir(parents=True, exist_ok=True)
         node.follower = Follower(str(node.folder))
-        self.tell("node.back" if before else "node.found", node=name, raylet=started["raylet"], clock_offset_s=offset)
+        self.emit(
+            RECORD.node.back if before else RECORD.node.found,
+            {R.node: name, R.raylet: started["raylet"], R.clock_offset_s: offset},
+        )
         for old in before:
             self._fetch_rest(old, actor)
         return f"recording on {name} (raylet {started['raylet']}, clock {offset * 1000:+.0f} ms)"
 
-    def _courier(self, node_id: str) -> Any:
+    def _start_agent(self, node_id: str) -> Any:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         place = NodeAffinitySchedulingStrategy(node_id, soft=False)
         return self.ray.remote(NodeRecorder).options(num_cpus=0, max_restarts=0, scheduling_strategy=place).remote()
 
     def _replace(self, node: Node, why: str) -> str:
-        """The courier is gone (Ray's memory monitor takes the newest first); the recorder and its folder are still there.
+        """The agent is gone (Ray's memory monitor takes the newest first); the recorder and its folder are still there.
 
-        If the node is gone too, the new courier never answers, and the node counts as lost after a while.
+        If the node is gone too, the new agent never answers, and the node counts as lost after a while.
         """
-        node.couriers_count += 1
+        node.agents_count += 1
         alive = any(n["NodeID"] == node.node_id and n.get("Alive") for n in self.ray.nodes())
-        if not alive or node.couriers_count > _MOST_COURIERS:
+        if not alive or node.agents_count > _MOST_AGENTS:
             return self._lose(node, why)
-        node.actor = self._courier(node.node_id)
-        self.tell("courier.lost", node=node.name, why=why)
+        node.actor = self._start_agent(node.node_id)
+        self.emit(RECORD.courier.lost, {R.node: node.name, R.why: why})
         return f"the courier on {node.name} is gone ({why}); the recorder goes on, and another courier was sent"
 
     def _measure(self, actor: Any) -> float:
@@ -246,10 +183,12 @@ class Collector:
 
     def _news(self, node: Node) -> list[str]:
         """Events of a node that are shown to the user: alerts, kills, gaps."""
-        fresh = [event for event in node.state.events if int(event.get("wall_ns") or 0) > node.reported_ns]
-        node.reported_ns = max([node.reported_ns, *(int(event.get("wall_ns") or 0) for event in fresh)])
+        fresh = [event for event in node.state.events if time_of(event) > node.reported_ns]
+        node.reported_ns = max([node.reported_ns, *(time_of(event) for event in fresh)])
         return [
-            f"{node.name}: {text}" for event in fresh if (text := say_event(event)[0]) and event["kind"] != "ray.node"
+            f"{node.name}: {text}"
+            for event in fresh
+            if (text := say_event(event)[0]) and not is_a(event, RECORD.ray.node)
         ]
 
     def _keep(self, node: Node, pieces: dict[str, tuple[int, bytes]]) -> None:
@@ -265,7 +204,7 @@ class Collector:
 
     def _lose(self, node: Node, why: str) -> str:
         node.lost, node.pending = True, None
-        self.tell("node.lost", node=node.name, why=why)
+        self.emit(RECORD.node.lost, {R.node: node.name, R.why: why})
         if node.host == os.uname().nodename and Path(node.remote).is_dir():  # on this machine its folder is still there
             self._keep(node, read_files(node.remote, node.offsets))
         return f"node {node.name} is lost: {why}"
@@ -275,7 +214,7 @@ class Collector:
         try:
             self._keep(old, self.ray.get(actor.read.remote(old.remote, old.offsets), timeout=60))
         except self.failures as error:  # its disk is new: only what was copied before is available
-            self.tell("gap", what=f"rest of {old.name}", why=_first_line(error))
+            self.emit(RECORD.note.gap, {R.what: f"rest of {old.name}", R.why: _first_line(error)})
 
     def finish(self) -> None:
         """Stops the recorders and copies the rest, as far as Ray still works."""
@@ -291,8 +230,8 @@ class Collector:
                     self._keep(node, pieces)
                 self.ray.get(node.actor.clean.remote(node.remote), timeout=10)
             except self.failures as error:  # the cluster is going down
-                self.tell("gap", what=f"last samples of {node.name}", why=_first_line(error))
-        self.tell("recorder.end", why="the cluster's run ended")
+                self.emit(RECORD.note.gap, {R.what: f"last samples of {node.name}", R.why: _first_line(error)})
+        self.emit(RECORD.recorder.end, {R.why: "the cluster's run ended"})
         self.store.close()
 
     def alive(self) -> bool:
@@ -300,15 +239,15 @@ class Collector:
         return any(not node.lost for node in self.nodes.values())
 
 
-def watch_ray(wish: WatchOptions, address: str, verdict: Callable[[Path, bool], int]) -> int:
+def watch_ray(options: WatchOptions, address: str, verdict: Callable[[Path, bool], int]) -> int:
     """Records a Ray cluster until it ends or Ctrl-C; the exit status.
 
     Raises:
         UsageError: no cluster there, or Ray is not installed and no raylet runs here.
     """
-    if wish.command or wish.pids or wish.cgroup:
+    if options.command or options.pids or options.cgroup:
         raise UsageError("--ray stands alone: it follows everything below the raylets")
-    if wish.attach or wish.alert_command or wish.port is not None or wish.metrics:
+    if options.attach or options.alert_command or options.port is not None or options.metrics:
         raise UsageError("--ray does not take --attach, --alert-command, --metrics-port or --engine yet")
     try:
         import ray
@@ -319,8 +258,8 @@ def watch_ray(wish: WatchOptions, address: str, verdict: Callable[[Path, bool], 
                 "--ray: the ray package is not installed beside the doctor, and no raylet runs here"
             ) from None
         click.echo("doctor: the ray package is not installed beside the doctor: only this node is recorded", err=True)
-        return watch_here(WatchOptions(**{**asdict(wish), "pids": tuple(pids)}), verdict)
-    folder = make_folder(wish.out, "ray")
+        return watch_here(WatchOptions(**{**asdict(options), "pids": tuple(pids)}), verdict)
+    folder = make_folder(options.out, "ray")
     package = str(Path(__file__).resolve().parent.parent)
     try:
         ray.init(
@@ -334,8 +273,8 @@ def watch_ray(wish: WatchOptions, address: str, verdict: Callable[[Path, bool], 
         raise UsageError(
             f"--ray {address}: no Ray cluster there ({_first_line(error)}). Start Ray first, or give its address"
         ) from None
-    describe_run(folder, Orders(name="ray", node="cluster"), argv=[])
-    return run_collector(Collector(ray, folder, wish), verdict)
+    describe_run(folder, RecorderConfig(name="ray", node="cluster"), argv=[])
+    return run_collector(Collector(ray, folder, options), verdict)
 
 
 def run_collector(collector: Collector, verdict: Callable[[Path, bool], int]) -> int:

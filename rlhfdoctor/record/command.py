@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from rlhfdoctor.errors import UsageError
-from rlhfdoctor.record.recorder_config import Orders
+from rlhfdoctor.record.recorder_config import RecorderConfig
 from rlhfdoctor.record.start import (
     command_of,
     describe_run,
@@ -27,11 +27,14 @@ from rlhfdoctor.record.watch import Outcome, Watch
 from rlhfdoctor.sources.cgroupfs import find_hierarchy, find_path, list_processes
 from rlhfdoctor.sources.procfs import list_pids, parse_cmdline, read_file
 from rlhfdoctor.sources.ray import find_node
+from rlhfdoctor.trace.record import is_a
 from rlhfdoctor.units import show_bytes, show_count
+from rlhfdoctor.vocabulary import RECORD
+from rlhfdoctor.vocabulary.names import Record
 
 _FULL_DISK_BYTES = 1 << 20
 _LOW_DISK_BYTES = 256 << 20
-_BAD_END = ("kernel.line", "cgroup.oom", "node.lost")
+_BAD_END: tuple[Record, ...] = (RECORD.kernel.line, RECORD.cgroup.oom, RECORD.node.lost)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +54,7 @@ class WatchOptions:
     view: bool = True
 
 
-def watch(wish: WatchOptions, verdict: Callable[[Path, bool], int]) -> int:
+def watch(options: WatchOptions, verdict: Callable[[Path, bool], int]) -> int:
     """Records and waits; the exit status for the shell.
 
     Args:
@@ -60,13 +63,13 @@ def watch(wish: WatchOptions, verdict: Callable[[Path, bool], int]) -> int:
     Raises:
         UsageError: nothing, or too much, to watch; no such process; the folder cannot be written.
     """
-    if wish.attach is not None:
-        if wish.command or wish.pids or wish.cgroup is not None:
+    if options.attach is not None:
+        if options.command or options.pids or options.cgroup is not None:
             raise UsageError("--attach stands alone: it comes back to a recording, and starts nothing")
-        return _attach(wish, verdict)
-    orders, argv, folder = prepare(wish)
-    live = wish.view and is_open(1) and os.isatty(1) and os.environ.get("TERM") != "dumb"
-    recorder = start_recorder(folder, orders)
+        return _attach(options, verdict)
+    config, argv, folder = prepare(options)
+    live = options.view and is_open(1) and os.isatty(1) and os.environ.get("TERM") != "dumb"
+    recorder = start_recorder(folder, config)
     click.echo(f"doctor: recording to {_short(folder)}", err=True)
     free = shutil.disk_usage(folder).free
     if free < _LOW_DISK_BYTES:
@@ -75,12 +78,12 @@ def watch(wish: WatchOptions, verdict: Callable[[Path, bool], int]) -> int:
             err=True,
         )
     session = Watch(folder, recorder, through=not live, live=live)
-    return _finish(_wait(session, live), folder, bool(argv and orders.command), verdict, wish.interval_s)
+    return _finish(_wait(session, live), folder, bool(argv and config.command), verdict, options.interval_s)
 
 
-def prepare(wish: WatchOptions) -> tuple[Orders, list[str], Path]:
-    """Orders for the recorder, the argument list that is watched, and the run's folder, with run.json in it."""
-    modes = [bool(wish.command), bool(wish.pids), wish.cgroup is not None]
+def prepare(options: WatchOptions) -> tuple[RecorderConfig, list[str], Path]:
+    """Options for the recorder, the argument list that is watched, and the run's folder, with run.json in it."""
+    modes = [bool(options.command), bool(options.pids), options.cgroup is not None]
     if sum(modes) != 1:
         raise UsageError(
             "nothing to watch: give a command behind --, or --pid, --cgroup or --ray.\n"
@@ -88,11 +91,11 @@ def prepare(wish: WatchOptions) -> tuple[Orders, list[str], Path]:
             if not any(modes)
             else "give one of: a command behind --, --pid, --cgroup, --ray"
         )
-    if wish.port is not None and find_spec("prometheus_client") is None:
+    if options.port is not None and find_spec("prometheus_client") is None:
         raise UsageError("--metrics-port: the package prometheus_client is missing: pip install 'rlhfdoctor[metrics]'")
-    cgroup, pids = wish.cgroup, wish.pids
-    if wish.command:
-        argv, name = list(wish.command), name_of(wish.command)
+    cgroup, pids = options.cgroup, options.pids
+    if options.command:
+        argv, name = list(options.command), name_of(options.command)
         if shutil.which(argv[0]) is None:
             raise UsageError(f"{argv[0]}: no such command, or it may not be run")
     elif pids:
@@ -102,25 +105,25 @@ def prepare(wish: WatchOptions) -> tuple[Orders, list[str], Path]:
     else:
         assert cgroup is not None
         cgroup, argv, name = find_cgroup(cgroup), [], Path(cgroup).name or "cgroup"
-    folder = make_folder(wish.out, name)
+    folder = make_folder(options.out, name)
     merged = _same_stream()
-    orders = Orders(
+    config = RecorderConfig(
         name=name,
         node="",
-        command=wish.command,
+        command=options.command,
         pids=pids,
         cgroup=cgroup,
-        interval_s=wish.interval_s,
-        stdout=str(folder / "logs" / ("job.log" if merged else "job.out.log")) if wish.command else "",
-        stderr=str(folder / "logs" / ("job.log" if merged else "job.err.log")) if wish.command else "",
+        interval_s=options.interval_s,
+        stdout=str(folder / "logs" / ("job.log" if merged else "job.out.log")) if options.command else "",
+        stderr=str(folder / "logs" / ("job.log" if merged else "job.err.log")) if options.command else "",
         ignore=(os.getpid(),),
-        alert_at_s=wish.alert_at_s,
-        alert_command=wish.alert_command,
-        port=wish.port,
-        metrics=wish.metrics,
+        alert_at_s=options.alert_at_s,
+        alert_command=options.alert_command,
+        port=options.port,
+        metrics=options.metrics,
     )
-    describe_run(folder, orders, argv=argv, pid=pids[0] if pids else "self")
-    return orders, argv, folder
+    describe_run(folder, config, argv=argv, pid=pids[0] if pids else "self")
+    return config, argv, folder
 
 
 def find_cgroup(path: str) -> str:
@@ -168,14 +171,14 @@ def _same_stream() -> bool:
     return (one.st_dev, one.st_ino, one.st_rdev) == (two.st_dev, two.st_ino, two.st_rdev)
 
 
-def _attach(wish: WatchOptions, verdict: Callable[[Path, bool], int]) -> int:
-    folder = Path(wish.attach or "")
+def _attach(options: WatchOptions, verdict: Callable[[Path, bool], int]) -> int:
+    folder = Path(options.attach or "")
     if not any(folder.glob("*.trace")):
         raise UsageError(f"--attach {folder}: no trace in it; give the folder that doctor watch named")
-    live = wish.view and is_open(1) and os.isatty(1) and os.environ.get("TERM") != "dumb"
+    live = options.view and is_open(1) and os.isatty(1) and os.environ.get("TERM") != "dumb"
     session = Watch(folder.resolve(), None, through=False, live=True)
     outcome = _wait(session, live)
-    return _finish(outcome, folder, outcome.state.job_pid is not None, verdict, wish.interval_s)
+    return _finish(outcome, folder, outcome.state.job_pid is not None, verdict, options.interval_s)
 
 
 def _wait(session: Watch, live: bool) -> Outcome:
@@ -217,7 +220,7 @@ def _finish(
     bad = (
         (code not in (0, None))
         or outcome.state.killed_count > 0
-        or any(e["kind"] in _BAD_END for e in outcome.state.events)
+        or any(is_a(event, *_BAD_END) for event in outcome.state.events)
     )
     if command and code is None:
         click.echo("doctor: how the command ended is not known: its recorder died with it", err=True)
@@ -228,9 +231,9 @@ def _finish(
             f"doctor: the disk of {_short(folder)} is full ({show_bytes(free)} left): the command's output could not be written there any more, which may be what ended it",
             err=True,
         )
-    if outcome.left_count:
+    if outcome.surviving_count:
         click.echo(
-            f"doctor: {show_count(outcome.left_count, 'process', 'processes')} that the command started still run and are not recorded any more",
+            f"doctor: {show_count(outcome.surviving_count, 'process', 'processes')} that the command started still run and are not recorded any more",
             err=True,
         )
     found = 0

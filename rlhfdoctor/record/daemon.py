@@ -1,4 +1,4 @@
-"""The recorder's own process: locks its memory, lowers its OOM score, starts the command cleanly and reaps orphans.
+"""The recorder as a process: locked in memory, killed last, parent of the command, reaper of its orphans.
 
 `oom_score_adj` is inherited: inside a Ray worker it is +1000 and we would die first. Lowering needs
 CAP_SYS_RESOURCE, and Python's buffered write hides the refusal, hence os.write.
@@ -14,36 +14,38 @@ import signal
 from collections.abc import Iterator
 from typing import Any
 
-from rlhfdoctor.record.recorder_config import Orders
+from rlhfdoctor.record.recorder_config import RecorderConfig
 from rlhfdoctor.sources.procfs import parse_status, read_file
+from rlhfdoctor.trace.record import StoredEvent
+from rlhfdoctor.vocabulary import RECORD_FIELD as R
 
 _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 15, 36
 _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
 _inherited = "0"
 
 
-def prepare() -> dict[str, Any]:
+def prepare() -> StoredEvent:
     """Before the command starts: name, subreaper. What is inherited by a child is not touched yet."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_NAME, b"rlhfdoctor-rec", 0, 0, 0)
     subreaper = libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
-    return {"subreaper": subreaper}
+    return {R.subreaper: subreaper}
 
 
-def protect() -> dict[str, Any]:
+def protect() -> StoredEvent:
     """After the command has started: die late, keep memory resident, run before the job's threads.
 
     What was refused is returned under its name.
     """
     before = (read_file("/proc/self/oom_score_adj", 16) or b"0").decode().strip()
-    wishes = ["-999", "0"] if int(before) > 0 else ["-999"]
+    scores = ["-999", "0"] if int(before) > 0 else ["-999"]
     after, refused = before, ""
-    for wish in wishes:
+    for score in scores:
         try:
             handle = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
             try:
-                os.write(handle, wish.encode())
-                after = wish
+                os.write(handle, score.encode())
+                after = score
             finally:
                 os.close(handle)
             break
@@ -51,15 +53,15 @@ def protect() -> dict[str, Any]:
             refused = error.strerror or str(error)
     libc = ctypes.CDLL(None, use_errno=True)
     locked = libc.mlockall(_MCL_CURRENT | _MCL_FUTURE | _MCL_ONFAULT) == 0
-    facts: dict[str, Any] = {
-        "oom_score_adj": int(after),
-        "oom_score_adj_inherited": int(before),
-        "memory_locked": locked,
+    facts: StoredEvent = {
+        R.oom_score_adj: int(after),
+        R.oom_score_adj_inherited: int(before),
+        R.memory_locked: locked,
     }
     if refused:
-        facts["oom_score_adj_refused"] = refused
+        facts[R.oom_score_adj_refused] = refused
     if not locked:
-        facts["memory_locked_refused"] = os.strerror(ctypes.get_errno())
+        facts[R.memory_locked_refused] = os.strerror(ctypes.get_errno())
     with contextlib.suppress(OSError):
         os.nice(-5)
     with contextlib.suppress(OSError, ValueError):  # three descriptors a process; the job keeps its own limit
@@ -67,7 +69,7 @@ def protect() -> dict[str, Any]:
     return facts
 
 
-def launch(orders: Orders) -> int:
+def launch(config: RecorderConfig) -> int:
     """Starts the command in a session of its own, with the signals and the environment that we were given.
 
     Raises:
@@ -75,16 +77,16 @@ def launch(orders: Orders) -> int:
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     actions: list[tuple[Any, ...]] = []
-    if orders.stdout:
-        actions.append((os.POSIX_SPAWN_OPEN, 1, orders.stdout, flags, 0o644))
-        if orders.stderr and orders.stderr != orders.stdout:
-            actions.append((os.POSIX_SPAWN_OPEN, 2, orders.stderr, flags, 0o644))
+    if config.stdout:
+        actions.append((os.POSIX_SPAWN_OPEN, 1, config.stdout, flags, 0o644))
+        if config.stderr and config.stderr != config.stdout:
+            actions.append((os.POSIX_SPAWN_OPEN, 2, config.stderr, flags, 0o644))
         else:
             actions.append((os.POSIX_SPAWN_DUP2, 1, 2))
     defaults = [signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE]
     return os.posix_spawnp(
-        orders.command[0],
-        list(orders.command),
+        config.command[0],
+        list(config.command),
         os.environ,
         file_actions=actions,
         setsid=True,

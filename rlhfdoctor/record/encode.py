@@ -1,4 +1,4 @@
-"""Processes and limits as rows of the trace."""
+"""Rows of the trace: one a process, one a limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which limits there are, how full each is, and when it will be reached.
+"""Which limits there are, how full each is, when it will be reached.
 
 cgroup   unreclaimable memory against memory.max, one limit a level that has one
 node     MemTotal - MemAvailable against MemTotal
@@ -19,10 +19,11 @@ from rlhfdoctor.sources.gpus import Gpu
 from rlhfdoctor.sources.procfs import read_file
 from rlhfdoctor.sources.shm import SharedMemory
 from rlhfdoctor.trace.growth import Forecast, Series
+from rlhfdoctor.vocabulary.limits import LimitName
 
 _REFIT_S = 5.0
 _SOON_S = 120.0
-_TELLING_RATIO = 0.2
+_RELEVANT_RATIO = 0.2
 _GONE_S = 10.0
 _MONITOR = re.compile(rb"MemoryMonitor initialized with usage threshold at (\d+) bytes[^\n]*")
 
@@ -40,8 +41,7 @@ class Limit:
     """One limit with its history."""
 
     uid: int
-    name: str
-    """cgroup, node, ray, shm or gpu."""
+    name: LimitName
     level: str
     """Path of the cgroup, index of the GPU, or empty."""
     limit_bytes: int
@@ -65,14 +65,14 @@ class Limit:
 
 def is_coming(left_s: float | None, full_ratio: float) -> bool:
     """Whether a forecast is shown: not the slow change of a nearly unused limit."""
-    return left_s is not None and (full_ratio >= _TELLING_RATIO or left_s < _SOON_S)
+    return left_s is not None and (full_ratio >= _RELEVANT_RATIO or left_s < _SOON_S)
 
 
 class Limits:
     """All limits of what is followed."""
 
     def __init__(self) -> None:
-        self.all: dict[tuple[str, str], Limit] = {}
+        self.all: dict[tuple[LimitName, str], Limit] = {}
         self._next = 1
 
     def update(
@@ -85,7 +85,7 @@ class Limits:
         ray: RayLimit | None,
     ) -> list[Limit]:
         """Takes the tick's figures; the limits that are new (or changed their size) are returned."""
-        seen: list[tuple[str, str, int | None, int | None]] = []
+        seen: list[tuple[LimitName, str, int | None, int | None]] = []
         total, available = host.get("total_bytes"), host.get("available_bytes")
         node = None if total is None or available is None else total - available
         seen.append(("node", "", node, total))
@@ -105,7 +105,9 @@ class Limits:
         self.all = {key: limit for key, limit in self.all.items() if now_s - limit.seen_s < _GONE_S}
         return fresh
 
-    def _take(self, now_s: float, name: str, level: str, used: int | None, limit_bytes: int | None) -> Limit | None:
+    def _take(
+        self, now_s: float, name: LimitName, level: str, used: int | None, limit_bytes: int | None
+    ) -> Limit | None:
         if used is None or not limit_bytes:
             return None
         limit = self.all.get((name, level))

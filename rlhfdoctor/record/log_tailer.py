@@ -1,4 +1,4 @@
-"""Follows log files: keeps a copy of their tails in the run's folder, and finds step and phase marks in them.
+"""Follows log files: copies their tails to the run's folder, finds the lines that mark a step or phase.
 
 A Ray session lives on /tmp and dies with the pod, so the tails are copied while the run is alive. A
 copy holds at most twice `_KEEP_BYTES` of each file; what a burst skips is noted in the copy.
@@ -41,7 +41,7 @@ class Tail:
     rest: bytes = b""
 
 
-class Tails:
+class LogTailer:
     """All followed files."""
 
     def __init__(self, folder: str, *, from_end: bool = False) -> None:
@@ -52,15 +52,15 @@ class Tails:
             from_end: files that are there already are followed from their end: another recorder had them.
         """
         self._folder, self._from_end = folder, from_end
-        self._tails: dict[str, Tail] = {}
+        self._followed: dict[str, Tail] = {}
         self._literals = [(pattern, required_literals(pattern.regex)) for pattern in _MARKS]
         self._sessions: list[tuple[str, float]] = []
         self.failed: set[str] = set()
 
     def add(self, path: str, copy: str | None = None) -> None:
         """Follows a file from its beginning; `copy` is its name below the folder of the copies."""
-        if path not in self._tails and len(self._tails) < _MOST_FILES:
-            tail = self._tails[path] = Tail(path, None if copy is None else f"{self._folder}/{copy}")
+        if path not in self._followed and len(self._followed) < _MOST_FILES:
+            tail = self._followed[path] = Tail(path, None if copy is None else f"{self._folder}/{copy}")
             if self._from_end:
                 with contextlib.suppress(OSError):
                     info = os.stat(path)
@@ -84,7 +84,7 @@ class Tails:
 
     def read(self) -> Iterator[tuple[Pattern, Mapping[Field, Value], str]]:
         """Marks in what the files gained since the last call: pattern, fields, file."""
-        for tail in self._tails.values():
+        for tail in self._followed.values():
             for line in self._fresh_lines(tail):
                 for pattern, literals in self._literals:
                     if literals and not any(literal in line for literal in literals):

@@ -18,9 +18,13 @@ from rlhfdoctor.sources.pressure import parse_pressure
 from rlhfdoctor.sources.procfs import Mappings, parse_maps, read_file
 from rlhfdoctor.sources.shm import SharedMemory, SharedObject, find_orphans, find_owners, list_objects, read_shm
 from rlhfdoctor.sources.vllm import EngineLoad, find_port, read_metrics
+from rlhfdoctor.trace.record import Emit
 from rlhfdoctor.trace.schema import NULL, RATIO_SCALE, SECONDS_SCALE, TABLES
+from rlhfdoctor.vocabulary import RECORD
+from rlhfdoctor.vocabulary import RECORD_FIELD as R
+from rlhfdoctor.vocabulary.limits import NODE
 
-_TOLD_OBJECTS = 40
+_MOST_OBJECTS = 40
 _LEAST_SHM_BYTES = 1 << 20
 """Below this, owners in /dev/shm are not looked up."""
 _WHOLE_LEVEL_TICKS = 10
@@ -54,9 +58,9 @@ def _reader(driver: Driver) -> Callable[[], GpuReading]:
 class Machine:
     """All of this machine that is not a process."""
 
-    def __init__(self, target: Target, tell: Callable[..., Any], root: str = "") -> None:
-        """`tell` stores an event; `root` is where /proc and /sys are looked for."""
-        self._target, self._tell, self._root = target, tell, root
+    def __init__(self, target: Target, emit: Emit, root: str = "") -> None:
+        """`emit` stores an event; `root` is where /proc and /sys are looked for."""
+        self._target, self._emit, self._root = target, emit, root
         self.hierarchy = find_hierarchy(root)
         self.host: dict[str, int] = {}
         self.levels: list[Level] = []
@@ -103,7 +107,7 @@ class Machine:
 
             self._lane.add(f"vLLM {address}", 2.0, read)
 
-    def met(self, process: Process) -> None:
+    def add_process(self, process: Process) -> None:
         """A new process: its cgroup's levels, its engine's metrics, the phase in its title."""
         self.place(process)
         port = find_port(process.command)
@@ -126,13 +130,15 @@ class Machine:
             own = level == folder or (known is not None and known[1])
             if known != (uid, own):
                 self._folders[level] = (uid, own)
-                self._tell(
-                    "cgroup.seen",
-                    uid=uid,
-                    path=level,
-                    name=level.removeprefix(self.hierarchy.mount),
-                    version=self.hierarchy.version,
-                    own=own,
+                self._emit(
+                    RECORD.cgroup.seen,
+                    {
+                        R.uid: uid,
+                        R.path: level,
+                        R.name: level.removeprefix(self.hierarchy.mount),
+                        R.version: self.hierarchy.version,
+                        R.own: own,
+                    },
                 )
 
     def title(self, process: Process) -> None:
@@ -140,7 +146,16 @@ class Machine:
         phase = find_phase(process.command) if process.command.startswith("ray::") else None
         if phase is not None and self._titles.get(process.uid) != phase:
             self._titles[process.uid] = phase
-            self._tell("mark", phase=phase, basis="process title", uid=process.uid, pid=process.pid, role=process.role)
+            self._emit(
+                RECORD.note.mark,
+                {
+                    R.phase: phase,
+                    R.basis: "process title",
+                    R.uid: process.uid,
+                    R.pid: process.pid,
+                    R.role: process.role,
+                },
+            )
 
     def read(self) -> dict[str, Any]:
         """The rows of this tick."""
@@ -166,7 +181,7 @@ class Machine:
         tables: dict[str, Any] = {"host": ([0], [[values.get(name, NULL)] for name in _PLACES])}
         if self.hierarchy is not None and self._folders:
             tables["cgroup"] = self._read_levels(self.hierarchy)
-        self._tell_kills(values.get("oom_kill_count"))
+        self._emit_kills(values.get("oom_kill_count"))
         if self.gpus:
             tables["gpu"] = (
                 list(range(len(self.gpus))),
@@ -208,13 +223,13 @@ class Machine:
             rows.append([number(getattr(level, name)) for name in TABLES["cgroup"]])
         return keys, [list(column) for column in zip(*rows)] if rows else [[] for _ in TABLES["cgroup"]]
 
-    def _tell_kills(self, node_count: int | None) -> None:
+    def _emit_kills(self, node_count: int | None) -> None:
         """A kill counter that rose is an event, even if the kernel log cannot be read.
 
         v2's counters include the cgroups below and the node's includes all: a kill is reported once, at the
         deepest level that counted it.
         """
-        counts = {level.path: level.oom_kill_count for level in self.levels} | {"node": node_count}
+        counts = {level.path: level.oom_kill_count for level in self.levels} | {NODE: node_count}
         risen = {
             where: count - self._kills[where]
             for where, count in counts.items()
@@ -222,20 +237,22 @@ class Machine:
         }
         self._kills |= {where: count for where, count in counts.items() if count is not None}
         reported: list[str] = []
-        for where in sorted(risen, key=lambda path: (path == "node", -len(path))):
-            if where == "node" and (reported or time.monotonic() - self._kill_reported_s < _KILL_ECHO_S):
+        for where in sorted(risen, key=lambda path: (path == NODE, -len(path))):
+            if where == NODE and (reported or time.monotonic() - self._kill_reported_s < _KILL_ECHO_S):
                 continue
             if any(path.startswith(where + "/") for path in reported):
                 continue
             reported.append(where)
             self._kill_reported_s = time.monotonic()
             level = next((item for item in self.levels if item.path == where), None)
-            self._tell(
-                "oom_kill",
-                level=where,
-                count=risen[where],
-                used_bytes=level.used_bytes if level else None,
-                max_bytes=level.max_bytes if level else None,
+            self._emit(
+                RECORD.note.oom_kill,
+                {
+                    R.level: where,
+                    R.count: risen[where],
+                    R.used_bytes: level.used_bytes if level else None,
+                    R.max_bytes: level.max_bytes if level else None,
+                },
             )
 
     def _gpu_rows(self) -> dict[str, Any]:
@@ -272,7 +289,7 @@ class Machine:
         self.gpus = [gpu for gpus, _, _ in self._gpu_readings.values() for gpu in gpus]
         self._gpu_processes = [process for _, processes, _ in self._gpu_readings.values() for process in processes]
         for gap in reading[2]:
-            self._tell("gap", what=gap.what, why=gap.why)
+            self._emit(RECORD.note.gap, {R.what: str(gap.what), R.why: str(gap.why)})
 
     def _take_slow(self) -> None:
         objects = self._lane.take("/dev/shm")
@@ -286,29 +303,31 @@ class Machine:
             if load is not None:
                 self._engines[address] = load
         for gap in self._lane.gaps():
-            self._tell("gap", what=gap.what, why=gap.why)
+            self._emit(RECORD.note.gap, {R.what: str(gap.what), R.why: str(gap.why)})
 
     def _take_objects(self, objects: list[SharedObject]) -> None:
         orphans = find_orphans(objects, time.time())
         self._orphaned_bytes = sum(item.size_bytes for item in orphans)
         lost = {item.inode for item in orphans}
-        current = {item.inode: item for item in objects[:_TOLD_OBJECTS]}
+        current = {item.inode: item for item in objects[:_MOST_OBJECTS]}
         for inode, item in current.items():
             before = self._objects.get(inode)
             grown = before is None or item.size_bytes > before.size_bytes * 1.25 or before.owners != item.owners
             if grown or (inode in lost and inode not in self._lost):
-                self._tell(
-                    "shm.object",
-                    path=item.path,
-                    inode=inode,
-                    size_bytes=item.size_bytes,
-                    modified=item.modified,
-                    uid=item.uid,
-                    owners=item.owners,
-                    deleted=item.deleted,
-                    orphaned=inode in lost,
+                self._emit(
+                    RECORD.shm.object,
+                    {
+                        R.path: item.path,
+                        R.inode: inode,
+                        R.size_bytes: item.size_bytes,
+                        R.modified: item.modified,
+                        R.uid: item.uid,
+                        R.owners: item.owners,
+                        R.deleted: item.deleted,
+                        R.orphaned: inode in lost,
+                    },
                 )
         for inode, item in self._objects.items():
-            if inode not in current and item.size_bytes and len(objects) < _TOLD_OBJECTS:
-                self._tell("shm.gone", path=item.path, inode=inode, size_bytes=item.size_bytes)
+            if inode not in current and item.size_bytes and len(objects) < _MOST_OBJECTS:
+                self._emit(RECORD.shm.gone, {R.path: item.path, R.inode: inode, R.size_bytes: item.size_bytes})
         self._objects, self._lost = current, lost

@@ -9,8 +9,8 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Orders:
-    """The orders of one recording."""
+class RecorderConfig:
+    """Options of one recorder."""
 
     name: str
     node: str = ""
@@ -33,7 +33,7 @@ class Orders:
     """host:port of vLLM servers."""
 
 
-def write_orders(folder: str, orders: Orders) -> None:
+def write_config(folder: str, config: RecorderConfig) -> None:
     """Raises OSError if the folder cannot be written."""
     path = f"{folder}/orders.json"
     fresh = (
@@ -41,14 +41,14 @@ def write_orders(folder: str, orders: Orders) -> None:
     )
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)  # the command may hold secrets
     with open(handle, "w", encoding="utf-8") as file:
-        json.dump(asdict(orders), file, indent=1)
+        json.dump(asdict(config), file, indent=1)
     os.replace(fresh, path)
 
 
-def read_orders(folder: str) -> Orders:
-    """The orders; raises OSError or ValueError if they are missing or damaged."""
+def read_config(folder: str) -> RecorderConfig:
+    """The options; raises OSError or ValueError if they are missing or damaged."""
     with open(os.path.join(folder, "orders.json"), encoding="utf-8") as handle:
         values = json.load(handle)
     lists = ("command", "pids", "ignore", "metrics")
     fields: dict[str, Any] = {key: tuple(value) if key in lists else value for key, value in values.items()}
-    return Orders(**fields)
+    return RecorderConfig(**fields)

@@ -1,4 +1,4 @@
-"""Starts a recording: the run's folder, what is known before the start, and the recorder as a process of its own."""
+"""Starts a recording: the run's folder, what is known before the start, the recorder as a process of its own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typing import Any
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.privacy.secrets import cut_secrets, cut_words
-from rlhfdoctor.record.recorder_config import Orders, write_orders
+from rlhfdoctor.record.recorder_config import RecorderConfig, write_config
 from rlhfdoctor.sources.cgroupfs import find_chain, find_hierarchy, find_path, read_level
 from rlhfdoctor.sources.meminfo import parse_meminfo
 from rlhfdoctor.sources.procfs import parse_cmdline, read_boot_id, read_file
@@ -110,7 +110,7 @@ def name_of(command: Sequence[str]) -> str:
 
 
 def describe_run(
-    folder: Path, orders: Orders, *, argv: Sequence[str], pid: int | str = "self", clock_offset_s: float = 0.0
+    folder: Path, config: RecorderConfig, *, argv: Sequence[str], pid: int | str = "self", clock_offset_s: float = 0.0
 ) -> dict[str, Any]:
     """Writes run.json with what is known before the start, and copies of the configuration files.
 
@@ -126,8 +126,8 @@ def describe_run(
     versions = find_packages(argv)
     run = {
         "schema": RUN_SCHEMA,
-        "name": orders.name,
-        "node": orders.node,
+        "name": config.name,
+        "node": config.node,
         "doctor": VERSION,
         "argv": cut_words(argv),
         "cwd": os.getcwd(),
@@ -218,7 +218,7 @@ def find_packages(argv: Sequence[str]) -> dict[str, str]:
     return versions
 
 
-def start_recorder(folder: Path, orders: Orders, *, daemon: bool = False) -> subprocess.Popen[bytes]:
+def start_recorder(folder: Path, config: RecorderConfig, *, daemon: bool = False) -> subprocess.Popen[bytes]:
     """Starts the recorder in a session of its own: it outlives the process that started it.
 
     Args:
@@ -228,9 +228,9 @@ def start_recorder(folder: Path, orders: Orders, *, daemon: bool = False) -> sub
     Raises:
         UsageError: it could not be started, or another one writes there.
     """
-    write_orders(str(folder), orders)
+    write_config(str(folder), config)
     env = dict(os.environ)
-    if orders.command:
+    if config.command:
         env["RLHFDOCTOR_MARKS"] = str(folder / "marks")
         env["RLHFDOCTOR_RUN"] = str(folder)
         env.setdefault("PYTHONUNBUFFERED", "1")  # what was printed before a SIGKILL must not stay in a buffer
@@ -239,7 +239,7 @@ def start_recorder(folder: Path, orders: Orders, *, daemon: bool = False) -> sub
     code = f"{fork}import sys; sys.path.append({source!r}); from rlhfdoctor.record.recorder import main; sys.exit(main(sys.argv))"
     before = set(folder.glob("*.trace"))
     with open(folder / "recorder.log", "ab") as log:
-        keep_stdin = bool(orders.command) and is_open(0) and not os.isatty(0)
+        keep_stdin = bool(config.command) and is_open(0) and not os.isatty(0)
         recorder = subprocess.Popen(
             [sys.executable, "-c", code, str(folder)],
             env=env,
@@ -268,9 +268,9 @@ def is_open(descriptor: int) -> bool:
     return True
 
 
-def restarted(orders: Orders, pid: int) -> Orders:
+def restarted(config: RecorderConfig, pid: int) -> RecorderConfig:
     """Options for a recorder that continues after another one died."""
-    return replace(orders, command=(), stdout="", stderr="", pids=(pid,))
+    return replace(config, command=(), stdout="", stderr="", pids=(pid,))
 
 
 def command_of(pid: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""A watcher's state of a run: the newest figures of the trace, and a short history for display."""
+"""A watcher's state of a run: the newest figures of the trace, a short history for display."""
 
 from __future__ import annotations
 
@@ -10,27 +10,34 @@ from typing import Any
 
 from rlhfdoctor.record.limits import is_coming
 from rlhfdoctor.trace.frames import Sample
+from rlhfdoctor.trace.record import RecordEvent, StoredEvent, is_a
 from rlhfdoctor.trace.schema import NULL, scale_of
+from rlhfdoctor.vocabulary import RECORD
+from rlhfdoctor.vocabulary import RECORD_FIELD as R
+from rlhfdoctor.vocabulary.limits import NODE, LimitName, limit_of
+from rlhfdoctor.vocabulary.names import Record
 
 _HISTORY = 48
 _EVENTS = 60
 _SLOPE_S, _SLOPE_LEAST_S = 60.0, 10.0
-_TOLD = (
-    "alarm",
-    "oom_kill",
-    "kernel.line",
-    "kernel.other",
-    "cgroup.oom",
-    "job.exited",
-    "process.exited",
-    "gap",
-    "store.recovered",
-    "store.dropped",
-    "recorder.end",
-    "ray.node",
-    "node.lost",
-    "node.back",
-    "metrics.serving",
+_SHOWN: frozenset[Record] = frozenset(
+    {
+        RECORD.note.alarm,
+        RECORD.note.oom_kill,
+        RECORD.kernel.line,
+        RECORD.kernel.other,
+        RECORD.cgroup.oom,
+        RECORD.job.exited,
+        RECORD.process.exited,
+        RECORD.note.gap,
+        RECORD.store.recovered,
+        RECORD.store.dropped,
+        RECORD.recorder.end,
+        RECORD.ray.node,
+        RECORD.node.lost,
+        RECORD.node.back,
+        RECORD.metrics.serving,
+    }
 )
 
 
@@ -38,7 +45,7 @@ _TOLD = (
 class Limit:
     """A limit as the newest sample shows it."""
 
-    name: str
+    name: LimitName
     level: str
     limit_bytes: int
     used_bytes: int = 0
@@ -69,7 +76,7 @@ class Role:
 class State:
     """Takes samples and events as a Follower gives them."""
 
-    processes: dict[int, dict[str, Any]] = field(default_factory=dict)
+    processes: dict[int, StoredEvent] = field(default_factory=dict)
     """uid -> identity of those that live."""
     rows: dict[int, dict[str, Any]] = field(default_factory=dict)
     roles: dict[str, Role] = field(default_factory=dict)
@@ -79,7 +86,7 @@ class State:
     mappings: dict[int, dict[str, Any]] = field(default_factory=dict)
     recorder: dict[str, Any] = field(default_factory=dict)
     cost_ratio: float = 0.0
-    events: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=_EVENTS))
+    events: deque[RecordEvent] = field(default_factory=lambda: deque(maxlen=_EVENTS))
     phase: str | None = None
     step: int | None = None
     first_s: float | None = None
@@ -94,40 +101,46 @@ class State:
     _cost: tuple[float, int] | None = None
     _history_s: float = 0.0
 
-    def take(self, item: Sample | dict[str, Any], columns: Mapping[str, Sequence[str]]) -> None:
+    def take(self, item: Sample | RecordEvent, columns: Mapping[str, Sequence[str]]) -> None:
         """One more sample or event."""
         if isinstance(item, Sample):
             self._sample(item, columns)
         else:
             self._event(item)
 
-    def _event(self, event: dict[str, Any]) -> None:
-        kind = str(event.get("kind"))
-        if kind in ("process.seen", "process.named"):
-            self.processes.setdefault(event["uid"], {}).update(event)
-        elif kind == "process.gone":
-            self.processes.pop(event["uid"], None)
-            self.rows.pop(event["uid"], None)
-            if (event.get("rss_anon_bytes") or 0) > 256 << 20:
+    def _event(self, event: RecordEvent) -> None:
+        if is_a(event, RECORD.process.seen, RECORD.process.named):
+            self.processes.setdefault(event[R.uid], {}).update(event)
+        elif is_a(event, RECORD.process.gone):
+            self.processes.pop(event[R.uid], None)
+            self.rows.pop(event[R.uid], None)
+            if (event.get(R.rss_anon_bytes) or 0) > 256 << 20:
                 self.events.append(event)
-        elif kind == "limit.seen":
-            self.limits[event["uid"]] = Limit(event["name"], event["level"], event["limit_bytes"])
-        elif kind == "mark" and event.get("edge") != "end":
-            self.phase = event.get("phase") or self.phase
-            self.step = event["step"] if event.get("step") is not None else self.step
-        elif kind == "job.started":
-            self.job_pid = event["pid"]
-        elif kind == "job.exited":
-            self.exit_code = int(event["code"])
-            self.why = str(event.get("why") or "")
-        elif kind == "recorder.start":
-            self.ended = None
-        elif kind == "recorder.end":
-            self.ended = str(event.get("why"))
-        elif kind == "oom_kill" and event.get("level") != "node":  # the node's counter counts other jobs too
-            self.killed_count += int(event.get("count") or 1)
-        if kind in _TOLD and not event.get("again"):
+        elif is_a(event, RECORD.limit.seen):
+            name = limit_of(event[R.name])
+            if name is not None:
+                self.limits[event[R.uid]] = Limit(name, event[R.level], event[R.limit_bytes])
+        elif is_a(event, RECORD.note.mark) and event.get(R.edge) != "end":
+            self.phase = event.get(R.phase) or self.phase
+            self.step = event[R.step] if event.get(R.step) is not None else self.step
+        elif is_a(event, RECORD.note.oom_kill) and event.get(R.level) != NODE:  # that counter counts other jobs too
+            self.killed_count += int(event.get(R.count) or 1)
+        else:
+            self._job_event(event)
+        if is_a(event, *_SHOWN) and not event.get(R.again):
             self.events.append(event)
+
+    def _job_event(self, event: RecordEvent) -> None:
+        """Start and end of the command, or of the recorder."""
+        if is_a(event, RECORD.job.started):
+            self.job_pid = event[R.pid]
+        elif is_a(event, RECORD.job.exited):
+            self.exit_code = int(event[R.code])
+            self.why = str(event.get(R.why) or "")
+        elif is_a(event, RECORD.recorder.start):
+            self.ended = None
+        elif is_a(event, RECORD.recorder.end):
+            self.ended = str(event.get(R.why))
 
     def _sample(self, sample: Sample, columns: Mapping[str, Sequence[str]]) -> None:
         self.last_s, self.last_mono_s = sample.wall_ns / 1e9, sample.mono_ns / 1e9
@@ -174,7 +187,7 @@ class State:
         for role in self.roles.values():
             role.count = role.anon_bytes = role.shmem_bytes = 0
         for uid, row in self.rows.items():
-            name = self.processes.get(uid, {}).get("role") or "other"
+            name = self.processes.get(uid, {}).get(R.role) or "other"
             own = self.roles.setdefault(name, Role(name))
             own.count += 1
             own.anon_bytes += row["rss_anon_bytes"] or 0

@@ -45,7 +45,7 @@ class Process:
     mappings: Mappings | None = None
     mapped_at_bytes: int = 0
     """RssShmem when `mappings` was read."""
-    met: int = 0
+    first_tick: int = 0
     """Tick at which it was first seen."""
     due: int = 0
     """Tick at which it is read in full again."""

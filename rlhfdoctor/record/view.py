@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
@@ -12,17 +11,28 @@ from rich.text import Text
 
 from rlhfdoctor.record.state import Limit, Role, State
 from rlhfdoctor.report.sanitize import clean
+from rlhfdoctor.trace.record import RecordEvent, record_of, time_of
 from rlhfdoctor.units import show_bytes, show_duration
+from rlhfdoctor.vocabulary import RECORD
+from rlhfdoctor.vocabulary import RECORD_FIELD as R
+from rlhfdoctor.vocabulary.limits import NODE, LimitName
+from rlhfdoctor.vocabulary.names import Record
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _STALE_S = 5.0
 _LEAST_ROLES = 3
-NAMES = {"cgroup": "container limit", "node": "node memory", "ray": "Ray's threshold", "shm": "/dev/shm", "gpu": "GPU"}
+NAMES: Mapping[LimitName, str] = {
+    "cgroup": "container limit",
+    "node": "node memory",
+    "ray": "Ray's threshold",
+    "shm": "/dev/shm",
+    "gpu": "GPU",
+}
 
 
-def name_limit(name: str, level: str) -> str:
+def name_limit(name: LimitName, level: str) -> str:
     """A limit for people."""
-    return clean(f"GPU {level}" if name == "gpu" else NAMES.get(name, name), 40)
+    return clean(f"GPU {level}" if name == "gpu" else NAMES[name], 40)
 
 
 class View:
@@ -226,39 +236,42 @@ def say_shared(state: State) -> str:
     return " · ".join(parts)
 
 
-def say_event(event: dict[str, Any]) -> tuple[str, bool]:
+def say_event(event: RecordEvent) -> tuple[str, bool]:
     """An event as a line, and whether it is bad news."""
-    at = time.strftime("%H:%M:%S", time.localtime(int(event.get("wall_ns") or 0) / 1e9))
-    kind = event["kind"]
-    says: dict[str, Callable[[], tuple[str, bool]]] = {
-        "alarm": lambda: (f"alarm: {event['text']}", True),
-        "oom_kill": lambda: (
-            f"the kernel killed {event['count']} at {'the node' if event['level'] == 'node' else event['level'].rsplit('/', 1)[-1]}",
+    at = time.strftime("%H:%M:%S", time.localtime(time_of(event) / 1e9))
+    kind = record_of(event)
+    says: dict[Record | None, Callable[[], tuple[str, bool]]] = {
+        RECORD.note.alarm: lambda: (f"alarm: {event[R.text]}", True),
+        RECORD.note.oom_kill: lambda: (
+            f"the kernel killed {event[R.count]} at {'the node' if event[R.level] == NODE else event[R.level].rsplit('/', 1)[-1]}",
             True,
         ),
-        "kernel.line": lambda: (event["text"].partition("+00:00 ")[2], True),
-        "kernel.other": lambda: (f"the kernel killed a process of another job (pid {event['pid']})", False),
-        "cgroup.oom": lambda: ("out of memory in the cgroup", True),
-        "job.exited": lambda: (f"the command ended: {show_exit(int(event['code']))}", event["code"] != 0),
-        "process.exited": lambda: (f"pid {event['pid']} ended: {show_exit(int(event['code']))}", event["code"] != 0),
-        "process.gone": lambda: (
-            f"{event.get('role') or event.get('name')} pid {event['pid']} is gone; it held {show_bytes(event['rss_anon_bytes'] or 0)} anon",
+        RECORD.kernel.line: lambda: (event[R.text].partition("+00:00 ")[2], True),
+        RECORD.kernel.other: lambda: (f"the kernel killed a process of another job (pid {event[R.pid]})", False),
+        RECORD.cgroup.oom: lambda: ("out of memory in the cgroup", True),
+        RECORD.job.exited: lambda: (f"the command ended: {show_exit(int(event[R.code]))}", event[R.code] != 0),
+        RECORD.process.exited: lambda: (
+            f"pid {event[R.pid]} ended: {show_exit(int(event[R.code]))}",
+            event[R.code] != 0,
+        ),
+        RECORD.process.gone: lambda: (
+            f"{event.get(R.role) or event.get(R.name)} pid {event[R.pid]} is gone; it held {show_bytes(event[R.rss_anon_bytes] or 0)} anon",
             True,
         ),
-        "gap": lambda: (f"not available: {event['what']}: {event['why']}", False),
-        "store.recovered": lambda: (
-            f"the disk takes writes again; {event['kept_count']} frames were kept in memory",
+        RECORD.note.gap: lambda: (f"not available: {event[R.what]}: {event[R.why]}", False),
+        RECORD.store.recovered: lambda: (
+            f"the disk takes writes again; {event[R.kept_count]} frames were kept in memory",
             False,
         ),
-        "recorder.end": lambda: (f"recording ended: {event['why']}", False),
-        "store.dropped": lambda: (
-            f"the trace is too large: its {event['segments_count']} oldest segments were deleted",
+        RECORD.recorder.end: lambda: (f"recording ended: {event[R.why]}", False),
+        RECORD.store.dropped: lambda: (
+            f"the trace is too large: its {event[R.segments_count]} oldest segments were deleted",
             False,
         ),
-        "node.back": lambda: (f"node {event.get('node')} is back", False),
-        "metrics.serving": lambda: (f"metrics at http://127.0.0.1:{event['port']}/metrics", False),
-        "ray.node": lambda: (f"Ray node {event.get('address') or ''} (raylet {event['pid']})", False),
-        "node.lost": lambda: (f"node {event.get('node')} is lost: {event.get('why')}", True),
+        RECORD.node.back: lambda: (f"node {event.get(R.node)} is back", False),
+        RECORD.metrics.serving: lambda: (f"metrics at http://127.0.0.1:{event[R.port]}/metrics", False),
+        RECORD.ray.node: lambda: (f"Ray node {event.get(R.address) or ''} (raylet {event[R.pid]})", False),
+        RECORD.node.lost: lambda: (f"node {event.get(R.node)} is lost: {event.get(R.why)}", True),
     }
     if kind not in says:
         return "", False

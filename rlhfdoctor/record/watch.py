@@ -16,12 +16,15 @@ from pathlib import Path
 from typing import IO, Any
 
 from rlhfdoctor.errors import DoctorError
-from rlhfdoctor.record.recorder_config import read_orders
+from rlhfdoctor.record.recorder_config import read_config
 from rlhfdoctor.record.start import restarted, start_recorder
 from rlhfdoctor.record.state import State
 from rlhfdoctor.sources.procfs import parse_stat, read_file
 from rlhfdoctor.trace.follow import Follower
+from rlhfdoctor.trace.record import is_a, make_record, time_of
 from rlhfdoctor.trace.store import Writer
+from rlhfdoctor.vocabulary import RECORD
+from rlhfdoctor.vocabulary import RECORD_FIELD as R
 
 _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 15, 36
 _MOST_RESTARTS = 3
@@ -41,7 +44,7 @@ class Outcome:
     running: bool = False
     """The command still runs, but it is no longer recorded."""
     recorder_pid: int | None = None
-    left_count: int = 0
+    surviving_count: int = 0
     """Processes that the command started and that outlive it."""
 
 
@@ -107,8 +110,8 @@ class Watch:
         self._line_s = time.monotonic() - _LINE_EVERY_S + 5
         self._seen_events = 0
         with contextlib.suppress(OSError, ValueError, TypeError):
-            orders = read_orders(str(folder))
-            self.title, self.runs_command = orders.name, bool(orders.command)
+            config = read_config(str(folder))
+            self.title, self.runs_command = config.name, bool(config.command)
 
     def wait(self, show: Callable[[], None] | None = None, say: Callable[[str], None] | None = None) -> Outcome:
         """Until the recording has ended, or the user left.
@@ -169,7 +172,7 @@ class Watch:
         if self.state.exit_code is None and self.state.job_pid is not None and self.recorder is not None:
             self._exited(_reap(self.state.job_pid))  # its first recorder is dead, so it came to us
         if say is not None:
-            self._tell_events(say)
+            self._print_events(say)
         if self.recorder is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.recorder.wait(5)
@@ -177,21 +180,21 @@ class Watch:
     def _say(self, say: Callable[[str], None]) -> None:
         from rlhfdoctor.record.view import show_line
 
-        self._tell_events(say)
+        self._print_events(say)
         if time.monotonic() - self._line_s >= _LINE_EVERY_S and self.state.last_s is not None:
             self._line_s = time.monotonic()
             say(show_line(self.state))
 
-    def _tell_events(self, say: Callable[[str], None]) -> None:
+    def _print_events(self, say: Callable[[str], None]) -> None:
         from rlhfdoctor.record.view import say_event
 
-        fresh = [event for event in self.state.events if int(event.get("wall_ns") or 0) > self._seen_events]
+        fresh = [event for event in self.state.events if time_of(event) > self._seen_events]
         for event in fresh:
             text, _ = say_event(event)
-            if text and event["kind"] != "recorder.end":
+            if text and not is_a(event, RECORD.recorder.end):
                 say(text)
         if fresh:
-            self._seen_events = max(int(event.get("wall_ns") or 0) for event in fresh)
+            self._seen_events = max(time_of(event) for event in fresh)
 
     def _on_signal(self, number: int, _frame: Any) -> None:
         """Ctrl-C leaves the view; without one it goes to the job, as SIGTERM always does."""
@@ -209,9 +212,9 @@ class Watch:
 
     def job_runs(self) -> bool:
         """Whether the command is still there, by pid and start time."""
-        known = next((row for row in self.state.processes.values() if row.get("pid") == self.state.job_pid), None)
+        known = next((row for row in self.state.processes.values() if row.get(R.pid) == self.state.job_pid), None)
         stat = parse_stat(read_file(f"/proc/{self.state.job_pid}/stat", 2048) or b"") if self.state.job_pid else None
-        return known is not None and stat is not None and stat.start_ticks == known.get("start_ticks")
+        return known is not None and stat is not None and stat.start_ticks == known.get(R.start_ticks)
 
     def _recorder_lives(self) -> bool:
         """Ours by its process; another one's by the lock that it holds, since a pid may have a new owner."""
@@ -250,7 +253,7 @@ class Watch:
         if say is not None:
             say("the recorder was killed; another one goes on in its place")
         try:
-            self.recorder = start_recorder(self.folder, restarted(read_orders(str(self.folder)), pid))
+            self.recorder = start_recorder(self.folder, restarted(read_config(str(self.folder)), pid))
         except (DoctorError, OSError, ValueError):
             return self._wait_for(pid)
         return True
@@ -271,13 +274,7 @@ class Watch:
         if self.recorder is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.recorder.wait(5)
-        event = {
-            "kind": "job.exited",
-            "pid": self.state.job_pid,
-            "code": code,
-            "wall_ns": time.time_ns(),
-            "mono_ns": time.monotonic_ns(),
-        }
+        event = make_record(RECORD.job.exited, {R.pid: self.state.job_pid, R.code: code})
         with contextlib.suppress(DoctorError):
             store = Writer(str(self.folder), self.follower.header)
             store.event(event)

@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
-from rlhfdoctor.trace.read import Columns, NodeTrace, mark_time_of, time_of
+from rlhfdoctor.trace.read import Columns, NodeTrace
+from rlhfdoctor.trace.record import RecordEvent, StoredEvent, is_a, mark_time_of, time_of
 from rlhfdoctor.trace.schema import NULL
 from rlhfdoctor.trace.tables import identities
 from rlhfdoctor.types import Event, Origin, Value
 from rlhfdoctor.units import show_bytes
-from rlhfdoctor.vocabulary import EVENT, FIELD
-from rlhfdoctor.vocabulary.names import Field, Kind
+from rlhfdoctor.vocabulary import EVENT, FIELD, RECORD
+from rlhfdoctor.vocabulary import RECORD_FIELD as R
+from rlhfdoctor.vocabulary.limits import NODE
+from rlhfdoctor.vocabulary.names import Field, Kind, Record, RecordField
+from rlhfdoctor.vocabulary.recorder_events import KERNEL_LOG
 
 _NEAR_NS = 3_000_000_000
 _SHUTDOWN_NS = 30 * 10**9
 _HELD_BYTES = 16 << 20
 _FULL_RATIO = 0.9
 _MEMCG = re.compile(r"oom_memcg=(/[^,]+)")
+_GONE: Mapping[Field, RecordField] = {
+    FIELD.pid: R.pid,
+    FIELD.name: R.name,
+    FIELD.role: R.role,
+    FIELD.rss_anon_bytes: R.rss_anon_bytes,
+    FIELD.rss_shmem_bytes: R.rss_shmem_bytes,
+}
+_MARK: Mapping[Field, RecordField] = {FIELD.phase: R.phase, FIELD.step: R.step, FIELD.pid: R.pid, FIELD.role: R.role}
 
 
 class Recorded:
@@ -89,14 +100,14 @@ class Recorded:
                 return at, values[place]
         return None
 
-    def of(self, *kinds: str) -> list[dict[str, Any]]:
+    def of(self, *kinds: Record) -> list[StoredEvent]:
         """Events of the recorder of these kinds."""
-        return [event for event in self.node.events if event.get("kind") in kinds]
+        return [event for event in self.node.events if is_a(event, *kinds)]
 
     def role_of(self, pid: int | None) -> tuple[str | None, str | None]:
         """(role, name) of a pid, the last process that had it."""
-        found = [row for row in self.known["process"].values() if row.get("pid") == pid]
-        return (found[-1].get("role"), found[-1].get("name")) if found else (None, None)
+        found = [row for row in self.known["process"].values() if row.get(R.pid) == pid]
+        return (found[-1].get(R.role), found[-1].get(R.name)) if found else (None, None)
 
 
 def drop_foreign(events: Sequence[Event], traces: Sequence[Recorded]) -> tuple[list[Event], int]:
@@ -131,7 +142,7 @@ def _is_followed(row: Event, traces: Sequence[Recorded]) -> bool:
     """Whether a row of the kernel's task table is a process of the run; inside a pid namespace all are taken."""
     seen = [t for t in traces if t.node.header.get("host_pids") and t.known["process"]]
     return not seen or any(
-        known.get("pid") == row.fields.get(FIELD.pid) for t in seen for known in t.known["process"].values()
+        known.get(R.pid) == row.fields.get(FIELD.pid) for t in seen for known in t.known["process"].values()
     )
 
 
@@ -146,107 +157,115 @@ def _is_ours(report: Sequence[Event], trace: Recorded) -> bool:
         return True  # unknown: the trace is too damaged
     host = bool(trace.node.header.get("host_pids"))
     levels = [
-        str(row.get("name") if host and row.get("name") else row.get("path")) for row in trace.known["cgroup"].values()
+        str(row.get(R.name) if host and row.get(R.name) else row.get(R.path)) for row in trace.known["cgroup"].values()
     ]
     named = [_MEMCG.search(str(e.fields.get(FIELD.rest_text, ""))) for e in report if e.kind == EVENT.kernel.oom_kill]
     if any(match is not None and _is_level(path, match[1]) for match in named for path in levels):
         return True
     if trace.node.header.get("host_pids"):
-        return any(row.get("pid") == event.fields.get(FIELD.pid) for row in trace.known["process"].values())
+        return any(row.get(R.pid) == event.fields.get(FIELD.pid) for row in trace.known["process"].values())
     if event.time is None:
         return True
-    return any(abs(trace.seconds(time_of(gone)) - event.time) < _NEAR_NS / 1e9 for gone in trace.of("process.gone"))
+    return any(
+        abs(trace.seconds(time_of(gone)) - event.time) < _NEAR_NS / 1e9 for gone in trace.of(RECORD.process.gone)
+    )
 
 
 def make_events(recorded: Recorded) -> Iterator[Event]:
     """Marks, kills, exits and alarms as Events; what only the recorder needs is left out."""
-    gone = recorded.of("process.gone")
+    gone = recorded.of(RECORD.process.gone)
     for event in recorded.node.events:
-        kind = str(event.get("kind"))
-        if kind == "mark":
+        if is_a(event, RECORD.note.mark):
             yield from _mark(recorded, event)
-        elif kind == "oom_kill":
+        elif is_a(event, RECORD.note.oom_kill):
             yield from _kill(recorded, event, gone)
-        elif kind == "job.exited" and event.get("code"):
-            code = int(event["code"])
+        elif is_a(event, RECORD.job.exited) and event.get(R.code):
+            code = int(event[R.code])
             yield _event(
                 recorded,
                 event,
                 EVENT.trace.job_exit,
-                {FIELD.exit_code: code, FIELD.pid: event.get("pid")},
+                {FIELD.exit_code: code, FIELD.pid: event.get(R.pid)},
                 f"the command ended with {'signal ' + str(-code) if code < 0 else 'exit status ' + str(code)}",
             )
-        elif kind == "process.gone" and event.get("name") == "raylet" and not _ended_well_after(recorded, event):
+        elif (
+            is_a(event, RECORD.process.gone)
+            and event.get(R.name) == "raylet"
+            and not _ended_well_after(recorded, event)
+        ):
             yield _event(
                 recorded,
                 event,
                 EVENT.trace.raylet_gone,
-                {FIELD.pid: event.get("pid")},
-                f"the raylet (pid {event.get('pid')}) of {recorded.node.node} is gone",
+                {FIELD.pid: event.get(R.pid)},
+                f"the raylet (pid {event.get(R.pid)}) of {recorded.node.node} is gone",
             )
-        elif kind == "process.gone" and (event.get("rss_anon_bytes") or 0) >= _HELD_BYTES:
-            held = show_bytes((event.get("rss_anon_bytes") or 0) + (event.get("rss_shmem_bytes") or 0))
-            fields = {key: event.get(key) for key in EVENT.trace.gone.fields}
+        elif is_a(event, RECORD.process.gone) and (event.get(R.rss_anon_bytes) or 0) >= _HELD_BYTES:
+            held = show_bytes((event.get(R.rss_anon_bytes) or 0) + (event.get(R.rss_shmem_bytes) or 0))
+            fields = {key: event.get(own) for key, own in _GONE.items()}
             yield _event(
                 recorded,
                 event,
                 EVENT.trace.gone,
                 fields,
-                f"{event.get('role') or event.get('name')} pid {event.get('pid')} is gone; it held {held} at its last sample",
+                f"{event.get(R.role) or event.get(R.name)} pid {event.get(R.pid)} is gone; it held {held} at its last sample",
             )
-        elif kind == "node.lost":
+        elif is_a(event, RECORD.node.lost):
             yield _event(
                 recorded,
                 event,
                 EVENT.trace.node_lost,
-                {FIELD.why_text: event.get("why")},
-                f"node {event.get('node')} is lost: {event.get('why')}",
+                {FIELD.why_text: event.get(R.why)},
+                f"node {event.get(R.node)} is lost: {event.get(R.why)}",
             )
-        elif kind == "alarm":
+        elif is_a(event, RECORD.note.alarm):
             yield _event(
-                recorded, event, EVENT.trace.alarm, {FIELD.left_s: event.get("left_s")}, str(event.get("text"))
+                recorded, event, EVENT.trace.alarm, {FIELD.left_s: event.get(R.left_s)}, str(event.get(R.text))
             )
 
 
-def _ended_well_after(recorded: Recorded, event: dict[str, Any]) -> bool:
+def _ended_well_after(recorded: Recorded, event: RecordEvent) -> bool:
     """Whether the command that was recorded ended with 0 soon after: it shut its own Ray down."""
     return any(
-        end.get("code") == 0 and end["wall_ns"] - event["wall_ns"] < _SHUTDOWN_NS for end in recorded.of("job.exited")
+        end.get(R.code) == 0 and end[R.wall_ns] - event[R.wall_ns] < _SHUTDOWN_NS
+        for end in recorded.of(RECORD.job.exited)
     )
 
 
-def _mark(recorded: Recorded, event: dict[str, Any]) -> Iterator[Event]:
-    if event.get("edge") == "end":
+def _mark(recorded: Recorded, event: RecordEvent) -> Iterator[Event]:
+    if event.get(R.edge) == "end":
         return
-    fields = {key: event.get(key) for key in EVENT.trace.mark.fields if event.get(key) is not None}
+    fields = {key: event.get(own) for key, own in _MARK.items() if event.get(own) is not None}
     words = " ".join(
         [
-            *([f"step {event['step']}"] if event.get("step") is not None else []),
-            *([str(event["phase"])] if event.get("phase") else []),
+            *([f"step {event[R.step]}"] if event.get(R.step) is not None else []),
+            *([str(event[R.phase])] if event.get(R.phase) else []),
         ]
     )
-    yield _event(recorded, event, EVENT.trace.mark, fields, f"{words} ({event.get('basis')})")
+    yield _event(recorded, event, EVENT.trace.mark, fields, f"{words} ({event.get(R.basis)})")
 
 
-def _kill(recorded: Recorded, event: dict[str, Any], gone: list[dict[str, Any]]) -> Iterator[Event]:
+def _kill(recorded: Recorded, event: RecordEvent, gone: Sequence[RecordEvent]) -> Iterator[Event]:
     """A kill counter that rose; a process of the run must have gone at that time, or it was someone else's kill.
 
     A cgroup's counter rises for kills of its processes by any OOM killer (cgroup-v2.rst, memory.events): it
     was the cgroup's limit only if one of the limits above the process was full.
     """
     at = time_of(event)
-    level = str(event.get("level"))
+    level = str(event.get(R.level))
     if not any(abs(time_of(other) - at) < _NEAR_NS for other in gone):
         return
-    counted = any(e.get("level") != "node" and abs(time_of(e) - at) < 2 * _NEAR_NS for e in recorded.of("oom_kill"))
-    if level == "node" and (counted or _of_another_job(recorded, at)):
+    counted = any(
+        e.get(R.level) != NODE and abs(time_of(e) - at) < 2 * _NEAR_NS for e in recorded.of(RECORD.note.oom_kill)
+    )
+    if level == NODE and (counted or _of_another_job(recorded, at)):
         return
     full = _full_limit(recorded, at)
-    fields: dict[Field, Value] = {FIELD.level_text: full or level, FIELD.count: event.get("count")}
-    where = "of the node" if level == "node" else f"of the cgroup {level}"
+    fields: dict[Field, Value] = {FIELD.level_text: full or level, FIELD.count: event.get(R.count)}
+    where = "of the node" if level == NODE else f"of the cgroup {level}"
     kind = EVENT.trace.node_kill if full is None else EVENT.trace.cgroup_kill
     says = f"; {full} was full" if full is not None else ""
-    yield _event(recorded, event, kind, fields, f"the kernel's kill counter {where} rose by {event.get('count')}{says}")
+    yield _event(recorded, event, kind, fields, f"the kernel's kill counter {where} rose by {event.get(R.count)}{says}")
 
 
 def _full_limit(recorded: Recorded, at_ns: int) -> str | None:
@@ -256,7 +275,7 @@ def _full_limit(recorded: Recorded, at_ns: int) -> str | None:
         limit = recorded.last("cgroup", uid, "max_bytes", at)
         near = [value for when, value in recorded.series("cgroup", uid, "used_bytes") if at - 3 <= when <= at + 0.2]
         if limit and near and max(near) >= _FULL_RATIO * limit:
-            return str(row.get("path"))
+            return str(row.get(R.path))
     return None
 
 
@@ -266,16 +285,16 @@ def _of_another_job(recorded: Recorded, at_ns: int) -> bool:
     Where the recorder read the kernel log, a kill of ours has its line there; else a kill that it saw of
     another job's process at that time explains the rise.
     """
-    unread = any(gap.get("what") == "kernel log" for gap in recorded.of("gap"))
-    ours = any(abs(time_of(line) - at_ns) < 2 * _NEAR_NS for line in recorded.of("kernel.line"))
+    unread = any(gap.get(R.what) == KERNEL_LOG for gap in recorded.of(RECORD.note.gap))
+    ours = any(abs(time_of(line) - at_ns) < 2 * _NEAR_NS for line in recorded.of(RECORD.kernel.line))
     return not unread and not ours
 
 
-def _event(recorded: Recorded, event: dict[str, Any], kind: Kind, fields: Mapping[Field, Value], text: str) -> Event:
+def _event(recorded: Recorded, event: RecordEvent, kind: Kind, fields: Mapping[Field, Value], text: str) -> Event:
     return Event(
         kind=kind,
         fields={key: value for key, value in fields.items() if value is not None},
-        origin=Origin(file=recorded.file, host=recorded.node.run.get("node") or None, pid=event.get("pid")),
+        origin=Origin(file=recorded.file, host=recorded.node.run.get("node") or None, pid=event.get(R.pid)),
         text=text,
         time=recorded.seconds(mark_time_of(event)),
     )

@@ -8,11 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rlhfdoctor.trace.frames import Sample
-from rlhfdoctor.trace.read import SegmentReader, time_of
+from rlhfdoctor.trace.read import SegmentReader
+from rlhfdoctor.trace.record import RecordEvent, time_of
 from rlhfdoctor.trace.store import RING_NAME, SUFFIX
 from rlhfdoctor.types import Gap
+from rlhfdoctor.vocabulary import RECORD_FIELD as R
 
-Item = tuple[Sample | dict[str, Any], Mapping[str, Sequence[str]]]
+Item = tuple[Sample | RecordEvent, Mapping[str, Sequence[str]]]
 """A sample or an event, with the columns of its tables."""
 
 
@@ -48,7 +50,7 @@ class Follower:
 
     def _new(self, segment: SegmentReader) -> Iterator[Item]:
         """Items of a segment that were not given before."""
-        items: list[Sample | dict[str, Any]] = []
+        items: list[Sample | RecordEvent] = []
         with contextlib.suppress(OSError):
             items = list(segment.read(self.gaps, final=False))
         writer = str(segment.header.get("writer") or segment.path)
@@ -58,8 +60,8 @@ class Follower:
                 if item.sequence <= sequence:
                     continue
                 self._last[writer] = (item.sequence, mono_ns)
-            elif not item.get("again"):
-                own_ns = item.get("mono_ns")
+            elif not item.get(R.again):
+                own_ns = item.get(R.mono_ns)
                 if isinstance(own_ns, int):
                     if own_ns <= mono_ns:
                         continue

@@ -21,6 +21,8 @@ from typing import Any, NamedTuple
 
 import zstandard
 
+from rlhfdoctor.vocabulary.names import RecordField
+
 MARKER = b"\xd7RD\n"
 HEADER, KEY, SAMPLE, EVENT = b"H"[0], b"K"[0], b"S"[0], b"E"[0]
 PLAIN, ZSTD = 0, 1
@@ -243,7 +245,7 @@ class Decoder:
         return Sample(sequence, wall_ns, mono_ns, tables), key_sequence
 
 
-def json_payload(value: Mapping[str, Any]) -> bytes:
+def json_payload(value: Mapping[str, Any] | Mapping[RecordField, Any]) -> bytes:
     """An object as compact JSON; bytes that are no text are escaped."""
     import json
 

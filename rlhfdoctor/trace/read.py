@@ -8,14 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.i18n.message import quoted, say
 from rlhfdoctor.trace.frames import EVENT, HEADER, KEY, SAMPLE, Decoder, Frame, Sample, unpack
+from rlhfdoctor.trace.record import StoredEvent, time_of
 from rlhfdoctor.trace.schema import FORMAT, TABLES
 from rlhfdoctor.trace.store import SUFFIX
 from rlhfdoctor.types import Gap
+from rlhfdoctor.vocabulary import RECORD_FIELD as R
 
 RUN_SCHEMA = "rlhfdoctor.run/1"
 
@@ -44,7 +46,7 @@ class NodeTrace:
     header: Mapping[str, Any]
     """Of the last segment."""
     tables: dict[str, Columns]
-    events: list[dict[str, Any]]
+    events: list[StoredEvent]
     """In order of time; each has `kind`, `wall_ns`, `mono_ns`."""
     gaps: list[Gap]
     times_ns: array[int] = field(default_factory=lambda: array("q"))
@@ -65,7 +67,7 @@ class SegmentReader:
         self._decoder: Decoder | None = None
         self.columns: Mapping[str, Sequence[str]] = TABLES
 
-    def read(self, gaps: list[Gap], *, final: bool, wanted: Wanted | None = None) -> Iterator[Sample | dict[str, Any]]:
+    def read(self, gaps: list[Gap], *, final: bool, wanted: Wanted | None = None) -> Iterator[Sample | StoredEvent]:
         """Samples and events that are new. Raises OSError where the file cannot be read."""
         with open(self.path, "rb") as handle:
             handle.seek(self._offset)
@@ -94,11 +96,11 @@ class SegmentReader:
             yield from self._item(item, gaps, wanted)
         self._rest = data[used:]
 
-    def _item(self, frame: Frame, gaps: list[Gap], wanted: Wanted | None) -> Iterator[Sample | dict[str, Any]]:
+    def _item(self, frame: Frame, gaps: list[Gap], wanted: Wanted | None) -> Iterator[Sample | StoredEvent]:
         if frame.kind == HEADER:
             self._open(frame, gaps)
         elif frame.kind == EVENT:
-            event = _json(frame.payload)
+            event = cast(StoredEvent | None, _json(frame.payload))
             if event is None:
                 gaps.append(
                     Gap(what=quoted(self.path), why=say("an event at {offset} is no JSON", offset=frame.offset))
@@ -195,18 +197,6 @@ def _is_tables(value: Any) -> bool:
     return isinstance(value, dict) and all(
         isinstance(columns, list) and all(isinstance(column, str) for column in columns) for columns in value.values()
     )
-
-
-def time_of(event: Mapping[str, Any]) -> int:
-    """Wall clock of an event in nanoseconds; 0 if it has none."""
-    wall_ns = event.get("wall_ns")
-    return wall_ns if isinstance(wall_ns, int) else 0
-
-
-def mark_time_of(event: Mapping[str, Any]) -> int:
-    """When the trainer set a mark, by its own clock; where that is damaged, when it was recorded."""
-    at_ns = event.get("at_ns")
-    return at_ns if isinstance(at_ns, int) and at_ns else time_of(event)
 
 
 def _json(payload: bytes) -> dict[str, Any] | None:
@@ -330,12 +320,12 @@ def _append(tables: dict[str, Columns], sample: Sample, columns: Mapping[str, Se
         table.names = tuple(table.values)
 
 
-def _once(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _once(events: list[StoredEvent]) -> list[StoredEvent]:
     """Events without those that later segments repeat to be understood alone."""
     seen: set[str] = set()
     kept = []
     for event in events:
-        if event.pop("again", False):
+        if event.pop(R.again, False):
             key = json.dumps(event, sort_keys=True)
             if key in seen:
                 continue

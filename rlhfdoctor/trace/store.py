@@ -14,12 +14,15 @@ import contextlib
 import fcntl
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.trace.frames import EVENT, HEADER, Encoder, Rows, json_payload, pack
+from rlhfdoctor.trace.record import RecordEvent, make_record
 from rlhfdoctor.trace.schema import FORMAT, TABLES
+from rlhfdoctor.vocabulary import RECORD
+from rlhfdoctor.vocabulary import RECORD_FIELD as R
 
 SUFFIX = ".trace"
 RING_NAME = "rlhfdoctor-ring"
@@ -34,7 +37,7 @@ class Writer:
         folder: str,
         header: Mapping[str, Any],
         *,
-        registry: Callable[[], list[Mapping[str, Any]]] = list,
+        registry: Callable[[], Sequence[RecordEvent]] = list,
         segment_bytes: int = 4 << 20,
         most_bytes: int = 2 << 30,
         ring_bytes: int = 4 << 20,
@@ -135,7 +138,7 @@ class Writer:
         self._roll()
         self._append(lambda: self._encoder.encode(wall_ns, mono_ns, tables))
 
-    def event(self, event: Mapping[str, Any]) -> None:
+    def event(self, event: RecordEvent) -> None:
         """Stores something that happened; it should bear `kind`, `wall_ns` and `mono_ns`."""
         frame = pack(EVENT, json_payload(event))
         self._append(lambda: frame)
@@ -242,14 +245,9 @@ class Writer:
         os.close(self._fd)
         self._fd, self._in_memory = fresh, False
         self.stored_bytes += done
-        recovered = {
-            "kind": "store.recovered",
-            "why": self.trouble,
-            "kept_count": self.kept_count,
-            "lost_count": self.lost_count,
-        }
+        recovered: RecordEvent = {R.why: self.trouble, R.kept_count: self.kept_count, R.lost_count: self.lost_count}
         self.trouble, self.kept_count = "", 0
-        self.event({**recovered, "wall_ns": time.time_ns(), "mono_ns": time.monotonic_ns()})
+        self.event(make_record(RECORD.store.recovered, recovered))
 
     def _wait_longer(self) -> None:
         self._pause_s = min(self._pause_s * 2, 30.0)
@@ -271,14 +269,7 @@ class Writer:
                 total -= sizes[name]
                 dropped += 1
         if dropped:
-            self.event(
-                {
-                    "kind": "store.dropped",
-                    "segments_count": dropped,
-                    "wall_ns": time.time_ns(),
-                    "mono_ns": time.monotonic_ns(),
-                }
-            )
+            self.event(make_record(RECORD.store.dropped, {R.segments_count: dropped}))
 
     def close(self) -> None:
         """Brings what is in memory to disk where possible, and syncs."""

@@ -10,21 +10,34 @@ from typing import TYPE_CHECKING, Any
 
 from rlhfdoctor.errors import SourceError, UsageError
 from rlhfdoctor.i18n.message import quoted
-from rlhfdoctor.trace.read import Columns, NodeTrace, find_nodes, read_node, time_of
+from rlhfdoctor.trace.read import Columns, NodeTrace, find_nodes, read_node
+from rlhfdoctor.trace.record import StoredEvent, record_of, time_of
 from rlhfdoctor.trace.schema import NULL, scale_of
 from rlhfdoctor.types import Gap
+from rlhfdoctor.vocabulary import RECORD
+from rlhfdoctor.vocabulary import RECORD_FIELD as R
+from rlhfdoctor.vocabulary.names import Record, RecordField
 
 if TYPE_CHECKING:
     import pandas
     import polars
 
-_IDENTITY = {
-    "process": ("pid", "name", "role"),
-    "mapping": ("pid", "name", "role"),
-    "probe": ("pid", "name", "role"),
-    "cgroup": ("path",),
-    "limit": ("name", "level"),
+_IDENTITY: dict[str, tuple[RecordField, ...]] = {
+    "process": (R.pid, R.name, R.role),
+    "mapping": (R.pid, R.name, R.role),
+    "probe": (R.pid, R.name, R.role),
+    "cgroup": (R.path,),
+    "limit": (R.name, R.level),
 }
+_WHOLE: frozenset[RecordField] = frozenset({R.pid})
+"""Those that are numbers; the others are text."""
+_IDENTIFYING: dict[Record | None, str] = {
+    RECORD.process.seen: "process",
+    RECORD.process.named: "process",
+    RECORD.cgroup.seen: "cgroup",
+    RECORD.limit.seen: "limit",
+}
+"""Events that name a row -> its table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +59,9 @@ class Trace:
     @property
     def events(self) -> list[dict[str, Any]]:
         """What happened, in order of time: processes seen and gone, kills, marks, alarms."""
-        found = [{**event, "node": node.node} for node in self.nodes for event in node.events]
-        return sorted(found, key=time_of)
+        found = [(event, node.node) for node in self.nodes for event in node.events]
+        found.sort(key=lambda item: time_of(item[0]))
+        return [{**{str(key): value for key, value in event.items()}, "node": node} for event, node in found]
 
     @property
     def gaps(self) -> list[Gap]:
@@ -151,17 +165,18 @@ def require_polars(what: str) -> None:
         raise UsageError(f"{what} need polars: pip install 'rlhfdoctor[report]'")
 
 
-def identities(node: NodeTrace) -> dict[str, dict[int, dict[str, Any]]]:
+def identities(node: NodeTrace) -> dict[str, dict[int, StoredEvent]]:
     """Table -> key -> what that row is, from the events that name processes, cgroups and limits.
 
     A process is what it was called last; roles become known after the start.
     """
-    found: dict[str, dict[int, dict[str, Any]]] = {"process": {}, "cgroup": {}, "limit": {}}
-    kinds = {"process.seen": "process", "process.named": "process", "cgroup.seen": "cgroup", "limit.seen": "limit"}
+    found: dict[str, dict[int, StoredEvent]] = {"process": {}, "cgroup": {}, "limit": {}}
     for event in node.events:
-        table = kinds.get(str(event.get("kind")))
-        if table is not None:
-            found[table].setdefault(int(event["uid"]), {}).update({k: v for k, v in event.items() if v is not None})
+        kind = record_of(event)
+        if kind in _IDENTIFYING:
+            found[_IDENTIFYING[kind]].setdefault(int(event[R.uid]), {}).update(
+                {k: v for k, v in event.items() if v is not None}
+            )
     return found
 
 
@@ -176,13 +191,13 @@ def _frame(node: NodeTrace, name: str, table: Columns) -> polars.DataFrame:
         "uid": pl.Series("uid", table.keys),
     }
     known = identities(node).get("process" if name in ("mapping", "probe") else name, {})
-    for column in _IDENTITY.get(name, ()):
-        kind = pl.Int64 if column == "pid" else pl.String
-        known_values = {uid: row.get(column) for uid, row in known.items() if row.get(column) is not None}
-        data[column] = (
+    for field in _IDENTITY.get(name, ()):
+        kind = pl.Int64 if field in _WHOLE else pl.String
+        known_values = {uid: row.get(field) for uid, row in known.items() if row.get(field) is not None}
+        data[str(field)] = (
             data["uid"].replace_strict(list(known_values), list(known_values.values()), default=None, return_dtype=kind)
             if known_values
-            else pl.Series(column, [None] * len(table.keys), dtype=kind)
+            else pl.Series(str(field), [None] * len(table.keys), dtype=kind)
         )
     for column, values in table.values.items():
         series = pl.Series(column, values)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType, ModuleType
 
-from rlhfdoctor.vocabulary import events, facts
+from rlhfdoctor.vocabulary import events, facts, recorder_events
 from rlhfdoctor.vocabulary.fields import FIELD
-from rlhfdoctor.vocabulary.names import AnyName, Fact, Field, Kind, Scope, Trait, names_of
+from rlhfdoctor.vocabulary.names import AnyName, Fact, Field, Kind, Record, RecordField, Scope, Trait, names_of
+from rlhfdoctor.vocabulary.record_fields import RECORD_FIELD
 from rlhfdoctor.vocabulary.traits import TRAIT
 
 
@@ -28,3 +29,5 @@ KINDS: Mapping[str, Kind] = _by_word(Kind, *scopes(events))
 FACTS: Mapping[str, Fact] = _by_word(Fact, *scopes(facts))
 FIELDS: Mapping[str, Field] = _by_word(Field, FIELD)
 TRAITS: Mapping[str, Trait] = _by_word(Trait, TRAIT)
+RECORDS: Mapping[str, Record] = _by_word(Record, *scopes(recorder_events))
+RECORD_FIELDS: Mapping[str, RecordField] = _by_word(RecordField, RECORD_FIELD)

@@ -19,6 +19,9 @@ from rlhfdoctor.vocabulary.run import Failure
 Unit: TypeAlias = Literal["bytes", "share", "factor", "s", "count", "flag", "text", "number"]
 """share: a part of a whole, 0 to 1 (written `35 %`); factor: how many times as much (written `2 x`)."""
 UNITS: tuple[Unit, ...] = get_args(Unit)
+RecordUnit: TypeAlias = Unit | Literal["ns", "list"]
+"""Units of what the recorder stores; ns: nanoseconds of a clock."""
+RECORD_UNITS: tuple[RecordUnit, ...] = (*UNITS, "ns", "list")
 
 
 AnyName = TypeVar("AnyName", bound="Name")
@@ -65,6 +68,19 @@ class Fact(Name):
 
 class Trait(Name):
     """Something that several frameworks have in common."""
+
+
+class RecordField(Name):
+    """A field of an event that the recorder stores."""
+
+    unit: RecordUnit
+
+
+class Record(Name):
+    """A kind of event that the recorder stores: one word of a trace."""
+
+    fields: tuple[RecordField, ...]
+    """Those that it may have besides the fields of every event."""
 
 
 class Pending:

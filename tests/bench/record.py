@@ -19,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from rlhfdoctor.record.recorder_config import Orders
+from rlhfdoctor.record.recorder_config import RecorderConfig
 from rlhfdoctor.record.start import start_recorder
 from rlhfdoctor.trace.read import read_node
 from rlhfdoctor.trace.store import SUFFIX
@@ -121,7 +121,7 @@ def start(*words: str) -> subprocess.Popen[str]:
 def watch(folder: Path, pid: int, interval_s: float) -> subprocess.Popen[bytes]:
     """A recorder of that process and its children."""
     (folder / "marks").mkdir(parents=True)
-    return start_recorder(folder, Orders(name="bench", pids=(pid,), interval_s=interval_s))
+    return start_recorder(folder, RecorderConfig(name="bench", pids=(pid,), interval_s=interval_s))
 
 
 def size_of(folder: Path) -> int:

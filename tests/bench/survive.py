@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlhfdoctor.record.recorder_config import Orders
+from rlhfdoctor.record.recorder_config import RecorderConfig
 from rlhfdoctor.record.start import start_recorder
 from rlhfdoctor.trace.follow import Follower
 from rlhfdoctor.trace.frames import KEY, SAMPLE, Frame, Sample, unpack
@@ -33,9 +33,9 @@ JOIN = "import os, sys\nopen(sys.argv[1], 'w').write('0')\nos.execv(sys.executab
 START = """
 import sys
 from pathlib import Path
-from rlhfdoctor.record.recorder_config import read_orders
+from rlhfdoctor.record.recorder_config import read_config
 from rlhfdoctor.record.start import start_recorder
-start_recorder(Path(sys.argv[1]), read_orders(sys.argv[1]))
+start_recorder(Path(sys.argv[1]), read_config(sys.argv[1]))
 """
 
 
@@ -81,7 +81,7 @@ def judge(folder: Path, seen: int, survived: bool, ended: float) -> Outcome:
 def kill_at(delay_s: float, folder: Path, interval_s: float = 0.05) -> Outcome:
     """Records a command, kills the recorder after a time, reads what is left."""
     (folder / "marks").mkdir(parents=True)
-    recorder = start_recorder(folder, Orders(name="kill", command=("sleep", "2"), interval_s=interval_s))
+    recorder = start_recorder(folder, RecorderConfig(name="kill", command=("sleep", "2"), interval_s=interval_s))
     time.sleep(delay_s)
     seen = sum(isinstance(item, Sample) for item, _ in Follower(str(folder)).read())
     ended = time.time()
@@ -117,9 +117,9 @@ def kill_by_kernel(folder: Path, cgroup: Path, *, together: bool, interval_s: fl
     """
     (folder / "marks").mkdir(parents=True)
     hog = f"import time; time.sleep(0.3)\n{HOG}"
-    orders = Orders(name="oom", command=(sys.executable, "-c", hog), interval_s=interval_s)
+    config = RecorderConfig(name="oom", command=(sys.executable, "-c", hog), interval_s=interval_s)
     (folder / "orders.json").write_text(
-        json.dumps({"name": orders.name, "command": orders.command, "interval_s": interval_s})
+        json.dumps({"name": config.name, "command": config.command, "interval_s": interval_s})
     )
     words = [sys.executable, "-c", JOIN, str(cgroup / "cgroup.procs"), "-c", START, str(folder)]
     subprocess.run(words, check=True, cwd=Path(__file__).resolve().parent.parent.parent)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rlhfdoctor.errors import UsageError
-from rlhfdoctor.record.recorder_config import Orders
+from rlhfdoctor.record.recorder_config import RecorderConfig
 from rlhfdoctor.record.start import restarted, start_recorder
 from rlhfdoctor.trace.follow import Follower
 from rlhfdoctor.trace.frames import Sample
@@ -40,7 +40,7 @@ def kill_often(folder: Path) -> list[Outcome]:
 def start(folder: Path, *command: str, interval_s: float = 0.05) -> subprocess.Popen[bytes]:
     """A recorder of a command."""
     (folder / "marks").mkdir(parents=True)
-    return start_recorder(folder, Orders(name="test", command=command, interval_s=interval_s))
+    return start_recorder(folder, RecorderConfig(name="test", command=command, interval_s=interval_s))
 
 
 def wait_for_samples(folder: Path, count: int, follower: Follower | None = None) -> list[int]:
@@ -166,7 +166,7 @@ def test_command_outlives_its_killed_recorder(tmp_path: Path) -> None:
     before = read_node(tmp_path / "run")
     job = job_of(before)
     alive = running(job)
-    again = start_recorder(tmp_path / "run", restarted(Orders(name="test", interval_s=0.05), job))
+    again = start_recorder(tmp_path / "run", restarted(RecorderConfig(name="test", interval_s=0.05), job))
     wait_for_samples(tmp_path / "run", len(before.times_ns) + 3)
     os.kill(job, signal.SIGKILL)
     assert (alive, again.wait(timeout=30)) == (True, 0)
@@ -179,7 +179,7 @@ def test_second_recorder(tmp_path: Path) -> None:
     """A second recorder in the same folder does not start, and says why; the first one goes on."""
     recorder = start(tmp_path / "run", "sleep", "2")
     with pytest.raises(UsageError, match="another recorder is writing here"):
-        start_recorder(tmp_path / "run", Orders(name="second", pids=(os.getpid(),)))
+        start_recorder(tmp_path / "run", RecorderConfig(name="second", pids=(os.getpid(),)))
     assert recorder.wait(timeout=30) == 0
     assert (last_word(read_node(tmp_path / "run")), len(segments(tmp_path / "run"))) == ("the command ended", 1)
 

@@ -12,6 +12,7 @@ from rlhfdoctor.record.alarm import Alarms, show_limit
 from rlhfdoctor.record.limits import Limit, Limits
 from rlhfdoctor.sources.cgroupfs import Level
 from rlhfdoctor.units import GIB, MIB
+from rlhfdoctor.vocabulary.limits import LIMITS
 from tests.record.build import make_level, make_limit
 
 SOON, FAR = 300.0, 5000.0
@@ -116,14 +117,13 @@ def test_growth_of_real_use() -> None:
 def test_text(limit: Limit, expected: str) -> None:
     """An alarm says what will be full, when, and how full it is."""
     alarms = Alarms(600.0)
-    assert ([text for _, text in alarms.check([limit])], alarms.standing) == ([expected], {1: expected})
+    assert ([text for _, text in alarms.check([limit])], alarms.active) == ([expected], {1: expected})
 
 
 def test_names() -> None:
-    """Limits have names for people; an unknown one keeps its own."""
-    names = ("cgroup", "node", "ray", "shm", "gpu", "tpu")
-    shown = [show_limit(make_limit(name=name, level="1")) for name in names]
-    assert shown == ["container limit", "node memory", "Ray's threshold", "/dev/shm", "GPU 1", "tpu"]
+    """All limits have names for people."""
+    shown = [show_limit(make_limit(name=name, level="1")) for name in LIMITS]
+    assert shown == ["container limit", "node memory", "Ray's threshold", "/dev/shm", "GPU 1"]
 
 
 def wait_for(path: Path) -> str:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,11 @@ import pytest
 
 from rlhfdoctor.record.machine import Machine, number, thousandths
 from rlhfdoctor.record.target import Process, Target
+from rlhfdoctor.trace.record import RecordEvent, StoredEvent
 from rlhfdoctor.trace.schema import NULL, TABLES
 from rlhfdoctor.units import GIB, MIB
+from rlhfdoctor.vocabulary import RECORD_FIELD as R
+from rlhfdoctor.vocabulary.names import Record
 from tests.bench.survive import HOG, MEMORY, limited
 from tests.fake_tree import FakeTree
 
@@ -25,6 +29,12 @@ MOUNTS = {
     2: "35 31 0:32 / /cg rw shared:14 - cgroup2 cgroup2 rw\n",
 }
 NO_LIMIT = 9223372036854771712
+
+
+def keep(events: list[StoredEvent], kind: Record, fields: RecordEvent) -> RecordEvent:
+    """Keeps an event in a list."""
+    events.append({R.kind: kind, **fields})
+    return events[-1]
 
 
 class Room:
@@ -42,28 +52,23 @@ class Room:
         self.level("job/worker", GIB, NO_LIMIT)
         self.level("job", 2 * GIB, 8 * GIB)
         self.count(node=0)
-        self.told: list[dict[str, Any]] = []
+        self.events: list[StoredEvent] = []
         self.target = Target(self.tree.root, pids=[7])
-        self.machine = Machine(self.target, self.tell, self.tree.root)
+        self.machine = Machine(self.target, partial(keep, self.events), self.tree.root)
         (self.process,) = self.meet()
-
-    def tell(self, kind: str, **fields: Any) -> dict[str, Any]:
-        """Keeps an event."""
-        self.told.append({"kind": kind, **fields})
-        return self.told[-1]
 
     def meet(self) -> list[Process]:
         """Processes that are new."""
         found = self.target.discover()
         for process in found:
-            self.machine.met(process)
+            self.machine.add_process(process)
         return found
 
     def entitle(self, titles: Sequence[str]) -> list[dict[str, Any]]:
         """The marks of process 7 with these titles, one after the other."""
         for self.process.command in titles:
             self.machine.title(self.process)
-        return [event for event in self.told if event["kind"] == "mark"]
+        return [event for event in self.events if event["kind"] == "mark"]
 
     def level(self, path: str, used: int, limit: int) -> None:
         """A cgroup with its files."""
@@ -98,16 +103,16 @@ class Room:
         return [self.machine.read() for _ in range(ticks)][-1]
 
     def kills(self) -> list[tuple[str, int]]:
-        """Level and count of the kills that were told."""
-        return [(e["level"].removeprefix(self.path("")), e["count"]) for e in self.told if e["kind"] == "oom_kill"]
+        """Level and count of the kills that were stored."""
+        return [(e["level"].removeprefix(self.path("")), e["count"]) for e in self.events if e["kind"] == "oom_kill"]
 
     def look(self) -> list[tuple[Any, ...]]:
-        """Looks into /dev/shm once; what is told: new or grown objects with owners and orphans, and those gone."""
-        before = len(self.told)
+        """Looks into /dev/shm once; what is stored: new or grown objects with owners and orphans, and those gone."""
+        before = len(self.events)
         self.machine._take_objects(self.machine._read_objects()[0])
         return [
             (e["kind"], Path(e["path"]).name, *([e["owners"], e["orphaned"]] if "owners" in e else []))
-            for e in self.told[before:]
+            for e in self.events[before:]
         ]
 
     def share(self, name: str, size: int, age_s: float = 0.0) -> Path:
@@ -142,22 +147,22 @@ def test_host(v1: Room) -> None:
     assert [column(tables, "host", name) for name in names] == [[64 * GIB], [48 * GIB], [MIB], [NULL], [0]]
 
 
-def test_levels_are_told(room: Room) -> None:
-    """The cgroup of a process is told with its ancestors below the mount; the mount itself is the node."""
-    found = [(e["uid"], e["path"], e["version"], e["own"]) for e in room.told if e["kind"] == "cgroup.seen"]
+def test_levels_are_stored(room: Room) -> None:
+    """The cgroup of a process is stored with its ancestors below the mount; the mount itself is the node."""
+    found = [(e["uid"], e["path"], e["version"], e["own"]) for e in room.events if e["kind"] == "cgroup.seen"]
     assert found == [(1, room.path("job/worker"), room.version, True), (2, room.path("job"), room.version, False)]
 
 
-def test_levels_are_told_once(v1: Room) -> None:
+def test_levels_are_stored_once(v1: Room) -> None:
     """A second process in the same cgroup brings no new level, one in another cgroup does."""
-    before = len(v1.told)
+    before = len(v1.events)
     v1.tree.add_process(8, 7)
     v1.tree.write("proc/8/cgroup", "4:memory:/job/worker\n")
     v1.tree.add_process(9, 7)
     v1.tree.write("proc/9/cgroup", "4:memory:/job/other\n")
     v1.level("job/other", 1, NO_LIMIT)
     v1.meet()
-    assert [(event["uid"], event["path"]) for event in v1.told[before:]] == [(3, v1.path("job/other"))]
+    assert [(event["uid"], event["path"]) for event in v1.events[before:]] == [(3, v1.path("job/other"))]
 
 
 def test_levels_are_read(room: Room) -> None:
@@ -189,7 +194,7 @@ def test_process_that_is_moved(v1: Room) -> None:
     v1.level("other", 1, GIB)
     v1.tree.write("proc/7/cgroup", "4:memory:/other\n")
     v1.machine.place(v1.process)
-    assert [event["path"] for event in v1.told if event["kind"] == "cgroup.seen"][-1] == v1.path("other")
+    assert [event["path"] for event in v1.events if event["kind"] == "cgroup.seen"][-1] == v1.path("other")
 
 
 def test_machine_without_cgroups(tmp_path: Path) -> None:
@@ -201,12 +206,12 @@ def test_machine_without_cgroups(tmp_path: Path) -> None:
 
 
 def test_kill_in_the_cgroup(room: Room) -> None:
-    """A kill counter that rises is told with its level, how often, its use and its limit."""
+    """A kill counter that rises is stored with its level, how often, its use and its limit."""
     room.read()
     room.count(job=2)
     room.read(3)
-    told = [event for event in room.told if event["kind"] == "oom_kill"]
-    assert told == [
+    events = [event for event in room.events if event["kind"] == "oom_kill"]
+    assert events == [
         {"kind": "oom_kill", "level": room.path("job"), "count": 2, "used_bytes": 2 * GIB, "max_bytes": 8 * GIB}
     ]
 
@@ -226,15 +231,15 @@ def test_kill_of_the_node(room: Room) -> None:
     assert room.kills() == [("node", 1)]
 
 
-def test_kill_is_not_told_twice(room: Room) -> None:
-    """The node counts a cgroup's kill as well: it is told at the cgroup only."""
+def test_kill_is_not_stored_twice(room: Room) -> None:
+    """The node counts a cgroup's kill as well: it is stored at the cgroup only."""
     room.read()
     room.count(job=1, node=1)
     room.read(3)
     assert room.kills() == [("job", 1)]
 
 
-def test_kill_is_not_told_twice_in_one_tick(room: Room) -> None:
+def test_kill_is_not_stored_twice_in_one_tick(room: Room) -> None:
     """The same where node and cgroup are read in one tick."""
     room.read(3)
     room.count(job=1, node=1)
@@ -243,7 +248,7 @@ def test_kill_is_not_told_twice_in_one_tick(room: Room) -> None:
 
 
 def test_kill_below_another_level(tmp_path: Path) -> None:
-    """A kill that version 2 counts at a cgroup and all its ancestors is told once, where it happened."""
+    """A kill that version 2 counts at a cgroup and all its ancestors is stored once, where it happened."""
     room = Room(tmp_path, 2)
     room.read()
     room.count(**{"job/worker": 1, "job": 1})
@@ -257,7 +262,7 @@ def test_kill_below_another_level(tmp_path: Path) -> None:
 @pytest.mark.skipif(not (MEMORY / "memory.limit_in_bytes").exists(), reason="needs the cgroup v1 memory controller")
 def test_real_kill() -> None:
     """The kernel's own counter tells a kill at the cgroup, once, with the limit."""
-    told: list[dict[str, Any]] = []
+    events: list[StoredEvent] = []
     with limited("machine", 64 << 20) as cgroup:
         script = (
             f"import sys; open('{cgroup}/cgroup.procs', 'w').write('0'); print(flush=True); sys.stdin.readline()\n{HOG}"
@@ -266,43 +271,43 @@ def test_real_kill() -> None:
             assert child.stdin is not None and child.stdout is not None
             child.stdout.readline()
             target = Target("", pids=[child.pid])
-            machine = Machine(target, lambda kind, **fields: told.append({"kind": kind, **fields}))
-            machine.met(target.discover()[0])
+            machine = Machine(target, partial(keep, events))
+            machine.add_process(target.discover()[0])
             machine.read()
             child.stdin.close()
             child.wait(timeout=60)
             machine.read()
             machine.read()
-        assert [(e["level"], e["count"], e["max_bytes"]) for e in told if e["kind"] == "oom_kill"] == [
+        assert [(e["level"], e["count"], e["max_bytes"]) for e in events if e["kind"] == "oom_kill"] == [
             (str(cgroup), 1, 64 << 20)
         ]
 
 
 def test_new_object(v1: Room) -> None:
-    """An object in /dev/shm is told when it is new; while it stays as it is, it is told no more."""
+    """An object in /dev/shm is stored when it is new; while it stays as it is, it is stored no more."""
     v1.read()
     v1.share("a", 4096)
     assert (v1.look(), v1.look()) == ([("shm.object", "a", (), False)], [])
 
 
 def test_object_that_grows(v1: Room) -> None:
-    """An object is told again when it has grown by more than a quarter."""
+    """An object is stored again when it has grown by more than a quarter."""
     v1.read()
     v1.share("a", 40960)
     first = v1.look()
     v1.share("a", 45056)
     second = v1.look()
     v1.share("a", 81920)
-    assert [len(told) for told in (first, second, v1.look())] == [1, 0, 1]
+    assert [len(events) for events in (first, second, v1.look())] == [1, 0, 1]
 
 
 def test_object_that_is_gone(v1: Room) -> None:
-    """An object that is removed is told with the size that it had."""
+    """An object that is removed is stored with the size that it had."""
     v1.read()
     path = v1.share("a", 4096)
     v1.look()
     path.unlink()
-    assert (v1.look(), v1.told[-1]["size_bytes"]) == ([("shm.gone", "a")], 4096)
+    assert (v1.look(), v1.events[-1]["size_bytes"]) == ([("shm.gone", "a")], 4096)
 
 
 USER = """
@@ -315,25 +320,25 @@ sys.stdin.read()
 """
 
 
-def look_at(machine: Machine, target: Target, path: Path, told: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """Looks into the real /dev/shm once; what is told of one object: kind, owners, whether it is an orphan, size."""
+def look_at(machine: Machine, target: Target, path: Path, events: list[StoredEvent]) -> list[tuple[Any, ...]]:
+    """Looks into the real /dev/shm once; what is stored for one object: kind, owners, whether it is an orphan, size."""
     for process in target.sweep(lambda process: True):
         target.drop(process)
-    told.clear()
+    events.clear()
     machine.read()
     machine._take_objects(machine._read_objects()[0])
     return [
-        (e["kind"], e.get("owners"), e.get("orphaned"), e["size_bytes"]) for e in told if e.get("path") == str(path)
+        (e["kind"], e.get("owners"), e.get("orphaned"), e["size_bytes"]) for e in events if e.get("path") == str(path)
     ]
 
 
 def test_owner_and_orphan(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A real object is told with the followed process that maps it, and as an orphan when that process is gone."""
+    """A real object is stored with the followed process that maps it, and as an orphan when that process is gone."""
     monkeypatch.setattr(
-        "rlhfdoctor.record.machine._TOLD_OBJECTS", 100_000
+        "rlhfdoctor.record.machine._MOST_OBJECTS", 100_000
     )  # whatever else lies in this machine's /dev/shm
     path = Path(f"/dev/shm/rlhfdoctor-test-{os.getpid()}")
-    told: list[dict[str, Any]] = []
+    events: list[StoredEvent] = []
     try:
         path.write_bytes(b"x" * (2 << 20))
         os.utime(path, (time.time() - 100,) * 2)
@@ -342,15 +347,15 @@ def test_owner_and_orphan(monkeypatch: pytest.MonkeyPatch) -> None:
             assert child.stdin is not None and child.stdout is not None
             child.stdout.readline()
             target = Target("", pids=[child.pid])
-            machine = Machine(target, lambda kind, **fields: told.append({"kind": kind, **fields}))
+            machine = Machine(target, partial(keep, events))
             target.discover()
-            owned, again = look_at(machine, target, path, told), look_at(machine, target, path, told)
+            owned, again = look_at(machine, target, path, events), look_at(machine, target, path, events)
             child.stdin.close()
             child.wait(timeout=60)
-        lost = look_at(machine, target, path, told)
+        lost = look_at(machine, target, path, events)
     finally:
         path.unlink()
-    gone = look_at(machine, target, path, told)
+    gone = look_at(machine, target, path, events)
     size = 2 << 20
     assert (owned, again, lost) == ([("shm.object", (child.pid,), False, size)], [], [("shm.object", (), True, size)])
     assert gone == [("shm.gone", None, None, size)]
@@ -361,13 +366,13 @@ def test_bytes_of_orphans(v1: Room) -> None:
     v1.read()
     v1.share("old", 8192, age_s=100)
     v1.share("new", 4096)
-    told, tables = v1.look(), v1.read()
-    assert told == [("shm.object", "old", (), True), ("shm.object", "new", (), False)]
+    events, tables = v1.look(), v1.read()
+    assert events == [("shm.object", "old", (), True), ("shm.object", "new", (), False)]
     assert column(tables, "host", "shm_orphaned_bytes") == [8192]
 
 
 def test_object_that_becomes_an_orphan(v1: Room) -> None:
-    """An object that lost its owner within a minute of its last write is told as an orphan as soon as it is one."""
+    """An object that lost its owner within a minute of its last write is stored as an orphan as soon as it is one."""
     v1.read()
     path = v1.share("a", 8192)
     v1.look()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rlhfdoctor.errors import UsageError
-from rlhfdoctor.record.recorder_config import Orders, read_orders, write_orders
+from rlhfdoctor.record.recorder_config import RecorderConfig, read_config, write_config
 from rlhfdoctor.record.start import (
     command_of,
     describe_run,
@@ -102,7 +102,7 @@ def test_folder_that_cannot_be_written(out: str) -> None:
 def describe(folder: Path, *argv: str) -> dict[str, Any]:
     """run.json of a command."""
     folder.mkdir(exist_ok=True)
-    describe_run(folder, Orders(name="train", node="n1"), argv=argv)
+    describe_run(folder, RecorderConfig(name="train", node="n1"), argv=argv)
     found: dict[str, Any] = json.loads((folder / "run.json").read_text())
     return found
 
@@ -252,12 +252,14 @@ def test_packages_of_an_unknown_interpreter(tmp_path: Path) -> None:
     assert isinstance(find_packages([str(tmp_path / "python9")]), dict)
 
 
-def test_orders(tmp_path: Path) -> None:
-    """Orders are read as they were written; those for a successor follow the command's pid instead of starting it."""
-    orders = Orders(name="a", command=("x", "y"), stdout="/o", stderr="/e", interval_s=0.5, metrics=("h:1",), port=0)
-    write_orders(str(tmp_path), orders)
-    assert read_orders(str(tmp_path)) == orders
-    assert restarted(orders, 7) == Orders(name="a", pids=(7,), interval_s=0.5, metrics=("h:1",), port=0)
+def test_recorder_config(tmp_path: Path) -> None:
+    """Options are read as they were written; those for a successor follow the command's pid instead of starting it."""
+    config = RecorderConfig(
+        name="a", command=("x", "y"), stdout="/o", stderr="/e", interval_s=0.5, metrics=("h:1",), port=0
+    )
+    write_config(str(tmp_path), config)
+    assert read_config(str(tmp_path)) == config
+    assert restarted(config, 7) == RecorderConfig(name="a", pids=(7,), interval_s=0.5, metrics=("h:1",), port=0)
 
 
 def test_second_recorder(tmp_path: Path) -> None:
@@ -265,7 +267,7 @@ def test_second_recorder(tmp_path: Path) -> None:
     folder = make_folder(str(tmp_path / "run"), "train")
     writer = Writer(str(folder), {})
     with pytest.raises(UsageError, match="another recorder is writing here"):
-        start_recorder(folder, Orders(name="train", pids=(os.getpid(),)))
+        start_recorder(folder, RecorderConfig(name="train", pids=(os.getpid(),)))
     writer.close()
 
 

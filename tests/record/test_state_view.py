@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from rlhfdoctor.record.state import _TOLD, State
+from rlhfdoctor.record.state import _SHOWN, State
 from rlhfdoctor.record.view import View, say_event, say_left, say_shared, show_exit, show_line, sparkline
 from rlhfdoctor.trace.frames import Sample
 from rlhfdoctor.trace.schema import TABLES
@@ -477,7 +477,7 @@ def test_event_without_words(kind: str) -> None:
 
 def test_every_kept_event_is_tested() -> None:
     """Every kind that the state keeps is among those above, but for three."""
-    assert set(_TOLD) - {item["kind"] for item, _, _ in EVENTS} == {"store.dropped", "node.back", "metrics.serving"}
+    assert set(_SHOWN) - {item["kind"] for item, _, _ in EVENTS} == {"store.dropped", "node.back", "metrics.serving"}
 
 
 @pytest.mark.parametrize(

@@ -12,16 +12,19 @@ from typing import Any
 
 import pytest
 
-from rlhfdoctor.record.activity import Signs
+from rlhfdoctor.record.activity import Activity
 from rlhfdoctor.record.target import Target
 from rlhfdoctor.record.wakeups import Notifier
+from rlhfdoctor.trace.record import RecordEvent, StoredEvent
+from rlhfdoctor.vocabulary import RECORD_FIELD as R
+from rlhfdoctor.vocabulary.names import Record
 from tests.fake_tree import FakeTree
 
 KILL = "Memory cgroup out of memory: Killed process 8 (python) total-vm:9kB, anon-rss:8kB, file-rss:1kB"
 
 
 class Desk:
-    """Signs of a run whose processes 7 and 8 are followed; `told` are the events."""
+    """Activity of a run whose processes 7 and 8 are followed; `events` are what it stored."""
 
     def __init__(self, folder: Path, kmsg: str | Path = "/nowhere/kmsg") -> None:
         tree = FakeTree(folder / "tree")
@@ -29,18 +32,18 @@ class Desk:
         tree.add_process(8, 7)
         self.target = Target(tree.root, pids=[7])
         self.target.discover()
-        self.told: list[dict[str, Any]] = []
+        self.events: list[StoredEvent] = []
         self.run = folder / "run"
         (self.run / "marks").mkdir(parents=True)
-        self.signs = Signs(str(self.run), self.target, self.tell, str(kmsg))
+        self.activity = Activity(str(self.run), self.target, self.emit, str(kmsg))
         self.notifier = Notifier()
-        self.gaps = self.signs.start(self.notifier)
+        self.gaps = self.activity.start(self.notifier)
         self.tick = 0
 
-    def tell(self, kind: str, **fields: Any) -> dict[str, Any]:
+    def emit(self, kind: Record, fields: RecordEvent) -> RecordEvent:
         """Keeps an event."""
-        self.told.append({"kind": kind, **fields})
-        return self.told[-1]
+        self.events.append({R.kind: kind, **fields})
+        return self.events[-1]
 
     def write(self, *lines: object, pid: int = 7, folder: Path | None = None) -> None:
         """Lines of a process's marks; what is no text is written as JSON."""
@@ -48,14 +51,14 @@ class Desk:
             handle.writelines(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines)
 
     def read(self) -> list[dict[str, Any]]:
-        """One tick; what is told in it."""
-        before = len(self.told)
+        """One tick; what is stored in it."""
+        before = len(self.events)
         self.tick += 1
-        list(self.signs.read(self.tick))
-        return self.told[before:]
+        list(self.activity.read(self.tick))
+        return self.events[before:]
 
     def of(self, *lines: object, pid: int = 7) -> list[dict[str, Any]]:
-        """What is told of these lines."""
+        """What is stored of these lines."""
         self.write(*lines, pid=pid)
         return self.read()
 
@@ -93,7 +96,7 @@ def test_marks_that_are_added(desk: Desk) -> None:
     half = desk.read()
     with (desk.run / "marks" / "7.jsonl").open("a") as handle:
         handle.write("2}\n")
-    assert [[event["step"] for event in told] for told in (first, half, desk.read())] == [[1], [], [22]]
+    assert [[event["step"] for event in events] for events in (first, half, desk.read())] == [[1], [], [22]]
 
 
 @pytest.mark.parametrize(
@@ -163,7 +166,7 @@ def test_marks_of_strangers(desk: Desk) -> None:
 
 
 def test_role(desk: Desk) -> None:
-    """A role that a mark tells is the process's from then on; it is told once."""
+    """A role that a mark tells is the process's from then on; it is stored once."""
     line = {"phase": "update", "role": "critic"}
     found = [event for event in desk.of(line, line) if event["kind"] == "process.named"]
     assert [(event["uid"], event["pid"], event["role"], event["basis"]) for event in found] == [
@@ -203,20 +206,20 @@ def test_long_role(desk: Desk) -> None:
 
 def test_probe(desk: Desk) -> None:
     """What a probe said last is kept by pid, and its role is the process's; it is no mark."""
-    told = desk.of({"kind": "probe", "cuda_peak_bytes": 5}, {"kind": "probe", "cuda_peak_bytes": 9, "role": "actor"})
-    assert ([event["kind"] for event in told], desk.target.processes[7].role) == (["process.named"], "actor")
-    assert {pid: row["cuda_peak_bytes"] for pid, row in desk.signs.probes.items()} == {7: 9}
+    events = desk.of({"kind": "probe", "cuda_peak_bytes": 5}, {"kind": "probe", "cuda_peak_bytes": 9, "role": "actor"})
+    assert ([event["kind"] for event in events], desk.target.processes[7].role) == (["process.named"], "actor")
+    assert {pid: row["cuda_peak_bytes"] for pid, row in desk.activity.probes.items()} == {7: 9}
 
 
 @pytest.mark.parametrize("value", ["many", [], 1e400, None, 10**30], ids=str)
 def test_probe_with_garbage(desk: Desk, value: object) -> None:
     """What cannot be stored as a number is no figure of a probe."""
     desk.of({"kind": "probe", "cuda_peak_bytes": value})
-    assert desk.signs.probes.get(7, {}).get("cuda_peak_bytes") is None
+    assert desk.activity.probes.get(7, {}).get("cuda_peak_bytes") is None
 
 
 def log(desk: Desk, text: str, name: str = "job.log") -> list[dict[str, Any]]:
-    """What is told of text that the job wrote."""
+    """What is stored of text that the job wrote."""
     with (desk.run / "logs" / name).open("a") as handle:
         handle.write(text)
     return desk.read()
@@ -224,9 +227,9 @@ def log(desk: Desk, text: str, name: str = "job.log") -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", ["job.log", "job.out.log", "job.err.log"])
 def test_log_lines(desk: Desk, name: str) -> None:
-    """Lines of the job's own output tell step and phase; only changes are told."""
-    told = log(desk, "step:1 - a\nstep:1 - b\ntraining_step\ntraining_step\nmake_experience\nstep:2 - a\n", name)
-    assert [(event.get("step"), event.get("phase"), event["basis"], event["file"]) for event in told] == [
+    """Lines of the job's own output tell step and phase; only changes are stored."""
+    events = log(desk, "step:1 - a\nstep:1 - b\ntraining_step\ntraining_step\nmake_experience\nstep:2 - a\n", name)
+    assert [(event.get("step"), event.get("phase"), event["basis"], event["file"]) for event in events] == [
         (1, None, "log line", name),
         (None, "update", "log line", name),
         (None, "rollout", "log line", name),
@@ -238,9 +241,9 @@ def test_last_lines(desk: Desk) -> None:
     """At the end everything that was written last is read, and what could not be read is a gap."""
     (desk.run / "logs" / "job.log").write_text("step:3 - a\n")
     desk.write({"phase": "eval"})
-    desk.signs.tails.failed.add("worker.out: Permission denied")
-    desk.signs.finish()
-    found = [(event["kind"], event.get("step"), event.get("phase"), event.get("why")) for event in desk.told]
+    desk.activity.tailer.failed.add("worker.out: Permission denied")
+    desk.activity.finish()
+    found = [(event["kind"], event.get("step"), event.get("phase"), event.get("why")) for event in desk.events]
     assert found == [
         ("mark", 3, None, None),
         ("mark", None, "eval", None),
@@ -265,7 +268,7 @@ def test_kernel_log_without_an_end(tmp_path: Path) -> None:
 
 @pytest.fixture
 def kernel(tmp_path: Path) -> Callable[..., tuple[list[dict[str, Any]], str]]:
-    """Writes records one by one into a kernel log of our own; what is told, and the copy."""
+    """Writes records one by one into a kernel log of our own; what is stored, and the copy."""
     (tmp_path / "kmsg").write_text("4,1,1,-;Killed process 7 (before our time)\n")
 
     def write(*lines: str) -> tuple[list[dict[str, Any]], str]:
@@ -275,7 +278,7 @@ def kernel(tmp_path: Path) -> Callable[..., tuple[list[dict[str, Any]], str]]:
                 handle.write(f"4,{number},12345678,-;{line}\n")
             desk.read()
         copy = desk.run / "logs" / "kernel.log"
-        return desk.told, copy.read_text() if copy.exists() else ""
+        return desk.events, copy.read_text() if copy.exists() else ""
 
     return write
 
@@ -285,10 +288,10 @@ CHOICE = "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),oom_memcg=/a,task
 
 def test_kernel_log(kernel: Callable[..., tuple[list[dict[str, Any]], str]]) -> None:
     """New kernel lines are copied with their time, and those of a kill are events; older ones are not read."""
-    told, copy = kernel("eth0: link is up", CHOICE, KILL)
+    events, copy = kernel("eth0: link is up", CHOICE, KILL)
     lines = copy.splitlines()
     assert [line.partition("+00:00 ")[2] for line in lines] == ["eth0: link is up", CHOICE, KILL]
-    assert [(event["kind"], event["text"], event["pid"]) for event in told] == [
+    assert [(event["kind"], event["text"], event["pid"]) for event in events] == [
         ("kernel.line", lines[2], 8),
     ]
 
@@ -299,14 +302,14 @@ def test_kill_of_a_stranger(
 ) -> None:
     """The kill of a process that was never followed is another job's, where the kernel's pids are ours."""
     monkeypatch.setattr("rlhfdoctor.record.activity.has_host_pids", lambda: host_pids)
-    told, _ = kernel(KILL.replace("process 8", "process 42"))
-    assert [(event["kind"], event["pid"]) for event in told] == [(kind, 42)]
+    events, _ = kernel(KILL.replace("process 8", "process 42"))
+    assert [(event["kind"], event["pid"]) for event in events] == [(kind, 42)]
 
 
 def test_long_kernel_line(kernel: Callable[..., tuple[list[dict[str, Any]], str]]) -> None:
     """An event holds the beginning of a long line."""
-    told, _ = kernel(f"Killed process 7 ({'x' * 2000})")
-    assert [len(event["text"]) for event in told] == [1000]
+    events, _ = kernel(f"Killed process 7 ({'x' * 2000})")
+    assert [len(event["text"]) for event in events] == [1000]
 
 
 @pytest.mark.live
@@ -339,9 +342,9 @@ def child(tmp_path: Path) -> Iterator[Callable[..., int]]:
 
 def meet(desk: Desk, pid: int) -> None:
     """Follows a real process."""
-    desk.target = desk.signs._target = Target("", pids=[pid])
+    desk.target = desk.activity._target = Target("", pids=[pid])
     for process in desk.target.discover():
-        desk.signs.met(process)
+        desk.activity.add_process(process)
 
 
 def test_folder_of_marks(desk: Desk, tmp_path: Path, child: Callable[..., int]) -> None:
@@ -362,12 +365,12 @@ def test_environment_of_a_program_that_is_just_starting(
     monkeypatch.setattr("rlhfdoctor.record.activity.read_file", lambda path, most=0: answers.pop(0))
     (tmp_path / "own").mkdir()
     desk.write({"step": 9}, folder=tmp_path / "own")
-    desk.signs.met(next(iter(desk.target.processes.values())))
+    desk.activity.add_process(next(iter(desk.target.processes.values())))
     assert [event["step"] for _ in range(3) for event in desk.read()] == steps
 
 
 def test_raylet(desk: Desk, tmp_path: Path, child: Callable[..., int]) -> None:
-    """A raylet's command line leads to its session: the node is told, workers have names, their logs are copied."""
+    """A raylet's command line leads to its session: the node is stored, workers have names, their logs are copied."""
     session = tmp_path / "session_1"
     (session / "logs").mkdir(parents=True)
     (session / "logs" / "worker-a-01000000-8.out").write_text(
@@ -375,11 +378,11 @@ def test_raylet(desk: Desk, tmp_path: Path, child: Callable[..., int]) -> None:
     )
     pid = child("/opt/raylet", f"--session_dir={session}", "--node_ip_address=10.0.0.4", "--object_store_memory=9")
     meet(desk, pid)
-    assert desk.told == [
+    assert desk.events == [
         {"kind": "ray.node", "pid": pid, "session": str(session), "address": "10.0.0.4", "store_bytes": 9}
     ]
     assert [event["step"] for event in desk.read()] == [6]
-    assert (desk.signs.names, (desk.run / "logs" / "ray" / "worker-a-01000000-8.out").exists()) == (
+    assert (desk.activity.names, (desk.run / "logs" / "ray" / "worker-a-01000000-8.out").exists()) == (
         {8: "ActorModelRayActor"},
         True,
     )

@@ -1,0 +1,31 @@
+"""The limits that a run may reach: those that the recorder follows, those that an estimate is held against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal, TypeAlias
+
+LimitName: TypeAlias = Literal["cgroup", "node", "ray", "shm", "gpu"]
+LIMITS: Mapping[LimitName, str] = {
+    "cgroup": "unreclaimable memory of a cgroup against its memory.max",
+    "node": "memory of the node that is not available against all of it",
+    "ray": "what Ray's memory monitor counts against its threshold",
+    "shm": "use of /dev/shm against its size",
+    "gpu": "memory in use on a GPU against all of it",
+}
+"""What each limit of a recording compares."""
+
+
+def limit_of(word: object) -> LimitName | None:
+    """The limit that a trace names; None if this version does not know it."""
+    return next((name for name in LIMITS if name == word), None)
+
+
+NODE: Final = "node"
+"""In place of a cgroup's path: the node itself, as a level of a kill counter or of a failure."""
+
+BoundName: TypeAlias = Literal["container", "node", "/dev/shm", "GPU"]
+"""The limits of an estimate, in its own words: cgroup, node, shm and gpu of a recording, before there is one."""
+
+ProcessLimit: TypeAlias = Literal["open files", "processes or threads", "pids cgroup"]
+"""Limits that are no memory: RLIMIT_NOFILE, RLIMIT_NPROC or threads-max, pids.max; the values of `limit.kind` for rules."""
