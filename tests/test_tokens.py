@@ -278,6 +278,15 @@ def test_no_pattern_of_names_and_places_grows_faster(word: str) -> None:
         assert not grows(pattern, word), pattern.pattern
 
 
+def test_lines_without_a_name_are_passed_over() -> None:
+    """Names are looked for in single lines, and found as in the whole text."""
+    text = "a\n\napi_key: Zq7abcdefgh\r\nb\ntoken=Zq7abcdefgh token: Zq7abcdefgh\n密码：Zq7abcdefgh"
+    for piece in (text, f"{text}\n", f"\n{text}", f"{text}\n\nlast"):
+        shown = secrets.cut_secrets(piece)
+        assert "Zq" not in shown and shown.count(secrets.SECRET) == 4
+        assert shown.replace(secrets.SECRET, "Zq7abcdefgh") == piece
+
+
 def test_an_import_compiles_no_form() -> None:
     """The recorder runs beside the job: a form costs nothing until its marker is seen."""
     code = (

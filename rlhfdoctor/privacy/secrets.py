@@ -30,6 +30,8 @@ _NAMED = re.compile(
     (?P<value>b?\\*(?P<quote>["'])(?P<quoted>[^"'\\\n]{{4,500}})|(?P<bare>[^\s"',;\\)}}\]]{{4,500}}))
     """
 )
+_STEM = re.compile(r"(?i)key|secret|passw|pwd|passphrase|credential|use_wandb|use_swanlab|token|密码|密钥|口令")
+"""What each of the names has in it."""
 _NO_SECRET = re.compile(
     r"(?i)(?:none|null|true|false|\$\{?\w+\}?|<.*|optional\[?.*|\[secret.*|online|offline|disabled)"
 )
@@ -87,7 +89,18 @@ def cut_secrets(text: str, found: Found = len) -> str:
     text = _IN_URL.sub(whole, cut_tokens(_KEY_BLOCK.sub(whole, text), whole))
     for pattern in _GIVEN:
         text = pattern.sub(given, text)
-    return _NAMED.sub(named, text)
+    return _in_lines(_STEM, text, functools.partial(_NAMED.sub, named))
+
+
+def _in_lines(sign: re.Pattern[str], text: str, change: Callable[[str], str]) -> str:
+    """The text with those lines changed that have a sign in them: most have none, and a search for that is cheap."""
+    parts, done = list[str](), 0
+    while match := sign.search(text, done):
+        begin, end = text.rfind("\n", done, match.start()) + 1 or done, text.find("\n", match.end())
+        end = len(text) if end < 0 else end
+        parts += [text[done:begin], change(text[begin:end])]
+        done = end
+    return "".join([*parts, text[done:]])
 
 
 def cut_words(argv: Sequence[str]) -> list[str]:
