@@ -10,6 +10,7 @@ import ast
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import polib
 import yaml
@@ -19,6 +20,7 @@ from rlhfdoctor.engine.draft import sentences
 from rlhfdoctor.i18n.catalogue import PLACES, faults, update
 from rlhfdoctor.i18n.language import languages
 from rlhfdoctor.i18n.message import SEPARATORS
+from rlhfdoctor.vocabulary.limits import ProcessLimit
 from rlhfdoctor.vocabulary.run import SPOKEN
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -46,7 +48,7 @@ def messages() -> dict[str, dict[str, str]]:
 
 
 def _of_code() -> Iterator[tuple[str, str, str]]:
-    for word in (*sorted(SPOKEN), *SEPARATORS):
+    for word in (*sorted(SPOKEN), *get_args(ProcessLimit), *SEPARATORS):
         yield "rlhfdoctor/i18n/LANG/vocabulary.po", word, ""
     for path in sorted(PACKAGE.rglob("*.py")):
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -12,7 +12,7 @@ from typing import Final
 
 from rlhfdoctor.evidence.case import Case, fact
 from rlhfdoctor.evidence.classify import TRIED_AGAIN
-from rlhfdoctor.i18n.message import NOTHING, Message, say
+from rlhfdoctor.i18n.message import NOTHING, Message, say, term
 from rlhfdoctor.types import Death, Event, Evidence
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 from rlhfdoctor.vocabulary.limits import ProcessLimit
@@ -29,11 +29,6 @@ _NEAR_S = 300.0
 _GOES_ON = 2
 """With this many marks of later work, the error did not end the run."""
 
-_KINDS: Mapping[ProcessLimit, Message] = {
-    "open files": say("open files"),
-    "processes or threads": say("processes or threads"),
-    _PIDS: say("pids cgroup"),
-}
 _REFUSED: Mapping[ProcessLimit, Message] = {
     "open files": say("the system refused one more open file"),
     "processes or threads": say("the system refused one more process or thread"),
@@ -53,7 +48,7 @@ def find_process_limit(case: Case, death: Death | None) -> Iterator[Evidence]:
     event, kind = refused[0]
     if kind == "processes or threads" and any(name == _PIDS for _, name in refused):
         kind = _PIDS
-    yield fact(FACT.limit.kind, _KINDS[kind], _REFUSED[kind], event)
+    yield fact(FACT.limit.kind, term(kind), _REFUSED[kind], event)
     first = next((e for e, _ in refused if _leads_to(e, death) and not _survived(case, e)), None)
     if death is not None:
         yield fact(
