@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
+from rlhfdoctor.conditions.resolve import read_conditions
 from rlhfdoctor.core import rule_testing as selftest
 from rlhfdoctor.engine.catalogue import load_rules, rules_folder
-from rlhfdoctor.engine.resolve import read_conditions
 from rlhfdoctor.engine.schema import Rule
 from tests.exam.cases import all_cases
 

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rlhfdoctor.engine.resolve import Conditions, read_conditions, read_rule
-from rlhfdoctor.engine.rulefile import Place, read_yaml
+from rlhfdoctor.conditions.files import Place, read_yaml
+from rlhfdoctor.conditions.resolve import Conditions, read_conditions
+from rlhfdoctor.engine.resolve import read_rule
 from rlhfdoctor.engine.schema import Rule, named_causes
 from rlhfdoctor.errors import RuleError
 from rlhfdoctor.vocabulary.names import did_you_mean

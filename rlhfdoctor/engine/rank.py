@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from rlhfdoctor.conditions.match import Answer, Facts, ask
 from rlhfdoctor.engine.calibrate import Knots, confidence, load_knots
-from rlhfdoctor.engine.match import Answer, Facts, ask
 from rlhfdoctor.engine.schema import PLACE, Rule, Treatment
 from rlhfdoctor.types import Finding, Missing, Quote, RuledOut
 from rlhfdoctor.units import show_bytes, show_ratio, show_seconds

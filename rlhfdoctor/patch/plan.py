@@ -9,7 +9,7 @@ from typing import Any
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from rlhfdoctor.engine.match import Facts
+from rlhfdoctor.conditions.match import Facts
 from rlhfdoctor.engine.rank import fill
 from rlhfdoctor.engine.schema import Target, Treatment
 from rlhfdoctor.patch.edit import Edit, add_setting, change_setting, remove_setting

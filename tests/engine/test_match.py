@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rlhfdoctor.engine.match import Facts, ask, compare
-from rlhfdoctor.engine.resolve import Resolver
-from rlhfdoctor.engine.rulefile import Faults, When, convert
+from rlhfdoctor.conditions.files import Faults, convert
+from rlhfdoctor.conditions.form import When
+from rlhfdoctor.conditions.match import Facts, ask, compare
+from rlhfdoctor.conditions.resolve import Resolver
 from rlhfdoctor.types import Event, Evidence, Origin, Setting, Value
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 

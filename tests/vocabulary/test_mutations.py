@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from rlhfdoctor.conditions.files import Faults, Place, read_yaml
+from rlhfdoctor.conditions.resolve import read_conditions
 from rlhfdoctor.engine.catalogue import check_causes, load_conditions, load_rules, rules_folder
-from rlhfdoctor.engine.resolve import read_conditions, resolve_rule
-from rlhfdoctor.engine.rulefile import Faults, Place, read_yaml
+from rlhfdoctor.engine.resolve import resolve_rule
 from rlhfdoctor.engine.schema import PLACE, Rule
 from rlhfdoctor.errors import RuleError
 from rlhfdoctor.vocabulary.index import FACTS, FIELDS, KINDS, TRAITS

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rlhfdoctor.engine.schema import Condition
+from rlhfdoctor.conditions.condition import Condition
 from rlhfdoctor.types import Event, Evidence, Quote, Setting, Value
 from rlhfdoctor.vocabulary.names import Fact, Kind
 
