@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeAlias, get_args, get_origin
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_origin
 
 import msgspec
 import yaml
@@ -14,6 +14,9 @@ from msgspec import Struct
 from rlhfdoctor.errors import RuleError
 from rlhfdoctor.vocabulary.names import did_you_mean
 
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
+
 Place: TypeAlias = tuple[str | int, ...]
 """Keys and indexes from the top of the file to a value."""
 
@@ -21,7 +24,7 @@ Place: TypeAlias = tuple[str | int, ...]
 class Faults:
     """The faults of one file, each at its line."""
 
-    def __init__(self, path: Path, lines: Mapping[Place, int]) -> None:
+    def __init__(self, path: Path | Traversable, lines: Mapping[Place, int]) -> None:
         """`lines` holds the line of every value of the file."""
         self.path, self.lines = path, lines
         self.found: list[str] = []
@@ -45,7 +48,7 @@ class Faults:
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def read_yaml(path: Path) -> tuple[Any, Faults]:
+def read_yaml(path: Path | Traversable) -> tuple[Any, Faults]:
     """The plain values of a file, and where each of them is.
 
     Raises:

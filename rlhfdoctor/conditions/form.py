@@ -23,6 +23,8 @@ class When(Struct, forbid_unknown_fields=True, rename={"is_": "is", "in_": "in",
     event: str | UnsetType = UNSET
     evidence: str | UnsetType = UNSET
     setting: str | UnsetType = UNSET
+    trait: str | UnsetType = UNSET
+    """Of the framework; unknown where the framework is. Alone: it has it; with `is: false`: it has not."""
     with_: dict[str, Any] | UnsetType = UNSET
     is_: Scalar | UnsetType = UNSET
     in_: list[Scalar] | UnsetType = UNSET

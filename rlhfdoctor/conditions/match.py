@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rlhfdoctor.conditions.condition import Condition
 from rlhfdoctor.types import Event, Evidence, Quote, Setting, Value
-from rlhfdoctor.vocabulary.names import Fact, Kind
+from rlhfdoctor.vocabulary.names import Fact, Kind, Trait
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,8 @@ class Facts:
     events: Mapping[Kind, Sequence[Event]]
     evidence: Mapping[Fact, Evidence]
     settings: Mapping[str, Setting]
+    traits: Mapping[Trait, bool] = field(default_factory=dict)
+    """Of the framework, as far as they are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,17 @@ def _setting(condition: Condition, facts: Facts) -> Answer:
     return Answer(holds, (quote_setting(setting),) if holds else ())
 
 
-_TESTS: Mapping[str, Callable[[Condition, Facts], Answer]] = {"event": _event, "fact": _evidence, "setting": _setting}
+def _trait(condition: Condition, facts: Facts) -> Answer:
+    has = facts.traits.get(condition.trait)
+    return Answer(None if has is None else compare(has, condition.compare))
+
+
+_TESTS: Mapping[str, Callable[[Condition, Facts], Answer]] = {
+    "event": _event,
+    "fact": _evidence,
+    "setting": _setting,
+    "trait": _trait,
+}
 
 
 def compare(value: Value, tests: Sequence[tuple[str, Any]]) -> bool:
@@ -128,5 +140,8 @@ def quote_evidence(evidence: Evidence) -> Quote:
 def quote_setting(setting: Setting) -> Quote:
     """A line of the user's configuration as a report quotes it."""
     return Quote(
-        kind="setting", says=f"{setting.spelled} is {setting.value}", file=setting.origin.file, line=setting.origin.line
+        kind="setting",
+        says=f"{setting.spelled} is {setting.written}",
+        file=setting.origin.file,
+        line=setting.origin.line,
     )

@@ -14,21 +14,22 @@ from rlhfdoctor.conditions.files import Faults, Place, convert, read_yaml
 from rlhfdoctor.conditions.form import COMPARATORS, When
 from rlhfdoctor.conditions.quantity import EXAMPLES, read_quantity
 from rlhfdoctor.settings.spell import known_names
-from rlhfdoctor.vocabulary.index import FACTS, FIELDS, KINDS
+from rlhfdoctor.vocabulary.index import FACTS, FIELDS, KINDS, TRAITS
 from rlhfdoctor.vocabulary.names import Fact, Unit, did_you_mean
 
 Conditions = Mapping[str, Condition]
 """Named conditions of conditions.yaml."""
-_ONE_OF = ("all", "any", "none", "condition", "event", "evidence", "setting")
+_ONE_OF = ("all", "any", "none", "condition", "event", "evidence", "setting", "trait")
 _NOTHING = Condition("all")
 
 
 class Resolver:
     """Looks up what one file names; what is unknown is a fault at its line."""
 
-    def __init__(self, faults: Faults, conditions: Conditions) -> None:
-        """`conditions` are those that a condition may name."""
+    def __init__(self, faults: Faults, conditions: Conditions, more_settings: frozenset[str] = frozenset()) -> None:
+        """`conditions` are those that a condition may name, `more_settings` settings beside those of the tables."""
         self.faults, self.conditions = faults, conditions
+        self.settings = known_names() | more_settings
 
     def name(self, word: str, known: Collection[str], what: str, place: Place) -> bool:
         """Whether a name is declared; else a fault with the nearest declared one."""
@@ -69,9 +70,15 @@ class Resolver:
                 _NOTHING if fact is None else Condition("fact", name=fact, compare=self.compare(when, fact.unit, place))
             )
         if op == "setting":
-            self.name(value, known_names(), "setting", place)
+            self.name(value, self.settings, "setting", place)
             return Condition("setting", name=value, compare=self.compare(when, None, place))
-        return self._event(when, value, place)
+        return self._trait(when, value, place) if op == "trait" else self._event(when, value, place)
+
+    def _trait(self, when: When, word: str, place: Place) -> Condition:
+        if any(key != "is" or not isinstance(operand, bool) for key, operand in _compared(when)):
+            self.faults.add(place, "'trait' is compared by 'is: true' or 'is: false' only")
+        known = self.name(word, TRAITS, "trait", place)
+        return Condition("trait", name=TRAITS[word], compare=self.compare(when, None, place)) if known else _NOTHING
 
     def _event(self, when: When, word: str, place: Place) -> Condition:
         if not self.name(word, KINDS, "event", place):

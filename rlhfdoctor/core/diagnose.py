@@ -167,7 +167,7 @@ def make_facts(case: Case, evidence: Mapping[Fact, Evidence]) -> Facts:
     events: dict[Kind, list[Event]] = {}
     for event in case.events:
         events.setdefault(event.kind, []).append(event)
-    return Facts(events=events, evidence=evidence, settings=case.in_force())
+    return Facts(events=events, evidence=evidence, settings=case.in_force(), traits=case.traits())
 
 
 def _timeline(case: Case, death: Death | None) -> list[Event]:
