@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rlhfdoctor.conditions.files import Place, read_yaml
+from rlhfdoctor.budget.own_hazards import load_hazards
+from rlhfdoctor.conditions.files import Faults, Place, read_yaml
 from rlhfdoctor.conditions.resolve import Conditions, read_conditions
+from rlhfdoctor.engine.bundled import bundled_folder
 from rlhfdoctor.engine.resolve import read_rule
 from rlhfdoctor.engine.schema import Rule, named_causes
+from rlhfdoctor.engine.treatments import check_treatments, join
 from rlhfdoctor.errors import RuleError
 from rlhfdoctor.vocabulary.names import did_you_mean
 
@@ -20,13 +23,6 @@ def rules_folder() -> Path:
     """The catalogue in use: `$RLHFDOCTOR_RULES`, else the bundled one."""
     named = os.environ.get("RLHFDOCTOR_RULES")
     return Path(named) if named else bundled_folder()
-
-
-def bundled_folder() -> Path:
-    """The catalogue that comes with the package: beside it (checkout) or inside it (wheel)."""
-    package = Path(__file__).resolve().parent.parent
-    beside = package.parent / "rules"
-    return beside if beside.is_dir() else package / "rules"
 
 
 def load_conditions(folder: Path) -> Conditions:
@@ -52,10 +48,15 @@ def load_rules(folder: Path | None = None) -> tuple[Rule, ...]:
     conditions = load_conditions(where)
     for path in sorted(where.glob("*/rule.yaml")):
         try:
-            rules.append(read_rule(path.parent, conditions))
+            rules.append(join(read_rule(path.parent, conditions)))
         except RuleError as error:
             faults.append(str(error))
-    faults += check_causes({rule.id: rule for rule in rules}) if not faults else []
+    by_id = {rule.id: rule for rule in rules}
+    faults += (
+        [*check_causes(by_id), *check_treatments(by_id, _ids(by_id)), *_unknown_causes(_ids(by_id))]
+        if not faults
+        else []
+    )
     if faults:
         raise RuleError("\n".join(faults))
     if not rules:
@@ -63,10 +64,24 @@ def load_rules(folder: Path | None = None) -> tuple[Rule, ...]:
     return tuple(rules)
 
 
+def load_rule(folder: Path) -> Rule:
+    """The rule of one folder, with the conditions next to it and the frameworks' own treatments.
+
+    Raises:
+        RuleError: a fault in one of the files.
+    """
+    return join(read_rule(folder, load_conditions(folder.parent)))
+
+
+def _ids(rules: Iterable[str]) -> set[str]:
+    """These rules and the bundled ones."""
+    return {*rules, *(path.parent.name for path in bundled_folder().glob("*/rule.yaml"))}
+
+
 def check_causes(rules: Mapping[str, Rule]) -> list[str]:
     """Faults of what rules say of causes: ids that neither these rules nor the bundled ones have."""
     found = []
-    known = {*rules, *(path.parent.name for path in bundled_folder().glob("*/rule.yaml"))}
+    known = _ids(rules)
     for rule in rules.values():
         unknown = [(key, cause) for key, cause in named_causes(rule) if cause not in known]
         if unknown:
@@ -74,6 +89,18 @@ def check_causes(rules: Mapping[str, Rule]) -> list[str]:
             for key, cause in unknown:
                 where = next((place for place in faults.lines if key in place and _at(raw, place) == cause), ())
                 faults.add(where, f"unknown cause '{cause}' in {key}.{did_you_mean(cause, known)}")
+            found += faults.found
+    return found
+
+
+def _unknown_causes(known: Collection[str]) -> list[str]:
+    """Faults of the traps that folders declare: causes that no rule explains."""
+    found = []
+    for own in load_hazards():
+        if own.hazard.cause not in known:
+            faults = Faults(own.faults.path, own.faults.lines)
+            what = f"unknown cause '{own.hazard.cause}'.{did_you_mean(own.hazard.cause, known)}"
+            faults.add((*own.place, "cause"), what)
             found += faults.found
     return found
 

@@ -66,6 +66,15 @@ def sentences(path: Path) -> list[str]:
     return list(dict.fromkeys(_said(yaml.safe_load(path.read_text(encoding="utf-8")))))
 
 
+def _of_folders(rule: Rule) -> Iterator[str]:
+    """The same of the treatments that frameworks have of their own for a rule."""
+    for own in rule.remediation:
+        if own.framework:
+            for text in (own.effect, own.cost, own.note, own.instead, *own.side_effects):
+                if text:
+                    yield " ".join(text.split())
+
+
 def missing_parts(rule: Rule, causes: Collection[str]) -> list[str]:
     """What is missing in a rule's folder, one sentence each.
 
@@ -82,7 +91,7 @@ def missing_parts(rule: Rule, causes: Collection[str]) -> list[str]:
     for language in LANGUAGES:
         file = rule.path.with_name(f"{language}.yaml")
         if file.exists() or shipped:
-            found += _untranslated(sentences(rule.path), file, language)
+            found += _untranslated([*sentences(rule.path), *_of_folders(rule)], file, language)
     return found
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import UNSET
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from rlhfdoctor.conditions.files import Faults, Place, convert, read_yaml
 from rlhfdoctor.conditions.resolve import Conditions, Resolver, read_conditions
@@ -24,12 +24,18 @@ from rlhfdoctor.engine.schema import (
     WeightedCondition,
 )
 from rlhfdoctor.errors import RuleError
-from rlhfdoctor.settings.spell import TABLES, known_names
+from rlhfdoctor.settings.spell import is_specifier, known_names
 from rlhfdoctor.vocabulary.names import Fact
 
 
 class RuleResolver(Resolver):
     """Looks up what a rule names beside its conditions."""
+
+    def places(self, sentences: Iterable[tuple[Place, str]]) -> None:
+        """Looks up the facts that sentences name in braces."""
+        for place, text in sentences:
+            for word in PLACE.findall(text):
+                self.fact(word, place)
 
     def target(self, to: Any, place: Place) -> Any:
         """A new value, or how the figures of the case give it."""
@@ -65,8 +71,8 @@ class RuleResolver(Resolver):
             tuple(form.causes), *(" ".join(text.split()) for text in (form.differs, form.other, form.note))
         )
 
-    def treatment(self, remedy: Remedy, place: Place) -> Treatment:
-        """A treatment with its names looked up."""
+    def treatment(self, remedy: Remedy, place: Place, framework: str = "") -> Treatment:
+        """A treatment with its names looked up; `framework` is the one whose folder it is from."""
         named = [key for key in ("setting", "measure") if getattr(remedy, key) is not UNSET]
         if len(named) != 1:
             self.faults.add(
@@ -77,9 +83,7 @@ class RuleResolver(Resolver):
             self.name(setting, known_names(), "setting", (*place, "setting"))
         if named == ["measure"] and not remedy.instead:
             self.faults.add(place, f"the measure '{setting}' needs 'instead': the text that is shown")
-        for index, name in enumerate(remedy.frameworks):
-            self.name(name, TABLES, "framework", (*place, "frameworks", index))
-        if remedy.versions and not _is_specifier(remedy.versions):
+        if remedy.versions and not is_specifier(remedy.versions):
             self.faults.add(
                 (*place, "versions"),
                 f"'{remedy.versions}' is no specifier; write it like '>=0.5.4' or 'deepspeed >=0.14.1,<0.18.3'",
@@ -95,7 +99,7 @@ class RuleResolver(Resolver):
             effect=" ".join(remedy.effect.split()),
             cost=remedy.cost,
             when=None if remedy.when is UNSET else self.condition(remedy.when, (*place, "when")),
-            frameworks=tuple(remedy.frameworks),
+            framework=framework,
             versions=remedy.versions,
             side_effects=tuple(remedy.side_effects),
             note=remedy.note,
@@ -105,15 +109,6 @@ class RuleResolver(Resolver):
             is_measure=named == ["measure"],
             published=remedy.published,
         )
-
-
-def _is_specifier(text: str) -> bool:
-    package, _, specifier = text.partition(" ")
-    try:
-        SpecifierSet(specifier or package)
-    except InvalidSpecifier:
-        return False
-    return True
 
 
 def read_rule(folder: Path, conditions: Conditions | None = None) -> Rule:
@@ -148,9 +143,7 @@ def resolve_rule(raw: Any, faults: Faults, folder: Path, conditions: Conditions)
     if not form.docs.false_positives:
         faults.add(("docs", "false_positives"), "'false_positives' needs at least one look-alike or note")
     rule = _resolved(form, resolver, folder / "rule.yaml")
-    for place, text in texts(form):
-        for word in PLACE.findall(text):
-            resolver.fact(word, place)
+    resolver.places(texts(form))
     faults.check()
     return rule
 

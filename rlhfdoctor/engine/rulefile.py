@@ -96,13 +96,27 @@ class Remedy(Struct, forbid_unknown_fields=True):
     """An advice that is in circulation and does not hold here; never shown on a guess of the version."""
     cost: str = ""
     when: When | UnsetType = UNSET
-    frameworks: list[str] = []
     versions: str = ""
     side_effects: list[str] = []
     note: str = ""
     add: bool = False
     frees: Frees | UnsetType = UNSET
     instead: str = ""
+
+
+class OwnRemedy(Remedy, forbid_unknown_fields=True, kw_only=True):
+    """A remedy that holds for one framework only, in the framework's folder."""
+
+    rules: list[str]
+    """The rules that it is a treatment of."""
+    before: str = ""
+    """The rule's own setting or measure that it comes before; else it is before its own setting's, or last."""
+
+
+class OwnRemedies(Struct, forbid_unknown_fields=True):
+    """The treatments of a framework's folder: for those rules, and for runs of this framework only."""
+
+    treatments: list[OwnRemedy]
 
 
 class RuleForm(Struct, forbid_unknown_fields=True):
@@ -120,9 +134,9 @@ class RuleForm(Struct, forbid_unknown_fields=True):
     references: list[str] = []
 
 
-def json_schema() -> dict[str, Any]:
-    """The JSON Schema of rule.yaml, for editors."""
-    return msgspec.json.schema(RuleForm)
+def json_schema(form: type[Struct] = RuleForm) -> dict[str, Any]:
+    """The JSON Schema of rule.yaml, or of another form, for editors."""
+    return msgspec.json.schema(form)
 
 
 def texts(rule: RuleForm) -> Iterator[tuple[Place, str]]:
@@ -134,7 +148,10 @@ def texts(rule: RuleForm) -> Iterator[tuple[Place, str]]:
     yield from (
         (("detect", "rules_out", index, "because"), one.because) for index, one in enumerate(rule.detect.rules_out)
     )
-    for index, remedy in enumerate(rule.remediation):
-        yield from (
-            (("remediation", index, key), getattr(remedy, key)) for key in ("effect", "instead", "cost", "note")
-        )
+    yield from texts_of(rule.remediation, "remediation")
+
+
+def texts_of(remedies: Sequence[Remedy], key: str) -> Iterator[tuple[Place, str]]:
+    """The same of a list of remedies under a key."""
+    for index, remedy in enumerate(remedies):
+        yield from (((key, index, part), getattr(remedy, part)) for part in ("effect", "instead", "cost", "note"))

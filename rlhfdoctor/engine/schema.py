@@ -70,7 +70,8 @@ class Treatment:
     effect: str
     cost: str = ""
     when: Condition | None = None
-    frameworks: tuple[str, ...] = ()
+    framework: str = ""
+    """The framework whose folder it is from; empty: any that has the setting."""
     versions: str = ""
     """Releases for which it works, as a specifier: '<0.5.4'."""
     side_effects: tuple[str, ...] = ()

@@ -71,8 +71,7 @@ def plan_patches(treatments: Sequence[Treatment], facts: Facts, configuration: C
 
 def _applies(treatment: Treatment, configuration: Configuration) -> bool:
     framework = configuration.framework
-    names = {framework.name} if framework is not None else {s.framework for s in configuration.settings} & {"deepspeed"}
-    if treatment.frameworks and not names & set(treatment.frameworks):
+    if treatment.framework and (framework is None or framework.name != treatment.framework):
         return False
     if not treatment.versions:
         return True
