@@ -105,7 +105,7 @@ def convert(value: Any, form: Any, place: Place, faults: Faults) -> Any:
 
 
 def _convert_struct(value: Any, form: type[Struct], place: Place, faults: Faults) -> Any:
-    where = str(next((part for part in reversed(place) if isinstance(part, str)), "rule"))
+    where = str(next((part for part in reversed(place) if isinstance(part, str)), Path(faults.path.name).stem))
     if not isinstance(value, dict):
         faults.add(
             place, f"'{where}' takes a mapping with {', '.join(f.encode_name for f in msgspec.structs.fields(form))}"
