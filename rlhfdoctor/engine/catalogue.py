@@ -11,7 +11,7 @@ from typing import Any
 from rlhfdoctor.budget.own_hazards import load_hazards
 from rlhfdoctor.conditions.files import Faults, Place, read_yaml
 from rlhfdoctor.conditions.resolve import Conditions, read_conditions
-from rlhfdoctor.engine.bundled import bundled_folder
+from rlhfdoctor.engine.bundled import bundled_conditions, bundled_folder
 from rlhfdoctor.engine.resolve import read_rule
 from rlhfdoctor.engine.schema import Rule, named_causes
 from rlhfdoctor.engine.treatments import check_treatments, join
@@ -31,7 +31,8 @@ def load_conditions(folder: Path) -> Conditions:
     Raises:
         RuleError: a fault in one of the files.
     """
-    return {**read_conditions(bundled_folder()), **read_conditions(folder)}
+    own = {} if folder.resolve() == bundled_folder().resolve() else read_conditions(folder)
+    return {**bundled_conditions(), **own}
 
 
 @functools.cache

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rlhfdoctor.conditions.files import Faults, Place, convert, read_yaml
-from rlhfdoctor.conditions.resolve import Conditions, read_conditions
-from rlhfdoctor.engine.bundled import bundled_folder
+from rlhfdoctor.conditions.resolve import Conditions
+from rlhfdoctor.engine.bundled import bundled_conditions
 from rlhfdoctor.engine.resolve import RuleResolver
 from rlhfdoctor.engine.rulefile import OwnRemedies, texts_of
 from rlhfdoctor.engine.schema import Rule, Treatment
@@ -43,7 +43,7 @@ def load_treatments() -> tuple[OwnTreatment, ...]:
     Raises:
         RuleError: the faults of all files, each with file and line.
     """
-    conditions = read_conditions(bundled_folder())
+    conditions = bundled_conditions()
     found: list[OwnTreatment] = []
     faults: list[str] = []
     for framework, path in folders.files(FILE):
