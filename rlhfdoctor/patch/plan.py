@@ -116,6 +116,8 @@ def _plan(treatment: Treatment, facts: Facts, configuration: Configuration) -> P
     table, spelling = _spelling(treatment, configuration)
     if logged is None and spelling is not None and spelling.default is not None and _same_as_default(spelling, value):
         return None  # it is so already
+    if value and spelling is not None and spelling.needs and not _is_on(spelling.needs, configuration):
+        return None
     if spelling is None or spelling.form == "code":
         return _shown(treatment, table, spelling, logged, value, facts, configuration)
     if treatment.add or (logged is not None and logged.form in ("argv", "dump")):
@@ -281,6 +283,11 @@ def _spelling(treatment: Treatment, configuration: Configuration) -> tuple[str |
         if version is not None and table == tables[0] and spellings(treatment.setting, table):
             continue  # the framework has it, but not at this version
     return None, None
+
+
+def _is_on(name: str, configuration: Configuration) -> bool:
+    there = configuration.logged(name)
+    return there is not None and there.value not in (False, None)
 
 
 def _own_table(framework: Framework | None) -> tuple[str, ...]:

@@ -44,6 +44,8 @@ class Spelling:
     """The one program that takes it, if not the framework's PPO trainer: read where it is written, never proposed."""
     per: str | None = None
     """What it counts for, if not one GPU: all_gpus."""
+    needs: str | None = None
+    """The setting that must be on for a release to accept this one: it is never switched on alone."""
     factor: float = 1
     """How many of the setting's own unit one of the written value is; `default` is in the setting's own."""
     row: Mapping[str, Any]
@@ -117,6 +119,7 @@ def load_table(framework: str) -> tuple[Spelling, ...]:
                     default=in_unit(merged["default"], 1 / factor),
                     only=merged.get("only"),
                     per=merged.get("per"),
+                    needs=merged.get("needs"),
                     factor=factor,
                     row=row,
                 )

@@ -191,4 +191,7 @@ def test_what_is_not_proposed() -> None:
     """Megatron refuses the optimizer's offload alone, so it is never added; a path is no switch."""
     alone = SCRIPT.replace("   --optimizer-cpu-offload\n", "")
     assert plan("run.sh", alone, "offload_optimizer", True, add=True, framework=SLIME) is None
+    ready = alone.replace("   --use-dynamic-batch-size\n", "   --use-precision-aware-optimizer\n")
+    assert "--optimizer-cpu-offload" in patched("run.sh", ready, "offload_optimizer", True, add=True, framework=SLIME)
+    assert "--optimizer-cpu-offload" not in patched("run.sh", SCRIPT, "offload_optimizer", False, framework=SLIME)
     assert plan("run.sh", SCRIPT + "#", "checkpoint.save_hf", False, framework=SLIME) is None

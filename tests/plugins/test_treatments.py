@@ -12,6 +12,7 @@ from rlhfdoctor.conditions.match import Facts
 from rlhfdoctor.conditions.resolve import read_conditions
 from rlhfdoctor.engine import catalogue, treatments
 from rlhfdoctor.engine.catalogue import load_rules, rules_folder
+from rlhfdoctor.engine.rank import treatments as treatments_that_hold
 from rlhfdoctor.errors import PluginError, RuleError
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.patch.plan import Configuration, plan_patches
@@ -123,13 +124,27 @@ def patches(cause: str, framework: Framework) -> list[Patch]:
         ("rlhfdoctor", "0.1.0", "cluster.collective_timeout"),
         ("skyrl", "0.3.0", "SKYRL_WORKER_NCCL_TIMEOUT_IN_S"),
         ("slime", "0.3.1", "--distributed-timeout-minutes"),
+        ("verl", None, "actor_rollout_ref.nccl_timeout"),
         ("easyr1", "0.3.1", None),
     ],
 )
-def test_each_framework_has_its_own(framework: str, version: str, spelled: str | None) -> None:
+def test_each_framework_has_its_own(framework: str, version: str | None, spelled: str | None) -> None:
     """One treatment of a rule is for all that have the setting; where a framework differs, its folder says how."""
-    found = patches("comm-long-generation", Framework(name=framework, version=version))
-    assert [p.spelled for p in found if p.setting == "collective_timeout"] == [spelled] * (spelled is not None)
+    for cause in ("comm-long-generation", "comm-slow-reward"):
+        found = patches(cause, Framework(name=framework, version=version))
+        assert [p.spelled for p in found if p.setting == "collective_timeout"] == [spelled] * (spelled is not None)
+
+
+def test_no_interval_is_no_interval() -> None:
+    """0 and -1 switch saving off: neither is multiplied, which would switch it on."""
+    for value, proposed in ((5, ["20"]), (0, []), (-1, [])):
+        own = make_setting("--save_steps", value, name="checkpoint.save_steps")
+        case = Case([], [own], Framework(name="openrlhf", version="0.9.0"))
+        facts = Facts(events={}, evidence={}, settings=case.in_force(), traits=case.traits())
+        known = Configuration({}, [own], case.framework, {})
+        chosen = treatments_that_hold(RULES["host-checkpoint-save"], facts)
+        found = [p.after for p in plan_patches(chosen, facts, known) if p.setting == "checkpoint.save_steps"]
+        assert found == proposed
 
 
 def test_note_of_a_variable() -> None:
