@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 from rlhfdoctor.i18n.message import NOTHING, Message, quoted
+from rlhfdoctor.units import in_unit
 from rlhfdoctor.vocabulary.names import Fact, Field, Kind
 from rlhfdoctor.vocabulary.run import Killer, Phase
 
@@ -73,6 +74,13 @@ class Setting:
     """How it is written: flag, hydra, yaml, json, env, dump (only seen in a log) or argv (likewise)."""
     span: tuple[int, int] | None = None
     """Character offsets of the value's token in its file, for files that can be patched."""
+    factor: float = 1
+    """How many of the setting's own unit one of the written value is: 60 if minutes are written and seconds meant."""
+
+    @property
+    def written(self) -> Value:
+        """The value as the user wrote it; `value` is in the setting's own unit."""
+        return cast(Value, in_unit(self.value, self.factor))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

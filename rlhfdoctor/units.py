@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from datetime import datetime, timezone
+from typing import Any
 
 KIB = 1024
 _MOST_BYTES = 2.0**100
@@ -67,6 +69,25 @@ def show_seconds(value: float) -> str:
     if value >= 60:
         return f"{value / 60:g} min" if value % 6 == 0 else f"{value / 60:.1f} min"
     return f"{value:g} s"
+
+
+FACTORS: Mapping[str, Mapping[str, float]] = {
+    "s": {"ms": 0.001, "s": 1, "min": 60, "h": 3600},
+    "bytes": {"bytes": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB},
+}
+"""Unit of a setting -> units that a framework may write it in, and how many of the setting's own one of them is."""
+
+
+def in_unit(value: Any, factor: float) -> Any:
+    """A number in a larger or smaller unit, whole where it is whole; anything else as it is.
+
+    >>> in_unit(7200, 60), in_unit(90, 60), in_unit(0.5, 1 / 60), in_unit("$T", 60)
+    (120, 1.5, 30, '$T')
+    """
+    if factor == 1 or isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    scaled = round(value / factor, 9)
+    return int(scaled) if scaled == int(scaled) else scaled
 
 
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "": 1}

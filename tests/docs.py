@@ -14,7 +14,7 @@ import yaml
 from rlhfdoctor.core import rule_testing as selftest
 from rlhfdoctor.engine.catalogue import load_rules
 from rlhfdoctor.engine.explain import explain
-from rlhfdoctor.engine.rulefile import json_schema
+from rlhfdoctor.engine.rulefile import OwnRemedies, json_schema
 from rlhfdoctor.i18n.language import load_language
 from rlhfdoctor.i18n.message import say
 from rlhfdoctor.vocabulary import EVENT, FACT
@@ -171,9 +171,15 @@ def schema_page() -> str:
     return json.dumps(json_schema(), indent=1) + "\n"
 
 
+def treatments_schema_page() -> str:
+    """rules/treatments.schema.json: the form of a framework's treatments.yaml, for editors."""
+    return json.dumps(json_schema(OwnRemedies), indent=1) + "\n"
+
+
 PAGES = {
     "rules/VOCABULARY.md": vocabulary_page,
     "rules/schema.json": schema_page,
+    "rules/treatments.schema.json": treatments_schema_page,
     "README.md": readme_page,
     "rules/README.md": rules_page,
     "rules/CATALOGUE.md": lambda: catalogue_page("en"),

@@ -74,9 +74,10 @@ def _place(path: Path) -> str:
 
 
 def _of_folders() -> Iterator[tuple[str, str, str]]:
-    for path in sorted((PACKAGE / "frameworks").glob("*/framework.yaml")):
-        for text in sentences(path, {"says"}):
-            yield f"rlhfdoctor/frameworks/{path.parent.name}/LANG.po", text, ""
+    for name in ("framework", "hazards", "treatments"):
+        for path in sorted((PACKAGE / "frameworks").glob(f"*/{name}.yaml")):
+            for text in sentences(path) if name == "treatments" else sentences(path, {"says"}):
+                yield f"rlhfdoctor/frameworks/{path.parent.name}/LANG.po", text, ""
     for row in yaml.safe_load((PACKAGE / "evidence" / "regressions.yaml").read_text()):
         for key in ("says", "cure"):
             yield "rlhfdoctor/i18n/LANG/evidence.po", " ".join(row[key].split()), ""

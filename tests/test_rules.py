@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 import yaml
 
+from rlhfdoctor.conditions.resolve import read_conditions
 from rlhfdoctor.core import rule_testing as selftest
 from rlhfdoctor.engine.catalogue import load_rules
-from rlhfdoctor.engine.resolve import read_conditions
 from rlhfdoctor.engine.schema import Rule
 from rlhfdoctor.places import rules_folder
+from rlhfdoctor.plugins import folders
 from tests.exam.cases import all_cases
 
 RULES = load_rules()
@@ -56,7 +57,8 @@ def conditions(node: Any) -> Iterator[str]:
 
 def test_a_condition_of_several_rules_has_a_name() -> None:
     """A combination is written in one file, a threshold once; rules that share it name it, and every name is used."""
-    files = [rules_folder() / "conditions.yaml", *(rule.path for rule in RULES)]
+    own = [path for _, path in folders.files("treatments.yaml")]
+    files = [rules_folder() / "conditions.yaml", *(rule.path for rule in RULES), *own]
     found = [(path, text) for path in files for text in conditions(yaml.safe_load(path.read_text()))]
     thresholds = Counter(text for _, text in found if not text.startswith(('{"all"', '{"any"', '{"none"')))
     combinations = Counter(text for _, text in set(found) if text not in thresholds)

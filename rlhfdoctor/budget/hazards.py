@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rlhfdoctor.budget.engine import weights_of
 from rlhfdoctor.budget.inputs import Inputs
 from rlhfdoctor.budget.layout import find_layout
+from rlhfdoctor.budget.own_hazards import find_own_hazards
 from rlhfdoctor.budget.plan import Plan
 from rlhfdoctor.estimates import Hazard
 from rlhfdoctor.i18n.message import NOTHING, say
@@ -18,6 +19,7 @@ _MUCH_SWAP_BYTES = 8 * GIB
 
 def find_hazards(inputs: Inputs, plan: Plan) -> Iterator[Hazard]:
     """Each trap that these settings walk into at these versions: the framework's own first."""
+    yield from find_own_hazards(inputs)
     own = find_layout(inputs.framework.name if inputs.framework is not None else "")
     if own is not None and own.find_hazards is not None:
         yield from own.find_hazards(inputs, plan)
@@ -68,11 +70,6 @@ def churn(count: int, size: int) -> Hazard:
             size=size,
         ),
     )
-
-
-def is_stage3(plan: Plan) -> bool:
-    """Whether the actor's layers are gathered by ZeRO-3 while they compute."""
-    return any(m.role == "actor" and m.backend == "deepspeed" and m.stage == 3 for m in plan.models)
 
 
 def _resume(inputs: Inputs, plan: Plan) -> Iterator[Hazard]:

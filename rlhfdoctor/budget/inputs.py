@@ -73,6 +73,13 @@ class Inputs:
                     return found.default  # type: ignore[return-value]
         return None
 
+    def factor(self, name: str) -> float:
+        """How many of the setting's own unit one of the value in the user's files is, or would be."""
+        own = self.settings.get(name)
+        framework = self.framework.name if self.framework is not None else ""
+        found = spell(name, framework, self.release) if own is None and framework in FRAMEWORKS else None
+        return own.factor if own is not None else found.factor if found is not None else 1
+
     @property
     def release(self) -> str | None:
         """Version of the framework; unknown, the newest that takes all of the user's spellings."""
@@ -257,6 +264,7 @@ def change(inputs: Inputs, name: str, value: Value) -> Inputs:
             framework=framework,
             origin=Origin(file="(added)"),
             form=spelling.form if spelling else "flag",
+            factor=inputs.factor(name),
         )
     return Inputs(
         {**inputs.settings, name: replace(own, value=value)}, inputs.framework, inputs.versions, inputs.machine

@@ -161,4 +161,5 @@ def _changed(
         first, second = rows[0].get(name), rows[1].get(name)
         values = [None if setting is None else setting.value for setting in (first, second)]
         if values[0] != values[1]:
-            yield next(s.spelled for s in (second, first) if s is not None), values[0], values[1]
+            shown = [None if setting is None else setting.written for setting in (first, second)]
+            yield next(s.spelled for s in (second, first) if s is not None), shown[0], shown[1]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from rlhfdoctor.conditions.match import Facts
 from rlhfdoctor.core.session import Session
 from rlhfdoctor.engine.catalogue import load_rules
-from rlhfdoctor.engine.match import Facts
 from rlhfdoctor.engine.rank import diagnose, is_decided, treatments
 from rlhfdoctor.engine.schema import Rule
 from rlhfdoctor.evidence.case import Case
@@ -167,7 +167,7 @@ def make_facts(case: Case, evidence: Mapping[Fact, Evidence]) -> Facts:
     events: dict[Kind, list[Event]] = {}
     for event in case.events:
         events.setdefault(event.kind, []).append(event)
-    return Facts(events=events, evidence=evidence, settings=case.in_force())
+    return Facts(events=events, evidence=evidence, settings=case.in_force(), traits=case.traits())
 
 
 def _timeline(case: Case, death: Death | None) -> list[Event]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from rlhfdoctor.core.diagnose import analyze
-from rlhfdoctor.engine.catalogue import load_conditions, load_rules
+from rlhfdoctor.engine.catalogue import load_rule, load_rules
 from rlhfdoctor.engine.draft import missing_parts
-from rlhfdoctor.engine.resolve import read_rule
 from rlhfdoctor.engine.schema import Rule
 from rlhfdoctor.places import rules_folder
 from rlhfdoctor.types import Incident
@@ -40,9 +39,7 @@ def check_parts(folder: Path | None) -> list[str]:
 def _chosen(folder: Path | None) -> tuple[Rule, ...]:
     if folder is None or folder.resolve() == rules_folder().resolve():
         return load_rules()
-    return (
-        (read_rule(folder, load_conditions(folder.parent)),) if (folder / "rule.yaml").exists() else load_rules(folder)
-    )
+    return (load_rule(folder),) if (folder / "rule.yaml").exists() else load_rules(folder)
 
 
 def samples(rule: Rule) -> list[Path]:

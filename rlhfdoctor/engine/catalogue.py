@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rlhfdoctor.engine.resolve import Conditions, read_conditions, read_rule
-from rlhfdoctor.engine.rulefile import Place, read_yaml
+from rlhfdoctor.budget.own_hazards import load_hazards
+from rlhfdoctor.conditions.files import Faults, Place, read_yaml
+from rlhfdoctor.conditions.resolve import Conditions, read_conditions
+from rlhfdoctor.engine.bundled import bundled_conditions
+from rlhfdoctor.engine.resolve import read_rule
 from rlhfdoctor.engine.schema import Rule, named_causes
+from rlhfdoctor.engine.treatments import check_treatments, join
 from rlhfdoctor.errors import RuleError
 from rlhfdoctor.places import bundled_folder, rules_folder
 from rlhfdoctor.vocabulary.names import did_you_mean
@@ -21,7 +25,8 @@ def load_conditions(folder: Path) -> Conditions:
     Raises:
         RuleError: a fault in one of the files.
     """
-    return {**read_conditions(bundled_folder()), **read_conditions(folder)}
+    own = {} if folder.resolve() == bundled_folder().resolve() else read_conditions(folder)
+    return {**bundled_conditions(), **own}
 
 
 @functools.cache
@@ -38,10 +43,15 @@ def load_rules(folder: Path | None = None) -> tuple[Rule, ...]:
     conditions = load_conditions(where)
     for path in sorted(where.glob("*/rule.yaml")):
         try:
-            rules.append(read_rule(path.parent, conditions))
+            rules.append(join(read_rule(path.parent, conditions)))
         except RuleError as error:
             faults.append(str(error))
-    faults += check_causes({rule.id: rule for rule in rules}) if not faults else []
+    by_id = {rule.id: rule for rule in rules}
+    faults += (
+        [*check_causes(by_id), *check_treatments(by_id, _ids(by_id)), *_unknown_causes(_ids(by_id))]
+        if not faults
+        else []
+    )
     if faults:
         raise RuleError("\n".join(faults))
     if not rules:
@@ -49,10 +59,24 @@ def load_rules(folder: Path | None = None) -> tuple[Rule, ...]:
     return tuple(rules)
 
 
+def load_rule(folder: Path) -> Rule:
+    """The rule of one folder, with the conditions next to it and the frameworks' own treatments.
+
+    Raises:
+        RuleError: a fault in one of the files.
+    """
+    return join(read_rule(folder, load_conditions(folder.parent)))
+
+
+def _ids(rules: Iterable[str]) -> set[str]:
+    """These rules and the bundled ones."""
+    return {*rules, *(path.parent.name for path in bundled_folder().glob("*/rule.yaml"))}
+
+
 def check_causes(rules: Mapping[str, Rule]) -> list[str]:
     """Faults of what rules say of causes: ids that neither these rules nor the bundled ones have."""
     found = []
-    known = {*rules, *(path.parent.name for path in bundled_folder().glob("*/rule.yaml"))}
+    known = _ids(rules)
     for rule in rules.values():
         unknown = [(key, cause) for key, cause in named_causes(rule) if cause not in known]
         if unknown:
@@ -60,6 +84,18 @@ def check_causes(rules: Mapping[str, Rule]) -> list[str]:
             for key, cause in unknown:
                 where = next((place for place in faults.lines if key in place and _at(raw, place) == cause), ())
                 faults.add(where, f"unknown cause '{cause}' in {key}.{did_you_mean(cause, known)}")
+            found += faults.found
+    return found
+
+
+def _unknown_causes(known: Collection[str]) -> list[str]:
+    """Faults of the traps that folders declare: causes that no rule explains."""
+    found = []
+    for own in load_hazards():
+        if own.hazard.cause not in known:
+            faults = Faults(own.faults.path, own.faults.lines)
+            what = f"unknown cause '{own.hazard.cause}'.{did_you_mean(own.hazard.cause, known)}"
+            faults.add((*own.place, "cause"), what)
             found += faults.found
     return found
 

@@ -28,7 +28,7 @@ def explain(rule: Rule, t: Language = ENGLISH) -> str:
     if rule.remediation:
         parts.append(t(say("Treatment")))
         for item in rule.remediation:
-            where = f" ({', '.join(item.frameworks)})" if item.frameworks else ""
+            where = f" ({item.framework})" if item.framework else ""
             version = t(say(" at {versions}", versions=item.versions)) if item.versions else ""
             effect = t(_unmeasured(item.effect))
             parts += _wrap(
@@ -73,7 +73,7 @@ def _spelled(treatment: Treatment) -> str:
     """How the frameworks write a setting, each in its newest spelling; empty if it is described in prose."""
     if treatment.instead:
         return ""
-    tables = treatment.frameworks or (*FRAMEWORKS, "container", "ray", "torch", "deepspeed")
+    tables = (treatment.framework,) if treatment.framework else (*FRAMEWORKS, "container", "ray", "torch", "deepspeed")
     found = [(name, spell(treatment.setting, name, None)) for name in tables]
     return "; ".join(f"{name} {row.spelled}" for name, row in found if row is not None and row.form != "code")
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from rlhfdoctor.conditions.match import Answer, Facts, ask
 from rlhfdoctor.engine.calibrate import Knots, confidence, load_knots
-from rlhfdoctor.engine.match import Answer, Facts, ask
 from rlhfdoctor.engine.schema import PLACE, Rule, Treatment
 from rlhfdoctor.i18n.message import Argument, Message, say, template, term
 from rlhfdoctor.types import Finding, Missing, Quote, RuledOut

@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import UNSET
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from rlhfdoctor.engine.quantity import EXAMPLES, read_quantity
-from rlhfdoctor.engine.rulefile import (
-    COMPARATORS,
-    Faults,
-    LookAlikeForm,
-    Place,
-    Remedy,
-    RuleForm,
-    TargetForm,
-    Weight,
-    When,
-    convert,
-    read_yaml,
-    texts,
-)
+from rlhfdoctor.conditions.files import Faults, Place, convert, read_yaml
+from rlhfdoctor.conditions.resolve import Conditions, Resolver, read_conditions
+from rlhfdoctor.engine.rulefile import LookAlikeForm, Remedy, RuleForm, TargetForm, Weight, texts
 from rlhfdoctor.engine.schema import (
     DOC_HEADINGS,
     PLACE,
-    Comparison,
-    Condition,
     DataRequest,
     LookAlike,
     Rule,
@@ -40,105 +24,18 @@ from rlhfdoctor.engine.schema import (
     WeightedCondition,
 )
 from rlhfdoctor.errors import RuleError
-from rlhfdoctor.settings.spell import TABLES, known_names
-from rlhfdoctor.vocabulary.index import FACTS, FIELDS, KINDS
-from rlhfdoctor.vocabulary.names import Fact, Unit, did_you_mean
-
-Conditions = Mapping[str, Condition]
-"""Named conditions of conditions.yaml."""
-_ONE_OF = ("all", "any", "none", "condition", "event", "evidence", "setting")
-_NOTHING = Condition("all")
+from rlhfdoctor.settings.spell import is_specifier, known_names
+from rlhfdoctor.vocabulary.names import Fact
 
 
-class Resolver:
-    """Looks up what one file names; what is unknown is a fault at its line."""
+class RuleResolver(Resolver):
+    """Looks up what a rule names beside its conditions."""
 
-    def __init__(self, faults: Faults, conditions: Conditions) -> None:
-        """`conditions` are those that a condition may name."""
-        self.faults, self.conditions = faults, conditions
-
-    def name(self, word: str, known: Collection[str], what: str, place: Place) -> bool:
-        """Whether a name is declared; else a fault with the nearest declared one."""
-        if word not in known:
-            self.faults.add(place, f"unknown {what} '{word}'.{did_you_mean(word, known)}")
-        return word in known
-
-    def fact(self, word: Any, place: Place, unit: Unit | None = None) -> Fact | None:
-        """The fact of a name, or None if unknown."""
-        if not isinstance(word, str) or not self.name(word, FACTS, "fact", place):
-            return None
-        found = FACTS[word]
-        if unit is not None and found.unit != unit:
-            self.faults.add(place, f"{word} is in {found.unit}, not in {unit}")
-        return found
-
-    def condition(self, when: Any, place: Place) -> Condition:
-        """A condition of the file with its names looked up."""
-        if not isinstance(when, When):
-            return _NOTHING
-        given = [key for key in _ONE_OF if getattr(when, key) is not UNSET]
-        if len(given) != 1:
-            self.faults.add(
-                place,
-                f"a condition has exactly one of {', '.join(_ONE_OF)}; this one has {' and '.join(given) or 'none'}",
-            )
-            return _NOTHING
-        op, value = given[0], getattr(when, given[0])
-        if op in ("all", "any", "none"):
-            if any(True for _ in _compared(when)):
-                self.faults.add(place, f"'{op}' takes a list of conditions and no comparison")
-            return Condition(op, tuple(self.condition(part, (*place, op, i)) for i, part in enumerate(value)))  # type: ignore[arg-type]
-        if op == "condition":
-            return self.conditions[value] if self.name(value, self.conditions, "condition", place) else _NOTHING
-        if op == "evidence":
-            fact = self.fact(value, place)
-            return (
-                _NOTHING if fact is None else Condition("fact", name=fact, compare=self.compare(when, fact.unit, place))
-            )
-        if op == "setting":
-            self.name(value, known_names(), "setting", place)
-            return Condition("setting", name=value, compare=self.compare(when, None, place))
-        return self._event(when, value, place)
-
-    def _event(self, when: When, word: str, place: Place) -> Condition:
-        if not self.name(word, KINDS, "event", place):
-            return _NOTHING
-        kind = KINDS[word]
-        fields = []
-        for key, wanted in (when.with_ or {}).items() if when.with_ is not UNSET else ():
-            inside = (*place, "with", key)
-            if self.name(key, kind.fields, f"field of {word}", inside):
-                form = convert(wanted if isinstance(wanted, dict) else {"is": wanted}, When, inside, self.faults)
-                compare = self.compare(form, FIELDS[key].unit, inside) if form is not None else ()
-                fields.append((FIELDS[key], compare))
-        return Condition("event", name=kind, compare=self.compare(when, None, place), fields=tuple(fields))
-
-    def compare(self, when: When, unit: Unit | None, place: Place) -> Comparison:
-        """The comparisons of a condition, their operands in plain numbers."""
-        found = []
-        for key, operand in _compared(when):
-            if key in ("at_least", "at_most"):
-                if not when.reason.strip():
-                    self.faults.add((*place, key), f"'{key}' needs 'reason' beside it: why the threshold is there")
-                operand = self.threshold(operand, unit, (*place, key))
-            elif key == "matches":
-                try:
-                    re.compile(operand)
-                except re.error as error:
-                    self.faults.add((*place, key), f"bad regular expression '{operand}': {error}")
-            found.append((key, operand))
-        return tuple(found)
-
-    def threshold(self, operand: float | str, unit: Unit | None, place: Place) -> float:
-        """A threshold in the fact's unit, as a plain number."""
-        value = read_quantity(operand, unit)
-        if value is None:
-            example = EXAMPLES.get(unit or "number", "16")
-            self.faults.add(
-                place, f"'{place[-1]}: {operand}' is no threshold in {unit or 'plain numbers'}; write it like {example}"
-            )
-            return 0.0
-        return value
+    def places(self, sentences: Iterable[tuple[Place, str]]) -> None:
+        """Looks up the facts that sentences name in braces."""
+        for place, text in sentences:
+            for word in PLACE.findall(text):
+                self.fact(word, place)
 
     def target(self, to: Any, place: Place) -> Any:
         """A new value, or how the figures of the case give it."""
@@ -174,8 +71,8 @@ class Resolver:
             tuple(form.causes), *(" ".join(text.split()) for text in (form.differs, form.other, form.note))
         )
 
-    def treatment(self, remedy: Remedy, place: Place) -> Treatment:
-        """A treatment with its names looked up."""
+    def treatment(self, remedy: Remedy, place: Place, framework: str = "") -> Treatment:
+        """A treatment with its names looked up; `framework` is the one whose folder it is from."""
         named = [key for key in ("setting", "measure") if getattr(remedy, key) is not UNSET]
         if len(named) != 1:
             self.faults.add(
@@ -186,9 +83,7 @@ class Resolver:
             self.name(setting, known_names(), "setting", (*place, "setting"))
         if named == ["measure"] and not remedy.instead:
             self.faults.add(place, f"the measure '{setting}' needs 'instead': the text that is shown")
-        for index, name in enumerate(remedy.frameworks):
-            self.name(name, TABLES, "framework", (*place, "frameworks", index))
-        if remedy.versions and not _is_specifier(remedy.versions):
+        if remedy.versions and not is_specifier(remedy.versions):
             self.faults.add(
                 (*place, "versions"),
                 f"'{remedy.versions}' is no specifier; write it like '>=0.5.4' or 'deepspeed >=0.14.1,<0.18.3'",
@@ -204,7 +99,7 @@ class Resolver:
             effect=" ".join(remedy.effect.split()),
             cost=remedy.cost,
             when=None if remedy.when is UNSET else self.condition(remedy.when, (*place, "when")),
-            frameworks=tuple(remedy.frameworks),
+            framework=framework,
             versions=remedy.versions,
             side_effects=tuple(remedy.side_effects),
             note=remedy.note,
@@ -214,20 +109,6 @@ class Resolver:
             is_measure=named == ["measure"],
             published=remedy.published,
         )
-
-
-def _compared(when: When) -> list[tuple[str, Any]]:
-    attributes = ((key, {"is": "is_", "in": "in_"}.get(key, key)) for key in COMPARATORS)
-    return [(key, value) for key, name in attributes if (value := getattr(when, name)) is not UNSET]
-
-
-def _is_specifier(text: str) -> bool:
-    package, _, specifier = text.partition(" ")
-    try:
-        SpecifierSet(specifier or package)
-    except InvalidSpecifier:
-        return False
-    return True
 
 
 def read_rule(folder: Path, conditions: Conditions | None = None) -> Rule:
@@ -251,7 +132,7 @@ def resolve_rule(raw: Any, faults: Faults, folder: Path, conditions: Conditions)
         RuleError: as `read_rule`.
     """
     form = _form(raw, faults)
-    resolver = Resolver(faults, conditions)
+    resolver = RuleResolver(faults, conditions)
     for kind in ("fires", "silent"):
         if not any((folder / kind).glob("*/*")):
             faults.add((), f"the rule has no sample under {kind}/; it needs at least one")
@@ -262,9 +143,7 @@ def resolve_rule(raw: Any, faults: Faults, folder: Path, conditions: Conditions)
     if not form.docs.false_positives:
         faults.add(("docs", "false_positives"), "'false_positives' needs at least one look-alike or note")
     rule = _resolved(form, resolver, folder / "rule.yaml")
-    for place, text in texts(form):
-        for word in PLACE.findall(text):
-            resolver.fact(word, place)
+    resolver.places(texts(form))
     faults.check()
     return rule
 
@@ -281,7 +160,7 @@ def _form(raw: Any, faults: Faults) -> RuleForm | None:
         return form if isinstance(form, RuleForm) else None
 
 
-def _resolved(form: RuleForm, look: Resolver, path: Path) -> Rule:
+def _resolved(form: RuleForm, look: RuleResolver, path: Path) -> Rule:
     detect = form.detect
 
     def weighted(key: str, parts: list[Weight]) -> tuple[WeightedCondition, ...]:
@@ -323,26 +202,3 @@ def _resolved(form: RuleForm, look: Resolver, path: Path) -> Rule:
         references=tuple(form.references),
         path=path,
     )
-
-
-def read_conditions(folder: Path) -> Conditions:
-    """The named conditions of a catalogue: conditions.yaml next to its rules; empty without the file.
-
-    Raises:
-        RuleError: a fault, with file and line.
-    """
-    path = folder / "conditions.yaml"
-    if not path.exists():
-        return {}
-    raw, faults = read_yaml(path)
-    found: dict[str, Condition] = {}
-    resolver = Resolver(faults, found)
-    for name, value in (raw or {}).items():
-        when = convert(value, When, (name,), faults)
-        if isinstance(when, When) and not when.reason:
-            faults.add(
-                (name,), f"the condition '{name}' needs 'reason': what it means and why it holds in several rules"
-            )
-        found[name] = resolver.condition(when, (name,))
-    faults.check()
-    return found

@@ -6,38 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
 
+from rlhfdoctor.conditions.condition import Condition
 from rlhfdoctor.types import Safety, Value
-from rlhfdoctor.vocabulary.names import Fact, Field, Kind
-
-Comparison = tuple[tuple[str, Any], ...]
-"""(comparator, operand) pairs that must all hold."""
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """One comparison, or a combination of conditions."""
-
-    op: Literal["all", "any", "none", "event", "fact", "setting"]
-    parts: tuple[Condition, ...] = ()
-    name: str = ""
-    """A `Kind`, a `Fact`, or the canonical name of a setting."""
-    compare: Comparison = ()
-    fields: tuple[tuple[Field, Comparison], ...] = ()
-    """Comparisons on fields of an event."""
-
-    @property
-    def kind(self) -> Kind:
-        """The kind of event that a condition of op `event` asks for."""
-        assert isinstance(self.name, Kind)
-        return self.name
-
-    @property
-    def fact(self) -> Fact:
-        """The fact that a condition of op `fact` asks for."""
-        assert isinstance(self.name, Fact)
-        return self.name
+from rlhfdoctor.vocabulary.names import Fact
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +70,8 @@ class Treatment:
     effect: str
     cost: str = ""
     when: Condition | None = None
-    frameworks: tuple[str, ...] = ()
+    framework: str = ""
+    """The framework whose folder it is from; empty: any that has the setting."""
     versions: str = ""
     """Releases for which it works, as a specifier: '<0.5.4'."""
     side_effects: tuple[str, ...] = ()

@@ -12,7 +12,8 @@ from rlhfdoctor.plugins import folders
 from rlhfdoctor.settings.spell import parse_version
 from rlhfdoctor.trace.events import Recorded
 from rlhfdoctor.types import Event, Evidence, Framework, Setting, Value
-from rlhfdoctor.vocabulary import FIELD
+from rlhfdoctor.vocabulary import FIELD, TRAIT
+from rlhfdoctor.vocabulary.index import TRAITS
 from rlhfdoctor.vocabulary.names import Fact, Field, Kind, Trait
 
 _MODELS = folders.every(lambda spec: spec.models)
@@ -70,6 +71,12 @@ class Case:
     def has(self, trait: Trait) -> bool:
         """Whether the framework has a trait; no for an unknown framework."""
         return self.framework is not None and folders.has(self.framework.name, trait, self.value)
+
+    def traits(self) -> dict[Trait, bool]:
+        """Every trait of the framework; of an unknown one only what the settings show."""
+        if self.framework is not None:
+            return {trait: self.has(trait) for trait in TRAITS.values()}
+        return {TRAIT.trains_with_deepspeed: True} if any(s.framework == "deepspeed" for s in self.settings) else {}
 
     def stated(self, name: Fact) -> Evidence | None:
         """What the framework's own code settles of a fact in this release, or None."""

@@ -13,6 +13,7 @@ import yaml
 from packaging.specifiers import SpecifierSet
 
 from rlhfdoctor.budget.inputs import Inputs, Machine
+from rlhfdoctor.errors import PluginError
 from rlhfdoctor.evidence.case import Case, fact
 from rlhfdoctor.evidence.host import find_total
 from rlhfdoctor.i18n.message import NOTHING, plural, say, template
@@ -20,6 +21,8 @@ from rlhfdoctor.logs.torch import read_cuda_oom
 from rlhfdoctor.settings.spell import FRAMEWORKS, parse_version, spell, spellings
 from rlhfdoctor.types import Event, Evidence, Setting
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD, TRAIT
+from rlhfdoctor.vocabulary.index import TRAITS
+from rlhfdoctor.vocabulary.names import did_you_mean
 
 _EXPERTS = re.compile(
     r"mixtral|\d{1,3}x\d{1,3}(?:\.\d{1,3})?b\b|-a\d{1,3}(?:\.\d{1,3})?b\b|[-_]moe\b|deepseek-(?:v[23]|r1)(?!-distill)|gpt-oss|moonlight",
@@ -181,7 +184,11 @@ def _compilers(case: Case) -> Iterator[Evidence]:
 @functools.cache
 def _known() -> tuple[dict[str, Any], ...]:
     text = (resources.files("rlhfdoctor.evidence") / "regressions.yaml").read_text()
-    return tuple(yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+    rows = tuple(yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+    for trait in (trait for row in rows for trait in row.get("not_with", ())):
+        if trait not in TRAITS:
+            raise PluginError(f"evidence/regressions.yaml: unknown trait '{trait}'.{did_you_mean(trait, TRAITS)}")
+    return rows
 
 
 def _regressions(case: Case) -> Iterator[Evidence]:
@@ -198,7 +205,7 @@ def _regressions(case: Case) -> Iterator[Evidence]:
             or here not in SpecifierSet(row["versions"], prereleases=True)
         ):
             continue
-        if case.framework is not None and case.framework.name in row.get("not_with", ()):
+        if any(case.has(TRAITS[trait]) for trait in row.get("not_with", ())):
             continue
         where = case.versions.get(row["package"], (None, None))[1]
         says = say("{package} {version}: {says}", package=row["package"], version=version, says=template(row["says"]))

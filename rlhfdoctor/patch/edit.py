@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 from rlhfdoctor.settings.shell import read_tokens
 from rlhfdoctor.settings.spell import Spelling
 from rlhfdoctor.types import Replacement, Setting
+from rlhfdoctor.units import in_unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,18 @@ class Edit:
     line: int
     """Line of the change, from 1."""
     replacements: tuple[Replacement, ...]
+
+
+def as_written(value: Any, spelled: str, factor: float) -> Any:
+    """A new value as a spelling takes it: in its unit, rounded up to a whole one; DeepSpeed's offload by its device.
+
+    >>> as_written(5000, "--distributed-timeout-minutes", 60), as_written(True, "zero_optimization.offload_param.device", 1)
+    (84, 'cpu')
+    """
+    if isinstance(value, bool):
+        return ("cpu" if value else "none") if spelled.endswith(".device") else value
+    there = in_unit(value, factor)
+    return there if factor == 1 or not isinstance(there, float) else math.ceil(there)
 
 
 def change_setting(own: Setting, value: Any, text: str) -> Edit | None:

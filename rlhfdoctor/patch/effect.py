@@ -16,6 +16,7 @@ from rlhfdoctor.errors import DoctorError
 from rlhfdoctor.estimates import Estimate, Limit
 from rlhfdoctor.i18n.message import Message, joined, say, term
 from rlhfdoctor.types import Patch, Value
+from rlhfdoctor.units import in_unit
 from rlhfdoctor.vocabulary.run import Phase
 
 _NO_USE = ("container.", "ray.memory", "host.")
@@ -55,7 +56,7 @@ class Counterfactual:
         """The patch with the bytes that it would have freed or taken on the fullest node, if the budget can compute it; None for a known trap."""
         if patch.setting.startswith(_NO_USE) or patch.published or patch.after is None or " " in patch.after:
             return patch
-        after = self._with(patch.setting, parse_value(patch.after))
+        after = self._with(patch.setting, in_unit(parse_value(patch.after), 1 / self.inputs.factor(patch.setting)))
         if after is None:
             return patch
         if set(after.hazards) - set(self.now.hazards):

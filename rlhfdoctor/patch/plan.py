@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from rlhfdoctor.engine.match import Facts
+from rlhfdoctor.conditions.match import Facts
 from rlhfdoctor.engine.rank import fill
 from rlhfdoctor.engine.schema import Target, Treatment
 from rlhfdoctor.i18n.message import NOTHING, Message, joined, quoted, say, template
-from rlhfdoctor.patch.edit import Edit, add_setting, change_setting, remove_setting
+from rlhfdoctor.patch.edit import Edit, add_setting, as_written, change_setting, remove_setting
 from rlhfdoctor.patch.spans import make_diff, splice
+from rlhfdoctor.patch.target import UNKNOWN, find_target
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.settings.spell import FRAMEWORKS, Spelling, parse_version, spell, spellings
 from rlhfdoctor.types import Framework, Patch, Setting, Value
@@ -72,8 +72,7 @@ def plan_patches(treatments: Sequence[Treatment], facts: Facts, configuration: C
 
 def _applies(treatment: Treatment, configuration: Configuration) -> bool:
     framework = configuration.framework
-    names = {framework.name} if framework is not None else {s.framework for s in configuration.settings} & {"deepspeed"}
-    if treatment.frameworks and not names & set(treatment.frameworks):
+    if treatment.framework and (framework is None or framework.name != treatment.framework):
         return False
     if not treatment.versions:
         return True
@@ -93,13 +92,13 @@ def _plan(treatment: Treatment, facts: Facts, configuration: Configuration) -> P
     if treatment.instead:
         table, spelling = _spelling(treatment, configuration)
         logged = configuration.logged(treatment.setting)
-        target = _target(treatment, logged, facts)
-        return None if target is _UNKNOWN else _shown(treatment, table, spelling, logged, target, facts, configuration)
+        target = find_target(treatment, logged, facts)
+        return None if target is UNKNOWN else _shown(treatment, table, spelling, logged, target, facts, configuration)
     own = configuration.editable(treatment.setting)
     if treatment.to is None and (own is None or own.value is not True):
         return None
-    value = _target(treatment, own or configuration.logged(treatment.setting), facts)
-    if value is _UNKNOWN:
+    value = find_target(treatment, own or configuration.logged(treatment.setting), facts)
+    if value is UNKNOWN:
         return None
     if (
         own is not None
@@ -118,68 +117,16 @@ def _plan(treatment: Treatment, facts: Facts, configuration: Configuration) -> P
     table, spelling = _spelling(treatment, configuration)
     if logged is None and spelling is not None and spelling.default is not None and _same_as_default(spelling, value):
         return None  # it is so already
+    if value and spelling is not None and spelling.needs and not _is_on(spelling.needs, configuration):
+        return None
     if spelling is None or spelling.form == "code":
         return _shown(treatment, table, spelling, logged, value, facts, configuration)
     if treatment.add or (logged is not None and logged.form in ("argv", "dump")):
-        added = add_setting(spelling, value, configuration.texts, configuration.settings)
+        new = as_written(value, spelling.spelled, spelling.factor)
+        added = add_setting(spelling, new, configuration.texts, configuration.settings)
         if added is not None:
-            return _patch(treatment, spelling.spelled, logged, value, added, facts, configuration)
+            return _patch(treatment, spelling.spelled, logged, new, added, facts, configuration)
     return _shown(treatment, table, spelling, logged, value, facts, configuration)
-
-
-_UNKNOWN: Any = object()
-
-
-def _target(treatment: Treatment, own: Setting | None, facts: Facts) -> Any:
-    """The value to set; `_UNKNOWN` if the figures for it are missing."""
-    to = treatment.to
-    if not isinstance(to, Target):
-        return to
-    if to.fact is not None:
-        evidence = facts.evidence.get(to.fact)
-        return _otherwise(to) if evidence is None or evidence.value is None else evidence.value
-    value = _sized(to, own, facts)
-    limit = facts.evidence.get(to.never_below) if to.never_below is not None else None
-    known = [_number(own.value) if own is not None else None, limit.value if limit is not None else None]
-    before = [v for v in known if isinstance(v, int | float) and not isinstance(v, bool)]
-    unclear = own is not None and own.value is not None and known[0] is None
-    if to.never_lowered and isinstance(value, int | float) and (unclear or (before and max(before) >= value)):
-        return _UNKNOWN  # it would be lowered, or the user's own value is unknown
-    if to.scale is not None and before and isinstance(value, int | float) and (value - before[0]) * (to.scale - 1) <= 0:
-        return _UNKNOWN  # it is at its least already
-    return value
-
-
-def _otherwise(to: Target) -> Any:
-    return to.otherwise[0] if to.otherwise else _UNKNOWN
-
-
-def _number(value: Value) -> float | None:
-    """A number, also if written as text; None if it is computed or not a number."""
-    try:
-        return None if isinstance(value, bool) or value is None else float(value)
-    except ValueError:
-        return None
-
-
-def _sized(to: Target, own: Setting | None, facts: Facts) -> Any:
-    """The value by this case's figures, else by the rule's factor, else the rule's plain value."""
-    figure = facts.evidence.get(to.sized_by) if to.sized_by is not None else None
-    least = to.least
-    if figure is not None and figure.value is not None:
-        value = figure.value
-        return max(value, least) if isinstance(value, int | float) and least is not None else value
-    if to.scale is None:
-        return _otherwise(to)
-    if own is not None and own.form == "python" and isinstance(own.value, str):
-        simple = re.fullmatch(r"[\w.* ()]+", own.value) is not None
-        return f"{to.scale:g} * {own.value if simple else f'({own.value})'}"
-    if own is None or not isinstance(own.value, int | float) or isinstance(own.value, bool):
-        return _otherwise(to)
-    scaled = own.value * to.scale
-    if isinstance(own.value, int) and not isinstance(least, float):
-        return max(int(scaled), 1 if least is None else least)
-    return round(max(scaled, 0.0 if least is None else least), 2)
 
 
 def _effect(treatment: Treatment, facts: Facts) -> Message:
@@ -226,10 +173,9 @@ def _of_line(
     treatment: Treatment, own: Setting, value: Any, facts: Facts, configuration: Configuration
 ) -> Patch | None:
     text = configuration.texts[own.origin.file]
-    if own.spelled.endswith(".device") and isinstance(value, bool):
-        value = "cpu" if value else "none"  # DeepSpeed's offload devices
-        if _same(own.value, value):
-            return None
+    value = as_written(value, own.spelled, own.factor)
+    if _same(own.written, value):
+        return None
     edit = (
         remove_setting(own, text)
         if value in (None, False) and own.value is True and own.form == "flag"
@@ -254,7 +200,7 @@ def _patch(
         spelled=spelled,
         file=edit.file,
         line=edit.line,
-        before=None if own is None else show_value(own.value),
+        before=None if own is None else show_value(own.written),
         after=show_value(value),
         safety=treatment.safety,
         effect=_effect(treatment, facts),
@@ -303,8 +249,8 @@ def _shown(
         instead=fill(treatment.instead, facts),
         file=None,
         line=None,
-        before=None if own is None else show_value(own.value),
-        after=show_value(value),
+        before=None if own is None else show_value(own.written),
+        after=show_value(as_written(value, spelling.spelled, spelling.factor) if spelling is not None else value),
         safety="show" if spelling is None or spelling.form == "code" else treatment.safety,
         effect=_effect(treatment, facts),
         host_bytes=_host_bytes(treatment, facts),
@@ -317,7 +263,7 @@ def _shown(
 def _note(treatment: Treatment, configuration: Configuration) -> Message:
     framework = configuration.framework
     parts = [template(treatment.note)]
-    if any(s.form == "env" for s in spellings(treatment.setting, "torch")):
+    if any(s.form == "env" for table in ("torch", *_own_table(framework)) for s in spellings(treatment.setting, table)):
         parts.append(
             say(
                 "A shell's export reaches the workers only if that shell starts Ray; for a running cluster set it in "
@@ -337,7 +283,7 @@ def _note(treatment: Treatment, configuration: Configuration) -> Message:
 def _spelling(treatment: Treatment, configuration: Configuration) -> tuple[str | None, Spelling | None]:
     """The table and spelling for a setting: the framework's own first, then the other tables."""
     framework = configuration.framework
-    tables = ([framework.name] if framework and framework.name in FRAMEWORKS else []) + list(_SIDE_TABLES)
+    tables = (*_own_table(framework), *_SIDE_TABLES)
     for table in tables:
         version = configuration.version(table)
         found = spell(treatment.setting, table, version)
@@ -346,6 +292,15 @@ def _spelling(treatment: Treatment, configuration: Configuration) -> tuple[str |
         if version is not None and table == tables[0] and spellings(treatment.setting, table):
             continue  # the framework has it, but not at this version
     return None, None
+
+
+def _is_on(name: str, configuration: Configuration) -> bool:
+    there = configuration.logged(name)
+    return there is not None and there.value not in (False, None)
+
+
+def _own_table(framework: Framework | None) -> tuple[str, ...]:
+    return (framework.name,) if framework is not None and framework.name in FRAMEWORKS else ()
 
 
 def _usable(table: str, configuration: Configuration) -> bool:

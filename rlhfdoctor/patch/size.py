@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rlhfdoctor.engine.match import Facts
+from rlhfdoctor.conditions.match import Facts
 from rlhfdoctor.engine.schema import Target, Treatment
 from rlhfdoctor.i18n.message import say
 from rlhfdoctor.patch.effect import Counterfactual

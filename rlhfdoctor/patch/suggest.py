@@ -15,14 +15,14 @@ from rlhfdoctor.budget.inputs import Inputs, change
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.estimates import Estimate
 from rlhfdoctor.i18n.message import Message, say
-from rlhfdoctor.patch.edit import add_setting, change_setting, remove_setting
+from rlhfdoctor.patch.edit import add_setting, as_written, change_setting, remove_setting
 from rlhfdoctor.patch.merge import join
 from rlhfdoctor.patch.plan import Configuration, show_value
 from rlhfdoctor.patch.spans import make_diff, splice
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.settings.spell import FRAMEWORKS, Spelling, parse_version, spell
 from rlhfdoctor.types import Patch, Safety, Setting, Value
-from rlhfdoctor.units import GIB
+from rlhfdoctor.units import GIB, in_unit
 from rlhfdoctor.vocabulary import TRAIT
 
 _MOST_CHANGES = 4
@@ -243,9 +243,9 @@ def _patch(remedy: Remedy, value: Value, inputs: Inputs, configuration: Configur
     unset = inputs.value(remedy.setting)
     if unset is None and spelling is not None and isinstance(spelling.default, bool | int | float | str):
         unset = spelling.default  # of another program's table
-    before = show_value(seen.value if seen is not None else unset)
-    if spelled.endswith(".device") and isinstance(value, bool):
-        value = "cpu" if value else "none"  # DeepSpeed's offload devices
+    factor = own.factor if own is not None else spelling.factor if spelling is not None else 1
+    before = show_value(seen.written if seen is not None else in_unit(unset, factor))
+    value = as_written(value, spelled, factor)
     edit = None
     if own is not None:
         text = configuration.texts[own.origin.file]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from importlib import resources
 from typing import TYPE_CHECKING
 
@@ -130,3 +130,11 @@ def lineage(name: str | None) -> tuple[str, ...]:
 def settings_file(name: str) -> Traversable:
     """The settings table of a framework."""
     return _root() / name / _SETTINGS
+
+
+def files(name: str) -> Iterator[tuple[str, Traversable]]:
+    """Each framework that has a file of this name in its folder, in their order, and the file."""
+    for framework in names():
+        path = _root() / framework / name
+        if path.is_file():
+            yield framework, path

@@ -38,7 +38,7 @@ def to_dict(incident: Incident) -> dict[str, Any]:
             {
                 "setting": s.name,
                 "spelled": s.spelled,
-                "value": s.value,
+                "value": s.written,
                 "file": s.origin.file,
                 "line": s.origin.line,
             }

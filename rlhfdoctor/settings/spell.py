@@ -14,9 +14,14 @@ from importlib import resources
 from typing import Any
 
 import yaml
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
+from rlhfdoctor.errors import PluginError
 from rlhfdoctor.plugins import folders
+from rlhfdoctor.units import FACTORS, in_unit
+from rlhfdoctor.vocabulary.names import did_you_mean
+from rlhfdoctor.vocabulary.settings import UNITS
 
 FRAMEWORKS = folders.names()
 """Tables of training frameworks, each in its folder; the others (deepspeed, vllm, ray, torch, container) go with any of them."""
@@ -39,6 +44,10 @@ class Spelling:
     """The one program that takes it, if not the framework's PPO trainer: read where it is written, never proposed."""
     per: str | None = None
     """What it counts for, if not one GPU: all_gpus."""
+    needs: str | None = None
+    """The setting that must be on for a release to accept this one: it is never switched on alone."""
+    factor: float = 1
+    """How many of the setting's own unit one of the written value is; `default` is in the setting's own."""
     row: Mapping[str, Any]
     """The whole row of the table: meaning, memory_effect, tradeoff, source."""
 
@@ -71,6 +80,20 @@ def parse_version(text: str | None) -> Version | None:
         return None
 
 
+def is_specifier(text: str) -> bool:
+    """Whether a text names releases: a specifier, or a package and one.
+
+    >>> is_specifier(">=0.5.4"), is_specifier("deepspeed >=0.14.1,<0.18.3"), is_specifier("since 3")
+    (True, True, False)
+    """
+    package, _, specifier = text.partition(" ")
+    try:
+        SpecifierSet(specifier or package)
+    except InvalidSpecifier:
+        return False
+    return True
+
+
 def table_text(name: str) -> str:
     """The file of a table: in the framework's folder, or next to this module."""
     beside = resources.files("rlhfdoctor.settings") / "tables" / f"{name}.yaml"
@@ -84,6 +107,7 @@ def load_table(framework: str) -> tuple[Spelling, ...]:
     for row in yaml.load(table_text(framework), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))["settings"]:
         for own in ({}, *row.get("aliases", ())):
             merged = {**row, **own}
+            factor = _factor(merged, framework)
             found.append(
                 Spelling(
                     name=row["name"],
@@ -92,13 +116,32 @@ def load_table(framework: str) -> tuple[Spelling, ...]:
                     form=merged["form"],
                     since=merged["since"],
                     until=merged["until"],
-                    default=merged["default"],
+                    default=in_unit(merged["default"], 1 / factor),
                     only=merged.get("only"),
                     per=merged.get("per"),
+                    needs=merged.get("needs"),
+                    factor=factor,
                     row=row,
                 )
             )
     return tuple(found)
+
+
+def _factor(row: Mapping[str, Any], table: str) -> float:
+    """Of the unit that a row is written in, if that is not the setting's own.
+
+    Raises:
+        PluginError: the setting has no unit, or the unit is none of its units.
+    """
+    if "unit" not in row:
+        return 1
+    known = FACTORS.get(UNITS.get(row["name"], ""), {})
+    if row["unit"] in known:
+        return known[row["unit"]]
+    lines = table_text(table).splitlines()
+    place = next((i for i, line in enumerate(lines, 1) if re.match(rf"[ -]*unit: *['\"]?{row['unit']}\b", line)), 1)
+    what = f"unknown unit '{row['unit']}'.{did_you_mean(str(row['unit']), known)}" if known else "has no unit"
+    raise PluginError(f"{table}: settings.yaml:{place}: {row['name']}: {what}")
 
 
 TABLES = (*FRAMEWORKS, "deepspeed", "vllm", "ray", "torch", "container")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.settings.spell import FRAMEWORKS, Spelling, load_table, lookup
 from rlhfdoctor.types import Origin, Setting, Value
+from rlhfdoctor.units import in_unit
 from rlhfdoctor.vocabulary import TRAIT
 
 
@@ -76,14 +77,17 @@ def _interpret(written: Written, prefer: str | None) -> Setting | None:
             value, form, span = False, "argv", None  # shown, not edited
     if known is None and form == "yaml" and spelled.endswith("resources.limits.memory"):
         known = lookup("resources.limits.memory")
+    plain = scalar(value) if isinstance(value, str) and not written.quoted else value
+    factor = known.factor if known else 1
     return Setting(
         name=known.name if known else spelled.lstrip("-").replace("-", "_"),
         spelled=written.plus + spelled,
-        value=scalar(value) if isinstance(value, str) and not written.quoted else value,
+        value=in_unit(plain, 1 / factor),
         framework=known.framework if known else "",
         origin=written.origin,
         form=form,
         span=span,
+        factor=factor,
     )
 
 

@@ -6,6 +6,10 @@ is in a table and is neither here nor the setting's own spelling, and a name her
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from rlhfdoctor.vocabulary.names import Unit
+
 SETTINGS: frozenset[str] = frozenset(
     [
         "actor.gradient_checkpointing_reentrant",
@@ -25,6 +29,7 @@ SETTINGS: frozenset[str] = frozenset(
         "checkpoint.model_only",
         "checkpoint.resume",
         "checkpoint.save_hf",
+        "checkpoint.save_hf_path",
         "checkpoint.save_steps",
         "ckpt.max_mem",
         "collective_timeout",
@@ -41,7 +46,6 @@ SETTINGS: frozenset[str] = frozenset(
         "deepspeed_timeout",
         "deepspeed_utils:",
         "disable_trace_cache",
-        "distributed_timeout_minutes",
         "ds.overlap_comm",
         "ds.zpg",
         "enable-resource-isolation",
@@ -188,6 +192,9 @@ SETTINGS: frozenset[str] = frozenset(
     ]
 )
 """Canonical names, the same for all frameworks that have the setting."""
+
+UNITS: Mapping[str, Unit] = {"collective_timeout": "s"}
+"""Units of the settings that some frameworks write in another one; a row of a table says so (`unit: min`)."""
 
 SPELLED: frozenset[str] = frozenset(
     [

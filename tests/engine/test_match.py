@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rlhfdoctor.engine.match import Facts, ask, compare
-from rlhfdoctor.engine.resolve import Resolver
-from rlhfdoctor.engine.rulefile import Faults, When, convert
+from rlhfdoctor.conditions.files import Faults, convert
+from rlhfdoctor.conditions.form import When
+from rlhfdoctor.conditions.match import Facts, ask, compare
+from rlhfdoctor.conditions.resolve import Resolver
 from rlhfdoctor.i18n.message import quoted
 from rlhfdoctor.types import Event, Evidence, Origin, Setting, Value
-from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
+from rlhfdoctor.vocabulary import EVENT, FACT, FIELD, TRAIT
 
 FACTS = Facts(
     events={
@@ -36,6 +37,7 @@ FACTS = Facts(
             form="flag",
         )
     },
+    traits={TRAIT.local_ranks: True, TRAIT.trains_with_deepspeed: False},
 )
 
 
@@ -64,6 +66,12 @@ def holds(text: str) -> bool | None:
         ("{setting: zero_stage, in: [1, 2]}", False),
         ("{setting: lora_rank, is: true}", None),
         ("{setting: lora_rank, exists: true}", False),
+        ("{trait: local_ranks}", True),
+        ("{trait: local_ranks, is: false}", False),
+        ("{trait: trains_with_deepspeed}", False),
+        ("{trait: trains_with_deepspeed, is: false}", True),
+        ("{trait: repeats_prompts}", None),
+        ("{trait: repeats_prompts, is: false}", None),
         ("{all: [{event: kernel.killed}, {setting: lora_rank, is: true}]}", None),
         ("{all: [{event: kernel.xid}, {setting: lora_rank, is: true}]}", False),
         ("{any: [{event: kernel.killed}, {setting: lora_rank, is: true}]}", True),

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from rlhfdoctor.conditions.match import Facts
 from rlhfdoctor.core.diagnose import analyze
 from rlhfdoctor.engine.catalogue import load_rules
 from rlhfdoctor.engine.explain import explain
-from rlhfdoctor.engine.match import Facts
 from rlhfdoctor.engine.rank import CLOSE_SCORE, SHOWN_SCORE, fill, judge
 from rlhfdoctor.i18n.language import load_language
 from rlhfdoctor.i18n.message import NOTHING

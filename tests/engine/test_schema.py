@@ -113,8 +113,18 @@ REMEDY = "remediation: [{setting: zero_stage, to: 1, safety: safe, effect: x}]"
         ("remediation: []", REMEDY.replace("setting: zero_stage", "measure: new machine"), "needs 'instead'"),
         (
             "remediation: []",
-            REMEDY.replace("effect: x", "effect: x, frameworks: [openrlfh]"),
-            "unknown framework 'openrlfh'. Did you mean 'openrlhf'?",
+            REMEDY.replace("effect: x", "effect: x, when: {trait: local_rank}"),
+            "unknown trait 'local_rank'. Did you mean 'local_ranks'?",
+        ),
+        (
+            "remediation: []",
+            REMEDY.replace("effect: x", "effect: x, when: {trait: local_ranks, at_least: 1, reason: x}"),
+            "'trait' is compared by 'is: true' or 'is: false' only",
+        ),
+        (
+            "remediation: []",
+            REMEDY.replace("effect: x", "effect: x, frameworks: [openrlhf]"),
+            "unknown key 'frameworks'",
         ),
         ("remediation: []", REMEDY.replace("effect: x", "effect: x, versions: since 3"), "is no specifier"),
         ("remediation: []", REMEDY.replace("to: 1", "to: {from: cure.micro_batch}"), "unknown fact 'cure.micro_batch'"),

@@ -20,10 +20,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from rlhfdoctor.conditions.match import Facts
 from rlhfdoctor.core.diagnose import analyze
 from rlhfdoctor.core.rule_testing import samples
 from rlhfdoctor.engine.catalogue import load_rules
-from rlhfdoctor.engine.match import Facts
 from rlhfdoctor.engine.schema import Target
 from rlhfdoctor.patch.apply import revert_files, write_file
 from rlhfdoctor.patch.merge import apply_all

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlhfdoctor.engine.match import Facts
+from rlhfdoctor.conditions.match import Facts
 from rlhfdoctor.engine.schema import Treatment
 from rlhfdoctor.patch.plan import Configuration, plan_patches
 from rlhfdoctor.patch.spans import splice

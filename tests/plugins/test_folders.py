@@ -8,9 +8,12 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from rlhfdoctor.budget.inputs import Inputs, Machine
 from rlhfdoctor.budget.layout import make_plans
@@ -125,4 +128,29 @@ def test_no_framework_is_named_outside_of_its_folder() -> None:
             for n in ast.walk(tree)
             if isinstance(n, ast.Constant) and isinstance(n.value, str) and named.fullmatch(n.value.strip())
         ]
+    assert found == []
+
+
+def words(node: Any) -> Iterator[str]:
+    """Every key and every text of a YAML document, also those of its lists."""
+    if isinstance(node, dict):
+        yield from (str(key) for key in node)
+        yield from (word for value in node.values() for word in words(value))
+    elif isinstance(node, list):
+        yield from (word for value in node for word in words(value))
+    elif isinstance(node, str):
+        yield node
+
+
+@pytest.mark.parametrize("folder", ["rules", "rlhfdoctor/evidence", "rlhfdoctor/budget", "rlhfdoctor/settings"])
+def test_no_data_branches_on_a_framework(folder: str) -> None:
+    """Rules and tables ask for settings and traits: none of their keys, words or releases is a framework's name."""
+    known = {name for name in folders.names() if name != "rlhfdoctor"} | {"frameworks"}
+    found = [
+        (path.name, word)
+        for path in sorted((ROOT / folder).rglob("*.yaml"))
+        if not {"fires", "silent"} & set(path.parts)
+        for word in words(yaml.safe_load(path.read_text()))
+        if word.lower() in known or re.match(rf"(?i)({'|'.join(known)}) *[<>=]=", word)
+    ]
     assert found == []

@@ -13,6 +13,8 @@ from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.roles import find_phase, find_role
 from rlhfdoctor.patch.plan import Configuration, _usable
 from rlhfdoctor.settings.spell import spell
+from rlhfdoctor.types import Framework
+from tests.patch.build import patched, plan, value_of
 
 SCRIPT = """#!/bin/bash
 CKPT_ARGS=(
@@ -149,3 +151,47 @@ def test_estimate_refuses_with_a_reason(tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text(SCRIPT)
     with pytest.raises(UsageError, match="slime trains with Megatron, whose memory is not modelled"):
         estimate([str(tmp_path)])
+
+
+SLIME = Framework(name="slime", version="0.3.1")
+TIMED = SCRIPT.replace(
+    "   --use-dynamic-batch-size\n", "   --use-dynamic-batch-size\n   --distributed-timeout-minutes 10\n"
+)
+
+
+def test_unit_of_the_time_out() -> None:
+    """It is written in minutes, and is in seconds as that of any framework; a patch writes minutes again."""
+    assert value_of("run.sh", TIMED, "collective_timeout", SLIME) == 600
+    row = spell("collective_timeout", "slime", "0.3.1")
+    assert row is not None and (row.default, row.factor) == (600, 60)
+    text = patched("run.sh", TIMED, "collective_timeout", 7200, framework=SLIME)
+    assert "--distributed-timeout-minutes 120\n" in text
+    assert value_of("run.sh", text, "collective_timeout", SLIME) == 7200
+    proposed = plan("run.sh", TIMED, "collective_timeout", 7200, framework=SLIME)
+    assert proposed is not None and (proposed.before, proposed.after) == ("10", "120")
+
+
+def test_unit_is_rounded_up() -> None:
+    """Minutes are whole: a limit is never below what was wanted."""
+    assert "--distributed-timeout-minutes 84\n" in patched("run.sh", TIMED, "collective_timeout", 5000, framework=SLIME)
+    assert plan("run.sh", TIMED, "collective_timeout", 600, framework=SLIME) is None
+
+
+def test_unit_of_an_added_setting() -> None:
+    """A flag that was not there is added in its unit; up to 0.1.0 it is in the code, and only shown."""
+    text = patched("run.sh", SCRIPT, "collective_timeout", 7200, add=True, framework=SLIME)
+    assert "--distributed-timeout-minutes 120" in text
+    early = plan(
+        "run.sh", SCRIPT, "collective_timeout", 7200, add=True, framework=Framework(name="slime", version="0.0.1")
+    )
+    assert early is not None and (early.diff, early.after, early.safety) == ("", "120", "show")
+
+
+def test_what_is_not_proposed() -> None:
+    """Megatron refuses the optimizer's offload alone, so it is never added; a path is no switch."""
+    alone = SCRIPT.replace("   --optimizer-cpu-offload\n", "")
+    assert plan("run.sh", alone, "offload_optimizer", True, add=True, framework=SLIME) is None
+    ready = alone.replace("   --use-dynamic-batch-size\n", "   --use-precision-aware-optimizer\n")
+    assert "--optimizer-cpu-offload" in patched("run.sh", ready, "offload_optimizer", True, add=True, framework=SLIME)
+    assert "--optimizer-cpu-offload" not in patched("run.sh", SCRIPT, "offload_optimizer", False, framework=SLIME)
+    assert plan("run.sh", SCRIPT + "#", "checkpoint.save_hf", False, framework=SLIME) is None

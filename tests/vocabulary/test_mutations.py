@@ -9,13 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from rlhfdoctor.conditions.files import Faults, Place, read_yaml
+from rlhfdoctor.conditions.resolve import read_conditions
+from rlhfdoctor.engine import treatments
 from rlhfdoctor.engine.catalogue import check_causes, load_conditions, load_rules
-from rlhfdoctor.engine.resolve import read_conditions, resolve_rule
-from rlhfdoctor.engine.rulefile import Faults, Place, read_yaml
+from rlhfdoctor.engine.resolve import resolve_rule
 from rlhfdoctor.engine.schema import PLACE, Rule
 from rlhfdoctor.errors import RuleError
+from rlhfdoctor.evidence import setup
 from rlhfdoctor.places import rules_folder
+from rlhfdoctor.plugins import folders
 from rlhfdoctor.vocabulary.index import FACTS, FIELDS, KINDS, TRAITS
 
 RULES = load_rules()
@@ -24,7 +29,12 @@ PACKAGE = Path(__file__).resolve().parents[2] / "rlhfdoctor"
 CODE = "\n".join(path.read_text() for path in PACKAGE.rglob("*.py") if path.parent.name != "vocabulary")
 EVENTS = "\n".join(path.read_text() for path in (PACKAGE / "vocabulary").glob("*_events.py"))
 FOLDERS = "\n".join(path.read_text() for path in (PACKAGE / "frameworks").rglob("framework.yaml"))
-NAMES = {"event", "evidence", "setting", "condition", "from", "raise"}
+ASKING = "\n".join(
+    path.read_text() for path in (rules_folder() / "conditions.yaml", *rules_folder().glob("*/rule.yaml"))
+)
+UNLESS = {trait for row in setup._known() for trait in row.get("not_with", ())}
+"""Traits that the table of regressions asks for, which are looked up when it is read."""
+NAMES = {"event", "evidence", "setting", "trait", "condition", "from", "raise", "before"}
 
 
 def places(value: Any, place: Place = ()) -> Iterator[Place]:
@@ -36,7 +46,7 @@ def places(value: Any, place: Place = ()) -> Iterator[Place]:
                 yield here
             elif key == "with":
                 yield from ((*here, field) for field in part)
-            elif key in ("suppresses", "compatible_with", "causes", "frameworks"):
+            elif key in ("suppresses", "compatible_with", "causes", "rules"):
                 yield from ((*here, index) for index in range(len(part)))
             yield from places(part, here)
     elif isinstance(value, list):
@@ -77,12 +87,33 @@ def test_names_of_a_rule(rule: Rule) -> None:
     assert survivors == []
 
 
+@pytest.mark.parametrize(
+    ("framework", "path"), list(folders.files("treatments.yaml")), ids=lambda value: str(value)[-50:]
+)
+def test_names_of_treatments(framework: str, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same for the treatments of a framework's folder: each of their names, one after the other."""
+    raw, _ = read_yaml(path)
+    survivors = []
+    by_id = {rule.id: rule for rule in RULES}
+    for place in places(raw):
+        broken = tmp_path / "treatments.yaml"
+        broken.write_text(yaml.safe_dump(mutated(raw, place)))
+        try:
+            found = tuple(treatments.read_treatments(broken, framework, CONDITIONS))
+        except RuleError:
+            continue
+        monkeypatch.setattr(treatments, "load_treatments", lambda found=found: found)
+        if not treatments.check_treatments(by_id, by_id):
+            survivors.append(place)
+    assert raw["treatments"] and survivors == []
+
+
 def test_names_of_shared_conditions(tmp_path: Path) -> None:
     """The same for conditions.yaml: each of its names, one after the other."""
     text = (rules_folder() / "conditions.yaml").read_text()
     survivors = []
     comments = [range(*found.span()) for found in re.finditer(r"^#.*$", text, re.MULTILINE)]
-    for found in re.finditer(r"\b(?:event|evidence|setting|condition): ([\w.-]+)", text):
+    for found in re.finditer(r"\b(?:event|evidence|setting|condition|trait): ([\w.-]+)", text):
         if any(found.start() in comment for comment in comments):
             continue
         (tmp_path / "conditions.yaml").write_text(text[: found.end()] + "_x" + text[found.end() :])
@@ -111,5 +142,5 @@ def test_a_renamed_field(name: str) -> None:
 
 @pytest.mark.parametrize("name", TRAITS)
 def test_a_renamed_trait(name: str) -> None:
-    """A trait whose declaration is renamed is missed by the module that asks for it."""
-    assert re.search(rf"\bTRAIT\.{name}\b", CODE)
+    """A trait whose declaration is renamed is missed by a module, a rule or a framework's folder that asks for it."""
+    assert re.search(rf"\bTRAIT\.{name}\b", CODE) or re.search(rf"\btrait: {name}\b", ASKING) or name in UNLESS

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rlhfdoctor.engine.catalogue import load_rules
+from rlhfdoctor.evidence import setup
 from rlhfdoctor.logs.events import PATTERNS
 from rlhfdoctor.logs.pattern import convert
 from rlhfdoctor.places import rules_folder
@@ -21,7 +22,12 @@ from rlhfdoctor.vocabulary.names import UNITS, Name, did_you_mean
 PACKAGE = Path(__file__).resolve().parents[2] / "rlhfdoctor"
 SOURCES = {path: path.read_text() for path in sorted(PACKAGE.rglob("*.py")) if path.parent.name != "vocabulary"}
 RULES = "\n".join(
-    path.read_text() for path in [rules_folder() / "conditions.yaml", *(rule.path for rule in load_rules())]
+    path.read_text()
+    for path in (
+        rules_folder() / "conditions.yaml",
+        *(rule.path for rule in load_rules()),
+        *(path for name in ("treatments.yaml", "hazards.yaml") for _, path in folders.files(name)),
+    )
 )
 SUFFIXES = {"_bytes": "bytes", "_count": "count", "_s": "s", "_per_step": "bytes", "_text": "text"}
 BY_SCOPE = {"config.entry"}
@@ -94,8 +100,10 @@ def test_every_fact_is_asked_for() -> None:
 
 
 def test_every_trait_is_had_and_asked_for() -> None:
-    """A framework has each declared trait, and a module asks for it."""
+    """A framework has each declared trait, and a module, a rule or the table of regressions asks for it."""
     asked = {trait for text in SOURCES.values() for trait in re.findall(r"TRAIT\.([a-z_]+)", text)}
+    asked |= set(re.findall(r"\btrait: (\w+)", RULES))
+    asked |= {trait for row in setup._known() for trait in row.get("not_with", ())}
     had = {rule.trait for spec in folders.load() for rule in spec.traits}
     assert set(TRAITS) == asked == had
 

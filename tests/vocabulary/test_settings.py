@@ -78,6 +78,13 @@ def test_names_of_a_table_are_declared(table: str) -> None:
     assert undeclared(list(load_table(table)), SETTINGS) == set()
 
 
+@pytest.mark.parametrize("table", TABLES)
+def test_what_a_row_needs_is_in_its_table(table: str) -> None:
+    """A row that is accepted only with another setting names one of the same table."""
+    rows = load_table(table)
+    assert {row.needs for row in rows if row.needs} <= {row.name for row in rows}
+
+
 def test_declared_names_are_in_a_table() -> None:
     """Nothing is declared that no table has."""
     assert SETTINGS - known_names() == set()

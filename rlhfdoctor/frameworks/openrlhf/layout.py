@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from rlhfdoctor.budget.hazards import is_stage3
 from rlhfdoctor.budget.inputs import Inputs
 from rlhfdoctor.budget.placement import (
     BYTES_PER_TOKEN,
@@ -22,7 +20,6 @@ from rlhfdoctor.budget.placement import (
 )
 from rlhfdoctor.budget.plan import Engine, Model, Plan
 from rlhfdoctor.budget.shapes import Shape
-from rlhfdoctor.estimates import Hazard
 from rlhfdoctor.i18n.message import say
 
 _ROLES = ("actor", "critic", "ref", "reward")
@@ -111,20 +108,6 @@ def make_plans(inputs: Inputs) -> list[Plan]:
         ray=not alone,
         **read_resume(inputs, launched=alone or sees_all),
     )
-
-
-def find_hazards(inputs: Inputs, plan: Plan) -> Iterator[Hazard]:
-    """Ranks that generate for themselves while their layers are gathered from all of them."""
-    engines = inputs.value("rollout.num_engines")
-    if is_stage3(plan) and not engines and (engines == 0 or "rollout.num_engines" not in inputs.settings):
-        yield Hazard(
-            phase="rollout",
-            cause="comm-zero3-generate-desync",
-            says=say(
-                "every actor rank generates for itself while ZeRO-3 gathers each layer from all of them; the "
-                "first rank that ends its answers early leaves the others waiting until the collective's time-out"
-            ),
-        )
 
 
 def _shared(inputs: Inputs, wanted: dict[str, bool]) -> list[tuple[str, ...]]:

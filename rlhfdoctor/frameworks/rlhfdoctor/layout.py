@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rlhfdoctor.budget.deepspeed_settings import read_zero
-from rlhfdoctor.budget.hazards import churn, is_stage3
+from rlhfdoctor.budget.hazards import churn
 from rlhfdoctor.budget.inputs import Inputs
 from rlhfdoctor.budget.placement import Placed, find_store, make_nodes, read_resume
 from rlhfdoctor.budget.plan import Engine, Model, Plan
@@ -98,16 +98,7 @@ def make_plans(inputs: Inputs) -> list[Plan]:
 
 
 def find_hazards(inputs: Inputs, plan: Plan) -> Iterator[Hazard]:
-    """Ranks that end their answers early, and swap blocks of the trainer's own that come and go."""
-    if is_stage3(plan) and plan.engine is None and inputs.value("synced_gpus") is False:
-        yield Hazard(
-            phase="rollout",
-            cause="comm-zero3-generate-desync",
-            says=say(
-                "synced_gpus is off under ZeRO-3: a rank that ends its answers early leaves the others waiting "
-                "until the collective's time-out"
-            ),
-        )
+    """Swap blocks of the trainer's own that come and go."""
     swap = int(inputs.number("rollout.swap_space", default=0) * GIB)
     if swap and inputs.flag("rollout.free_cache_engine"):
         yield churn(plan.models[0].here, swap)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from rlhfdoctor.budget.inputs import Inputs
@@ -10,7 +9,6 @@ from rlhfdoctor.budget.placement import BYTES_PER_TOKEN, Placed, actor_shape, fi
 from rlhfdoctor.budget.plan import Engine, Model, Plan
 from rlhfdoctor.budget.shapes import Shape
 from rlhfdoctor.errors import UsageError
-from rlhfdoctor.estimates import Hazard
 from rlhfdoctor.i18n.message import say
 
 _LOGITS = (4, 2)
@@ -53,31 +51,6 @@ def make_plans(inputs: Inputs) -> list[Plan]:
         resumes=str(inputs.value("checkpoint.resume")) == "from_path",
         loaders=int(inputs.number("dataloader_num_workers", default=8)),
     )
-
-
-def find_hazards(inputs: Inputs, plan: Plan) -> Iterator[Hazard]:
-    """Known problems of these settings, from its issue tracker and its own checks."""
-    engine = plan.engine
-    if (
-        engine is not None
-        and engine.sleep_level
-        and inputs.flag("generator.inference_engine.use_expandable_segments")
-        and inputs.before("vllm", "0.20.1")
-    ):
-        yield Hazard(
-            phase="load",
-            cause="gpu-rollout-reservation",
-            says=say("expandable segments on the engine are refused by vLLM's sleep mode before 0.20.1"),
-        )
-    if any(model.on_host for model in plan.models):
-        yield Hazard(
-            phase="update",
-            cause="host-numa-binding",
-            says=say(
-                "every worker binds its memory to the NUMA node of its GPU, so that one node of the machine can "
-                "be full of weights and optimizer states while the other has room"
-            ),
-        )
 
 
 def _roles(inputs: Inputs) -> list[str]:

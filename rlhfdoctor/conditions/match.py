@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from rlhfdoctor.engine.schema import Condition
+from rlhfdoctor.conditions.condition import Condition
 from rlhfdoctor.i18n.message import NOTHING, Message, say
 from rlhfdoctor.types import Event, Evidence, Quote, Setting, Value
-from rlhfdoctor.vocabulary.names import Fact, Kind
+from rlhfdoctor.vocabulary.names import Fact, Kind, Trait
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,8 @@ class Facts:
     events: Mapping[Kind, Sequence[Event]]
     evidence: Mapping[Fact, Evidence]
     settings: Mapping[str, Setting]
+    traits: Mapping[Trait, bool] = field(default_factory=dict)
+    """Of the framework, as far as they are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,17 @@ def _setting(condition: Condition, facts: Facts) -> Answer:
     return Answer(holds, (quote_setting(setting),) if holds else ())
 
 
-_TESTS: Mapping[str, Callable[[Condition, Facts], Answer]] = {"event": _event, "fact": _evidence, "setting": _setting}
+def _trait(condition: Condition, facts: Facts) -> Answer:
+    has = facts.traits.get(condition.trait)
+    return Answer(None if has is None else compare(has, condition.compare))
+
+
+_TESTS: Mapping[str, Callable[[Condition, Facts], Answer]] = {
+    "event": _event,
+    "fact": _evidence,
+    "setting": _setting,
+    "trait": _trait,
+}
 
 
 def compare(value: Value | Message, tests: Sequence[tuple[str, Any]]) -> bool:
@@ -131,7 +143,7 @@ def quote_setting(setting: Setting) -> Quote:
     """A line of the user's configuration as a report quotes it."""
     return Quote(
         kind="setting",
-        says=say("{spelled} is {value}", spelled=setting.spelled, value=setting.value),
+        says=say("{spelled} is {value}", spelled=setting.spelled, value=setting.written),
         file=setting.origin.file,
         line=setting.origin.line,
     )

@@ -1,0 +1,139 @@
+"""YAML files -> typed forms by msgspec, with every fault at its file and line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_origin
+
+import msgspec
+import yaml
+from msgspec import Struct
+
+from rlhfdoctor.errors import RuleError
+from rlhfdoctor.vocabulary.names import did_you_mean
+
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
+
+Place: TypeAlias = tuple[str | int, ...]
+"""Keys and indexes from the top of the file to a value."""
+
+
+class Faults:
+    """The faults of one file, each at its line."""
+
+    def __init__(self, path: Path | Traversable, lines: Mapping[Place, int]) -> None:
+        """`lines` holds the line of every value of the file."""
+        self.path, self.lines = path, lines
+        self.found: list[str] = []
+
+    def add(self, place: Place, what: str) -> None:
+        """Notes a fault at the line of a value, or of the nearest one around it."""
+        while place and place not in self.lines:
+            place = place[:-1]
+        self.found.append(f"{self.path}:{self.lines.get(place, 1)}: {what}")
+
+    def check(self) -> None:
+        """Raises what was found.
+
+        Raises:
+            RuleError: all faults, one a line.
+        """
+        if self.found:
+            raise RuleError("\n".join(self.found))
+
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def read_yaml(path: Path | Traversable) -> tuple[Any, Faults]:
+    """The plain values of a file, and where each of them is.
+
+    Raises:
+        RuleError: the file is unreadable, or no YAML.
+    """
+    try:
+        loader = _Loader(path.read_text(encoding="utf-8"))
+        node = loader.get_single_node()
+    except OSError as error:
+        raise RuleError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise RuleError(f"{path}:1: is not UTF-8") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        raise RuleError(f"{path}:{mark.line + 1 if mark else 1}: {getattr(error, 'problem', error)}") from None
+    lines: dict[Place, int] = {}
+    faults = Faults(path, lines)
+    return (None if node is None else _build(loader, node, (), lines, faults)), faults
+
+
+def _build(loader: Any, node: Any, place: Place, lines: dict[Place, int], faults: Faults) -> Any:
+    lines[place] = node.start_mark.line + 1
+    if isinstance(node, yaml.SequenceNode):
+        return [_build(loader, item, (*place, index), lines, faults) for index, item in enumerate(node.value)]
+    if not isinstance(node, yaml.MappingNode):
+        return loader.construct_object(node)
+    found: dict[str, Any] = {}
+    for key_node, value_node in node.value:
+        key = str(key_node.value)
+        inner = (*place, key)
+        lines[inner] = key_node.start_mark.line + 1
+        if key in found:
+            faults.add(inner, f"duplicate key '{key}'")
+        found[key] = _build(loader, value_node, inner, lines, faults)
+    return found
+
+
+def convert(value: Any, form: Any, place: Place, faults: Faults) -> Any:
+    """A value of the file as its typed form; what does not fit is a fault, and None is returned."""
+    if isinstance(form, type) and issubclass(form, Struct):
+        return _convert_struct(value, form, place, faults)
+    options = get_args(form)
+    struct = next((o for o in options if isinstance(o, type) and issubclass(o, Struct)), None)
+    if struct is not None and get_origin(form) is not list:
+        return _convert_struct(value, struct, place, faults)
+    items = form if get_origin(form) is list else next((o for o in options if get_origin(o) is list), None)
+    if items is not None and isinstance(value, list):
+        return [convert(one, get_args(items)[0], (*place, index), faults) for index, one in enumerate(value)]
+    try:
+        return msgspec.convert(value, form)
+    except msgspec.ValidationError as error:
+        faults.add(place, f"'{place[-1] if place else 'file'}': {_plain(str(error))}")
+        return None
+
+
+def _convert_struct(value: Any, form: type[Struct], place: Place, faults: Faults) -> Any:
+    where = str(next((part for part in reversed(place) if isinstance(part, str)), Path(faults.path.name).stem))
+    if not isinstance(value, dict):
+        faults.add(
+            place, f"'{where}' takes a mapping with {', '.join(f.encode_name for f in msgspec.structs.fields(form))}"
+        )
+        return None
+    fields = {field.encode_name: field for field in msgspec.structs.fields(form)}
+    before = len(faults.found)
+    for key in value:
+        if key not in fields:
+            faults.add(
+                (*place, key),
+                f"unknown key '{key}' in {where}.{did_you_mean(key, fields) or f' Known: {chr(44).join(fields)}'}",
+            )
+    given = {
+        field.name: convert(value[name], field.type, (*place, name), faults)
+        for name, field in fields.items()
+        if name in value
+    }
+    for name, field in fields.items():
+        if name not in value and field.required:
+            faults.add(place, f"{where} needs '{name}'")
+    return form(**given) if len(faults.found) == before else None
+
+
+def _plain(text: str) -> str:
+    """msgspec's words without its own path.
+
+    >>> _plain("Expected `float`, got `str` - at `$.a`")
+    'expected float, got str'
+    """
+    return re.sub(r" - at `.*", "", text).replace("`", "").replace("Expected", "expected").replace("Invalid", "invalid")
