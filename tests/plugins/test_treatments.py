@@ -151,7 +151,7 @@ def test_no_interval_is_no_interval() -> None:
 def test_note_of_a_variable() -> None:
     """A framework's variable of the environment reaches workers as torch's do: by the shell that starts Ray."""
     (patch, *_) = patches("comm-long-generation", Framework(name="skyrl", version="0.3.0"))
-    assert "runtime_env" in patch.note
+    assert "runtime_env" in str(patch.note)
 
 
 def test_traits_of_a_run() -> None:
