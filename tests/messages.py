@@ -58,7 +58,7 @@ def _of_code() -> Iterator[tuple[str, str, str]]:
                 ]
                 if texts:
                     yield _place(path), texts[0], texts[1] if call.func.id == "plural" else ""
-    for path in sorted(PACKAGE.glob("report/templates/*.html")):
+    for path in sorted(PACKAGE.glob("report/*/*.html")):
         with path.open("rb") as file:
             for _line, _name, text, _comments in babel_extract(file, ("_", "say"), (), {}):
                 yield _place(path), text[0] if isinstance(text, tuple) else text, ""

@@ -6,40 +6,35 @@ import base64
 import hashlib
 import zlib
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from rlhfdoctor.charts import Chart, Level, Panel
 from rlhfdoctor.i18n.message import ENGLISH, Language, say, template, term
 from rlhfdoctor.report.drawing import colours, draw, show_elapsed, top_of
 from rlhfdoctor.report.phrasing import (
-    NOT_SET,
-    SAFETIES,
     VANISHED,
     VERDICTS,
-    freed,
     headline,
     killed,
     known_version,
     sentence,
 )
 from rlhfdoctor.report.sanitize import clean, visible
-from rlhfdoctor.types import Event, Incident, Part, Quote
+from rlhfdoctor.report.section import sections
+from rlhfdoctor.types import Incident
 from rlhfdoctor.units import show_bytes, show_confidence, show_time
 
-_LIKELY = 0.2
-"""Findings below are named only."""
 _STALE_S = 15.0
 _MOST = 2**31 - 1
 _STEPS = 1 << 14
 """Values are rounded to 1/_STEPS of the highest one, or to KiB: finer than a pixel at any zoom that samples allow."""
 _SPOKEN = (say("together"), say("copied"), say("selected: press Ctrl+C"), say(" to "))
 """Texts of report.js."""
-_SIDES = {"log": say("log"), "evidence": say("computed"), "setting": say("setting")}
 
 
 def render(
@@ -60,7 +55,9 @@ def render(
     folder = resources.files("rlhfdoctor.report") / "templates"
     css, script = ((folder / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
     environment = Environment(
-        loader=PackageLoader("rlhfdoctor.report", "templates"),
+        loader=ChoiceLoader(
+            [PackageLoader("rlhfdoctor.report", "templates"), PackageLoader("rlhfdoctor.report", "sections")]
+        ),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -75,7 +72,10 @@ def render(
         "said": words,
         "elapsed": show_elapsed,
     }
-    places = {(event.origin.file, event.origin.line): number for number, event in enumerate(incident.timeline)}
+    shown = [section for section in sections() if section.html is not None and section.has(incident)]
+    values: dict[str, Any] = {}
+    for section in shown:
+        values |= section.html(incident, charts, words) if section.html is not None else {}
     policy = (
         f"default-src 'none'; style-src {_hash(css)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
     )
@@ -93,18 +93,10 @@ def render(
         killed=killed(incident),
         vanished=words(VANISHED) if incident.death is not None and incident.death.killer == "sigkill-unknown" else "",
         framework=words(known_version(incident.framework)) if incident.framework is not None else "",
-        findings=[f for f in incident.findings if f.explained_by is None and f.confidence >= _LIKELY],
-        remote=[f for f in incident.findings if f.explained_by is None and f.confidence < _LIKELY],
-        echoes=[f for f in incident.findings if f.explained_by is not None],
-        freed=freed,
-        safety=lambda patch: words(SAFETIES[patch.safety]),
-        not_set=words(NOT_SET),
-        show_confidence=show_confidence,
-        place=lambda quote: _place(quote, places),
-        side=lambda quote: words(_SIDES[quote.kind]),
         charts=[_chart(number, chart, words) for number, chart in enumerate(charts)],
-        events=[_event(event, charts, incident) for event in incident.timeline],
-        ledger=_ledger(incident.ledger),
+        show_confidence=show_confidence,
+        sections=shown,
+        **values,
         made=show_time(made_s) if made_s is not None else "",
         version=version,
     )
@@ -117,34 +109,6 @@ def _hash(text: str) -> str:
 def _exact(text: str) -> str:
     """Text for the clipboard, byte for byte, in letters that no parser changes."""
     return base64.b64encode(text.encode("utf-8", "surrogateescape")).decode()
-
-
-def _place(quote: Quote, places: Mapping[tuple[str, int | None], int]) -> int | None:
-    """The number of the timeline's line that a quote is."""
-    return places.get((quote.file, quote.line)) if quote.file else None
-
-
-def _event(event: Event, charts: Sequence[Chart], incident: Incident) -> dict[str, Any]:
-    """A line of the timeline, with its place in the first chart."""
-    at = None
-    if event.time is not None and charts and -60 <= event.time - charts[0].begin_s <= charts[0].length_s + 60:
-        at = round(min(max(event.time - charts[0].begin_s, 0.0), charts[0].length_s), 3)
-    return {
-        "time": show_time(event.time) if event.time is not None else "",
-        "at": at,
-        "kind": event.kind,
-        "origin": str(event.origin),
-        "text": event.text,
-        "fatal": incident.death is not None and event is incident.death.event,
-    }
-
-
-def _ledger(parts: Sequence[Part]) -> list[dict[str, Any]]:
-    """Rows with their share of the largest, for the bar."""
-    largest = max((abs(part.bytes) for part in parts), default=1) or 1
-    return [
-        {"part": part, "rest": part is parts[-1], "share": round(100 * abs(part.bytes) / largest)} for part in parts
-    ]
 
 
 def _chart(number: int, chart: Chart, t: Language) -> dict[str, Any]:

@@ -8,9 +8,9 @@ import re
 from importlib import resources
 from typing import Any
 
-from rlhfdoctor.report.said import said
 from rlhfdoctor.report.sanitize import clean
-from rlhfdoctor.types import Death, Event, Finding, Framework, Incident, Patch, Process, Quote
+from rlhfdoctor.report.section import sections
+from rlhfdoctor.types import Death, Framework, Incident, Process
 from rlhfdoctor.units import show_time
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -29,21 +29,7 @@ def to_dict(incident: Incident) -> dict[str, Any]:
         "died": _died(death) if death else None,
         "victim": _process(death.victim) if death else None,
         "culprit": _process(death.culprit) if death and death.culprit else None,
-        "findings": [_finding(finding) for finding in incident.findings],
-        "ruled_out": [{"cause": r.cause} | said(because=r.because) for r in incident.ruled_out],
-        "ledger": [{"bytes": p.bytes} | said(part=p.part, basis=p.basis) for p in incident.ledger],
-        "gaps": [said(what=g.what, why=g.why) for g in incident.gaps],
-        "timeline": [_moment(event) for event in incident.timeline],
-        "settings": [
-            {
-                "setting": s.name,
-                "spelled": s.spelled,
-                "value": s.written,
-                "file": s.origin.file,
-                "line": s.origin.line,
-            }
-            for s in incident.settings
-        ],
+        **{s.name: s.to_dict(incident) for s in sections() if s.to_dict is not None},
     }
 
 
@@ -92,53 +78,3 @@ def _died(death: Death) -> dict[str, Any]:
 
 def _process(process: Process) -> dict[str, Any]:
     return {"role": process.role, "name": process.name, "pid": process.pid, "bytes": process.bytes}
-
-
-def _finding(finding: Finding) -> dict[str, Any]:
-    return {
-        "cause": finding.cause,
-        "confidence": finding.confidence,
-        "explained_by": finding.explained_by,
-        **said(title=finding.title, summary=finding.summary),
-        "evidence": [_quote(quote) for quote in finding.evidence],
-        "against": [_quote(quote) for quote in finding.against],
-        "missing": [said(what=m.what, settle=m.settle) for m in finding.missing],
-        "patches": [_patch(patch) for patch in finding.patches],
-    }
-
-
-def _quote(quote: Quote) -> dict[str, Any]:
-    return {
-        "kind": quote.kind,
-        "file": quote.file,
-        "line": quote.line,
-        "text": None if quote.text is None else clean(quote.text, 2000),
-    } | said(says=quote.says)
-
-
-def _patch(patch: Patch) -> dict[str, Any]:
-    host_bytes = list(patch.host_bytes) if patch.host_bytes else None
-    return {
-        "setting": patch.setting,
-        "spelled": patch.spelled,
-        "file": patch.file,
-        "line": patch.line,
-        "before": patch.before,
-        "after": patch.after,
-        "safety": patch.safety,
-        "effect": {**said(basis=patch.effect), "host_bytes": host_bytes, "gpu_bytes": patch.gpu_bytes},
-        **said(cost=patch.cost, side_effects=patch.side_effects, note=patch.note, instead=patch.instead),
-        "diff": patch.diff,
-    }
-
-
-def _moment(event: Event) -> dict[str, Any]:
-    return {
-        "time": show_time(event.time) if event.time is not None else None,
-        "kind": event.kind,
-        "file": event.origin.file,
-        "line": event.origin.line,
-        "host": event.origin.host,
-        "rank": event.origin.rank,
-        "text": clean(event.text, 300),
-    }

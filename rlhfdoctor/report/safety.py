@@ -1,0 +1,15 @@
+"""What the safety of a patch means, and its colour."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rlhfdoctor.i18n.message import Message, say
+from rlhfdoctor.types import Safety
+
+COLOURS: Mapping[Safety, str] = {"safe": "green", "consent": "yellow", "show": "magenta"}
+EXPLAINED: Mapping[Safety, Message] = {
+    "safe": say("changes neither what is learned nor whether it runs"),
+    "consent": say("needs your consent: it costs speed, memory elsewhere, or precision"),
+    "show": say("shown only, never written: an edit of code, or it changes what is learned"),
+}

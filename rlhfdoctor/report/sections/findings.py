@@ -1,0 +1,210 @@
+"""The findings, best first: evidence for and against, what is missing, what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rlhfdoctor.charts import Chart
+from rlhfdoctor.i18n.message import NOTHING, Language, Message, say
+from rlhfdoctor.report.marked import code, fenced_diff, plain
+from rlhfdoctor.report.page import Page
+from rlhfdoctor.report.phrasing import NOT_SET, SAFETIES, freed, sentence
+from rlhfdoctor.report.safety import COLOURS
+from rlhfdoctor.report.said import said
+from rlhfdoctor.report.sanitize import clean
+from rlhfdoctor.report.section import Section
+from rlhfdoctor.report.shown import LEAST_CONFIDENCE, roots, worth_showing
+from rlhfdoctor.types import Finding, Incident, Patch, Quote
+from rlhfdoctor.units import show_confidence
+
+_EVIDENCE_COUNT = 5
+_DIFF_COUNT = 3
+_SIDES: Mapping[str, Message] = {"log": say("log"), "evidence": say("computed"), "setting": say("setting")}
+
+
+def _text(incident: Incident, page: Page) -> None:
+    t = page.words
+    found = roots(incident)
+    shown = found if page.everything else worth_showing(incident)
+    for index, finding in enumerate(shown):
+        echoes = [f for f in incident.findings if f.explained_by == finding.cause]
+        titled = index == 0 and incident.verdict == "cause"  # the headline is its title
+        title = NOTHING if titled else finding.title
+        _finding(finding, echoes, page, full=index == 0 or page.everything, title=title)
+    if len(found) > len(shown):
+        names = ", ".join(
+            f"{f.cause} {show_confidence(f.confidence)}{f' ({t(f.differs)})' if f.differs else ''}"
+            for f in found[len(shown) :][:5]
+        )
+        page.head(("", ""))
+        page.write(t(say("less likely: {names}  (--all shows them)", names=names)), "dim", first="")
+
+
+def _finding(finding: Finding, echoes: list[Finding], page: Page, full: bool, title: Message) -> None:
+    style = "red" if finding.confidence >= 0.5 else "yellow"
+    page.head(
+        (f"\nfinding[{finding.cause}]", f"bold {style}"),
+        (f" {show_confidence(finding.confidence)}", "bold"),
+        (f"  {page.words(title)}" if title else "", ""),
+    )
+    page.write(page.words(finding.summary))
+    if finding.differs:
+        page.write(page.words(say("difference: {differs}", differs=finding.differs)), "dim")
+    count = len(finding.evidence) if page.everything else _EVIDENCE_COUNT if full else 2
+    for quote in finding.evidence[:count]:
+        _quote(quote, "+", page, full)
+    for quote in finding.against[: count if full else 1]:
+        _quote(quote, "-", page, full)
+    for echo in echoes:
+        page.write(page.words(say("explains {cause}: {title}", cause=echo.cause, title=echo.title)), "dim")
+    if not full:
+        if finding.patches:
+            names = ", ".join(clean(page.words(p.named)) for p in finding.patches[:3])
+            page.write(page.words(say("help: {names}  (--all shows the diffs)", names=names)), "dim")
+        return
+    diffs = 0
+    for patch in finding.patches:
+        wanted = page.everything or (patch.safety != "show" and diffs < _DIFF_COUNT)
+        diffs += wanted and bool(patch.diff)
+        _patch(patch, page, wanted)
+
+
+def _quote(quote: Quote, sign: str, page: Page, full: bool) -> None:
+    page.write(page.words(quote.says), "green" if sign == "+" else "red", first=f"   {sign} ")
+    if quote.file and full and (quote.file, quote.line) not in page.quoted:
+        page.quoted.add((quote.file, quote.line))
+        where = quote.file if quote.line is None else f"{quote.file}:{quote.line}"
+        page.quote("     --> ", where, "cyan")
+        if quote.text:
+            page.quote("      | ", quote.text, "dim")
+
+
+def _patch(patch: Patch, page: Page, with_diff: bool) -> None:
+    t = page.words
+    before = t(NOT_SET) if patch.before is None else patch.before
+    change = f"  {before} -> {patch.after}" if patch.after not in (None, "null") else ""
+    page.head(
+        (f"   {t(say('help'))}: ", "bold green"),
+        (clean(t(patch.named) + change, 200), "bold"),
+        (f"  [{patch.safety}]", COLOURS[patch.safety]),
+    )
+    cost = say("Cost: {cost}", cost=patch.cost) if patch.cost else NOTHING
+    page.write(
+        " ".join(
+            sentence(part, t) for part in (patch.effect, freed(patch), cost, *patch.side_effects, patch.note) if part
+        ),
+        first="         ",
+    )
+    if not with_diff:
+        return
+    for line in patch.diff.splitlines():
+        colour = "green" if line.startswith("+") else "red" if line.startswith("-") else "dim"
+        page.head((f"      {clean(line, 400)}", colour))
+
+
+def _markdown(incident: Incident, t: Language) -> Iterator[str]:
+    for finding in incident.findings:
+        if finding.confidence >= LEAST_CONFIDENCE:
+            yield from _marked(finding, t)
+    remote = [f for f in roots(incident) if f.confidence < LEAST_CONFIDENCE]
+    if remote:
+        names = ", ".join(f"{f.cause} ({show_confidence(f.confidence)})" for f in remote)
+        yield from (f"{t(say('Less likely'))}: {names}", "")
+
+
+def _marked(finding: Finding, t: Language) -> list[str]:
+    if finding.explained_by is not None:
+        return [f"- {t(say('echo of'))} **{finding.explained_by}**: {finding.cause} ({plain(t(finding.title))})", ""]
+    lines = [
+        f"### {finding.cause} ({show_confidence(finding.confidence)}): {plain(t(finding.title))}",
+        "",
+        plain(t(finding.summary)),
+        "",
+    ]
+    lines += (
+        [_marked_quote(say("for"), q, t) for q in finding.evidence]
+        + [_marked_quote(say("against"), q, t) for q in finding.against]
+        + [""]
+    )
+    for patch in finding.patches:
+        before = patch.before if patch.before is not None else t(NOT_SET)
+        lines += [
+            f"**{plain(t(patch.named))}**: `{code(before)}` → `{code(str(patch.after))}` ({t(SAFETIES[patch.safety])}). {' '.join(plain(sentence(part, t)) for part in (patch.effect, patch.note) if part)}",
+            "",
+        ]
+        if patch.diff:
+            lines += fenced_diff(patch.diff)
+    if finding.missing:
+        lines += [f"{t(say('Would settle it'))}:", ""]
+        lines += [f"- {plain(t(m.what))}: `{code(t(m.settle))}`" for m in finding.missing] + [""]
+    return lines
+
+
+def _marked_quote(side: Message, quote: Quote, t: Language) -> str:
+    where = f" (`{code(quote.file)}:{quote.line}`)" if quote.file else ""
+    return f"- {t(side)}: {plain(t(quote.says))}{where}"
+
+
+def _html(incident: Incident, _charts: Sequence[Chart], t: Language) -> dict[str, Any]:
+    found = roots(incident)
+    places = {(event.origin.file, event.origin.line): number for number, event in enumerate(incident.timeline)}
+    return {
+        "findings": [f for f in found if f.confidence >= LEAST_CONFIDENCE],
+        "remote": [f for f in found if f.confidence < LEAST_CONFIDENCE],
+        "echoes": [f for f in incident.findings if f.explained_by is not None],
+        "freed": freed,
+        "safety": lambda patch: t(SAFETIES[patch.safety]),
+        "not_set": t(NOT_SET),
+        "place": lambda quote: places.get((quote.file, quote.line)) if quote.file else None,
+        "side": lambda quote: t(_SIDES[quote.kind]),
+    }
+
+
+def _plain_finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "cause": finding.cause,
+        "confidence": finding.confidence,
+        "explained_by": finding.explained_by,
+        **said(title=finding.title, summary=finding.summary),
+        "evidence": [_plain_quote(quote) for quote in finding.evidence],
+        "against": [_plain_quote(quote) for quote in finding.against],
+        "missing": [said(what=m.what, settle=m.settle) for m in finding.missing],
+        "patches": [_plain_patch(patch) for patch in finding.patches],
+    }
+
+
+def _plain_quote(quote: Quote) -> dict[str, Any]:
+    return {
+        "kind": quote.kind,
+        "file": quote.file,
+        "line": quote.line,
+        "text": None if quote.text is None else clean(quote.text, 2000),
+    } | said(says=quote.says)
+
+
+def _plain_patch(patch: Patch) -> dict[str, Any]:
+    host_bytes = list(patch.host_bytes) if patch.host_bytes else None
+    return {
+        "setting": patch.setting,
+        "spelled": patch.spelled,
+        "file": patch.file,
+        "line": patch.line,
+        "before": patch.before,
+        "after": patch.after,
+        "safety": patch.safety,
+        "effect": {**said(basis=patch.effect), "host_bytes": host_bytes, "gpu_bytes": patch.gpu_bytes},
+        **said(cost=patch.cost, side_effects=patch.side_effects, note=patch.note, instead=patch.instead),
+        "diff": patch.diff,
+    }
+
+
+SECTION = Section(
+    name="findings",
+    place=10,
+    title=say("findings"),
+    text=_text,
+    markdown=_markdown,
+    html=_html,
+    to_dict=lambda incident: [_plain_finding(finding) for finding in incident.findings],
+)
