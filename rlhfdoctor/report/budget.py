@@ -115,7 +115,7 @@ def _of_limit(found: Estimate, limit: Limit, phase: str) -> Text:
 def _against(found: Estimate, limit: Limit, t: Language) -> Text:
     phase, peak = found.peak(limit)
     if limit.bytes is None:
-        return Text(f"{limit.name}: {clean(t(limit.basis))}", style="dim")
+        return Text(clean(t(say("{limit}: {basis}", limit=_label(limit), basis=limit.basis))), style="dim")
     left = limit.bytes - peak
     surely = found.breaks(limit) is not None
     if left < 0:
@@ -124,12 +124,13 @@ def _against(found: Estimate, limit: Limit, t: Language) -> Text:
     else:
         how = say("{left:bytes} left", left=left)
     style = "red" if surely else "yellow" if left < 0 else "yellow" if left < limit.bytes * ERROR else "green"
-    return Text.assemble(
-        f"{limit.name} {show_bytes(limit.bytes)}: ",
-        (t(how), style),
-        f" {t(say('in {phase}', phase=phase_name(phase)))}  ",
-        (clean(t(limit.basis)), "dim"),
-    )
+    size = say("{limit} {size:bytes}: ", limit=_label(limit), size=limit.bytes)
+    where = say("{how} in {phase}", how=how, phase=phase_name(phase))
+    return Text.assemble(t(size), (t(where), style), "  ", (clean(t(limit.basis)), "dim"))
+
+
+def _label(limit: Limit) -> Message:
+    return {"container": say("container"), "node": say("node")}.get(limit.name, quoted(limit.name))
 
 
 def _parts(found: Estimate, place: Place, console: Console, t: Language) -> None:
