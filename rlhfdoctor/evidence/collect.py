@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from rlhfdoctor.evidence import comm, flight, gpu, host, offload, recorded, setup, shm, workers
+from rlhfdoctor.evidence import comm, flight, gpu, host, lost_peer, offload, recorded, setup, shm, workers
 from rlhfdoctor.evidence import errors as program
 from rlhfdoctor.evidence import rlimits as process
 from rlhfdoctor.evidence import sizing as cures
@@ -41,7 +41,7 @@ FINDERS: tuple[Finder, ...] = (
     gpu.find_growth,
     comm.find_collectives,
     flight.find_flight,
-    comm.find_peer,
+    lost_peer.find_peer,
     offload.find_offload,
     cures.find_cures,
     offload.find_states,

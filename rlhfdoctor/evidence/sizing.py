@@ -14,10 +14,10 @@ from rlhfdoctor.budget.shapes import find_shape
 from rlhfdoctor.budget.states import sequence_bytes
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.evidence.case import Case, number, whole
-from rlhfdoctor.evidence.comm import find_busy, read_elapsed
 from rlhfdoctor.evidence.host import find_total
 from rlhfdoctor.evidence.offload import case_inputs, find_freed_gradients
 from rlhfdoctor.evidence.roles import find_role
+from rlhfdoctor.evidence.wait import find_busy, read_elapsed
 from rlhfdoctor.i18n.message import Message, say
 from rlhfdoctor.logs.torch import read_cuda_oom
 from rlhfdoctor.settings.spell import lookup
