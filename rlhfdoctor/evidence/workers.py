@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rlhfdoctor.evidence.case import Case, fact, page_size, whole
-from rlhfdoctor.evidence.host import read_rows
+from rlhfdoctor.evidence.ray_memory import read_rows
 from rlhfdoctor.evidence.roles import MARKS, find_role
 from rlhfdoctor.evidence.window import FailureWindow, find_failure_window, find_process_usage, find_steps
 from rlhfdoctor.i18n.message import Message, plural, say, term
