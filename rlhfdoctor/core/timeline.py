@@ -85,13 +85,13 @@ def draw_charts(traces: Sequence[Recorded], incident: Incident) -> list[Chart]:
     charts = []
     for number, trace in enumerate(traces[:_MOST_NODES]):
         death = incident.death if number == 0 else None
-        scene = (
+        window = (
             find_failure_window(Case(incident.timeline, traces=[trace]), death)
             if death is not None
             else _fullest(trace)
         )
-        if scene is not None and len(trace.node.times_ns) > 1:
-            charts.append(_chart(trace, scene, incident if number == 0 else None))
+        if window is not None and len(trace.node.times_ns) > 1:
+            charts.append(_chart(trace, window, incident if number == 0 else None))
     if charts and len(traces) > _MOST_NODES:
         charts[-1] = replace(
             charts[-1],
@@ -112,9 +112,9 @@ def trace_charts(nodes: Sequence[NodeTrace]) -> list[Chart]:
     require_polars("charts of a recorded run")
     charts = []
     for trace in map(Recorded, nodes):
-        scene = _fullest(trace)
-        if scene is not None and len(trace.node.times_ns) > 1:
-            charts.append(_chart(trace, scene, None))
+        window = _fullest(trace)
+        if window is not None and len(trace.node.times_ns) > 1:
+            charts.append(_chart(trace, window, None))
     return charts
 
 
@@ -136,12 +136,14 @@ def _fullest(trace: Recorded) -> FailureWindow | None:
     return max(found, key=lambda pair: pair[0])[1] if found else None
 
 
-def _chart(trace: Recorded, scene: FailureWindow, incident: Incident | None) -> Chart:
+def _chart(trace: Recorded, window: FailureWindow, incident: Incident | None) -> Chart:
     begin_s, end_s = (trace.seconds(at) for at in (min(trace.node.times_ns), max(trace.node.times_ns)))
-    panels = [panel for panel in (_by_role(trace, scene), _by_kind(trace, scene), _by_gpu(trace)) if panel is not None]
+    panels = [
+        panel for panel in (_by_role(trace, window), _by_kind(trace, window), _by_gpu(trace)) if panel is not None
+    ]
     notes = [
         say("{limit} ({size:bytes}) lies above the picture", limit=name, size=size)
-        for name, size in _limits(trace, scene)
+        for name, size in _limits(trace, window)
         if panels and size > _ABOVE * panels[0].top_bytes and name not in {b.name for p in panels for b in p.bounds}
     ]
     notes += _doubts(trace, panels, incident, end_s)
@@ -181,7 +183,7 @@ def _doubts(trace: Recorded, panels: Sequence[Panel], incident: Incident | None,
         yield say("the clock was set back during the run")
 
 
-def _by_role(trace: Recorded, scene: FailureWindow) -> Panel | None:
+def _by_role(trace: Recorded, window: FailureWindow) -> Panel | None:
     """Anonymous and page-locked memory of the run's processes; shared memory that many map is in no role's sum."""
     import polars as pl
 
@@ -203,7 +205,7 @@ def _by_role(trace: Recorded, scene: FailureWindow) -> Panel | None:
     title = say("memory by role: anonymous and page-locked")
     return _with_bounds(
         Panel(kind="role", title=title, stacked=True, names=tuple(map(term, ordered)), bounds=(), levels=levels),
-        _limits(trace, scene),
+        _limits(trace, window),
     )
 
 
@@ -246,16 +248,16 @@ def _processes(trace: Recorded) -> polars.DataFrame | None:
     )
 
 
-def _by_kind(trace: Recorded, scene: FailureWindow) -> Panel | None:
+def _by_kind(trace: Recorded, window: FailureWindow) -> Panel | None:
     """What the limit's owner holds: anonymous, page-locked, other shared memory, page cache, kernel."""
     import polars as pl
 
-    table = trace.node.tables.get("host" if scene.of_node else "cgroup")
+    table = trace.node.tables.get("host" if window.of_node else "cgroup")
     if table is None or not table.keys:
         return None
     wanted = 0
-    if not scene.of_node:
-        wanted = next((int(uid) for uid, row in trace.known["cgroup"].items() if row.get(R.path) == scene.limit), 0)
+    if not window.of_node:
+        wanted = next((int(uid) for uid, row in trace.known["cgroup"].items() if row.get(R.path) == window.limit), 0)
     raw = pl.DataFrame(
         {
             "at": pl.Series(table.times_ns),
@@ -276,10 +278,10 @@ def _by_kind(trace: Recorded, scene: FailureWindow) -> Panel | None:
     frame = frame.fill_null(0).sort("at")
     shmem = pl.col("shmem_bytes")
     pinned = pl.min_horizontal("locked", shmem)
-    cache = pl.col("cached_bytes") - shmem + pl.col("buffers_bytes") if scene.of_node else pl.col("file_bytes") - shmem
+    cache = pl.col("cached_bytes") - shmem + pl.col("buffers_bytes") if window.of_node else pl.col("file_bytes") - shmem
     kernel = (
         sum((pl.col(f"{name}_bytes") for name in ("slab", "page_tables", "kernel_stack")), pl.lit(0))
-        if scene.of_node
+        if window.of_node
         else pl.col("kernel_bytes")
     )
     parts = frame.select(
@@ -293,7 +295,7 @@ def _by_kind(trace: Recorded, scene: FailureWindow) -> Panel | None:
     names = [name for name in parts.columns if name != "at" and (parts[name] > 0).any()]
     if not names:
         return None
-    title = say("the node by kind of memory") if scene.of_node else say("the container by kind of memory")
+    title = say("the node by kind of memory") if window.of_node else say("the container by kind of memory")
     panel = Panel(
         kind="kind",
         title=title,
@@ -303,7 +305,7 @@ def _by_kind(trace: Recorded, scene: FailureWindow) -> Panel | None:
         levels=_levels(trace, parts["at"], [parts[name] for name in names]),
     )
     return _with_bounds(
-        panel, [(_WORDS["node" if scene.of_node else "cgroup"], scene.limit_bytes)] if scene.limit_bytes else []
+        panel, [(_WORDS["node" if window.of_node else "cgroup"], window.limit_bytes)] if window.limit_bytes else []
     )
 
 
@@ -361,7 +363,7 @@ def _levels(trace: Recorded, at: polars.Series, columns: Sequence[polars.Series]
     )
 
 
-def _limits(trace: Recorded, scene: FailureWindow) -> Iterator[tuple[Message, int]]:
+def _limits(trace: Recorded, window: FailureWindow) -> Iterator[tuple[Message, int]]:
     """(name, bytes) of the limits that bound host memory, as they were seen last."""
     seen = {
         _WORDS[name]: size
@@ -370,8 +372,8 @@ def _limits(trace: Recorded, scene: FailureWindow) -> Iterator[tuple[Message, in
         and name in _WORDS
         and isinstance(size := row.get(R.limit_bytes), int)
     }
-    if scene.limit_bytes:
-        seen[_WORDS["node" if scene.of_node else "cgroup"]] = scene.limit_bytes
+    if window.limit_bytes:
+        seen[_WORDS["node" if window.of_node else "cgroup"]] = window.limit_bytes
     yield from seen.items()
 
 
