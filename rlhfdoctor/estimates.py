@@ -1,4 +1,4 @@
-"""The nouns of the budget: needs of processes in phases, limits of places, and the estimate that adds them up."""
+"""The nouns of the budget: needs of processes in phases, limits of places, the estimate that adds them up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Two runs side by side: did the patch help? Verdicts, peaks, growth, step time, settings, and what is only noise."""
+"""Two runs side by side: did the patch help?
+
+Verdicts, peaks, growth, step time, settings, and what is only noise.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What was read of one run: sources, traces, settings and the window of time. Every command works on it; nothing is read twice."""
+"""What was read of one run: sources, traces, settings, the window of time.
+
+Every command works on it; nothing is read twice.
+"""
 
 from __future__ import annotations
 

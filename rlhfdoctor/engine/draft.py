@@ -1,4 +1,4 @@
-"""A rule that is being written: the skeleton of a new one, and what its folder still lacks."""
+"""A rule that is being written: its skeleton, then what its folder still lacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules and facts -> findings, best first, secondary failures after their cause.
+"""Ranks the findings of the rules: best first, secondary failures after their cause.
 
 The score of a rule is the sum of its prior and of the weights of all conditions that hold, in log-odds; its confidence is the share
 of such findings that were right (calibrate.py). What is unknown moves nothing and is listed as missing.

@@ -1,4 +1,4 @@
-"""Who killed what, when and in which phase: the first failure, as opposed to secondary ones.
+"""Who killed what, when, in which phase: the first failure, as opposed to secondary ones.
 
 A certain killer (a kernel line, Ray's monitor, an allocator's error) outranks a timeout, a
 timeout outranks an exception, and all outrank a process that merely vanished, because each of

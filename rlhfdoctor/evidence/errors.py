@@ -1,4 +1,4 @@
-"""Errors reported by the program, the GPU driver, the fabric and the object store."""
+"""Errors that the program, the GPU driver, the fabric or the object store reported."""
 
 from __future__ import annotations
 

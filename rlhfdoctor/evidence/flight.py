@@ -1,4 +1,4 @@
-"""Flight-recorder dumps of all ranks side by side: the collective at which they part, and the rank that never came."""
+"""Flight-recorder dumps of all ranks side by side: the collective at which they part, the rank that never came."""
 
 from __future__ import annotations
 

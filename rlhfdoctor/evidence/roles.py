@@ -1,4 +1,4 @@
-"""Names of processes, actors and functions -> roles and phases of an RLHF run."""
+"""Names of processes, actors or functions -> the role or phase in an RLHF run."""
 
 from __future__ import annotations
 

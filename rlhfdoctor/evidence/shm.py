@@ -1,4 +1,4 @@
-"""Shared memory that is never released: files in /dev/shm without an owner, and named files that only grow.
+"""Shared memory that is never released: files in /dev/shm without an owner, or named files that only grow.
 
 Unlinked objects are left out, since Ray's object store is one and fills up by design; so are files that appear at
 once at the start, as NCCL's and vLLM's do.

@@ -1,4 +1,4 @@
-"""Sizes remedies from this case's own figures: the new value of a setting, why it then fits, and how many bytes that frees.
+"""Sizes remedies from this case's own figures: a setting's new value, why it then fits, how many bytes that frees.
 
 A `cure.*` evidence holds a value, and its sentence the arithmetic; `frees.*` holds bytes. Without the figures neither
 exists, and the rule's own rough factor is proposed.

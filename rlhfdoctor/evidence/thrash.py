@@ -1,4 +1,4 @@
-"""Detects memcg thrashing without a kill: executable pages are evicted and refaulted at the cgroup's limit.
+"""Detects memcg thrashing without a kill: executable pages, evicted at the cgroup's limit, are read back.
 
 A charge of some pages that is over a cgroup's limit is tried again as long as reclaim frees any, and a kill comes only if it frees
 none (mm/memcontrol.c, try_charge_memcg). A program's own pages can always be freed, and its next instruction reads them back: where

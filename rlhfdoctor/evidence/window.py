@@ -1,4 +1,4 @@
-"""The time before a recorded failure: the limit that counts and its use, the steps, and what each process held."""
+"""The time before a recorded failure: the limit that counts, its use, the steps, what each process held."""
 
 from __future__ import annotations
 

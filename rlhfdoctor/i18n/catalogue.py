@@ -1,4 +1,4 @@
-"""Catalogue files of a language: gettext's PO, read and brought up to date with the messages that there are."""
+"""Catalogue files of a language: gettext's PO, read or brought up to date with the messages that there are."""
 
 from __future__ import annotations
 

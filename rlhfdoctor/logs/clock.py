@@ -1,4 +1,4 @@
-"""Time stamps: with and without year, zone or date.
+"""Time stamps: with or without year, zone or date.
 
 A stamp without a zone is taken as UTC unless the recorder knows the node's; one without a year takes the year of the other stamps of
 its file, else of the file's modification time. dmesg's seconds since boot give no wall time.

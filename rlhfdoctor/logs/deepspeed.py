@@ -1,4 +1,4 @@
-"""What DeepSpeed's launcher and engine say (deepspeed/launcher/launch.py, runtime/, utils/)."""
+"""What DeepSpeed's launcher or engine says (deepspeed/launcher/launch.py, runtime/, utils/)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What slurm, Kubernetes, docker and shells say of a job, and what people note of the host.
+"""What slurm, Kubernetes, docker or a shell says of a job, or people note of the host.
 
 Notes such as `container memory limit: 480G` or the output of `free`, `df /dev/shm`, `cat
 memory.limit_in_bytes` are often handed over with the logs; they are read here too.

@@ -1,4 +1,4 @@
-"""What the Linux kernel (and the NVIDIA driver, and systemd) say in dmesg, journal and syslog.
+"""What the Linux kernel, the NVIDIA driver or systemd says in dmesg, journal or syslog.
 
 Wording from 2.6.32 to 7.x (mm/oom_kill.c, mm/memcontrol.c; shared/knowledge/log_formats.md).
 An OOM report of kernel 5.15:

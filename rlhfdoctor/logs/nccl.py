@@ -1,4 +1,4 @@
-"""What NCCL, gloo and torch's process groups say when ranks wait on each other.
+"""What NCCL, gloo or torch's process groups say when ranks wait on each other.
 
 Watchdog wording of torch 1.9 to 2.7+ (torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp):
 

@@ -1,4 +1,4 @@
-"""Step and phase marks in log lines: those of all frameworks, and the words by which each of them shows a phase.
+"""Marks of steps or phases in log lines: the words by which each framework shows them.
 
 A mark does not say that something failed, only what the run was doing. `phase` of an event is
 one of `types.Phase`; `step` is one PPO iteration.

@@ -1,4 +1,4 @@
-"""Python tracebacks, faulthandler dumps and fatal signals, from any program."""
+"""Python tracebacks, faulthandler dumps, fatal signals, from any program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages of Ray: memory kills, lost workers and nodes, object store, disk, scheduling.
+"""Messages of Ray: memory kills, lost workers or nodes, object store, disk, scheduling.
 
 Six generations of the memory kill from 0.6 to 2.60 (src/ray/raylet/node_manager.cc,
 src/ray/common/memory_monitor.cc, python/ray/_private/memory_monitor.py). Ray writes `GB` and

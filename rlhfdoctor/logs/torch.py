@@ -1,4 +1,4 @@
-"""What PyTorch's CUDA allocator, data loader and launcher say.
+"""What PyTorch's CUDA allocator, data loader or launcher says.
 
 Five wordings of the CUDA OOM error from 1.3 to 2.10 (c10/cuda/CUDACachingAllocator.cpp):
 

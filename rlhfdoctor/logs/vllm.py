@@ -1,4 +1,4 @@
-"""What vLLM (V0, V1, 2026) and sglang say: cache blocks, sleep, dead engines."""
+"""What vLLM (V0, V1, 2026) or sglang says: cache blocks, sleep, dead engines."""
 
 from __future__ import annotations
 

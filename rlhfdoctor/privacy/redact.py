@@ -1,6 +1,7 @@
-"""Text without what identifies people and machines: stable tokens for users, hosts, addresses and private paths; secrets are never kept.
+"""Text without what identifies people or machines: stable tokens for users, hosts, addresses, private paths.
 
-A token keeps the form of what it replaces (an address stays an address), so that logs are read as before.
+A token keeps the form of what it replaces (an address stays an address), so that logs are read as before. Secrets are
+never kept.
 """
 
 from __future__ import annotations

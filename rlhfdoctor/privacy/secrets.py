@@ -1,4 +1,4 @@
-"""What no text of the doctor may hold: keys, tokens and passwords, by their form, their place and their name.
+"""What no text of the doctor may hold: keys, tokens, passwords, by their form, their place or their name.
 
 The recorder and `doctor bundle` cut the same; settings that only sound alike (`--input_key`, `max_token_len`, `tokenizer`) stay.
 """

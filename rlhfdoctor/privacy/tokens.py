@@ -1,4 +1,4 @@
-"""Tokens that their own form identifies: what each service puts before a key or inside it, and what follows.
+"""Tokens that their own form identifies: what each service puts before a key or inside it, what follows.
 
 A form is looked for only where its marker stands, and is compiled when that happens first: a text without tokens
 costs one search of a fixed word for each marker, and an import costs a tuple.

@@ -1,4 +1,4 @@
-"""A recorded run in the words of the other sources: Events of what the recorder saw, and quick access to its figures."""
+"""A recorded run in the words of the other sources: Events of what the recorder saw, its figures at hand."""
 
 from __future__ import annotations
 

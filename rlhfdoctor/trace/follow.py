@@ -1,4 +1,4 @@
-"""A run's trace as it grows: on disk, and in the recorder's memory while the disk takes nothing."""
+"""A run's trace as it grows: on disk, or in the recorder's memory while the disk takes nothing."""
 
 from __future__ import annotations
 
