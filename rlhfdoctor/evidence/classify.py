@@ -48,7 +48,8 @@ TRIED_AGAIN = re.compile(r"(?<!fork: )\bretry|\bWARN", re.I)
 _CUDA_ERROR = re.compile(r"CUDA(?: driver| runtime)? error|CUDA out of memory|CUDA kernel")
 """Inputs by torch.cuda_error and torch.cuda_oom."""
 RAY_SERVICE = re.compile(
-    r"(?:^|[/!])(?:monitor|dashboard|dashboard_\w+|runtime_env_agent|log_monitor|ray_client_server\w*|gcs_server)\.(?:log|out|err)(?:\.|$)"
+    r"(?:^|[/!])(?:monitor|dashboard|dashboard_\w+|runtime_env_agent|log_monitor|ray_client_server\w*"
+    r"|gcs_server)\.(?:log|out|err)(?:\.|$)"
 )
 """Logs of Ray's services: an exception there is not the job's."""
 _RAY_CORE = re.compile(r"\[\d{4}-\d\d-\d\d [\d:,]+ [IWE] \d+ \d+\] \w+\.cc:\d+: ")

@@ -19,7 +19,8 @@ _SITES: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "weight_sync",
         re.compile(
-            r"sync_model_weights|load_dtensor_weights|broadcast_to_vllm|update_weights?\b|summon_full|unwrap_model_for_generation|GatheredParameters|merge_adapter"
+            r"sync_model_weights|load_dtensor_weights|broadcast_to_vllm|update_weights?\b|summon_full"
+            r"|unwrap_model_for_generation|GatheredParameters|merge_adapter"
         ),
     ),
     ("checkpoint", re.compile(r"save_checkpoint|load_state_dict|save_pretrained|_save_state|load_checkpoint")),

@@ -16,8 +16,10 @@ from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 
 _GENERATING = re.compile(r"generate\b|generate_sequences|_sample\b|\bsample\b|greedy_search|beam_search")
 _REWARDING = re.compile(
-    r"(?:_?calculate_rewards?|compute_(?:score|reward)\w*|reward_f(?:n|unc)\w*|reward_score|score|score_\w+|parallel_compute_score\w*"
-    r"|request_api_wrapper|_fetch_rewards_via_http|_post_request|remote_rm_fn\w*|call_judge|judge_\w+|check_correctness|call_sandbox_api)$"
+    r"(?:_?calculate_rewards?|compute_(?:score|reward)\w*|reward_f(?:n|unc)\w*|reward_score|score|score_\w+"
+    r"|parallel_compute_score\w*"
+    r"|request_api_wrapper|_fetch_rewards_via_http|_post_request|remote_rm_fn\w*|call_judge|judge_\w+"
+    r"|check_correctness|call_sandbox_api)$"
 )
 _REWARD_FILES = re.compile(
     folders.joined("math_verify", (part for spec in folders.load() for part in spec.reward_code))
@@ -25,7 +27,8 @@ _REWARD_FILES = re.compile(
 _SCORING = re.compile(r"phase score\b|reward|judg(?:e|ing)|compute_rm_score|\bscore \((?:trainer|log line)\)", re.I)
 _WAITING = re.compile(r"distributed_c10d|torch/distributed/")
 _CHECKPOINT = re.compile(
-    r"^(?:_?save_(?:checkpoint|model|pretrained|ckpt|state_dict|zero_checkpoint)|_?load_(?:checkpoint|ckpt|state_dict)|async_save|torch_save|save_to_hf)$"
+    r"^(?:_?save_(?:checkpoint|model|pretrained|ckpt|state_dict|zero_checkpoint)|_?load_(?:checkpoint|ckpt|state_dict)"
+    r"|async_save|torch_save|save_to_hf)$"
 )
 _CHECKPOINT_MARKS = (
     EVENT.phase.checkpoint,

@@ -25,7 +25,8 @@ from rlhfdoctor.vocabulary.index import TRAITS
 from rlhfdoctor.vocabulary.names import did_you_mean
 
 _EXPERTS = re.compile(
-    r"mixtral|\d{1,3}x\d{1,3}(?:\.\d{1,3})?b\b|-a\d{1,3}(?:\.\d{1,3})?b\b|[-_]moe\b|deepseek-(?:v[23]|r1)(?!-distill)|gpt-oss|moonlight",
+    r"mixtral|\d{1,3}x\d{1,3}(?:\.\d{1,3})?b\b|-a\d{1,3}(?:\.\d{1,3})?b\b|[-_]moe\b|deepseek-(?:v[23]|r1)(?!-distill)"
+    r"|gpt-oss|moonlight",
     re.I,
 )
 """Names of published mixtures of experts: Mixtral-8x7B, Qwen3-30B-A3B, DeepSeek-V3, gpt-oss-20b."""

@@ -14,14 +14,16 @@ _ISO = re.compile(
     r"(?:[.,](?P<f>\d{1,9}))?(?P<z>Z|[+-]\d\d:?\d\d)?"
 )
 _CTIME = re.compile(
-    r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (?P<b>[A-Z][a-z]{2}) +(?P<d>\d{1,2}) (?P<H>\d\d):(?P<M>\d\d):(?P<S>\d\d) (?P<Y>20\d\d)"
+    r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (?P<b>[A-Z][a-z]{2}) +(?P<d>\d{1,2}) (?P<H>\d\d):(?P<M>\d\d):(?P<S>\d\d) "
+    r"(?P<Y>20\d\d)"
 )
 _CHINESE = re.compile(
     r"[一二三四五六日] +(?P<m>1[0-2]|[1-9])月 +(?P<d>\d{1,2}) (?P<H>\d\d):(?P<M>\d\d):(?P<S>\d\d) (?P<Y>20\d\d)"
 )
 """`dmesg -T` under LANG=zh_CN."""
 _CHINESE_DATE = re.compile(
-    r"(?P<Y>20\d\d)年 ?(?P<m>[01]?\d)月 ?(?P<d>[0-3]?\d)日 ?(?:(?:星期|周)[一二三四五六日] ?)?(?P<H>[0-2]?\d)[:：时](?P<M>[0-5]\d)[:：分](?P<S>[0-6]\d)"
+    r"(?P<Y>20\d\d)年 ?(?P<m>[01]?\d)月 ?(?P<d>[0-3]?\d)日 ?(?:(?:星期|周)[一二三四五六日] ?)?"
+    r"(?P<H>[0-2]?\d)[:：时](?P<M>[0-5]\d)[:：分](?P<S>[0-6]\d)"
 )
 """`date` under LANG=zh_CN, and what people write."""
 _SYSLOG = re.compile(
