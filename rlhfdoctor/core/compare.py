@@ -30,7 +30,8 @@ def compare(before: Sequence[str], after: Sequence[str]) -> Comparison:
     """What differs between two runs.
 
     Args:
-        before, after: each the paths of one run, as `analyze` takes them; figures need what `doctor watch` wrote, as its folder or in an archive.
+        before, after: each the paths of one run, as `analyze` takes them; figures need what `doctor watch` wrote, as
+            its folder or in an archive.
 
     Raises:
         SourceError: nothing could be read of one of them.

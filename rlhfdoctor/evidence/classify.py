@@ -1,6 +1,7 @@
 """What a single event shows of a death: the killer, with a rank of certainty.
 
-The ranks: a certain killer, a timeout, an exception, a process that merely vanished. Each of them makes the ones below it.
+The ranks: a certain killer, a timeout, an exception, a process that merely vanished. Each of them
+makes the ones below it.
 """
 
 from __future__ import annotations

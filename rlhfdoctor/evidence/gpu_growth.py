@@ -19,9 +19,10 @@ _LEAST_STEPS = 4
 
 
 def find_growth(case: Case) -> Iterator[Evidence]:
-    """Whether GPU memory rose from step to step, by verl's metrics or the recorder; loading and the first two steps warm up.
+    """Whether GPU memory rose from step to step, by verl's metrics or the recorder.
 
-    verl logs torch.cuda.max_memory_allocated() since the start (a peak that never falls), so only a rise in nearly every step counts.
+    Loading and the first two steps warm up. verl logs torch.cuda.max_memory_allocated() since the start (a peak that
+    never falls), so only a rise in nearly every step counts.
     """
     lengths: list[float] = []
     marks = [e for e in case.of(EVENT.gpu.used) if e.fields.get(FIELD.what_text) == "allocated"]

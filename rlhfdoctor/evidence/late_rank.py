@@ -125,7 +125,8 @@ def _reward(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
         )
     if frames:
         ranks = {e.origin.rank if e.origin.rank is not None else e.origin.pid for e in frames}
-        where = f"{frames[-1].fields.get(FIELD.function_text)}() of {str(frames[-1].fields.get(FIELD.path_text)).rsplit('/', 1)[-1]}"
+        file = str(frames[-1].fields.get(FIELD.path_text)).rsplit("/", 1)[-1]
+        where = f"{frames[-1].fields.get(FIELD.function_text)}() of {file}"
         yield fact(
             FACT.comm.in_reward,
             True,

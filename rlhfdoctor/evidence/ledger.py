@@ -16,7 +16,7 @@ from rlhfdoctor.vocabulary import RECORD_FIELD as R
 
 
 def make_ledger(case: Case, death: Death | None = None) -> Iterator[Part]:
-    """Parts of the recorder's last sample, else of the kernel's task table against the cgroup's use, else of Ray's table."""
+    """Parts of the recorder's last sample, else of the kernel's task table against the cgroup's use, else of Ray's."""
     window = find_failure_window(case, death)
     if window is not None and window.use:
         yield from _recorded(window)
@@ -44,9 +44,10 @@ def make_ledger(case: Case, death: Death | None = None) -> Iterator[Part]:
 
 
 def _recorded(window: FailureWindow) -> Iterator[Part]:
-    """At the peak of the use: anonymous and page-locked memory by role, then what no process owns alone; the rest is always shown.
+    """At the peak of the use: anonymous and page-locked memory by role, then what no process owns alone, then the rest.
 
-    What the kernel counts once and processes count each (pages shared after a fork) is a row of its own, below zero.
+    What the kernel counts once and processes count each (pages shared after a fork) is a row of its own, below zero;
+    the rest is always shown.
     """
     peak_s, total = max(window.use, key=lambda point: point[1])
     at = say("at the peak, {at:time}", at=peak_s)
@@ -91,9 +92,10 @@ def _recorded(window: FailureWindow) -> Iterator[Part]:
 
 
 def _shared(window: FailureWindow, at_s: float, rest: int, basis: Message) -> Iterator[tuple[Message, int, Message]]:
-    """Shared memory that is not page-locked: named files in /dev/shm, unlinked ones (plasma unlinks its files at once), and the rest.
+    """Shared memory that is not page-locked: named files in /dev/shm, unlinked ones, and the rest.
 
-    In one row where the recorder's /dev/shm holds more than that: then it is a different mount than the job's, or other jobs use it, too.
+    Plasma unlinks its files at once. All is in one row where the recorder's /dev/shm holds more than that: then it is a
+    different mount than the job's, or other jobs use it, too.
     """
     used, unlinked = (window.trace.last("host", 0, f"shm_{name}_bytes", at_s) or 0 for name in ("used", "unlinked"))
     if not MIB <= used <= rest:
@@ -106,7 +108,7 @@ def _shared(window: FailureWindow, at_s: float, rest: int, basis: Message) -> It
 
 
 def _node_parts(window: FailureWindow, at_s: float) -> tuple[dict[Message, int], dict[str, int]]:
-    """Memory that MemAvailable does not count, from /proc/meminfo; `anon` and `shmem` are split further by the caller."""
+    """Memory that MemAvailable does not count, from /proc/meminfo; the caller splits `anon` and `shmem` further."""
 
     def last(name: str) -> int:
         return window.trace.last("host", 0, f"{name}_bytes", at_s) or 0

@@ -133,7 +133,10 @@ def _experts(case: Case) -> Iterator[Evidence]:
 
 
 def find_refused(case: Case) -> tuple[int, Event | None]:
-    """How often the scheduler refused, and its last line if nothing was started after it; a single refusal is also logged while a cluster grows."""
+    """How often the scheduler refused, and its last line if nothing was started after it.
+
+    A single refusal is also logged while a cluster grows.
+    """
     refused = case.of(EVENT.ray.unschedulable)
     count = sum(e.repeats_count for e in refused)
     if count < 2:
@@ -193,7 +196,7 @@ def _known() -> tuple[dict[str, Any], ...]:
 
 
 def _regressions(case: Case) -> Iterator[Evidence]:
-    """What is known of the releases in use and fits what happened; whether memory really grew is checked by the rule."""
+    """What is known of the releases in use and fits what happened; the rule checks whether memory really grew."""
     waits = case.first(EVENT.nccl.timeout, EVENT.gloo.timeout, EVENT.nccl.heartbeat) is not None
     symptom = FACT.regression.hang if waits else FACT.regression.host_growth
     symptom = FACT.regression.compile if _compiling(case) else symptom

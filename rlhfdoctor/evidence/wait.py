@@ -14,9 +14,10 @@ _STACK_LINES = 40
 
 
 def find_busy(case: Case, first: Event, limit_s: float) -> Event | None:
-    """A progress bar of work that one rank did while the others waited: begun about when the wait began, and near the report.
+    """A progress bar of work that one rank did while the others waited.
 
-    Ignores the overall training bar: it has hours remaining, or steps end while it runs.
+    It began about when the wait began, and is near the report. Ignores the overall training bar: it has hours
+    remaining, or steps end while it runs.
     """
     for bar in reversed(case.of(EVENT.progress.long)):
         elapsed, left = (read_elapsed(str(bar.fields.get(key) or "")) for key in (FIELD.elapsed_text, FIELD.left_text))

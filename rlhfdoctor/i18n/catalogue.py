@@ -37,7 +37,10 @@ def _header(language: str) -> dict[str, str]:
 
 
 def faults(file: Path, messages: Mapping[str, str]) -> Iterator[str]:
-    """What is wrong with a catalogue, one sentence each: missing, stale or incomplete messages, other places than the English has."""
+    """What is wrong with a catalogue, one sentence each.
+
+    Messages are missing, stale or incomplete, or have other places than the English.
+    """
     if not file.exists():
         yield f"{file}: missing; it holds a msgid and a msgstr for each sentence"
         return

@@ -114,7 +114,9 @@ PATTERNS: tuple[Pattern, ...] = (
 _SIZES = {
     "total_bytes": r"(?:total capaci?ty of |; )([0-9.]+ (?:bytes|[KMGT]iB))(?= of which| total capacity)",
     "free_bytes": r"(?:of which |; )([0-9.]+ (?:bytes|[KMGT]iB))(?= is free| free)",
-    "allocated_bytes": r"(?:Of the allocated memory |; )([0-9.]+ (?:bytes|[KMGT]iB))(?= is allocated by PyTorch| already allocated)",
+    "allocated_bytes": (
+        r"(?:Of the allocated memory |; )([0-9.]+ (?:bytes|[KMGT]iB))(?= is allocated by PyTorch| already allocated)"
+    ),
     "reserved_bytes": r"([0-9.]+ (?:bytes|[KMGT]iB))(?= reserved in total| cached)",
     "unallocated_bytes": r"([0-9.]+ (?:bytes|[KMGT]iB))(?= is reserved by PyTorch but unallocated)",
     "own_bytes": r"this process has ([0-9.]+ (?:bytes|[KMGT]iB)) memory in use",

@@ -151,7 +151,7 @@ class Redactor:
     """
 
     def __init__(self, hide: Iterable[str] = (), known: Iterable[str] = ()) -> None:
-        """`hide`: further words, such as a project's name; in any case, also inside of longer words; `known`: frameworks."""
+        """`hide`: more words, such as a project's name, in any case, also inside longer words; `known`: frameworks."""
         self._projects = frozenset(word.lower() for word in known)
         self.counts: Counter[str] = Counter()
         """Kind -> how many places were changed."""

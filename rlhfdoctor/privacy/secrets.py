@@ -1,6 +1,7 @@
 """What no text of the doctor may hold: keys, tokens, passwords, by their form, their place or their name.
 
-The recorder and `doctor bundle` cut the same; settings that only sound alike (`--input_key`, `max_token_len`, `tokenizer`) stay.
+The recorder and `doctor bundle` cut the same; settings that only sound alike (`--input_key`, `max_token_len`,
+`tokenizer`) stay.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ _GIVEN = (
         r"[\"']?,?\s{1,40}[\"']?value[\"']?:\s{0,8}[\"']?([^\s\"']+)"
     ),
     re.compile(
-        r"(?i)\b(?:proxy-)?authorization\\*[\"']?\s{0,4}[:=]\s{0,4}\\*[\"']?(?:(?:bearer|basic|token|digest)(?:\s+|%20))?"
-        r"([^\s\"',}]{6,})"
+        r"(?i)\b(?:proxy-)?authorization\\*[\"']?\s{0,4}[:=]\s{0,4}\\*[\"']?"
+        r"(?:(?:bearer|basic|token|digest)(?:\s+|%20))?([^\s\"',}]{6,})"
     ),
     re.compile(r"(?i)\bbearer\s+(?=[\w.~+/=-]{0,200}\d)([\w.~+/=-]{8,})"),
     re.compile(r"(?i)\b(?:set-)?cookie:([^\n]+)"),

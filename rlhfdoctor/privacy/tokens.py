@@ -138,7 +138,10 @@ PREFIXED: tuple[tuple[str, str, str], ...] = (
 
 def _begin(start: str = "") -> str:
     """That no word goes on before `start`; escapes (`\\n`, `%3D`) and the codes of colours are no words."""
-    return rf"(?:(?<![A-Za-z0-9_.-]{start})|(?<=\\[nrt]{start})|(?<=%[0-9A-Fa-f]{{2}}{start})|(?<=[\[;]\dm{start})|(?<=[\[;]\d\dm{start}))"
+    return (
+        rf"(?:(?<![A-Za-z0-9_.-]{start})|(?<=\\[nrt]{start})|(?<=%[0-9A-Fa-f]{{2}}{start})"
+        rf"|(?<=[\[;]\dm{start})|(?<=[\[;]\d\dm{start}))"
+    )
 
 
 def _inner(first: str, rest: str) -> str:
