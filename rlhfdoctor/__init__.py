@@ -1,4 +1,4 @@
-"""rlhfdoctor: who killed an RLHF training run, why, and what to change.
+"""rlhfdoctor: who killed an RLHF training run, why, what to change.
 
 from rlhfdoctor import analyze, estimate
 incident = analyze(["ray_logs", "launch.sh"])

@@ -1,4 +1,4 @@
-"""Errors that a user may see: a message with the cause and the next step, never a traceback."""
+"""Errors that a user may see: a message with the cause, then the next step, never a traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How incidents, comparisons and traces show themselves in a notebook; registered when the package is used under IPython."""
+"""How incidents, comparisons, traces show themselves in a notebook; registered when used under IPython."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Phase and step marks that any trainer may write; standard library only, and training is never blocked.
+"""Marks of phases or steps that any trainer may write: standard library only; training is never blocked.
 
     from rlhfdoctor import marks
     marks.role("actor", rank=3)

@@ -1,4 +1,4 @@
-"""Optional probe inside a worker: torch's allocators and page-locked host memory, a few numbers every two seconds.
+"""Optional probe inside a worker: torch's allocators, page-locked host memory, a few numbers every two seconds.
 
 For Ray workers, before ray.init connects:
 

@@ -1,4 +1,4 @@
-"""Parse and show bytes, seconds and ratios: the only module that uses 1024.
+"""Parses or shows bytes, seconds, ratios: the only module that uses 1024.
 
 Kernel and torch write binary units (`kB` in /proc is 1024 bytes, `GiB` is 1024**3); Ray's
 memory monitor writes `GB` but divides by 1024**3 (src/ray/common/memory_monitor.cc,

@@ -16,8 +16,8 @@ def functions(path: Path) -> list[ast.FunctionDef]:
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
 def test_module_is_small(path: Path) -> None:
-    """No module has more than 400 lines."""
-    assert len(path.read_text().splitlines()) <= 400
+    """No module has more than 350 lines."""
+    assert len(path.read_text().splitlines()) <= 350
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
@@ -28,8 +28,10 @@ def test_functions_are_small(path: Path) -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
 def test_module_says_what_it_is(path: Path) -> None:
-    """Every module begins with a docstring."""
-    assert ast.get_docstring(ast.parse(path.read_text()))
+    """Every module begins with one line that names one thing: it has no "and"."""
+    doc = ast.get_docstring(ast.parse(path.read_text()))
+    assert doc
+    assert "and" not in doc.splitlines()[0].lower().split()
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)

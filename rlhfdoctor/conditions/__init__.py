@@ -1,1 +1,1 @@
-"""Conditions over events, facts, settings and traits: their form in files, their names looked up, and their answers."""
+"""Conditions over events, facts, settings, traits: their form in files, the look-up of names, their answers."""

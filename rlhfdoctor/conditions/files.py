@@ -1,4 +1,4 @@
-"""YAML files -> typed forms by msgspec, with every fault at its file and line."""
+"""YAML files -> typed forms by msgspec; every fault names its file with the line."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ COMPARATORS = ("is", "in", "matches", "at_least", "at_most", "exists", "is_not")
 class When(Struct, forbid_unknown_fields=True, rename={"is_": "is", "in_": "in", "with_": "with"}):
     """A condition: one comparison, a named condition of conditions.yaml, or a combination.
 
-    A threshold of bytes, shares, factors or seconds has its unit: 16 GiB, 35 %, 2 x, 10 min. Every threshold has a reason.
+    A threshold of bytes, shares, factors or seconds has its unit: 16 GiB, 35 %, 2 x, 10 min. Each has a reason.
     """
 
     all: list[When] | UnsetType = UNSET

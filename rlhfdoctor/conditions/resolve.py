@@ -61,7 +61,8 @@ class Resolver:
         if op in ("all", "any", "none"):
             if any(True for _ in _compared(when)):
                 self.faults.add(place, f"'{op}' takes a list of conditions and no comparison")
-            return Condition(op, tuple(self.condition(part, (*place, op, i)) for i, part in enumerate(value)))  # type: ignore[arg-type]
+            parts = tuple(self.condition(part, (*place, op, i)) for i, part in enumerate(value))
+            return Condition(op, parts)  # type: ignore[arg-type]
         if op == "condition":
             return self.conditions[value] if self.name(value, self.conditions, "condition", place) else _NOTHING
         if op == "evidence":

@@ -1,1 +1,1 @@
-"""The use cases: a session, and what commands do with it."""
+"""The use cases: what commands do with a session."""

@@ -1,4 +1,4 @@
-"""A redacted archive of what a run left behind, for an issue tracker: `doctor analyze` reads it with the same verdict."""
+"""A redacted archive of what a run left behind, for an issue tracker: `doctor analyze` gives it the same verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Two runs side by side: did the patch help? Verdicts, peaks, growth, step time, settings, and what is only noise."""
+"""Two runs side by side: did the patch help?
+
+Verdicts, peaks, growth, step time, settings, and what is only noise.
+"""
 
 from __future__ import annotations
 
@@ -27,18 +30,19 @@ def compare(before: Sequence[str], after: Sequence[str]) -> Comparison:
     """What differs between two runs.
 
     Args:
-        before, after: each the paths of one run, as `analyze` takes them; figures need what `doctor watch` wrote, as its folder or in an archive.
+        before, after: each the paths of one run, as `analyze` takes them; figures need what `doctor watch` wrote, as
+            its folder or in an archive.
 
     Raises:
         SourceError: nothing could be read of one of them.
     """
     with Session(before) as first, Session(after) as second:
         one, two = make_incident(first), make_incident(second)
-        scenes = [_scene(session, incident) for session, incident in ((first, one), (second, two))]
-    return Comparison(before=one, after=two, figures=tuple(_figures(*scenes)), settings=tuple(_changed(one, two)))
+        windows = [_window(session, incident) for session, incident in ((first, one), (second, two))]
+    return Comparison(before=one, after=two, figures=tuple(_figures(*windows)), settings=tuple(_changed(one, two)))
 
 
-def _scene(session: Session, incident: Incident) -> FailureWindow | None:
+def _window(session: Session, incident: Incident) -> FailureWindow | None:
     return (
         find_failure_window(Case(incident.timeline, traces=session.traces), incident.death) if session.traces else None
     )
@@ -46,18 +50,18 @@ def _scene(session: Session, incident: Incident) -> FailureWindow | None:
 
 def _figures(before: FailureWindow | None, after: FailureWindow | None) -> Iterator[Figure]:
     """Figures from traces; a run without a trace has none."""
-    scenes = (before, after)
+    windows = (before, after)
     if before is None and after is None:
         return
-    uses = [_use(scene) for scene in scenes]
-    peaks = [_step_peaks(scene, use) for scene, use in zip(scenes, uses, strict=True)]
-    steps = [float(len(row)) if scene is not None else None for row, scene in zip(peaks, scenes, strict=True)]
+    uses = [_use(window) for window in windows]
+    peaks = [_step_peaks(window, use) for window, use in zip(windows, uses, strict=True)]
+    steps = [float(len(row)) if window is not None else None for row, window in zip(peaks, windows, strict=True)]
     yield Figure(name=say("steps begun"), unit="count", before=steps[0], after=steps[1])
     tops = [float(max(size for _, size in use)) if use else None for use in uses]
     yield Figure(
         name=say("all processes, at the peak"), unit="bytes", before=tops[0], after=tops[1], noise=_noise(peaks, tops)
     )
-    roles = [_by_role(scene, use) for scene, use in zip(scenes, uses, strict=True)]
+    roles = [_by_role(window, use) for window, use in zip(windows, uses, strict=True)]
     for role in sorted({*roles[0], *roles[1]}, key=lambda role: -max(row.get(role, 0) for row in roles)):
         sizes = [row.get(role) if row else None for row in roles]
         if max(size or 0 for size in sizes) >= _LEAST_SHARE * max(top or 0 for top in tops):
@@ -81,45 +85,43 @@ def _figures(before: FailureWindow | None, after: FailureWindow | None) -> Itera
     yield _step_time(before, after)
 
 
-def _use(scene: FailureWindow | None) -> list[tuple[float, int]]:
+def _use(window: FailureWindow | None) -> list[tuple[float, int]]:
     """(Unix seconds, anonymous and page-locked memory of all processes of the run) at each sample until the death."""
-    table = scene.trace.node.tables.get("process") if scene is not None else None
-    if scene is None or table is None:
+    table = window.trace.node.tables.get("process") if window is not None else None
+    if window is None or table is None:
         return []
-    ours = {uid for uid, row in scene.trace.known["process"].items() if row.get(R.role) != "doctor"}
+    ours = {uid for uid, row in window.trace.known["process"].items() if row.get(R.role) != "doctor"}
     anon, shmem, locked = (table.values[name] for name in ("rss_anon_bytes", "rss_shmem_bytes", "locked_bytes"))
     sums: dict[float, int] = {}
     for place, uid in enumerate(table.keys):
-        at = scene.trace.seconds(table.times_ns[place])
-        if uid in ours and at <= scene.until_s and anon[place] != NULL:
+        at = window.trace.seconds(table.times_ns[place])
+        if uid in ours and at <= window.until_s and anon[place] != NULL:
             held = min(locked[place], shmem[place])
             sums[at] = sums.get(at, 0) + anon[place] + (held if held != NULL else 0)
     return sorted(sums.items())
 
 
-def _step_peaks(scene: FailureWindow | None, use: Sequence[tuple[float, int]]) -> list[int]:
+def _step_peaks(window: FailureWindow | None, use: Sequence[tuple[float, int]]) -> list[int]:
     """The highest use of each step, the load before the first one left out."""
-    if scene is None:
+    if window is None:
         return []
-    starts = [at for at in find_steps(scene.trace) if at <= scene.until_s][1:]
+    starts = [at for at in find_steps(window.trace) if at <= window.until_s][1:]
     found = []
-    for begin, end in pairwise([*starts, scene.until_s]):
+    for begin, end in pairwise([*starts, window.until_s]):
         inside = [value for at, value in use if begin <= at <= end]
         if inside:
             found.append(max(inside))
     return found
 
 
-def _by_role(scene: FailureWindow | None, use: Sequence[tuple[float, int]]) -> dict[str, float]:
+def _by_role(window: FailureWindow | None, use: Sequence[tuple[float, int]]) -> dict[str, float]:
     """The same by role at the peak."""
-    if scene is None or not use:
+    if window is None or not use:
         return {}
     peak_s, _ = max(use, key=lambda point: point[1])
     sizes: dict[str, float] = {}
-    for holder in find_process_usage(scene, peak_s):
-        sizes[holder.role] = (
-            sizes.get(holder.role, 0) + holder.anon_bytes + min(holder.locked_bytes, holder.shmem_bytes)
-        )
+    for usage in find_process_usage(window, peak_s):
+        sizes[usage.role] = sizes.get(usage.role, 0) + usage.anon_bytes + min(usage.locked_bytes, usage.shmem_bytes)
     return sizes
 
 
@@ -144,8 +146,8 @@ def _slope(peaks: Sequence[int]) -> tuple[float, float, float] | None:
 
 def _step_time(before: FailureWindow | None, after: FailureWindow | None) -> Figure:
     times = [
-        [b - a for a, b in pairwise(find_steps(scene.trace)[1:])] if scene is not None else []
-        for scene in (before, after)
+        [b - a for a, b in pairwise(find_steps(window.trace)[1:])] if window is not None else []
+        for window in (before, after)
     ]
     middles = [statistics.median(row) if row else None for row in times]
     spreads = [_SPREADS * _deviation(row) for row in times if len(row) >= _LEAST_STEPS]

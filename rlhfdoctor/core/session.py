@@ -1,4 +1,7 @@
-"""What was read of one run: sources, traces, settings and the window of time. Every command works on it; nothing is read twice."""
+"""What was read of one run: sources, traces, settings, the window of time.
+
+Every command works on it; nothing is read twice.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ from rlhfdoctor.vocabulary import EVENT
 
 CONFIG_LIMIT_BYTES = 2 * 1024**2
 _SAID_BY_SOURCES = ("config", "framework", "version")
-"""Whose events count in a source file, beside notes on the machine: a program that can raise an error has not raised it."""
+"""Whose events count in a source file, beside notes on the machine: code that can raise an error has not raised it."""
 _NOTES = (EVENT.host.note_limit, EVENT.host.note_total, EVENT.host.note_used)
 Progress = Callable[[str, int], None]
 

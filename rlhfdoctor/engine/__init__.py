@@ -1,1 +1,1 @@
-"""The rule engine: it compares, and refers to no cause by name."""
+"""The rule engine: it compares; it refers to no cause by name."""

@@ -1,7 +1,7 @@
 """Log-odds of a rule -> the share of such findings that were right, by a curve fitted to labelled incidents.
 
-The curve is `calibration.yaml` in the catalogue's folder: a few knots, straight lines between them, 0.5 at 0. `make calibrate`
-fits it again. Without it the confidence is the logistic of the log-odds.
+The curve is `calibration.yaml` in the catalogue's folder: a few knots, straight lines between them, 0.5 at 0.
+`make calibrate` fits it again. Without it the confidence is the logistic of the log-odds.
 """
 
 from __future__ import annotations

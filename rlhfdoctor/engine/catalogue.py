@@ -1,4 +1,4 @@
-"""The rules of a folder, loaded and cached; a rule folder is added or removed without touching code."""
+"""The rules of a folder, cached once loaded; a rule folder is added or removed without touching code."""
 
 from __future__ import annotations
 

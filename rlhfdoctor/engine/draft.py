@@ -1,4 +1,4 @@
-"""A rule that is being written: the skeleton of a new one, and what its folder still lacks."""
+"""A rule that is being written: its skeleton, then what its folder still lacks."""
 
 from __future__ import annotations
 
@@ -115,8 +115,10 @@ detect:
   requires: {{event: torch.cuda_error}}
   prior: -1.0
   for:
-  - {{when: {{event: torch.cuda_error, with: {{error_text: out of memory}}}}, weight: 2.0, says: why this speaks for it}}
-  # A threshold has its unit and its reason, as in {{evidence: host.limit_ratio, at_most: 60 %, reason: why it is there}};
+  - {{when: {{event: torch.cuda_error, with: {{error_text: out of memory}}}}, weight: 2.0, \
+says: why this speaks for it}}
+  # A threshold has its unit and its reason, as in {{evidence: host.limit_ratio, at_most: 60 %, \
+reason: why it is there}};
   # what several rules share has a name in conditions.yaml and is used as {{condition: NAME}}.
   against: []
   missing:
@@ -125,7 +127,8 @@ docs:
   meaning: What it means.
   impact: What it does to a run.
   check: How to check it by hand.
-  false_positives:  # also {{causes: [host-leak], differs: how to tell it from this one}} and {{other: what is no cause here}}
+  false_positives:  # also {{causes: [host-leak], differs: how to tell it from this one}} \
+and {{other: what is no cause here}}
   - {{note: 'What looks alike, and how to tell.'}}
 remediation: []
 references: []

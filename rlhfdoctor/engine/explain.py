@@ -31,9 +31,8 @@ def explain(rule: Rule, t: Language = ENGLISH) -> str:
             where = f" ({item.framework})" if item.framework else ""
             version = t(say(" at {versions}", versions=item.versions)) if item.versions else ""
             effect = t(_unmeasured(item.effect))
-            parts += _wrap(
-                f"- {t(template(item.instead)) if item.instead else item.setting}{where}{version} [{item.safety}]: {effect}"
-            )
+            what = t(template(item.instead)) if item.instead else item.setting
+            parts += _wrap(f"- {what}{where}{version} [{item.safety}]: {effect}")
             spelled = _spelled(item)
             if spelled:
                 parts += _wrap(f"  {t(say('spelled: {spelled}', spelled=spelled))}")

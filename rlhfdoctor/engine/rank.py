@@ -1,7 +1,7 @@
-"""Rules and facts -> findings, best first, secondary failures after their cause.
+"""Ranks the findings of the rules: best first, secondary failures after their cause.
 
-The score of a rule is the sum of its prior and of the weights of all conditions that hold, in log-odds; its confidence is the share
-of such findings that were right (calibrate.py). What is unknown moves nothing and is listed as missing.
+The score of a rule is the sum of its prior and of the weights of all conditions that hold, in log-odds; its confidence
+is the share of such findings that were right (calibrate.py). What is unknown moves nothing and is listed as missing.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ def diagnose(rules: Sequence[Rule], facts: Facts) -> tuple[list[Finding], list[R
 
 
 def is_decided(findings: Sequence[Finding]) -> bool:
-    """Whether the first finding is a verdict: more likely than not, and no rival that excludes it is as likely by the same facts."""
+    """Whether the first finding is a verdict: more likely than not, with no rival as likely by the same facts.
+
+    A rival is a finding that excludes the first.
+    """
     roots = [f for f in findings if f.explained_by is None]
     if not roots or roots[0].score < 0:
         return False

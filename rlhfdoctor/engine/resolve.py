@@ -1,4 +1,4 @@
-"""rule.yaml -> Rule: names are looked up in the vocabulary, thresholds get their units, and every fault has its line."""
+"""rule.yaml -> Rule: names looked up in the vocabulary, thresholds with units, every fault at its line."""
 
 from __future__ import annotations
 

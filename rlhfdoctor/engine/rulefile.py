@@ -1,4 +1,4 @@
-"""The form of a rule's file: typed sections that msgspec converts and describes as a JSON Schema for editors."""
+"""The form of a rule's file: typed sections, converted by msgspec, described to editors by a JSON Schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rule, resolved: every event, field, fact, setting and framework that its file names is a declared one."""
+"""A rule, resolved: every event, field, fact, setting or framework that its file names is a declared one."""
 
 from __future__ import annotations
 

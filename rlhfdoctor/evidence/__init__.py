@@ -1,1 +1,1 @@
-"""Events and settings -> named Evidence: all arithmetic of the doctor lives here."""
+"""What was read of a run -> named Evidence: all arithmetic of the doctor lives here."""

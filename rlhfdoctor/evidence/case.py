@@ -1,4 +1,4 @@
-"""A case: everything that was read of one run, with quick access by kind and by name."""
+"""A case: everything that was read of one run, accessible by kind or by name."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""What a single event shows of a death: the killer, and how certain that is.
+"""What a single event shows of a death: the killer, with a rank of certainty.
 
-The ranks: a certain killer, a timeout, an exception, a process that merely vanished. Each of them makes the ones below it.
+The ranks: a certain killer, a timeout, an exception, a process that merely vanished. Each of them
+makes the ones below it.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ TRIED_AGAIN = re.compile(r"(?<!fork: )\bretry|\bWARN", re.I)
 _CUDA_ERROR = re.compile(r"CUDA(?: driver| runtime)? error|CUDA out of memory|CUDA kernel")
 """Inputs by torch.cuda_error and torch.cuda_oom."""
 RAY_SERVICE = re.compile(
-    r"(?:^|[/!])(?:monitor|dashboard|dashboard_\w+|runtime_env_agent|log_monitor|ray_client_server\w*|gcs_server)\.(?:log|out|err)(?:\.|$)"
+    r"(?:^|[/!])(?:monitor|dashboard|dashboard_\w+|runtime_env_agent|log_monitor|ray_client_server\w*"
+    r"|gcs_server)\.(?:log|out|err)(?:\.|$)"
 )
 """Logs of Ray's services: an exception there is not the job's."""
 _RAY_CORE = re.compile(r"\[\d{4}-\d\d-\d\d [\d:,]+ [IWE] \d+ \d+\] \w+\.cc:\d+: ")

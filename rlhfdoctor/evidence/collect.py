@@ -7,10 +7,25 @@ import re
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from rlhfdoctor.evidence import comm, flight, gpu, host, offload, recorded, setup, shm, workers
-from rlhfdoctor.evidence import errors as program
-from rlhfdoctor.evidence import rlimits as process
-from rlhfdoctor.evidence import sizing as cures
+from rlhfdoctor.evidence import (
+    comm,
+    engine_memory,
+    errors,
+    flight,
+    gpu,
+    gpu_growth,
+    host,
+    kernel_kill,
+    lost_peer,
+    offload,
+    ray_memory,
+    recorded,
+    rlimits,
+    setup,
+    shm,
+    sizing,
+    workers,
+)
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.i18n.message import NOTHING, Message, quoted, say
 from rlhfdoctor.types import Death, Event, Evidence, Gap
@@ -31,28 +46,28 @@ def _precedes(one: Event, death: Event) -> bool:
 
 
 FINDERS: tuple[Finder, ...] = (
-    host.find_kernel,
-    host.find_ray,
+    kernel_kill.find_kernel,
+    ray_memory.find_ray,
     host.find_limits,
     host.find_available,
     host.find_growth,
     gpu.find_cuda,
-    gpu.find_engine,
-    gpu.find_growth,
+    engine_memory.find_engine,
+    gpu_growth.find_growth,
     comm.find_collectives,
     flight.find_flight,
-    comm.find_peer,
+    lost_peer.find_peer,
     offload.find_offload,
-    cures.find_cures,
+    sizing.find_cures,
     offload.find_states,
-    program.find_errors,
+    errors.find_errors,
     setup.find_setup,
 )
 FINDERS_OF_DEATH: tuple[Callable[[Case, Death | None], Iterator[Evidence]], ...] = (
     recorded.find_recorded,
     workers.find_workers,
     shm.find_leaks,
-    process.find_process_limit,
+    rlimits.find_process_limit,
 )
 """Those that also use who was killed, and when."""
 

@@ -1,4 +1,4 @@
-"""Who killed what, when and in which phase: the first failure, as opposed to secondary ones.
+"""Who killed what, when, in which phase: the first failure, as opposed to secondary ones.
 
 A certain killer (a kernel line, Ray's monitor, an allocator's error) outranks a timeout, a
 timeout outranks an exception, and all outrank a process that merely vanished, because each of
@@ -39,7 +39,7 @@ def find_death(case: Case) -> Death | None:
     event, (killer, _) = next(item for item in shown if item[1][1] == best_rank)
     if killer == "kernel-oom-node" and _in_cgroup(case, event):
         killer = "kernel-oom-cgroup"
-    event = _telling(case, event, killer)
+    event = _decisive(case, event, killer)
     return _with_trace(
         case,
         Death(
@@ -90,7 +90,7 @@ def _in_cgroup(case: Case, event: Event) -> bool:
     return False
 
 
-def _telling(case: Case, event: Event, killer: str) -> Event:
+def _decisive(case: Case, event: Event, killer: str) -> Event:
     """The most informative line of the same death: numbers rather than a class name or a notice."""
     better = {
         "ray-memory-monitor": (

@@ -1,4 +1,4 @@
-"""Errors reported by the program, the GPU driver, the fabric and the object store."""
+"""Errors that the program, the GPU driver, the fabric or the object store reported."""
 
 from __future__ import annotations
 
@@ -83,6 +83,8 @@ def _crash_says(case: Case, crash: Event) -> Message:
 
 
 _RESOURCE = re.compile(
-    r"out of memory|No available memory|cache blocks|KV cache|Errno 28|Errno 12|Errno 24|Too many open files|start new thread|object store|/dev/shm|NCCL|Connection|killed by signal|ECC error|Memory usage increased|Free memory on device|Resource temporarily|process group",
+    r"out of memory|No available memory|cache blocks|KV cache|Errno 28|Errno 12|Errno 24|Too many open files"
+    r"|start new thread|object store|/dev/shm|NCCL|Connection|killed by signal|ECC error|Memory usage increased"
+    r"|Free memory on device|Resource temporarily|process group",
     re.I,
 )

@@ -1,4 +1,4 @@
-"""Flight-recorder dumps of all ranks side by side: the collective at which they part, and the rank that never came."""
+"""Flight-recorder dumps of all ranks side by side: the collective at which they part, the rank that never came."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def find_flight(case: Case) -> Iterator[Evidence]:
 
 
 def _jobs(case: Case) -> dict[str, int]:
-    """Folder -> number of the job; folders of several hosts whose ranks are different belong to one, the largest first."""
+    """Folder -> number of the job, the largest first; folders of several hosts with different ranks belong to one."""
     ranks: dict[str, set[int | None]] = {}
     for event in case.of(EVENT.flight.dump):
         ranks.setdefault(_folder(event), set()).add(whole(event, FIELD.rank))

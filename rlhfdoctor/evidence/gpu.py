@@ -1,20 +1,17 @@
-"""GPU memory: the failing allocation, what was free, and which code requested it."""
+"""A failed allocation on a GPU: its size, what was free, which code requested it."""
 
 from __future__ import annotations
 
-import itertools
-import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from rlhfdoctor.budget.shapes import find_shape
-from rlhfdoctor.evidence.case import Case, fact, number, whole
-from rlhfdoctor.evidence.window import find_steps
-from rlhfdoctor.i18n.message import plural, say
+from rlhfdoctor.evidence.case import Case, fact, whole
+from rlhfdoctor.i18n.message import say
 from rlhfdoctor.logs.torch import read_cuda_oom
 from rlhfdoctor.plugins import folders
-from rlhfdoctor.types import Event, Evidence
-from rlhfdoctor.vocabulary import EVENT, FACT, FIELD, TRAIT
+from rlhfdoctor.types import Event, Evidence, Value
+from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 
 _SITES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("pin", re.compile(r"\bin _?pin_memory\b|\.pin_memory\(|^\s*pin_memory \(|cudaHostAlloc|cudaHostRegister")),
@@ -22,7 +19,8 @@ _SITES: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "weight_sync",
         re.compile(
-            r"sync_model_weights|load_dtensor_weights|broadcast_to_vllm|update_weights?\b|summon_full|unwrap_model_for_generation|GatheredParameters|merge_adapter"
+            r"sync_model_weights|load_dtensor_weights|broadcast_to_vllm|update_weights?\b|summon_full"
+            r"|unwrap_model_for_generation|GatheredParameters|merge_adapter"
         ),
     ),
     ("checkpoint", re.compile(r"save_checkpoint|load_state_dict|save_pretrained|_save_state|load_checkpoint")),
@@ -48,13 +46,8 @@ _SITES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("backward", re.compile(r"backward\b|autograd")),
     ("generate", re.compile(r"generate\b|generate_sequences|\bsample\b")),
 )
-_LENGTH = re.compile(r"response_length/mean:([0-9.]+)")
-_LONGEST = re.compile(r"response_length/max:([0-9.]+)")
-_LEAST_STEPS = 4
 _LARGEST_GPU_BYTES = 2 * 1024**4
 """More than any GPU has; a request above is a wrong shape, not a shortage."""
-
-
 _ERRORS = (
     EVENT.vllm.wake_oom,
     EVENT.torch.pin_failed,
@@ -65,6 +58,9 @@ _ERRORS = (
     EVENT.ray.unhandled_task_error,
 )
 """Lines at the inner end of a traceback."""
+
+Sizes = Mapping[str, Value]
+"""What an error line says of the GPU, by the names of `read_cuda_oom`."""
 
 
 def find_cuda(case: Case) -> Iterator[Evidence]:
@@ -81,6 +77,7 @@ def find_cuda(case: Case) -> Iterator[Evidence]:
 
 
 def _sizes(event: Event) -> Iterator[Evidence]:
+    """The request against what the error line says of the GPU."""
     request = whole(event, FIELD.request_bytes)
     sizes = read_cuda_oom(" ".join((event.text, *event.after)))
     if request is None:
@@ -94,81 +91,96 @@ def _sizes(event: Event) -> Iterator[Evidence]:
     yield fact(
         FACT.cuda.request_bytes, request, say("the failing allocation was {request:bytes}", request=request), event
     )
-    total = sizes.get("total_bytes")
-    free = sizes.get("free_bytes")
-    unallocated = sizes.get("unallocated_bytes")
-    allocated = sizes.get("allocated_bytes")
+    yield from _whole_gpu(event, request, sizes)
+    yield from _unallocated(event, request, sizes)
+    yield from _others(event, sizes)
+
+
+def _whole_gpu(event: Event, request: int, sizes: Sizes) -> Iterator[Evidence]:
+    """The request, what PyTorch had allocated, what others held: as shares of the GPU."""
+    total, allocated = sizes.get("total_bytes"), sizes.get("allocated_bytes")
+    if not isinstance(total, int) or not total:
+        return
+    yield fact(FACT.cuda.total_bytes, total, say("the GPU has {total:bytes}", total=total), event)
+    yield fact(
+        FACT.cuda.request_ratio,
+        request / total,
+        say("the request is {request:share} of the GPU", request=request / total),
+        event,
+    )
+    if isinstance(allocated, int):
+        yield fact(
+            FACT.cuda.allocated_ratio,
+            allocated / total,
+            say("PyTorch had {allocated:bytes} of {total:bytes} allocated", allocated=allocated, total=total),
+            event,
+        )
+    own, free, unallocated = (sizes.get(f"{name}_bytes") for name in ("own", "free", "unallocated"))
+    if isinstance(own, int) and isinstance(free, int) and own:
+        foreign = max(total - free - own, 0)
+        yield fact(
+            FACT.cuda.foreign_ratio,
+            foreign / total,
+            say("{foreign:bytes} of the GPU belong to other processes", foreign=foreign),
+            event,
+        )
+    elif isinstance(allocated, int) and isinstance(free, int) and isinstance(unallocated, int):
+        foreign = max(total - free - allocated - unallocated, 0)
+        yield fact(
+            FACT.cuda.outside_ratio,
+            foreign / total,
+            say(
+                "{foreign:bytes} of the GPU are not PyTorch's: other processes, the rollout engine, NCCL and CUDA",
+                foreign=foreign,
+            ),
+            event,
+        )
+
+
+def _unallocated(event: Event, request: int, sizes: Sizes) -> Iterator[Evidence]:
+    """What PyTorch had reserved without use, and whether that would have held the request."""
+    total, free, unallocated = (sizes.get(f"{name}_bytes") for name in ("total", "free", "unallocated"))
+    if not isinstance(unallocated, int):
+        return
+    yield fact(
+        FACT.cuda.unallocated_covers,
+        unallocated >= request,
+        say(
+            "{unallocated:bytes} unallocated against a request of {request:bytes}",
+            unallocated=unallocated,
+            request=request,
+        ),
+        event,
+    )
     if isinstance(total, int) and total:
-        yield fact(FACT.cuda.total_bytes, total, say("the GPU has {total:bytes}", total=total), event)
         yield fact(
-            FACT.cuda.request_ratio,
-            request / total,
-            say("the request is {request:share} of the GPU", request=request / total),
+            FACT.cuda.unallocated_ratio,
+            unallocated / total,
+            say("{unallocated:share} of the GPU was reserved but unallocated", unallocated=unallocated / total),
             event,
         )
-        if isinstance(allocated, int):
-            yield fact(
-                FACT.cuda.allocated_ratio,
-                allocated / total,
-                say("PyTorch had {allocated:bytes} of {total:bytes} allocated", allocated=allocated, total=total),
-                event,
-            )
-        own = sizes.get("own_bytes")
-        if isinstance(own, int) and isinstance(free, int) and own:
-            foreign = max(total - free - own, 0)
-            yield fact(
-                FACT.cuda.foreign_ratio,
-                foreign / total,
-                say("{foreign:bytes} of the GPU belong to other processes", foreign=foreign),
-                event,
-            )
-        elif isinstance(allocated, int) and isinstance(free, int) and isinstance(unallocated, int):
-            foreign = max(total - free - allocated - unallocated, 0)
-            yield fact(
-                FACT.cuda.outside_ratio,
-                foreign / total,
-                say(
-                    "{foreign:bytes} of the GPU are not PyTorch's: other processes, the rollout engine, NCCL and CUDA",
-                    foreign=foreign,
-                ),
-                event,
-            )
-    if isinstance(unallocated, int):
-        yield fact(
-            FACT.cuda.unallocated_covers,
-            unallocated >= request,
-            say(
-                "{unallocated:bytes} unallocated against a request of {request:bytes}",
-                unallocated=unallocated,
-                request=request,
-            ),
-            event,
-        )
-        if isinstance(total, int) and total:
-            yield fact(
-                FACT.cuda.unallocated_ratio,
-                unallocated / total,
-                say("{unallocated:share} of the GPU was reserved but unallocated", unallocated=unallocated / total),
-                event,
-            )
-        spare = unallocated + (free if isinstance(free, int) else 0)
-        yield fact(
-            FACT.cuda.unallocated_bytes,
-            unallocated,
-            say("{unallocated:bytes} were reserved by PyTorch but unallocated", unallocated=unallocated),
-            event,
-        )
-        yield fact(
-            FACT.cuda.fragmented,
-            spare >= request,
-            say(
-                "free and reserved-but-unallocated memory ({spare:bytes}) {value} the request of {request:bytes}",
-                spare=spare,
-                value=(say("would have held") if spare >= request else say("would not have held")),
-                request=request,
-            ),
-            event,
-        )
+    spare = unallocated + (free if isinstance(free, int) else 0)
+    yield fact(
+        FACT.cuda.unallocated_bytes,
+        unallocated,
+        say("{unallocated:bytes} were reserved by PyTorch but unallocated", unallocated=unallocated),
+        event,
+    )
+    yield fact(
+        FACT.cuda.fragmented,
+        spare >= request,
+        say(
+            "free and reserved-but-unallocated memory ({spare:bytes}) {value} the request of {request:bytes}",
+            spare=spare,
+            value=(say("would have held") if spare >= request else say("would not have held")),
+            request=request,
+        ),
+        event,
+    )
+
+
+def _others(event: Event, sizes: Sizes) -> Iterator[Evidence]:
+    """What other processes hold by the error line itself."""
     if sizes.get("others_zero"):
         yield fact(
             FACT.cuda.others_unknown,
@@ -273,131 +285,6 @@ def find_vocabulary(case: Case) -> tuple[int, str] | None:
             if shape is not None and shape.given_parameters is None:
                 return shape.vocabulary, shape.name.rsplit("/", 1)[-1]
     return None
-
-
-def find_engine(case: Case) -> Iterator[Evidence]:
-    """The rollout engine: cache blocks, sleep, backup of weights on the host, GPU already taken."""
-    backups = case.of(EVENT.vllm.sleep_backup)
-    if backups:
-        largest = max(whole(e, FIELD.backup_bytes) or 0 for e in backups)
-        pids = {e.origin.pid for e in backups if e.origin.pid} or set()
-        count = max(len(pids), 1, sum(e.repeats_count for e in backups[:1]))
-        yield fact(
-            FACT.engine.backup_bytes,
-            largest * count,
-            say(
-                "{engines} keep {largest:bytes} each in host memory: {largest2:bytes}",
-                engines=plural("{n} sleeping engine", "{n} sleeping engines", count),
-                largest=largest,
-                largest2=largest * count,
-            ),
-            backups[0],
-        )
-        kill = case.first(EVENT.ray.memory_kill)
-        total = whole(kill, FIELD.total_bytes)
-        if total:
-            yield fact(
-                FACT.engine.backup_ratio,
-                largest * count / total,
-                say("that is {largest:share} of the node", largest=largest * count / total),
-                backups[0],
-            )
-    if case.framework is not None and case.has(TRAIT.engine_colocated):
-        yield Evidence(
-            name=FACT.engine.colocated,
-            value=True,
-            says=say("{name} runs engine and trainer on the same GPUs", name=case.framework.name),
-        )
-    sleeps = case.of(EVENT.vllm.sleep)
-    if sleeps:
-        least = min(whole(e, FIELD.freed_bytes) or 0 for e in sleeps)
-        yield fact(
-            FACT.engine.sleep_freed_bytes,
-            least,
-            say("a falling-asleep engine freed {least:bytes}", least=least),
-            sleeps[0],
-        )
-    blocks = case.first(EVENT.vllm.blocks)
-    if blocks is not None:
-        yield fact(
-            FACT.engine.gpu_block_count,
-            whole(blocks, FIELD.gpu_count),
-            say("{gpu_count} GPU cache blocks", gpu_count=whole(blocks, FIELD.gpu_count)),
-            blocks,
-        )
-        cpu = whole(blocks, FIELD.cpu_count)
-        yield fact(FACT.engine.cpu_block_count, cpu, say("{cpu} CPU swap blocks", cpu=cpu), blocks)
-    frees = case.of(EVENT.vllm.cache_freed)
-    if frees:
-        builds = sum(1 for e in frees if "before" in str(e.fields.get(FIELD.when_text)) and "init cache" in e.text)
-        yield fact(
-            FACT.engine.cache_build_count,
-            builds,
-            say("the engine rebuilt its cache {times}", times=plural("{n} time", "{n} times", builds)),
-            frees[-1],
-        )
-    profiled = case.first(EVENT.sglang.profiled)
-    value = number(profiled, FIELD.profiled)
-    if profiled is not None and value is not None:
-        yield fact(
-            FACT.engine.profiled_tokens, value, say("the KV cache would hold {value} tokens", value=value), profiled
-        )
-
-
-def find_growth(case: Case) -> Iterator[Evidence]:
-    """Whether GPU memory rose from step to step, by verl's metrics or the recorder; loading and the first two steps warm up.
-
-    verl logs torch.cuda.max_memory_allocated() since the start (a peak that never falls), so only a rise in nearly every step counts.
-    """
-    lengths: list[float] = []
-    marks = [e for e in case.of(EVENT.gpu.used) if e.fields.get(FIELD.what_text) == "allocated"]
-    used = [size for e in marks if (size := whole(e, FIELD.used_bytes)) is not None]
-    if used:
-        lengths = [float(m[1]) for e in marks if (m := _LONGEST.search(e.text) or _LENGTH.search(e.text))]
-    elif case.traces:
-        used = _peaks(case)
-    warm = used[2:]
-    if len(warm) < _LEAST_STEPS:
-        return
-    rises = [two - one for one, two in itertools.pairwise(warm)]
-    up = sum(1 for rise in rises if rise > 0.001 * warm[0]) / len(rises)
-    slope = (warm[-1] - warm[0]) // len(rises)
-    where = marks[-1] if marks else None
-    yield fact(
-        FACT.gpu.slope_bytes_per_step,
-        slope,
-        say(
-            "GPU memory rose by {slope:bytes} a step over {steps}: {value:bytes} to {value2:bytes}",
-            slope=slope,
-            steps=plural("{n} step", "{n} steps", len(warm)),
-            value=warm[0],
-            value2=warm[-1],
-        ),
-        where,
-    )
-    yield fact(FACT.gpu.rising_steps_ratio, up, say("it rose in {up:share} of the steps", up=up), where)
-    if len(lengths) == len(used):
-        third = max(len(warm) // 3, 1)
-        ratio = sum(lengths[-third:]) / max(sum(lengths[2 : 2 + third]), 1e-9)
-        yield fact(
-            FACT.gpu.lengths_ratio,
-            ratio,
-            say("the responses of the last steps were {ratio:.2f} times as long as those of the first", ratio=ratio),
-            where,
-        )
-
-
-def _peaks(case: Case) -> list[int]:
-    """The largest use of the fullest GPU in each step that the recorder saw."""
-    for trace in case.traces:
-        starts = find_steps(trace)
-        series = [trace.series("gpu", key, "used_bytes") for key in trace.keys("gpu")]
-        if not series or len(starts) < _LEAST_STEPS:
-            continue
-        fullest = max(series, key=lambda points: max((value for _, value in points), default=0))
-        spans = zip(starts, [*starts[1:], math.inf])
-        return [max(inside) for begin, end in spans if (inside := [v for at, v in fullest if begin <= at < end])]
-    return []
 
 
 def _int(value: object) -> int | None:

@@ -1,84 +1,23 @@
-"""Host memory: the kernel's and Ray's own figures, and the sums that must agree."""
+"""Host memory outside the killers' reports: the limit that binds, the node's size, the rise from step to step."""
 
 from __future__ import annotations
 
 import itertools
-import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
-from rlhfdoctor.evidence.case import Case, fact, number, page_size, whole
-from rlhfdoctor.evidence.roles import find_role
-from rlhfdoctor.i18n.message import Message, plural, say, term
-from rlhfdoctor.logs.kernel import read_oom_kill
-from rlhfdoctor.logs.ray import read_top
+from rlhfdoctor.evidence.case import Case, fact, whole
+from rlhfdoctor.i18n.message import plural, say
 from rlhfdoctor.types import Event, Evidence, Origin
 from rlhfdoctor.units import GIB, parse_bytes
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 from rlhfdoctor.vocabulary.names import Field
 
-_OURS = re.compile(
-    r"^(?:ray::|python|pt_main|VLLM|vllm|torchrun|deepspeed|accelerate|EngineCor|raylet|sglang|train|Worker_TP)"
-)
 _NO_LIMIT_BYTES = 2**60
 """cgroup v1 shows 'no limit' as 9223372036854771712 or 9007199254740988 kB (a page-rounded LONG_MAX)."""
 
 
-def find_kernel(case: Case) -> Iterator[Evidence]:
-    """The victim's three kinds of RSS, the binding limit, and who else was in the task table."""
-    killed = case.first(EVENT.kernel.killed)
-    anon = whole(killed, FIELD.anon_bytes)
-    if killed is not None and anon is not None:
-        shmem = whole(killed, FIELD.shmem_bytes)
-        comm = str(killed.fields.get(FIELD.comm))
-        yield fact(FACT.kernel.victim_of_run, bool(_OURS.match(comm)), say("the victim is {comm}", comm=comm), killed)
-        if shmem is not None and anon + shmem > 0 and comm != "raylet":  # a raylet maps the object store
-            share = shmem / (anon + shmem)
-            yield fact(
-                FACT.kernel.victim_shmem_ratio,
-                share,
-                say(
-                    "{shmem:bytes} of the victim were shmem (pinned or shared) against {anon:bytes} anon",
-                    shmem=shmem,
-                    anon=anon,
-                ),
-                killed,
-            )
-            yield fact(FACT.kernel.victim_shmem_bytes, shmem, say("shmem-rss {shmem:bytes}", shmem=shmem), killed)
-    verdict = case.first(EVENT.kernel.oom_kill)
-    if verdict is not None:
-        constraint = str(verdict.fields.get(FIELD.constraint))
-        keys = read_oom_kill(str(verdict.fields.get(FIELD.rest_text, "")))
-        yield fact(
-            FACT.kernel.constraint, constraint, say("the kernel names {constraint}", constraint=constraint), verdict
-        )
-        if keys.get("oom_memcg"):
-            yield fact(
-                FACT.kernel.limit_level,
-                keys["oom_memcg"],
-                say("the limit stands on {oom_memcg}", oom_memcg=keys["oom_memcg"]),
-                verdict,
-            )
-    usage = case.first(EVENT.kernel.memcg_usage)
-    limit = whole(usage, FIELD.limit_bytes)
-    own = _own_limit(case)
-    if own is not None and limit is not None and own[0] > 1.02 * limit:
-        yield fact(
-            FACT.kernel.outer_limit,
-            True,
-            say(
-                "the limit that was full ({limit:bytes}) is not the job's own ({value:bytes}, {value2}): it "
-                "stands on a cgroup around it",
-                limit=limit,
-                value=own[0],
-                value2=own[1],
-            ),
-            usage,
-        )
-    yield from _table(case, killed)
-
-
-def _own_limit(case: Case) -> tuple[int, str] | None:
-    """The memory that the configuration requests for the job: bytes, and the spelling."""
+def find_requested(case: Case) -> tuple[int, str] | None:
+    """The memory that the configuration requests for the job, in bytes, with the spelling of the setting."""
     setting = case.setting("container.memory")
     if setting is None or not isinstance(setting.value, str | int):
         return None
@@ -86,170 +25,6 @@ def _own_limit(case: Case) -> tuple[int, str] | None:
     if size and setting.spelled == "--mem" and str(setting.value).isdigit():
         size *= 1024**2  # slurm's default unit is MB
     return (size, setting.spelled) if size else None
-
-
-def _table(case: Case, killed: Event | None) -> Iterator[Evidence]:
-    """Sums over the task table; the page size is derived from the victim's total_vm."""
-    rows = case.of(EVENT.kernel.task)
-    if not rows:
-        return
-    header = case.first(EVENT.kernel.task_header)
-    page = page_size(rows, killed)
-    unique: dict[int, tuple[int, Event]] = {}
-    for row in rows:
-        pid = whole(row, FIELD.pid) or 0
-        unique[pid] = ((whole(row, FIELD.rss_pages) or 0) * page, row)
-    ordered = sorted(unique.values(), key=lambda item: -item[0])
-    total = sum(size for size, _ in ordered)
-    yield fact(
-        FACT.kernel.table_bytes,
-        total,
-        say("the task table adds up to {total:bytes} of RSS in {ordered} processes", total=total, ordered=len(ordered)),
-        header or rows[0],
-    )
-    size, largest = ordered[0]
-    if total:
-        yield fact(
-            FACT.kernel.largest_ratio,
-            size / total,
-            say("the largest process holds {size:share} of the table's RSS", size=size / total),
-            largest,
-        )
-    ours = [(s, r) for s, r in ordered if _OURS.match(str(r.fields[FIELD.comm]))]
-    big = [s for s, _ in ours if s > 0.02 * max(total, 1)]
-    yield fact(
-        FACT.kernel.large_count,
-        len(big),
-        say("{big} processes of the run hold more than 2 % each", big=len(big)),
-        largest,
-    )
-    workers = [(s, r) for s, r in ours if re.match(r"ray::(?!IDLE)", str(r.fields[FIELD.comm]))]
-    beside = [
-        (s, r) for s, r in ours if str(r.fields[FIELD.comm]).startswith(("python", "pt_main")) and s > 0.05 * total
-    ]
-    driver = (
-        beside[0] if len(beside) == 1 and len(workers) > 1 else None
-    )  # several are ranks or engines of something else
-    if driver is not None:
-        ratio = driver[0] / max(workers[0][0], 1)
-        yield fact(
-            FACT.kernel.driver_to_worker_ratio,
-            ratio,
-            say(
-                "the largest python process beside Ray's workers holds {value:bytes}, {ratio:.1f} times as much "
-                "as the largest worker",
-                value=driver[0],
-                ratio=ratio,
-            ),
-            driver[1],
-        )
-    ranks = workers or ours
-    peers = [(s, r) for s, r in ranks if r.fields[FIELD.comm] == ranks[0][1].fields[FIELD.comm]]
-    if len(peers) >= 2 and peers[1][0] > 0:
-        ratio = peers[0][0] / peers[1][0]
-        yield fact(FACT.kernel.peer_count, len(peers), say("{peers} processes of its kind", peers=len(peers)), largest)
-        yield fact(
-            FACT.kernel.top_to_second_ratio,
-            ratio,
-            say("the largest process of the run holds {ratio:.1f} times as much as the next of its kind", ratio=ratio),
-            largest,
-        )
-    roles = {
-        role for _, r in ours if (role := find_role(str(r.fields[FIELD.comm]))) and role not in ("driver", "raylet")
-    }
-    yield fact(FACT.kernel.role_count, len(roles), _roles_say(roles), largest)
-
-
-def _roles_say(roles: Collection[str]) -> Message:
-    if not roles:
-        return say("roles in the table: none known")
-    return say("roles in the table: {roles}", roles=tuple(term(role) for role in sorted(roles)))
-
-
-def find_ray(case: Case) -> Iterator[Evidence]:
-    """What Ray's memory monitor saw: use, threshold, victim, and the ten largest processes."""
-    kill = case.first(
-        EVENT.ray.memory_kill, EVENT.ray.memory_kill_numbers, EVENT.ray.memory_kill_old, EVENT.ray.memory_error_old
-    )
-    reason = case.first(EVENT.ray.memory_reason)
-    used, total = whole(kill, FIELD.used_bytes), whole(kill, FIELD.total_bytes)
-    if kill is not None and total:
-        yield fact(FACT.ray.total_bytes, total, say("Ray took the node's memory as {total:bytes}", total=total), kill)
-    event = case.first(
-        EVENT.ray.memory_threshold, EVENT.ray.memory_kill_old, EVENT.ray.memory_error_old, EVENT.ray.memory_reason
-    )
-    threshold = number(event, FIELD.threshold_ratio)
-    if event is not None and threshold is not None:
-        yield fact(
-            FACT.ray.threshold_ratio,
-            threshold,
-            say("Ray's threshold was {threshold:share}", threshold=threshold),
-            reason or event,
-        )
-    yield from _top(case, used)
-
-
-def read_rows(case: Case) -> tuple[list[tuple[int, int, str]], Event | None]:
-    """(pid, bytes, command) of Ray's table of the largest processes, and the line where it is printed."""
-    header = case.first(EVENT.ray.memory_top, EVENT.ray.memory_error_old)
-    rows = read_top(header.after, header.text) if header is not None else []
-    if rows:
-        return rows, header
-    found = case.of(EVENT.ray.memory_row)
-    rows = [
-        (whole(r, FIELD.pid) or 0, whole(r, FIELD.rss_bytes) or 0, f"ray::{r.fields[FIELD.name]}") for r in found[:10]
-    ]
-    return rows, found[0] if found else None
-
-
-def _top(case: Case, used: int | None) -> Iterator[Evidence]:
-    """Ray's table of the ten largest must roughly agree with the node's use."""
-    rows, where = read_rows(case)
-    if not rows or where is None:
-        return
-    total = sum(size for _, size, _ in rows)
-    workers = [(size, name) for _, size, name in rows if name.startswith("ray::")]
-    largest = max(rows, key=lambda row: row[1])
-    roles = {
-        role
-        for _, _, name in rows
-        if name.startswith("ray::") and (role := find_role(name)) and role not in ("driver", "raylet")
-    }
-    yield fact(FACT.ray.role_count, len(roles), _roles_say(roles), where)
-    yield fact(
-        FACT.ray.top_bytes, total, say("Ray's ten largest processes held {total:bytes} together", total=total), where
-    )
-    yield fact(
-        FACT.ray.worker_count,
-        len(workers),
-        say("{workers} of the ten largest were Ray workers", workers=len(workers)),
-        where,
-    )
-    if used:
-        yield fact(
-            FACT.ray.top_ratio,
-            total / used,
-            say("Ray's ten largest explain {total:share} of what was in use", total=total / used),
-            where,
-        )
-        yield fact(
-            FACT.ray.largest_ratio,
-            largest[1] / used,
-            say("the largest process held {used:share} of what was in use", used=largest[1] / used),
-            where,
-        )
-    infra = sum(
-        size
-        for _, size, name in rows
-        if re.search(r"gcs_server|dashboard|autoscaler|ray start|util\.client|raylet|-ServeHead", name)
-    )
-    if total:
-        yield fact(
-            FACT.ray.infra_ratio,
-            infra / total,
-            say("Ray's own services are {infra:share} of the table", infra=infra / total),
-            where,
-        )
 
 
 def find_limits(case: Case) -> Iterator[Evidence]:
@@ -268,7 +43,7 @@ def find_limits(case: Case) -> Iterator[Evidence]:
     kernel_limit = whole(usage, FIELD.limit_bytes)
     if kernel_limit is not None:
         limits.append((kernel_limit, "kernel", usage, usage.origin if usage else None))
-    own = _own_limit(case)
+    own = find_requested(case)
     if own is not None:
         limits.append((*own, None, own_setting.origin if (own_setting := case.setting("container.memory")) else None))
     total = find_total(case)

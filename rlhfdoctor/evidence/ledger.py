@@ -16,10 +16,10 @@ from rlhfdoctor.vocabulary import RECORD_FIELD as R
 
 
 def make_ledger(case: Case, death: Death | None = None) -> Iterator[Part]:
-    """Parts of the recorder's last sample, else of the kernel's task table against the cgroup's use, else of Ray's table."""
-    scene = find_failure_window(case, death)
-    if scene is not None and scene.use:
-        yield from _recorded(scene)
+    """Parts of the recorder's last sample, else of the kernel's task table against the cgroup's use, else of Ray's."""
+    window = find_failure_window(case, death)
+    if window is not None and window.use:
+        yield from _recorded(window)
         return
     rows = case.of(EVENT.kernel.task)
     if rows:
@@ -43,19 +43,20 @@ def make_ledger(case: Case, death: Death | None = None) -> Iterator[Part]:
         )
 
 
-def _recorded(scene: FailureWindow) -> Iterator[Part]:
-    """At the peak of the use: anonymous and page-locked memory by role, then what no process owns alone; the rest is always shown.
+def _recorded(window: FailureWindow) -> Iterator[Part]:
+    """At the peak of the use: anonymous and page-locked memory by role, then what no process owns alone, then the rest.
 
-    What the kernel counts once and processes count each (pages shared after a fork) is a row of its own, below zero.
+    What the kernel counts once and processes count each (pages shared after a fork) is a row of its own, below zero;
+    the rest is always shown.
     """
-    peak_s, total = max(scene.use, key=lambda point: point[1])
+    peak_s, total = max(window.use, key=lambda point: point[1])
     at = say("at the peak, {at:time}", at=peak_s)
     anon_by_role: dict[str, int] = {}
     locked_by_role: dict[str, int] = {}
-    for holder in find_process_usage(scene, peak_s):
-        anon_by_role[holder.role] = anon_by_role.get(holder.role, 0) + holder.anon_bytes
-        locked_by_role[holder.role] = locked_by_role.get(holder.role, 0) + min(holder.locked_bytes, holder.shmem_bytes)
-    kept, sums = _node_parts(scene, peak_s) if scene.of_node else _cgroup_parts(scene, peak_s)
+    for usage in find_process_usage(window, peak_s):
+        anon_by_role[usage.role] = anon_by_role.get(usage.role, 0) + usage.anon_bytes
+        locked_by_role[usage.role] = locked_by_role.get(usage.role, 0) + min(usage.locked_bytes, usage.shmem_bytes)
+    kept, sums = _node_parts(window, peak_s) if window.of_node else _cgroup_parts(window, peak_s)
     total, anon, shmem = sums.get("use", total), sums["anon"], sums["shmem"]
     rows = [
         (say("{role} anon", role=term(role)), size, say("RssAnon {at}", at=at)) for role, size in anon_by_role.items()
@@ -66,8 +67,8 @@ def _recorded(scene: FailureWindow) -> Iterator[Part]:
         if size
     ]
     rest = shmem - sum(locked_by_role.values())
-    basis = quoted("/proc/meminfo") if scene.of_node else say("memory.stat of {limit}", limit=scene.limit)
-    rows += [*_shared(scene, peak_s, rest, basis), *((name, size, basis) for name, size in kept.items())]
+    basis = quoted("/proc/meminfo") if window.of_node else say("memory.stat of {limit}", limit=window.limit)
+    rows += [*_shared(window, peak_s, rest, basis), *((name, size, basis) for name, size in kept.items())]
     others = anon - sum(anon_by_role.values())
     word = (
         say("anon of other processes")
@@ -85,17 +86,18 @@ def _recorded(scene: FailureWindow) -> Iterator[Part]:
         bytes=left,
         basis=say(
             "use of {limit} less the rows above",
-            limit=say("the node") if scene.of_node else quoted(scene.limit),
+            limit=say("the node") if window.of_node else quoted(window.limit),
         ),
     )
 
 
-def _shared(scene: FailureWindow, at_s: float, rest: int, basis: Message) -> Iterator[tuple[Message, int, Message]]:
-    """Shared memory that is not page-locked: named files in /dev/shm, unlinked ones (plasma unlinks its files at once), and the rest.
+def _shared(window: FailureWindow, at_s: float, rest: int, basis: Message) -> Iterator[tuple[Message, int, Message]]:
+    """Shared memory that is not page-locked: named files in /dev/shm, unlinked ones, and the rest.
 
-    In one row where the recorder's /dev/shm holds more than that: then it is a different mount than the job's, or other jobs use it, too.
+    Plasma unlinks its files at once. All is in one row where the recorder's /dev/shm holds more than that: then it is a
+    different mount than the job's, or other jobs use it, too.
     """
-    used, unlinked = (scene.trace.last("host", 0, f"shm_{name}_bytes", at_s) or 0 for name in ("used", "unlinked"))
+    used, unlinked = (window.trace.last("host", 0, f"shm_{name}_bytes", at_s) or 0 for name in ("used", "unlinked"))
     if not MIB <= used <= rest:
         yield say("other shared memory (object store, /dev/shm)"), rest, basis
         return
@@ -105,11 +107,11 @@ def _shared(scene: FailureWindow, at_s: float, rest: int, basis: Message) -> Ite
     yield say("other shared memory"), rest - used, say("{basis}, less /dev/shm", basis=basis)
 
 
-def _node_parts(scene: FailureWindow, at_s: float) -> tuple[dict[Message, int], dict[str, int]]:
-    """Memory that MemAvailable does not count, from /proc/meminfo; `anon` and `shmem` are split further by the caller."""
+def _node_parts(window: FailureWindow, at_s: float) -> tuple[dict[Message, int], dict[str, int]]:
+    """Memory that MemAvailable does not count, from /proc/meminfo; the caller splits `anon` and `shmem` further."""
 
     def last(name: str) -> int:
-        return scene.trace.last("host", 0, f"{name}_bytes", at_s) or 0
+        return window.trace.last("host", 0, f"{name}_bytes", at_s) or 0
 
     free_slab = last("slab_reclaimable")
     reclaimable = last("free") + last("buffers") + last("cached") - last("shmem") + free_slab
@@ -123,11 +125,11 @@ def _node_parts(scene: FailureWindow, at_s: float) -> tuple[dict[Message, int], 
     return parts, {"anon": last("anon"), "shmem": last("shmem")}
 
 
-def _cgroup_parts(scene: FailureWindow, at_s: float) -> tuple[dict[Message, int], dict[str, int]]:
+def _cgroup_parts(window: FailureWindow, at_s: float) -> tuple[dict[Message, int], dict[str, int]]:
     """Memory from memory.stat; `use` is the total, page cache included."""
-    uid = next(int(uid) for uid, row in scene.trace.known["cgroup"].items() if row.get(R.path) == scene.limit)
+    uid = next(int(uid) for uid, row in window.trace.known["cgroup"].items() if row.get(R.path) == window.limit)
     values = {
-        name: scene.trace.last("cgroup", uid, f"{name}_bytes", at_s) or 0
+        name: window.trace.last("cgroup", uid, f"{name}_bytes", at_s) or 0
         for name in ("current", "anon", "file", "shmem", "kernel")
     }
     parts = {

@@ -1,4 +1,4 @@
-"""Whether offload was in force, and what it takes by the budget: this module has no formulas of its own."""
+"""Whether offload was in force, with its size by the budget: this module has no formulas of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the recorder's figures say: growth and its model, phase of the peak, who grew, pinned and shared memory, limits.
+"""What the recorder's figures say: limits, growth, the phase of the peak, who grew, shared memory.
 
 A trace decides what logs leave open: a slope per step against a sawtooth, the victim against the one
 who grew, shmem that is no file. Evidence that is also available from logs has the same name; logs take precedence.
@@ -7,15 +7,15 @@ who grew, shmem that is no file. Evidence that is also available from logs has t
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise, takewhile
+from itertools import takewhile
 
 from rlhfdoctor.evidence.case import Case
+from rlhfdoctor.evidence.recorded_growth import Rows, find_growth
 from rlhfdoctor.evidence.thrash import find_thrash
 from rlhfdoctor.evidence.window import (
     NO_ROLE,
-    TELLING_RATIO,
     FailureWindow,
     find_failure_window,
     find_process_usage,
@@ -23,8 +23,7 @@ from rlhfdoctor.evidence.window import (
     kernel_was_silent,
     until,
 )
-from rlhfdoctor.i18n.message import Message, plural, say, term
-from rlhfdoctor.trace.growth import fit_growth, theil_sen
+from rlhfdoctor.i18n.message import Message, say, term
 from rlhfdoctor.trace.record import mark_time_of
 from rlhfdoctor.types import Death, Evidence, Value
 from rlhfdoctor.vocabulary import FACT, RECORD
@@ -32,42 +31,37 @@ from rlhfdoctor.vocabulary import RECORD_FIELD as R
 from rlhfdoctor.vocabulary.names import Fact
 from rlhfdoctor.vocabulary.run import HOST_KILLERS
 
-_LEAST_STEPS = 3
-
 
 def find_recorded(case: Case, death: Death | None) -> Iterator[Evidence]:
     """All evidence of the trace."""
-    scene = find_failure_window(case, death)
-    if scene is None:
+    window = find_failure_window(case, death)
+    if window is None:
         return
-    if not scene.of_node and scene.limit_bytes:
-        scene = replace(scene, thrash=find_thrash(scene.trace, scene.use, scene.limit_bytes, scene.until_s))
+    if not window.of_node and window.limit_bytes:
+        window = replace(window, thrash=find_thrash(window.trace, window.use, window.limit_bytes, window.until_s))
 
     def fact(name: Fact, value: Value, says: Message) -> Evidence:
-        return Evidence(name=name, value=value, says=says, origin=scene.origin())
+        return Evidence(name=name, value=value, says=says, origin=window.origin())
 
-    if kernel_was_silent(scene.trace):
+    if kernel_was_silent(window.trace):
         yield fact(
             FACT.trace.kernel_silent,
             True,
             say("the recorder read the kernel log to the end: the kernel killed no process of the run"),
         )
-    for part in (_limits, _growth, _phases, _processes, _shared):
-        for name, value, says in part(scene, death):
+    for part in (_limits, find_growth, _phases, _processes, _shared):
+        for name, value, says in part(window, death):
             yield fact(name, value, says)
 
 
-Facts = Iterator[tuple[Fact, Value, Message]]
-
-
-def _limits(scene: FailureWindow, death: Death | None) -> Facts:
-    trace = scene.trace
+def _limits(window: FailureWindow, death: Death | None) -> Rows:
+    trace = window.trace
     total = trace.last("host", 0, "total_bytes")
     limits = [value for uid in trace.keys("cgroup") if (value := trace.last("cgroup", uid, "max_bytes")) is not None]
     limits = [value for value in limits if total is None or value < total]
     if total is not None:
         yield FACT.host.total_bytes, total, say("the node has {total:bytes}", total=total)
-        available = trace.last("host", 0, "available_bytes", scene.until_s)
+        available = trace.last("host", 0, "available_bytes", window.until_s)
         if available is not None:
             yield (
                 FACT.host.available_ratio,
@@ -93,20 +87,20 @@ def _limits(scene: FailureWindow, death: Death | None) -> Facts:
             yield FACT.host.unlimited, True, say("no level of the cgroup has a memory limit")
     if limits:
         yield FACT.host.limit_bytes, min(limits), say("the cgroup's memory limit is {limit:bytes}", limit=min(limits))
-    if scene.use and scene.limit_bytes:
-        peak = max(value for _, value in scene.use)
+    if window.use and window.limit_bytes:
+        peak = max(value for _, value in window.use)
         yield (
             FACT.trace.full_ratio,
-            peak / scene.limit_bytes,
+            peak / window.limit_bytes,
             say(
                 "use reached {part:share} of {whole} ({peak:bytes} of {limit:bytes}, page cache left out)",
-                part=peak / scene.limit_bytes,
-                whole=(say("the node") if scene.of_node else say("the limit")),
+                part=peak / window.limit_bytes,
+                whole=(say("the node") if window.of_node else say("the limit")),
                 peak=peak,
-                limit=scene.limit_bytes,
+                limit=window.limit_bytes,
             ),
         )
-        thrash = scene.thrash
+        thrash = window.thrash
         if thrash is not None and death is not None and death.killer not in HOST_KILLERS:
             yield (
                 FACT.trace.thrashed_s,
@@ -122,111 +116,17 @@ def _limits(scene: FailureWindow, death: Death | None) -> Facts:
             )
 
 
-def _growth(scene: FailureWindow, _death: Death | None) -> Facts:
-    """The growth model over the run, and the rise of the peaks from step to step."""
-    if len(scene.use) < 5 or not scene.limit_bytes:
-        return
-    starts = [at for at in find_steps(scene.trace) if at <= scene.until_s]
-    if starts and len(starts) <= _LEAST_STEPS:
-        return  # loading and the first optimizer step rise in every run
-    end_s = scene.until_s if scene.thrash is None else scene.thrash.since_s  # after that, nothing can grow
-    settled = [point for point in scene.use if point[0] <= end_s and (not starts or point[0] >= starts[1])]
-    growth = fit_growth(_thin(settled), scene.limit_bytes)
-    if growth is not None:
-        rate = growth.slope_bytes_per_s * 60
-        says = {
-            "level": say("memory in use stood still"),
-            "slope": say("memory in use rose steadily by {rate:bytes} a minute", rate=rate),
-            "staircase": say(
-                "memory in use rose in jumps of about {jump_bytes:bytes} every {jump_s:s}",
-                jump_bytes=growth.jump_bytes,
-                jump_s=round(growth.jump_s),
-            ),
-            "sawtooth": say(
-                "memory in use rose and fell every {jump_s:s}; its peaks {rose}",
-                jump_s=round(growth.jump_s),
-                rose=say("rose by {rate:bytes} a minute", rate=rate) if rate else say("did not rise"),
-            ),
-        }[growth.kind]
-        yield FACT.trace.growth, growth.kind, says
-        yield FACT.trace.is_growing, growth.slope_bytes_per_s > 0, says
-    yield from _grown_shmem(scene, settled[0][0] if settled else scene.until_s)
-    if not starts:
-        return
-    peaks: list[tuple[float, int]] = []
-    for begin, end in zip(starts, [*starts[1:], scene.until_s]):
-        inside = [value for at, value in scene.use if begin <= at <= end]
-        if inside:
-            peaks.append((float(len(peaks)), max(inside)))
-    if len(peaks) < _LEAST_STEPS:
-        return
-    warm = peaks[1:] if len(peaks) > _LEAST_STEPS else peaks  # the first step loads and warms up
-    slope, _, _ = theil_sen(warm)
-    rises = [two[1] - one[1] for one, two in pairwise(warm)]
-    up = sum(1 for rise in rises if rise > 0.001 * warm[0][1])
-    grown = (warm[-1][1] - warm[0][1]) / max(warm[0][1], 1)
-    yield (
-        FACT.host.slope_bytes_per_step,
-        int(slope),
-        say(
-            "the peak of each step rose by {slope:bytes} a step over {steps}",
-            slope=slope,
-            steps=plural("{n} step", "{n} steps", len(warm)),
-        ),
-    )
-    yield (
-        FACT.host.rising_steps_ratio,
-        up / max(1, len(rises)),
-        say("it rose in {up} of {steps}", up=up, steps=plural("{n} step", "{n} steps", len(rises))),
-    )
-    yield FACT.host.growth_ratio, grown, say("the peaks grew by {grown:share}", grown=grown)
-
-
-def _grown_shmem(scene: FailureWindow, since_s: float) -> Facts:
-    """How much of what the limit's cgroup grew by is shmem (page-locked or shared) rather than anonymous memory."""
-    uid = next((int(u) for u, row in scene.trace.known["cgroup"].items() if row.get(R.path) == scene.limit), None)
-    if uid is None:
-        return
-    grown = {}
-    for kind in ("anon", "shmem"):
-        series = [
-            value for at, value in scene.trace.series("cgroup", uid, f"{kind}_bytes") if since_s <= at <= scene.until_s
-        ]
-        grown[kind] = max(0, series[-1] - series[0]) if series else 0
-    total = sum(grown.values())
-    if total >= TELLING_RATIO * (scene.limit_bytes or 0):
-        ratio = grown["shmem"] / total
-        yield (
-            FACT.trace.grown_shmem_ratio,
-            ratio,
-            say(
-                "{ratio:share} of the growth of {total:bytes} is shmem (page-locked or shared)",
-                ratio=ratio,
-                total=total,
-            ),
-        )
-
-
-def _thin(points: Sequence[tuple[float, int]], count: int = 480) -> list[tuple[float, int]]:
-    step = max(1, len(points) // count)
-    return (
-        list(points[::step])
-        if step == 1
-        else [max(points[i : i + step], key=lambda p: p[1]) for i in range(0, len(points), step)]
-    )
-
-
-def _phases(scene: FailureWindow, _death: Death | None) -> Facts:
+def _phases(window: FailureWindow, _death: Death | None) -> Rows:
     """In which phase the peak fell, and how much memory rose within the last phase."""
     marks = [
-        (scene.trace.seconds(mark_time_of(e)), str(e[R.phase]))
-        for e in scene.trace.of(RECORD.note.mark)
+        (window.trace.seconds(mark_time_of(e)), str(e[R.phase]))
+        for e in window.trace.of(RECORD.note.mark)
         if e.get(R.phase) and e.get(R.edge) != "end"
     ]
-    marks = sorted(mark for mark in marks if mark[0] <= scene.until_s)
-    if not marks or not scene.use:
+    marks = sorted(mark for mark in marks if mark[0] <= window.until_s)
+    if not marks or not window.use:
         return
-    peak_s, peak = max(scene.use, key=lambda p: p[1])
+    peak_s, peak = max(window.use, key=lambda p: p[1])
     place = bisect_right(marks, (peak_s, "\uffff")) - 1
     if place >= 0:
         yield (
@@ -241,30 +141,30 @@ def _phases(scene: FailureWindow, _death: Death | None) -> Facts:
     phase = marks[-1][1]
     begin_s = next(begin for begin, _ in reversed(list(takewhile(lambda mark: mark[1] == phase, reversed(marks)))))
     begin_s = max(
-        [begin_s, *(at for at in find_steps(scene.trace) if at <= scene.until_s)]
+        [begin_s, *(at for at in find_steps(window.trace) if at <= window.until_s)]
     )  # a phase may last for several steps
-    before = [value for at, value in scene.use if at <= begin_s]
-    inside = [value for at, value in scene.use if at >= begin_s]
-    if before and inside and scene.limit_bytes:
+    before = [value for at, value in window.use if at <= begin_s]
+    inside = [value for at, value in window.use if at >= begin_s]
+    if before and inside and window.limit_bytes:
         rise = max(inside) - before[-1]
         yield (
             FACT.trace.last_phase_rise_ratio,
-            rise / scene.limit_bytes,
+            rise / window.limit_bytes,
             say(
                 "in the last phase ({phase}) use rose by {rise:bytes}, {part:share} of the limit",
                 phase=term(phase.replace("_", " ")),
                 rise=rise,
-                part=rise / scene.limit_bytes,
+                part=rise / window.limit_bytes,
             ),
         )
 
 
-def _processes(scene: FailureWindow, _death: Death | None) -> Facts:
-    holders = find_process_usage(scene)
-    if not holders:
+def _processes(window: FailureWindow, _death: Death | None) -> Rows:
+    usages = find_process_usage(window)
+    if not usages:
         return
-    total = sum(holder.anon_bytes for holder in holders) + max(holder.shmem_bytes for holder in holders)
-    top = holders[0]
+    total = sum(usage.anon_bytes for usage in usages) + max(usage.shmem_bytes for usage in usages)
+    top = usages[0]
     share = top.bytes / max(total, 1)
     yield (
         FACT.trace.culprit_role,
@@ -279,9 +179,9 @@ def _processes(scene: FailureWindow, _death: Death | None) -> Facts:
     yield FACT.trace.culprit_ratio, share, say("that is {share:share} of what all followed processes held", share=share)
     growth: dict[str, int] = {}
     sizes: dict[str, int] = {}
-    for holder in holders:
-        growth[holder.role] = growth.get(holder.role, 0) + holder.bytes - holder.first_bytes
-        sizes[holder.role] = sizes.get(holder.role, 0) + holder.bytes
+    for usage in usages:
+        growth[usage.role] = growth.get(usage.role, 0) + usage.bytes - usage.first_bytes
+        sizes[usage.role] = sizes.get(usage.role, 0) + usage.bytes
     grower = max(growth, key=lambda role: growth[role])
     risen = sum(value for value in growth.values() if value > 0)
     if risen > 0:
@@ -309,19 +209,19 @@ def _processes(scene: FailureWindow, _death: Death | None) -> Facts:
     )
 
 
-def _shared(scene: FailureWindow, _death: Death | None) -> Facts:
+def _shared(window: FailureWindow, _death: Death | None) -> Rows:
     """Shared and page-locked memory: of the culprit, of the host, and what /dev/shm holds of it."""
-    trace, until_s = scene.trace, scene.until_s
-    holders = find_process_usage(scene)
-    if holders:
-        top = holders[0]
+    trace, until_s = window.trace, window.until_s
+    usages = find_process_usage(window)
+    if usages:
+        top = usages[0]
         ratio = top.shmem_bytes / max(top.bytes, 1)
         yield (
             FACT.trace.shmem_ratio,
             ratio,
             say("{ratio:share} of the largest process is shmem (pinned or shared), the rest anonymous", ratio=ratio),
         )
-        locked = max(holder.locked_bytes for holder in holders)
+        locked = max(usage.locked_bytes for usage in usages)
         yield (
             FACT.trace.locked_ratio,
             locked / max(top.bytes, 1),

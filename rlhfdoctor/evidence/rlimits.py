@@ -1,4 +1,4 @@
-"""Limits on processes, threads and open files: which one refused, and whether it did so before the death.
+"""Limits on processes, threads or open files: which one refused, whether before the death.
 
 EAGAIN ("Resource temporarily unavailable") is also the error of a socket, a lock or ZeroMQ that would block;
 it means a limit only if a thread or a process was being created.

@@ -1,9 +1,11 @@
-"""Names of processes, actors and functions -> roles and phases of an RLHF run."""
+"""Names of processes, actors or functions -> the role or phase in an RLHF run."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
+from rlhfdoctor.i18n.message import Message, say, term
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.vocabulary import EVENT
 from rlhfdoctor.vocabulary.names import Kind
@@ -78,6 +80,13 @@ def find_phase(name: str | None) -> Phase | None:
     if not name:
         return None
     return next((phase for regex, phase in _PHASES if regex.search(name)), None)
+
+
+def roles_say(roles: Collection[str]) -> Message:
+    """The roles that a table of processes holds, as a message."""
+    if not roles:
+        return say("roles in the table: none known")
+    return say("roles in the table: {roles}", roles=tuple(term(role) for role in sorted(roles)))
 
 
 MARKS: dict[Kind, Phase] = {

@@ -25,7 +25,8 @@ from rlhfdoctor.vocabulary.index import TRAITS
 from rlhfdoctor.vocabulary.names import did_you_mean
 
 _EXPERTS = re.compile(
-    r"mixtral|\d{1,3}x\d{1,3}(?:\.\d{1,3})?b\b|-a\d{1,3}(?:\.\d{1,3})?b\b|[-_]moe\b|deepseek-(?:v[23]|r1)(?!-distill)|gpt-oss|moonlight",
+    r"mixtral|\d{1,3}x\d{1,3}(?:\.\d{1,3})?b\b|-a\d{1,3}(?:\.\d{1,3})?b\b|[-_]moe\b|deepseek-(?:v[23]|r1)(?!-distill)"
+    r"|gpt-oss|moonlight",
     re.I,
 )
 """Names of published mixtures of experts: Mixtral-8x7B, Qwen3-30B-A3B, DeepSeek-V3, gpt-oss-20b."""
@@ -132,7 +133,10 @@ def _experts(case: Case) -> Iterator[Evidence]:
 
 
 def find_refused(case: Case) -> tuple[int, Event | None]:
-    """How often the scheduler refused, and its last line if nothing was started after it; a single refusal is also logged while a cluster grows."""
+    """How often the scheduler refused, and its last line if nothing was started after it.
+
+    A single refusal is also logged while a cluster grows.
+    """
     refused = case.of(EVENT.ray.unschedulable)
     count = sum(e.repeats_count for e in refused)
     if count < 2:
@@ -192,7 +196,7 @@ def _known() -> tuple[dict[str, Any], ...]:
 
 
 def _regressions(case: Case) -> Iterator[Evidence]:
-    """What is known of the releases in use and fits what happened; whether memory really grew is checked by the rule."""
+    """What is known of the releases in use and fits what happened; the rule checks whether memory really grew."""
     waits = case.first(EVENT.nccl.timeout, EVENT.gloo.timeout, EVENT.nccl.heartbeat) is not None
     symptom = FACT.regression.hang if waits else FACT.regression.host_growth
     symptom = FACT.regression.compile if _compiling(case) else symptom

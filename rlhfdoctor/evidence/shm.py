@@ -1,4 +1,4 @@
-"""Shared memory that is never released: files in /dev/shm without an owner, and named files that only grow.
+"""Shared memory that is never released: files in /dev/shm without an owner, or named files that only grow.
 
 Unlinked objects are left out, since Ray's object store is one and fills up by design; so are files that appear at
 once at the start, as NCCL's and vLLM's do.
@@ -24,18 +24,18 @@ _FALL_RATIO = 0.15
 
 def find_leaks(case: Case, death: Death | None) -> Iterator[Evidence]:
     """What ownerless files and growing files in /dev/shm are of the limit that was hit."""
-    scene = find_failure_window(case, death)
-    if scene is None:
+    window = find_failure_window(case, death)
+    if window is None:
         return
-    origin = scene.origin()
-    limit, what = _limit(scene, death)
+    origin = window.origin()
+    limit, what = _limit(window, death)
     if not limit:
         return
-    orphaned = [p for p in scene.trace.series("host", 0, "shm_orphaned_bytes") if p[0] <= scene.until_s]
+    orphaned = [p for p in window.trace.series("host", 0, "shm_orphaned_bytes") if p[0] <= window.until_s]
     if orphaned:
         before = max(value for at, value in orphaned if at <= orphaned[0][0] + _START_S)
         grown = max(0, orphaned[-1][1] - before)
-        charged = _charged(scene) if what == "the memory limit" else None
+        charged = _charged(window) if what == "the memory limit" else None
         size = (
             orphaned[-1][1]
             if charged is None
@@ -74,7 +74,7 @@ def find_leaks(case: Case, death: Death | None) -> Iterator[Evidence]:
                     else say("it was there when the run began")
                 ),
             )
-    named = _named(scene)
+    named = _named(window)
     if len(named) >= 10:
         rise, rises = climb(named)
         yield Evidence(
@@ -91,29 +91,29 @@ def find_leaks(case: Case, death: Death | None) -> Iterator[Evidence]:
         )
 
 
-def _limit(scene: FailureWindow, death: Death | None) -> tuple[int | None, str]:
+def _limit(window: FailureWindow, death: Death | None) -> tuple[int | None, str]:
     """/dev/shm's own size if a page could not be backed, else the memory limit."""
-    size = scene.trace.last("host", 0, "shm_size_bytes", scene.until_s)
+    size = window.trace.last("host", 0, "shm_size_bytes", window.until_s)
     if death is None or death.killer not in SIGKILLERS:
         return size, "/dev/shm"
-    return scene.limit_bytes or size, "the node" if scene.of_node else "the memory limit"
+    return window.limit_bytes or size, "the node" if window.of_node else "the memory limit"
 
 
-def _charged(scene: FailureWindow) -> tuple[int, int] | None:
+def _charged(window: FailureWindow) -> tuple[int, int] | None:
     """Shared memory charged to the cgroup whose limit was hit, at first and at last; files of other jobs are not."""
-    uids = [int(uid) for uid, row in scene.trace.known["cgroup"].items() if row.get(R.path) == scene.limit]
+    uids = [int(uid) for uid, row in window.trace.known["cgroup"].items() if row.get(R.path) == window.limit]
     if not uids:
         return None
-    first = scene.trace.first("cgroup", uids[0], "shmem_bytes")
-    last = scene.trace.last("cgroup", uids[0], "shmem_bytes", scene.until_s)
+    first = window.trace.first("cgroup", uids[0], "shmem_bytes")
+    last = window.trace.last("cgroup", uids[0], "shmem_bytes", window.until_s)
     return None if first is None or last is None else (first, last)
 
 
-def _named(scene: FailureWindow) -> list[tuple[float, int]]:
+def _named(window: FailureWindow) -> list[tuple[float, int]]:
     """Bytes of the files that have a name, over time; empty where unlinked ones are not known."""
-    used = dict(scene.trace.series("host", 0, "shm_used_bytes"))
-    unlinked = scene.trace.series("host", 0, "shm_unlinked_bytes")
-    return [(at, max(0, used[at] - value)) for at, value in unlinked if at in used and at <= scene.until_s]
+    used = dict(window.trace.series("host", 0, "shm_used_bytes"))
+    unlinked = window.trace.series("host", 0, "shm_unlinked_bytes")
+    return [(at, max(0, used[at] - value)) for at, value in unlinked if at in used and at <= window.until_s]
 
 
 def climb(points: Sequence[tuple[float, int]]) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Sizes remedies from this case's own figures: the new value of a setting, why it then fits, and how many bytes that frees.
+"""Sizes remedies from this case's own figures: a setting's new value, why it then fits, how many bytes that frees.
 
 A `cure.*` evidence holds a value, and its sentence the arithmetic; `frees.*` holds bytes. Without the figures neither
 exists, and the rule's own rough factor is proposed.
@@ -14,10 +14,10 @@ from rlhfdoctor.budget.shapes import find_shape
 from rlhfdoctor.budget.states import sequence_bytes
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.evidence.case import Case, number, whole
-from rlhfdoctor.evidence.comm import find_busy, read_elapsed
 from rlhfdoctor.evidence.host import find_total
 from rlhfdoctor.evidence.offload import case_inputs, find_freed_gradients
 from rlhfdoctor.evidence.roles import find_role
+from rlhfdoctor.evidence.wait import find_busy, read_elapsed
 from rlhfdoctor.i18n.message import Message, say
 from rlhfdoctor.logs.torch import read_cuda_oom
 from rlhfdoctor.settings.spell import lookup
@@ -79,7 +79,7 @@ def _sizes(case: Case) -> tuple[int, int, int, int] | None:
 
 
 def _batch(case: Case) -> Iterator[Evidence]:
-    """How many sequences of a pass fit, by the bytes that one takes: the budget's estimate for sequences of full length."""
+    """How many sequences of a pass fit, by the bytes that one of full length takes in the budget's estimate."""
     sizes = _sizes(case)
     lengths = [case.value(name) for name in ("max_prompt_length", "max_response_length")]
     shape = next(
@@ -125,7 +125,10 @@ def _batch(case: Case) -> Iterator[Evidence]:
 
 
 def _share_of_gpu(case: Case) -> Iterator[Evidence]:
-    """What the engine may claim next to the trainer: what the trainer held and requested, a quarter as reserve, and 2 GiB for CUDA and NCCL."""
+    """What the engine may claim next to the trainer.
+
+    The trainer gets what it held and requested, a quarter as reserve, and 2 GiB for CUDA and NCCL.
+    """
     sizes, setting = _sizes(case), case.setting("rollout.gpu_memory_utilization")
     if sizes is None or setting is None or not isinstance(setting.value, float) or _is_engine(case):
         return
@@ -149,7 +152,10 @@ def _share_of_gpu(case: Case) -> Iterator[Evidence]:
 
 
 def _is_engine(case: Case) -> bool:
-    """Whether the process that failed is the rollout engine, or that sleeps while the trainer works: its share was not what was short."""
+    """Whether the process that failed is the rollout engine, or that sleeps while the trainer works.
+
+    In both cases the engine's share was not what was short.
+    """
     event = case.first(EVENT.torch.cuda_oom)
     if event is None:
         return False

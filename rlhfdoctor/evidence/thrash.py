@@ -1,8 +1,9 @@
-"""Detects memcg thrashing without a kill: executable pages are evicted and refaulted at the cgroup's limit.
+"""Detects memcg thrashing without a kill: executable pages, evicted at the cgroup's limit, are read back.
 
-A charge of some pages that is over a cgroup's limit is tried again as long as reclaim frees any, and a kill comes only if it frees
-none (mm/memcontrol.c, try_charge_memcg). A program's own pages can always be freed, and its next instruction reads them back: where
-they belong to the cgroup that is full, it goes on like this for minutes, the processes hardly run, and the run appears to hang.
+A charge of some pages that is over a cgroup's limit is tried again as long as reclaim frees any, and a kill comes only
+if it frees none (mm/memcontrol.c, try_charge_memcg). A program's own pages can always be freed, and its next
+instruction reads them back: where they belong to the cgroup that is full, it goes on like this for minutes, the
+processes hardly run, and the run appears to hang.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Thrash:
     """Unix seconds."""
     seconds: float
     reading_count: int
-    """Followed processes that all the time had major faults, which they had not before: pages that had to be read from disk."""
+    """Followed processes that all the time had major faults, which they had not before: pages read from disk."""
     process_count: int
 
 

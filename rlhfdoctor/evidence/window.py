@@ -1,4 +1,4 @@
-"""The time before a recorded failure: the limit that counts and its use, the steps, and what each process held."""
+"""The time before a recorded failure: the limit that counts, its use, the steps, what each process held."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NEAR_S = 10.0
 _SAMPLE_S = 0.05
 """What one sample reads bears one time, to within this."""
 NO_ROLE = OTHER
-TELLING_RATIO = 0.02
+SIGNIFICANT_RATIO = 0.02
 """Who held less than this share of the limit is no culprit."""
 
 
@@ -145,20 +145,20 @@ class ProcessUsage:
         return self.anon_bytes + self.shmem_bytes
 
 
-def find_process_usage(scene: FailureWindow, at_s: float | None = None) -> list[ProcessUsage]:
+def find_process_usage(window: FailureWindow, at_s: float | None = None) -> list[ProcessUsage]:
     """The processes that lived within five seconds of the end, or in the sample of a given time; the largest first."""
-    holders = []
-    until_s = scene.until_s if at_s is None else at_s
+    usages = []
+    until_s = window.until_s if at_s is None else at_s
     oldest_s = until_s - (5 if at_s is None else _SAMPLE_S)
-    for uid, row in scene.trace.known["process"].items():
+    for uid, row in window.trace.known["process"].items():
         if row.get(R.role) == "doctor":
             continue
-        anon = scene.trace.last_point("process", uid, "rss_anon_bytes", until_s)
+        anon = window.trace.last_point("process", uid, "rss_anon_bytes", until_s)
         if anon is None or anon[0] < oldest_s:
             continue
-        shmem = scene.trace.last("process", uid, "rss_shmem_bytes", until_s) or 0
-        first = [scene.trace.first("process", uid, f"rss_{kind}_bytes") or 0 for kind in ("anon", "shmem")]
-        holders.append(
+        shmem = window.trace.last("process", uid, "rss_shmem_bytes", until_s) or 0
+        first = [window.trace.first("process", uid, f"rss_{kind}_bytes") or 0 for kind in ("anon", "shmem")]
+        usages.append(
             ProcessUsage(
                 uid=uid,
                 pid=int(row.get(R.pid) or 0),
@@ -167,19 +167,19 @@ def find_process_usage(scene: FailureWindow, at_s: float | None = None) -> list[
                 anon_bytes=anon[1],
                 shmem_bytes=shmem,
                 first_bytes=sum(first),
-                locked_bytes=scene.trace.last("process", uid, "locked_bytes", until_s) or 0,
+                locked_bytes=window.trace.last("process", uid, "locked_bytes", until_s) or 0,
             )
         )
-    return sorted(holders, key=lambda holder: -holder.bytes)
+    return sorted(usages, key=lambda usage: -usage.bytes)
 
 
 def find_culprit(case: Case, death: Death) -> Process | None:
     """Who held most at the last sample before the death."""
-    scene = find_failure_window(case, death)
-    holders = find_process_usage(scene) if scene is not None else []
-    if not holders or death.killer not in SIGKILLERS:
+    window = find_failure_window(case, death)
+    usages = find_process_usage(window) if window is not None else []
+    if not usages or death.killer not in SIGKILLERS:
         return None
-    top = holders[0]
-    if scene is None or top.bytes < TELLING_RATIO * (scene.limit_bytes or 0):
+    top = usages[0]
+    if window is None or top.bytes < SIGNIFICANT_RATIO * (window.limit_bytes or 0):
         return None
     return Process(role=None if top.role == NO_ROLE else top.role, name=top.name, pid=top.pid, bytes=top.bytes)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rlhfdoctor.evidence.case import Case, fact, page_size, whole
-from rlhfdoctor.evidence.host import read_rows
+from rlhfdoctor.evidence.ray_memory import read_rows
 from rlhfdoctor.evidence.roles import MARKS, find_role
 from rlhfdoctor.evidence.window import FailureWindow, find_failure_window, find_process_usage, find_steps
 from rlhfdoctor.i18n.message import Message, plural, say, term
@@ -21,7 +21,7 @@ from rlhfdoctor.vocabulary import RECORD_FIELD as R
 from rlhfdoctor.vocabulary.names import Fact
 
 REWARD, LOADER = "reward worker", "data loader"
-_TOLD_RATIO = 0.05
+_REPORTED_RATIO = 0.05
 """Growth by less than this share of the limit killed no one."""
 _RANKS = ("actor", "critic", "reference", "rollout engine")
 
@@ -55,8 +55,8 @@ class Share:
 
 def find_workers(case: Case, death: Death | None) -> Iterator[Evidence]:
     """Shares of reward workers and data loader workers, and what the driver does before the first step."""
-    scene = find_failure_window(case, death)
-    table = _recorded(scene) or _ray(case) or _kernel(case)
+    window = find_failure_window(case, death)
+    table = _recorded(window) or _ray(case) or _kernel(case)
     if table is not None:
         reward, loader = share_of(table, REWARD), share_of(table, LOADER)
 
@@ -70,14 +70,14 @@ def find_workers(case: Case, death: Death | None) -> Iterator[Evidence]:
         if loader is not None:
             yield share_fact(FACT.share.loader_ratio, loader.ratio, loader)
             yield share_fact(FACT.share.loader_most_ratio, loader.most_ratio, loader)
-    if scene is not None:
-        yield from _late_growth(scene)
-    if scene is not None and _is_apart(scene):
+    if window is not None:
+        yield from _late_growth(window)
+    if window is not None and _is_apart(window):
         yield Evidence(
             name=FACT.share.driver_apart,
             value=True,
             says=say("the driver holds no model: other processes are the ranks"),
-            origin=scene.origin(),
+            origin=window.origin(),
         )
     yield from _preparing(case, death)
 
@@ -114,15 +114,15 @@ def share_of(table: Table, role: str) -> Share | None:
     return Share(len(own), least, ratio, says, most_ratio)
 
 
-def _recorded(scene: FailureWindow | None) -> Table | None:
-    if scene is None:
+def _recorded(window: FailureWindow | None) -> Table | None:
+    if window is None:
         return None
-    holders = find_process_usage(scene)
-    if not holders:
+    usages = find_process_usage(window)
+    if not usages:
         return None
-    shmem = max(holder.shmem_bytes for holder in holders)  # the same pages in each of them
-    rows = [(holder.role, holder.anon_bytes) for holder in holders] + [("shmem", shmem)]
-    return Table(tuple(rows), scene.use[-1][1] if scene.use else None, scene.origin(), unowned_bytes=shmem)
+    shmem = max(usage.shmem_bytes for usage in usages)  # the same pages in each of them
+    rows = [(usage.role, usage.anon_bytes) for usage in usages] + [("shmem", shmem)]
+    return Table(tuple(rows), window.use[-1][1] if window.use else None, window.origin(), unowned_bytes=shmem)
 
 
 def _ray(case: Case) -> Table | None:
@@ -151,21 +151,21 @@ def _kernel(case: Case) -> Table | None:
     )
 
 
-def _late_growth(scene: FailureWindow) -> Iterator[Evidence]:
+def _late_growth(window: FailureWindow) -> Iterator[Evidence]:
     """Which role grew since the second step began: before it, everyone loads and warms up."""
-    starts = [at for at in find_steps(scene.trace) if at <= scene.until_s]
-    if len(starts) < 3 or not scene.limit_bytes:
+    starts = [at for at in find_steps(window.trace) if at <= window.until_s]
+    if len(starts) < 3 or not window.limit_bytes:
         return
-    use = [value for at, value in scene.use if at >= starts[1]]
+    use = [value for at, value in window.use if at >= starts[1]]
     growth: dict[str, int] = {}
-    for holder in find_process_usage(scene):
+    for usage in find_process_usage(window):
         parts = [
-            scene.trace.last("process", holder.uid, f"rss_{kind}_bytes", starts[1]) or 0 for kind in ("anon", "shmem")
+            window.trace.last("process", usage.uid, f"rss_{kind}_bytes", starts[1]) or 0 for kind in ("anon", "shmem")
         ]
-        growth[holder.role] = growth.get(holder.role, 0) + holder.bytes - sum(parts)
+        growth[usage.role] = growth.get(usage.role, 0) + usage.bytes - sum(parts)
     grower = max(growth, key=lambda role: growth[role], default="")
     rise = growth.get(grower, 0)
-    if not use or rise < _TOLD_RATIO * scene.limit_bytes or use[-1] - use[0] < rise / 2:
+    if not use or rise < _REPORTED_RATIO * window.limit_bytes or use[-1] - use[0] < rise / 2:
         return  # negligible, or pages that forks share
     ratio = rise / sum(value for value in growth.values() if value > 0)
     says = say(
@@ -174,13 +174,13 @@ def _late_growth(scene: FailureWindow) -> Iterator[Evidence]:
         rise=rise,
         ratio=ratio,
     )
-    yield Evidence(name=FACT.share.late_grower_role, value=grower, says=says, origin=scene.origin())
-    yield Evidence(name=FACT.share.late_grower_ratio, value=ratio, says=says, origin=scene.origin())
+    yield Evidence(name=FACT.share.late_grower_role, value=grower, says=says, origin=window.origin())
+    yield Evidence(name=FACT.share.late_grower_ratio, value=ratio, says=says, origin=window.origin())
 
 
-def _is_apart(scene: FailureWindow) -> bool:
+def _is_apart(window: FailureWindow) -> bool:
     """Whether other processes than the driver hold the models."""
-    processes = scene.trace.known["process"].values()
+    processes = window.trace.known["process"].values()
     return any(row.get(R.role) in _RANKS for row in processes) or any(
         row.get(R.role) == "driver" and str(row.get(R.name)).startswith("ray::") for row in processes
     )

@@ -1,4 +1,4 @@
-"""Catalogue files of a language: gettext's PO, read and brought up to date with the messages that there are."""
+"""Catalogue files of a language: gettext's PO, read or brought up to date with the messages that there are."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ def _header(language: str) -> dict[str, str]:
 
 
 def faults(file: Path, messages: Mapping[str, str]) -> Iterator[str]:
-    """What is wrong with a catalogue, one sentence each: missing, stale or incomplete messages, other places than the English has."""
+    """What is wrong with a catalogue, one sentence each.
+
+    Messages are missing, stale or incomplete, or have other places than the English.
+    """
     if not file.exists():
         yield f"{file}: missing; it holds a msgid and a msgstr for each sentence"
         return

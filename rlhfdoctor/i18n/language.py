@@ -1,4 +1,4 @@
-"""The languages of reports: a folder of gettext catalogues each, and one catalogue beside each rule and framework."""
+"""The languages of reports: a folder of gettext catalogues each, with one catalogue beside each rule or framework."""
 
 from __future__ import annotations
 

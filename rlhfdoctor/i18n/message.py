@@ -1,8 +1,8 @@
-"""What is said to people: a sentence with places and the values for them, put into words by a language at the very end.
+"""What is said to people: a sentence with places for values, put into words by a language at the very end.
 
-The id of a message is its English sentence (gettext's way: it stands where the figures are computed, and translators see it).
-A place may say how its value is shown: `{held:bytes}`, `{part:share}`, `{waited:s}`, `{left:duration}`, `{at:time}`, or a format
-specification of Python's. The format of a list is its separator: `{names:, }`.
+The id of a message is its English sentence (gettext's way: it stands where the figures are computed, and translators
+see it). A place may say how its value is shown: `{held:bytes}`, `{part:share}`, `{waited:s}`, `{left:duration}`,
+`{at:time}`, or a format specification of Python's. The format of a list is its separator: `{names:, }`.
 """
 
 from __future__ import annotations

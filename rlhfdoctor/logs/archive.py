@@ -1,4 +1,4 @@
-"""The members of an archive, one after the other: tar in every compression that is read, and zip."""
+"""The members of an archive, one after the other: tar in every compression that is read, or zip."""
 
 from __future__ import annotations
 

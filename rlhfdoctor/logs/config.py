@@ -45,7 +45,8 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.config.moe_model,
-        r"(?P<name>Mixtral|PhiMoE|GptOss|DeepseekV[23]|Moe|Dbrx|Jamba)(?:ForCausalLM|SparseMoeBlock|SparseMoE|MoE\b|MoeBlock)",
+        r"(?P<name>Mixtral|PhiMoE|GptOss|DeepseekV[23]|Moe|Dbrx|Jamba)(?:ForCausalLM|SparseMoeBlock|SparseMoE|MoE\b"
+        r"|MoeBlock)",
         '  File "/opt/transformers/models/qwen3_moe/modeling_qwen3_moe.py", line 214, in Qwen3MoeSparseMoeBlock',
     ),
     line(

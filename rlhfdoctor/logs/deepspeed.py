@@ -1,4 +1,4 @@
-"""What DeepSpeed's launcher and engine say (deepspeed/launcher/launch.py, runtime/, utils/)."""
+"""What DeepSpeed's launcher or engine says (deepspeed/launcher/launch.py, runtime/, utils/)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.deepspeed.cpu_adam,
-        r"DeepSpeed Basic Optimizer = DeepSpeedCPUAdam|Adam Optimizer #\d+ is created with|Loading extension module cpu_adam"
+        r"DeepSpeed Basic Optimizer = DeepSpeedCPUAdam|Adam Optimizer #\d+ is created with"
+        r"|Loading extension module cpu_adam"
         r"|cpu_offload: True|Time to load cpu_adam op|Building extension module cpu_adam",
         "[INFO] [logging.py:96:log_dist] [Rank 0] DeepSpeed Basic Optimizer = DeepSpeedCPUAdam",
     ),
@@ -34,30 +35,38 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.deepspeed.optimizer_init,
-        r"(?:Before|After) initializing optimizer states|Before creating fp32 partitions|After initializing ZeRO optimizer"
+        r"(?:Before|After) initializing optimizer states|Before creating fp32 partitions"
+        r"|After initializing ZeRO optimizer"
         r"|Before creating fp16 partitions|optimizer state initialized",
         "[INFO] [utils.py:829:see_memory_usage] Before initializing optimizer states",
     ),
     line(
         EVENT.deepspeed.checkpoint_load,
-        r"\[Torch\] (?:Loading|Begin Load) checkpoint from (?P<path_text>\S+)|Attempting to resume from (?P<resume_text>\S+)"
-        r"|successfully read (?P<shard_count>\d+) ZeRO state_dicts|loading (?P<load_count>\d+) zero partition checkpoints"
+        r"\[Torch\] (?:Loading|Begin Load) checkpoint from (?P<path_text>\S+)"
+        r"|Attempting to resume from (?P<resume_text>\S+)"
+        r"|successfully read (?P<shard_count>\d+) ZeRO state_dicts"
+        r"|loading (?P<load_count>\d+) zero partition checkpoints"
         r"|Loading (?:fp32|optimizer) states?|_get_all_zero_checkpoint_state_dicts",
         "[INFO] [engine.py:2754:_get_all_zero_checkpoint_state_dicts] successfully read 2 ZeRO state_dicts for rank 0",
     ),
     line(
         EVENT.deepspeed.checkpoint_save,
-        r"\[Torch\] Saving (?P<path_text>\S+)|Saving model checkpoint: (?P<model_text>\S+)|[Cc]heckpoint .{1,200} is (?:about to be saved|begin to save)",
-        "[INFO] [torch_checkpoint_engine.py:21:save] [Torch] Saving ./ckpt/_actor/global_step1/mp_rank_00_model_states.pt...",
+        r"\[Torch\] Saving (?P<path_text>\S+)|Saving model checkpoint: (?P<model_text>\S+)"
+        r"|[Cc]heckpoint .{1,200} is (?:about to be saved|begin to save)",
+        "[INFO] [torch_checkpoint_engine.py:21:save] [Torch] Saving "
+        "./ckpt/_actor/global_step1/mp_rank_00_model_states.pt...",
     ),
     line(
         EVENT.deepspeed.checkpoint_saved,
-        r"\[Torch\] Saved (?P<path_text>\S+?)\.? |zero checkpoint saved (?P<zero_text>\S+)|Checkpoint \S+ is (?:ready|committed)",
-        "[INFO] [engine.py:3536:_save_zero_checkpoint] zero checkpoint saved ./ckpt/_actor/global_step1/zero_pp_rank_0_mp_rank_00_optim_states.pt",
+        r"\[Torch\] Saved (?P<path_text>\S+?)\.? |zero checkpoint saved (?P<zero_text>\S+)"
+        r"|Checkpoint \S+ is (?:ready|committed)",
+        "[INFO] [engine.py:3536:_save_zero_checkpoint] zero checkpoint saved "
+        "./ckpt/_actor/global_step1/zero_pp_rank_0_mp_rank_00_optim_states.pt",
     ),
     line(
         EVENT.deepspeed.pinned,
-        r"\[pinned-memory (?P<what_text>[^\]]+)\].{0,80}?(?:crossed (?P<pinned_gib>[0-9.]+) GB|(?P<total_gib>[0-9.]+) GB pinned)",
+        r"\[pinned-memory (?P<what_text>[^\]]+)\].{0,80}?(?:crossed (?P<pinned_gib>[0-9.]+) GB"
+        r"|(?P<total_gib>[0-9.]+) GB pinned)",
         "[pinned-memory checkpoint] crossed 32.000 GB: 41 allocations",
         when="0.19.5+",
     ),

@@ -1,4 +1,4 @@
-"""Hits -> Events: the line's writer, place, time, and repeat count.
+"""Hits -> Events: the line's writer, place, time, repeat count.
 
 Knows the prefixes that Ray and torch put in front of a line:
 

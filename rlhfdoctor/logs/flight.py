@@ -1,9 +1,10 @@
 """Dumps of torch's flight recorder: which collectives each rank had issued when the run hung.
 
-torch writes one file a rank at a collective timeout (TORCH_NCCL_DEBUG_INFO_TEMP_FILE, later TORCH_FR_DUMP_TEMP_FILE; names end in
-nccl_trace_rank_N or comm_lib_trace_rank_N) if TORCH_NCCL_TRACE_BUFFER_SIZE, later TORCH_FR_BUFFER_SIZE (2000 by default in torch 2.13:
-FlightRecorder.hpp), is not 0: a pickle of plain dictionaries (torch/csrc/distributed/c10d/FlightRecorder.cpp, version 2.10 at torch 2.13), in some setups
-JSON. A pickle from an untrusted archive can run code, so it is read with an unpickler that refuses all classes.
+torch writes one file a rank at a collective timeout (TORCH_NCCL_DEBUG_INFO_TEMP_FILE, later TORCH_FR_DUMP_TEMP_FILE;
+names end in nccl_trace_rank_N or comm_lib_trace_rank_N) if TORCH_NCCL_TRACE_BUFFER_SIZE, later TORCH_FR_BUFFER_SIZE
+(2000 by default in torch 2.13: FlightRecorder.hpp), is not 0: a pickle of plain dictionaries
+(torch/csrc/distributed/c10d/FlightRecorder.cpp, version 2.10 at torch 2.13), in some setups JSON. A pickle from an
+untrusted archive can run code, so it is read with an unpickler that refuses all classes.
 """
 
 from __future__ import annotations
@@ -43,8 +44,10 @@ _LIBRARY = re.compile(r"/(?:site|dist)-packages/(?:torch|deepspeed)/|^<")
 def rank_of_dump(name: str) -> int | None:
     """The rank by a dump's file name; None for other files.
 
-    >>> rank_of_dump("/tmp/nccl_trace_rank_12"), rank_of_dump("a.tar!run/comm_lib_trace_rank_3"), rank_of_dump("rank_3.log")
-    (12, 3, None)
+    >>> rank_of_dump("/tmp/nccl_trace_rank_12"), rank_of_dump("a.tar!run/comm_lib_trace_rank_3")
+    (12, 3)
+    >>> rank_of_dump("rank_3.log") is None
+    True
     """
     match = _NAME.search(name)
     return int(match["rank"]) if match else None
@@ -53,7 +56,8 @@ def rank_of_dump(name: str) -> int | None:
 class _Plain(pickle._Unpickler):
     """Dictionaries, lists, tuples, text and numbers; nothing else.
 
-    The Python one: the memo of the C unpickler is an array whose size the file names, so nine bytes can allocate gigabytes.
+    The Python one: the memo of the C unpickler is an array whose size the file names, so nine bytes can allocate
+    gigabytes.
     """
 
     def find_class(self, module: str, name: str) -> Any:

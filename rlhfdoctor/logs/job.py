@@ -1,4 +1,4 @@
-"""What slurm, Kubernetes, docker and shells say of a job, and what people note of the host.
+"""What slurm, Kubernetes, docker or a shell says of a job, or people note of the host.
 
 Notes such as `container memory limit: 480G` or the output of `free`, `df /dev/shm`, `cat
 memory.limit_in_bytes` are often handed over with the logs; they are read here too.
@@ -13,13 +13,15 @@ PATTERNS: tuple[Pattern, ...] = (
     line(
         EVENT.slurm.oom,
         r"Detected (?P<kill_count>\d+) oom[-_]kill event(?:\(s\)|s)? in (?P<step_text>(?:step )?[\w=.]*\w)",
-        "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=2043.batch cgroup. Some of your processes may have been killed by the "
+        "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=2043.batch cgroup. Some of your processes may have "
+        "been killed by the "
         "cgroup out-of-memory handler.",
         when="17.11+",
     ),
     line(
         EVENT.slurm.limit_killed,
-        r"(?:Job|Step) (?P<step_text>[0-9.]+) exceeded memory limit \((?P<used_kb>\d+) > (?P<limit_kb>\d+)\), being killed",
+        r"(?:Job|Step) (?P<step_text>[0-9.]+) exceeded memory limit \((?P<used_kb>\d+) > (?P<limit_kb>\d+)\), being "
+        r"killed",
         "slurmstepd-node01: error: Step 1141809.0 exceeded memory limit (41393168 > 20971520), being killed",
         when="to 17",
     ),
@@ -30,7 +32,8 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.slurm.cancelled,
-        r"\*\*\* (?:JOB|STEP) (?P<step_text>[0-9.]+) ON (?P<ip>\S+) CANCELLED AT (?P<at_text>\S+)(?: DUE TO (?P<reason_text>[A-Z ]+?))? \*\*\*",
+        r"\*\*\* (?:JOB|STEP) (?P<step_text>[0-9.]+) ON (?P<ip>\S+) CANCELLED AT (?P<at_text>\S+)"
+        r"(?: DUE TO (?P<reason_text>[A-Z ]+?))? \*\*\*",
         "slurmstepd: error: *** JOB 7715 ON node01 CANCELLED AT 2025-10-04T17:41:09 DUE TO TIME LIMIT ***",
     ),
     line(
@@ -75,8 +78,10 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.k8s.evicted,
-        r"The node was low on resource: (?P<resource_text>[a-z-]+)\.?(?: Threshold quantity: [^.]*\.)?(?: Container (?P<name>\S+) was using (?P<used_size>[0-9]+[KMGT]i), "
-        r"(?:which exceeds its )?request (?:of|is) (?P<request_text>[\w]+))?|The node had condition: \[(?P<condition_text>\w+)\]|Pod was evicted",
+        r"The node was low on resource: (?P<resource_text>[a-z-]+)\.?(?: Threshold quantity: [^.]*\.)?"
+        r"(?: Container (?P<name>\S+) was using (?P<used_size>[0-9]+[KMGT]i), "
+        r"(?:which exceeds its )?request (?:of|is) (?P<request_text>[\w]+))?"
+        r"|The node had condition: \[(?P<condition_text>\w+)\]|Pod was evicted",
         "The node was low on resource: memory. Container ppo was using 7340032Ki, which exceeds its request of 0.",
     ),
     line(
@@ -101,13 +106,15 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.host.free,
-        r"^\W*(?:Mem:|内存：) +(?P<total_text>[0-9.]+[A-Za-z]*) +(?P<used_text>[0-9.]+[A-Za-z]*) +(?P<free_text>[0-9.]+[A-Za-z]*) +(?P<shared_text>[0-9.]+[A-Za-z]*) "
+        r"^\W*(?:Mem:|内存：) +(?P<total_text>[0-9.]+[A-Za-z]*) +(?P<used_text>[0-9.]+[A-Za-z]*) +"
+        r"(?P<free_text>[0-9.]+[A-Za-z]*) +(?P<shared_text>[0-9.]+[A-Za-z]*) "
         r"+(?P<cache_text>[0-9.]+[A-Za-z]*) +(?P<available_text>[0-9.]+[A-Za-z]*)",
         "Mem:           1.0Ti       537Gi        12Gi       3.1Gi       458Gi       430Gi",
     ),
     line(
         EVENT.host.df,
-        r"^(?P<device_text>\S+) +(?P<size_text>[0-9.]+[KMGTP]?) +(?P<used_text>[0-9.]+[KMGTP]?) +(?P<free_text>[0-9.]+[KMGTP]?) +(?P<full_pct>\d+)% "
+        r"^(?P<device_text>\S+) +(?P<size_text>[0-9.]+[KMGTP]?) +(?P<used_text>[0-9.]+[KMGTP]?) +"
+        r"(?P<free_text>[0-9.]+[KMGTP]?) +(?P<full_pct>\d+)% "
         r"+(?P<mount_text>/\S*)",
         "tmpfs           755G  2.1M  755G   1% /dev/shm",
     ),
@@ -118,7 +125,8 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.host.note_total,
-        r"(?:MEM total|RAM per node|memory per node|host memory|total memory|RAM): *(?P<total_size>[0-9.]+ ?[KMGT]i?B?)\b",
+        r"(?:MEM total|RAM per node|memory per node|host memory|total memory|RAM): *"
+        r"(?P<total_size>[0-9.]+ ?[KMGT]i?B?)\b",
         "RAM per node: 1024GB",
     ),
     line(
@@ -144,12 +152,14 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.host.process_limit,
-        r"can't start new thread|Too many open files|Resource temporarily unavailable|pthread_create failed|fork: retry|\[Errno 24\]",
+        r"can't start new thread|Too many open files|Resource temporarily unavailable|pthread_create failed"
+        r"|fork: retry|\[Errno 24\]",
         "what():  thread: Resource temporarily unavailable [system:11]",
     ),
     line(
         EVENT.host.gpu_unreachable,
-        r"Unable to determine the device handle for GPU|GPU is lost|nvidia-smi has failed because it couldn't communicate",
+        r"Unable to determine the device handle for GPU|GPU is lost"
+        r"|nvidia-smi has failed because it couldn't communicate",
         "Unable to determine the device handle for GPU0000:41:00.0: Unknown Error",
     ),
 )

@@ -1,4 +1,4 @@
-"""What the Linux kernel (and the NVIDIA driver, and systemd) say in dmesg, journal and syslog.
+"""What the Linux kernel, the NVIDIA driver or systemd says in dmesg, journal or syslog.
 
 Wording from 2.6.32 to 7.x (mm/oom_kill.c, mm/memcontrol.c; shared/knowledge/log_formats.md).
 An OOM report of kernel 5.15:
@@ -27,7 +27,8 @@ _RSS = (
 PATTERNS: tuple[Pattern, ...] = (
     line(
         EVENT.kernel.oom_invoked,
-        r"(?:^|[\]:>] +|;|[+-]\d\d:\d\d )(?:> *)?(?P<comm>[^\]>;\s][^\]>;\n]{0,14}?) invoked oom-killer: gfp_mask=(?P<gfp_text>0x[0-9a-f]+)",
+        r"(?:^|[\]:>] +|;|[+-]\d\d:\d\d )(?:> *)?(?P<comm>[^\]>;\s][^\]>;\n]{0,14}?) "
+        r"invoked oom-killer: gfp_mask=(?P<gfp_text>0x[0-9a-f]+)",
         "[ 4127.318402] python invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0",
     ),
     line(

@@ -1,4 +1,4 @@
-"""What NCCL, gloo and torch's process groups say when ranks wait on each other.
+"""What NCCL, gloo or torch's process groups say when ranks wait on each other.
 
 Watchdog wording of torch 1.9 to 2.7+ (torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp):
 
@@ -15,16 +15,21 @@ from rlhfdoctor.vocabulary import EVENT
 PATTERNS: tuple[Pattern, ...] = (
     line(
         EVENT.nccl.timeout,
-        r"(?:\[Rank (?P<rank>\d+)\] )?(?:Watchdog caught collective operation timeout: |Work )WorkNCCL\((?:SeqNum=(?P<seq>\d+), )?"
-        r"OpType=(?P<op>\w+), (?:NumelIn=(?P<numel_in>\d+), NumelOut=(?P<numel_out>\d+), )?Timeout\(ms\)=(?P<timeout_ms>\d+)\)"
+        r"(?:\[Rank (?P<rank>\d+)\] )?(?:Watchdog caught collective operation timeout: |Work )"
+        r"WorkNCCL\((?:SeqNum=(?P<seq>\d+), )?"
+        r"OpType=(?P<op>\w+), (?:NumelIn=(?P<numel_in>\d+), NumelOut=(?P<numel_out>\d+), )?"
+        r"Timeout\(ms\)=(?P<timeout_ms>\d+)\)"
         r"(?: ran for (?P<ran_ms>\d+) milliseconds)?",
-        "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, "
+        "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3, OpType=ALLREDUCE, NumelIn=1, "
+        "NumelOut=1, "
         "Timeout(ms)=1800000) ran for 1801377 milliseconds before timing out.",
     ),
     line(
         EVENT.nccl.work_status,
-        r"Rank (?P<rank>\d+)\] +(?:Timeout at NCCL work: \d+|Exception \(either an error or timeout\) detected by watchdog at work: \d+"
-        r"|failure detected by watchdog at work sequence id: \d+ PG status)[,:]{1,2} ?last enqueued (?:NCCL )?work: (?P<enqueued>-?\d+), "
+        r"Rank (?P<rank>\d+)\] +(?:Timeout at NCCL work: \d+"
+        r"|Exception \(either an error or timeout\) detected by watchdog at work: \d+"
+        r"|failure detected by watchdog at work sequence id: \d+ PG status)[,:]{1,2} ?last enqueued (?:NCCL )?work: "
+        r"(?P<enqueued>-?\d+), "
         r"last completed (?:NCCL )?work: (?P<completed>-?\d+)",
         "[PG 3 Rank 4] Timeout at NCCL work: 7322, last enqueued NCCL work: 7322, last completed NCCL work: 7321.",
     ),
@@ -37,21 +42,26 @@ PATTERNS: tuple[Pattern, ...] = (
         EVENT.nccl.heartbeat,
         r"watchdog got stuck for (?P<stuck>\d+) seconds without making progress|Heartbeat monitor timed out"
         r"|due to ProcessGroupNCCL watchdog hang",
-        "[PG ID 0 PG GUID 0(default_pg) Rank 7] ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress",
+        "[PG ID 0 PG GUID 0(default_pg) Rank 7] ProcessGroupNCCL's watchdog got stuck for 480 seconds without making "
+        "progress",
     ),
     line(
         EVENT.nccl.remote_error,
-        r"remote process exited or there was a network error|ncclRemoteError|ncclSystemError|NCCL communicator was aborted on rank",
-        "NCCL error in: ProcessGroupNCCL.cpp:1333, remote process exited or there was a network error, NCCL version 2.18.6",
+        r"remote process exited or there was a network error|ncclRemoteError|ncclSystemError"
+        r"|NCCL communicator was aborted on rank",
+        "NCCL error in: ProcessGroupNCCL.cpp:1333, remote process exited or there was a network error, NCCL version "
+        "2.18.6",
     ),
     line(
         EVENT.nccl.closed_by_peer,
-        r"Connection closed by remote peer (?P<ip>[^\s<]+)|Call to recv from (?P<peer_text>[^\s<]+)<\d+> failed|Broken pipe",
+        r"Connection closed by remote peer (?P<ip>[^\s<]+)|Call to recv from (?P<peer_text>[^\s<]+)<\d+> failed"
+        r"|Broken pipe",
         "misc/socket.cc:49 NCCL WARN socketProgress: Connection closed by remote peer node01<47113>",
     ),
     line(
         EVENT.nccl.ib_error,
-        r"NET/IB : Got completion from peer (?P<ip>[^\s<]+)\S* with (?:error|status=)\s?(?P<status>\d+)|Got async event : port error"
+        r"NET/IB : Got completion from peer (?P<ip>[^\s<]+)\S* with (?:error|status=)\s?(?P<status>\d+)"
+        r"|Got async event : port error"
         r"|NET/IB.*(?:IBV_WC_|Unable to open|No device found)",
         "NCCL WARN NET/IB : Got completion from peer 10.0.0.1<38560> with error 12, opcode 0, len 0, vendor err 129",
     ),
@@ -62,13 +72,15 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.nccl.cuda_oom,
-        r"Failed to CUDA (?:calloc|malloc)(?: async)? (?P<request_bytes>\d+) bytes|Cuda failure '?(?:2 )?'?out of memory'?",
+        r"Failed to CUDA (?:calloc|malloc)(?: async)? (?P<request_bytes>\d+) bytes"
+        r"|Cuda failure '?(?:2 )?'?out of memory'?",
         "include/alloc.h:178 NCCL WARN Cuda failure 'out of memory'",
     ),
     line(
         EVENT.nccl.shm_failed,
         r"NCCL WARN.*(?:/dev/shm/nccl|posix_fallocate|shared memory segment).*(?:failed|No space left)",
-        "NCCL WARN Error: failed to extend /dev/shm/nccl-AbCdEf to 9637892 bytes, error: No space left on device (28) failed",
+        "NCCL WARN Error: failed to extend /dev/shm/nccl-AbCdEf to 9637892 bytes, error: No space left on device (28) "
+        "failed",
     ),
     line(
         EVENT.nccl.version,
@@ -77,9 +89,11 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.nccl.store_timeout,
-        r"Timed out initializing process group in store based barrier on rank:? (?P<rank>\d+)|store->get\('[^']*'\) got error"
+        r"Timed out initializing process group in store based barrier on rank:? (?P<rank>\d+)"
+        r"|store->get\('[^']*'\) got error"
         r"|recvValue failed|wait timeout after (?P<wait_ms>\d+)ms",
-        "RuntimeError: Timed out initializing process group in store based barrier on rank: 0, for key: store_based_barrier_key:1",
+        "RuntimeError: Timed out initializing process group in store based barrier on rank: 0, for key: "
+        "store_based_barrier_key:1",
     ),
     line(
         EVENT.nccl.dist_error,
@@ -89,33 +103,39 @@ PATTERNS: tuple[Pattern, ...] = (
     line(
         EVENT.nccl.port_taken,
         r"EADDRINUSE|address already in use",
-        "RuntimeError: The server socket has failed to listen on any local network address. code: -98, name: EADDRINUSE, "
+        "RuntimeError: The server socket has failed to listen on any local network address. code: -98, name: "
+        "EADDRINUSE, "
         "message: address already in use",
     ),
     line(
         EVENT.nccl.monitored_barrier,
         r"monitoredBarrier.*(?:Ranks (?P<ranks_text>[0-9, ]+) failed to pass|Rank (?P<rank>\d+) failed to pass)",
-        "RuntimeError: Rank 0 timed out in monitoredBarrier after 1800000 ms. monitoredBarrier: Ranks 1 failed to pass monitoredBarrier",
+        "RuntimeError: Rank 0 timed out in monitoredBarrier after 1800000 ms. monitoredBarrier: Ranks 1 failed to "
+        "pass monitoredBarrier",
     ),
     line(
         EVENT.nccl.desync_report,
         r"Detected mismatch between collectives on ranks?|Collectives differ in the following aspects",
-        "RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running collective: CollectiveFingerPrint(...)",
+        "RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running collective: "
+        "CollectiveFingerPrint(...)",
     ),
     line(
         EVENT.gloo.timeout,
         r"\[.*gloo/transport/.*\] Timed out waiting (?P<limit_ms>\d+)ms for (?P<what_text>recv|send) operation",
-        "RuntimeError: [../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv operation to complete",
+        "RuntimeError: [../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for "
+        "recv operation to complete",
     ),
     line(
         EVENT.gloo.size_mismatch,
         r"op\.preamble\.length <= op\.nbytes\. (?P<sent_bytes>\d+) vs (?P<expected_bytes>\d+)",
-        "what(): [enforce fail at ../third_party/gloo/gloo/transport/tcp/pair.cc:446] op.preamble.length <= op.nbytes. 4096 vs 1024",
+        "what(): [enforce fail at ../third_party/gloo/gloo/transport/tcp/pair.cc:446] op.preamble.length <= "
+        "op.nbytes. 4096 vs 1024",
     ),
     line(
         EVENT.gloo.closed,
         r"gloo/transport/.*(?:Connection closed by peer|Connection reset by peer|Connection refused)",
-        "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:41234",
+        "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer "
+        "[127.0.0.1]:41234",
     ),
     line(
         EVENT.net.refused,

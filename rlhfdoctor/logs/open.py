@@ -105,7 +105,8 @@ def find_sources(paths: Sequence[str], gaps: list[Gap]) -> Iterator[Source]:
         if not _exists(path):
             raise SourceError(
                 f"{name}: no such file or folder.\n"
-                "Give the folder that Ray wrote (for example /tmp/ray/session_latest/logs), a log file, or - for standard input."
+                "Give the folder that Ray wrote (for example /tmp/ray/session_latest/logs), a log file, or - for "
+                "standard input."
             )
         for file in _walk(path, gaps):
             count += 1

@@ -1,4 +1,4 @@
-"""Step and phase marks in log lines: those of all frameworks, and the words by which each of them shows a phase.
+"""Marks of steps or phases in log lines: the words by which each framework shows them.
 
 A mark does not say that something failed, only what the run was doing. `phase` of an event is
 one of `types.Phase`; `step` is one PPO iteration.
@@ -46,7 +46,8 @@ PATTERNS: tuple[Pattern, ...] = (
         EVENT.phase.checkpoint,
         _with(
             EVENT.phase.checkpoint,
-            r"Saving sharded model checkpoint|Saving model (?:checkpoint|to)|save_checkpoint\b|Saved (?:model|optim|checkpoint) to",
+            r"Saving sharded model checkpoint|Saving model (?:checkpoint|to)|save_checkpoint\b"
+            r"|Saved (?:model|optim|checkpoint) to",
         ),
         "(WorkerDict pid=18233, ip=10.0.0.11) Saving sharded model checkpoint to /ckpt/global_step_1/actor",
     ),
@@ -59,7 +60,8 @@ PATTERNS: tuple[Pattern, ...] = (
         EVENT.phase.load,
         _with(
             EVENT.phase.load,
-            r"Loading checkpoint shards: +\d+%|Loading safetensors checkpoint shards|Initializing language decoder|from_pretrained\(",
+            r"Loading checkpoint shards: +\d+%|Loading safetensors checkpoint shards|Initializing language decoder"
+            r"|from_pretrained\(",
         ),
         "Loading checkpoint shards:  50%|#####     | 7/14 [00:12<00:12,  1.77s/it]",
     ),
@@ -70,7 +72,8 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.progress.long,
-        r"\d{1,3}%\|[^|]{0,400}\| *[^ \[]{1,30}/[^ \[]{1,30} \[(?P<elapsed_text>(?:\d+:\d\d|[1-9]\d|09):\d\d)<(?P<left_text>\d[\d:]*)",
+        r"\d{1,3}%\|[^|]{0,400}\| *[^ \[]{1,30}/[^ \[]{1,30} \["
+        r"(?P<elapsed_text>(?:\d+:\d\d|[1-9]\d|09):\d\d)<(?P<left_text>\d[\d:]*)",
         "Indexing:  35%|###4      | 70911/204010 [41:07<1:17:12, 28.7it/s]",
         when="tqdm, from nine minutes on; a bar that never moved shows ? for the time left",
     ),

@@ -1,4 +1,4 @@
-"""Python tracebacks, faulthandler dumps and fatal signals, from any program."""
+"""Python tracebacks, faulthandler dumps, fatal signals, from any program."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.python.error,
-        r"(?:^|[\s:)|\]])(?P<name>(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?:Error|Exception|Interrupt)|ChildFailedError))(?:\([^)\n]*\))?: (?P<message_text>.{1,300})",
+        r"(?:^|[\s:)|\]])(?P<name>(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?:Error|Exception|Interrupt)|ChildFailedError))"
+        r"(?:\([^)\n]*\))?: (?P<message_text>.{1,300})",
         "AttributeError: 'DeepSpeedEngine' object has no attribute 'reload_states'",
     ),
     line(
@@ -35,28 +36,33 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.python.fatal,
-        r"Fatal Python error: (?P<error_text>Segmentation fault|Bus error|Aborted|Floating point exception|Illegal instruction|none_dealloc)",
+        r"Fatal Python error: (?P<error_text>Segmentation fault|Bus error|Aborted|Floating point exception"
+        r"|Illegal instruction|none_dealloc)",
         "(pid=6120) Fatal Python error: Bus error",
     ),
     line(
         EVENT.python.signal,
-        r"\*\*\* (?P<name>SIG[A-Z]+) received at|Process received signal.*|(?P<core_text>Segmentation fault|Bus error|Aborted) \(core dumped\)",
+        r"\*\*\* (?P<name>SIG[A-Z]+) received at|Process received signal.*"
+        r"|(?P<core_text>Segmentation fault|Bus error|Aborted) \(core dumped\)",
         "*** SIGSEGV received at time=1743606120 on cpu 3 ***",
     ),
     line(
         EVENT.python.abort,
-        r"terminate called after throwing an instance of '(?P<error_text>[^']+)'|Unhandled exception: (?P<boost_text>\S+)",
+        r"terminate called after throwing an instance of '(?P<error_text>[^']+)'"
+        r"|Unhandled exception: (?P<boost_text>\S+)",
         "terminate called after throwing an instance of 'c10::DistBackendError'",
     ),
     line(
         EVENT.python.logits_code,
-        r"log_softmax|logits\.float\(|cross_entropy\(|log_?probs_from_logits|entropy_from_logits|logits\.clone\(|\.softmax\(|in softmax|selective_log_softmax"
+        r"log_softmax|logits\.float\(|cross_entropy\(|log_?probs_from_logits|entropy_from_logits|logits\.clone\("
+        r"|\.softmax\(|in softmax|selective_log_softmax"
         r"|float16_to_fp32|calculate_log_probs_and_entropy",
         "    logps = logits.log_softmax(dim=-1)",
     ),
     line(
         EVENT.python.memory_error,
-        r"(?:^|\s)MemoryError\b|Cannot allocate memory|_ArrayMemoryError|DefaultCPUAllocator: (?:can't|not enough) .{0,20}?allocat\w+ (?:memory|(?P<request_bytes>\d+) bytes)",
+        r"(?:^|\s)MemoryError\b|Cannot allocate memory|_ArrayMemoryError"
+        r"|DefaultCPUAllocator: (?:can't|not enough) .{0,20}?allocat\w+ (?:memory|(?P<request_bytes>\d+) bytes)",
         "OSError: [Errno 12] Cannot allocate memory",
     ),
 )

@@ -1,4 +1,4 @@
-"""Messages of Ray: memory kills, lost workers and nodes, object store, disk, scheduling.
+"""Messages of Ray: memory kills, lost workers or nodes, object store, disk, scheduling.
 
 Six generations of the memory kill from 0.6 to 2.60 (src/ray/raylet/node_manager.cc,
 src/ray/common/memory_monitor.cc, python/ray/_private/memory_monitor.py). Ray writes `GB` and
@@ -21,20 +21,25 @@ PATTERNS: tuple[Pattern, ...] = (
         r"Memory on the node \(IP: (?P<ip>[^,)\s]+).{0,400}?was " + _USED + r" \((?P<used_ratio>[0-9.]+)\)"
         r"(?:, which exceeds the memory usage threshold of (?P<threshold_ratio>[0-9.]*\d))?",
         "Memory on the node (IP: 10.0.0.1, ID: ab) where the task (task ID: cd, name=allocate_memory, pid=91085, "
-        "memory used=24.99GB) was running was 32.62GB / 33.28GB (0.980175), which exceeds the memory usage threshold of 0.96.",
+        "memory used=24.99GB) was running was 32.62GB / 33.28GB (0.980175), which exceeds the memory usage threshold "
+        "of 0.96.",
         when="2.1+",
     ),
     line(
         EVENT.ray.memory_kill_victim,
-        r"where the task \((?:task ID: (?P<task_id>\w+)|actor ID: (?P<actor_id>\w+)), name=(?P<name>.{1,120}?),? ?pid=(?P<pid>\d+), "
+        r"where the task \((?:task ID: (?P<task_id>\w+)|actor ID: (?P<actor_id>\w+)), name=(?P<name>.{1,120}?),? ?pid="
+        r"(?P<pid>\d+), "
         r"memory used=(?P<victim_gib>\d+\.\d+)GB",
-        "where the task (actor ID: ab, name=SimEnv.__init__, pid=5870, memory used=3.18GB) was running was 61.02GB / 64.20GB",
+        "where the task (actor ID: ab, name=SimEnv.__init__, pid=5870, memory used=3.18GB) was running was 61.02GB / "
+        "64.20GB",
         when="2.2-2.54",
     ),
     line(
         EVENT.ray.memory_kill_victim,
-        r"(?:task name=(?P<name>[^,]{1,120}).{0,200}?, )?(?:pid=(?P<pid>\d+), )?actual memory used=(?P<victim_gib>\d+\.\d+)GB",
-        "[(Task: job ID=05000000, lease ID=ab, task name=ReadRange->MapBatches(f), required resources={CPU: 1}, pid=3471, "
+        r"(?:task name=(?P<name>[^,]{1,120}).{0,200}?, )?(?:pid=(?P<pid>\d+), )?actual memory used="
+        r"(?P<victim_gib>\d+\.\d+)GB",
+        "[(Task: job ID=05000000, lease ID=ab, task name=ReadRange->MapBatches(f), required resources={CPU: 1}, "
+        "pid=3471, "
         "actual memory used=2.85GB, worker ID=cd)]",
         when="2.55+",
     ),
@@ -48,13 +53,15 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.ray.memory_kill,
-        r"Memory on the node \(IP: (?P<ip>[^,)\s]+).{0,200}?was (?P<used_gib>\d+\.\d+)GB used / (?P<total_gib>\d+\.\d+)GB limit \((?P<used_ratio>[0-9.]+)\)",
+        r"Memory on the node \(IP: (?P<ip>[^,)\s]+).{0,200}?was (?P<used_gib>\d+\.\d+)GB used / "
+        r"(?P<total_gib>\d+\.\d+)GB limit \((?P<used_ratio>[0-9.]+)\)",
         "Memory on the node (IP: 10.0.0.1, ID: 09d6) was 2.01GB used / 23.54GB limit (0.085223)",
         when="2.60",
     ),
     line(
         EVENT.ray.memory_reason,
-        r"OOM kill reason: Memory usage (?P<used_bytes>\d+)B exceeded threshold of (?P<threshold_bytes>\d+)B \((?P<threshold_pct>[0-9.]+)% of (?P<total_bytes>\d+)B limit\)",
+        r"OOM kill reason: Memory usage (?P<used_bytes>\d+)B exceeded threshold of (?P<threshold_bytes>\d+)B \("
+        r"(?P<threshold_pct>[0-9.]+)% of (?P<total_bytes>\d+)B limit\)",
         "OOM kill reason: Memory usage 2137358336B exceeded threshold of 2022121088B (8.0% of 25276514304B limit)",
         when="2.60",
     ),
@@ -65,21 +72,26 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.ray.memory_kill_notice,
-        r"Task was killed due to the node running low on memory|worker\(s\) were killed due to the node running low on memory"
+        r"Task was killed due to the node running low on memory"
+        r"|worker\(s\) were killed due to the node running low on memory"
         r"|failed due to oom\. There are|Memory on the node \(IP: [0-9.a-f:]+, ID: \w+\) where the task",
         "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
     ),
     line(
         EVENT.ray.memory_kill_old,
-        r"System memory low at node with IP (?P<ip>\S+?)\. Used memory \((?P<used_gib>\d+\.\d+)GB\) / total capacity \((?P<total_gib>\d+\.\d+)GB\)"
-        r" \((?P<used_ratio>[0-9.]+)\) exceeds threshold (?P<threshold_ratio>[0-9.]*\d), killing latest task with name (?P<name>\S+)",
-        "node_manager.cc:2963: System memory low at node with IP 10.0.0.1. Used memory (23.63GB) / total capacity (33.28GB) "
+        r"System memory low at node with IP (?P<ip>\S+?)\. Used memory \((?P<used_gib>\d+\.\d+)GB\) / total capacity "
+        r"\((?P<total_gib>\d+\.\d+)GB\)"
+        r" \((?P<used_ratio>[0-9.]+)\) exceeds threshold (?P<threshold_ratio>[0-9.]*\d), killing latest task with "
+        r"name (?P<name>\S+)",
+        "node_manager.cc:2963: System memory low at node with IP 10.0.0.1. Used memory (23.63GB) / total capacity "
+        "(33.28GB) "
         "(0.709971) exceeds threshold 0.7, killing latest task with name the_actor:Leaker.__init__ and actor ID dc0d",
         when="2.0",
     ),
     line(
         EVENT.ray.memory_error_old,
-        r"More than (?P<threshold_pct>\d+)% of the memory on node (?P<ip>\S+) is used \((?P<used_gib>\d+(?:\.\d+)?) / (?P<total_gib>\d+(?:\.\d+)?) GB\)",
+        r"More than (?P<threshold_pct>\d+)% of the memory on node (?P<ip>\S+) is used \((?P<used_gib>\d+(?:\.\d+)?) / "
+        r"(?P<total_gib>\d+(?:\.\d+)?) GB\)",
         "ray.memory_monitor.RayOutOfMemoryError: More than 95% of the memory on node Local is used (15.98 / 16.82 GB). "
         "The top 5 memory consumers are:",
         follow=12,
@@ -99,8 +111,10 @@ PATTERNS: tuple[Pattern, ...] = (
     line(
         EVENT.ray.memory_summary,
         r"(?:(?P<oom_count>\d+) )?Workers \(tasks / actors\) killed due to memory pressure \(OOM\)"
-        r"(?:, (?P<other_count>\d+) Workers crashed due to other reasons at node \(ID: (?P<node_id>\w+), IP: (?P<ip>[^)\s]+)\))?",
-        "node_manager.cc:3069: 1 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed due to other "
+        r"(?:, (?P<other_count>\d+) Workers crashed due to other reasons at node \(ID: (?P<node_id>\w+), IP: "
+        r"(?P<ip>[^)\s]+)\))?",
+        "node_manager.cc:3069: 1 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed due "
+        "to other "
         "reasons at node (ID: ab, IP: 10.0.0.1) over the last time period.",
         when="2.1+",
     ),
@@ -111,7 +125,8 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.ray.monitor_start,
-        r"MemoryMonitor initialized with usage threshold at (?P<threshold_bytes>\d+) bytes \((?P<share>[0-9.]+)(?P<unit_text>%?)[^)]*\), "
+        r"MemoryMonitor initialized with usage threshold at (?P<threshold_bytes>\d+) bytes \((?P<share>[0-9.]+)"
+        r"(?P<unit_text>%?)[^)]*\), "
         r"total system memory bytes: (?P<total_bytes>\d+)",
         "memory_monitor.cc MemoryMonitor initialized with usage threshold at 34664513536 bytes (0.97 system memory), "
         "total system memory bytes: 35738255360",
@@ -119,32 +134,39 @@ PATTERNS: tuple[Pattern, ...] = (
     line(
         EVENT.ray.killing,
         r"Killing (?:worker with task|\d+ worker\(s\))",
-        "node_manager.cc:3199: Killing 1 worker(s), kill details: Memory on the node (IP: 10.0.0.1) was 2.01GB used / 23.54GB limit (0.085223)",
+        "node_manager.cc:3199: Killing 1 worker(s), kill details: Memory on the node (IP: 10.0.0.1) was 2.01GB used / "
+        "23.54GB limit (0.085223)",
     ),
     line(
         EVENT.ray.worker_exit_gcs,
-        r"Reporting worker exit, worker id = (?P<worker_id>\w+), node id = (?P<node_id>\w+), address = [^,]*, exit_type = (?P<exit_type>\w+), "
+        r"Reporting worker exit, worker id = (?P<worker_id>\w+), node id = (?P<node_id>\w+), address = [^,]*, "
+        r"exit_type = (?P<exit_type>\w+), "
         r"exit_detail = (?P<detail_text>.*)",
-        "gcs_worker_manager.cc:55: Reporting worker exit, worker id = ab, node id = cd, address = , exit_type = NODE_OUT_OF_MEMORY, "
+        "gcs_worker_manager.cc:55: Reporting worker exit, worker id = ab, node id = cd, address = , exit_type = "
+        "NODE_OUT_OF_MEMORY, "
         "exit_detail = Task was killed due to the node running low on memory.",
     ),
     line(
         EVENT.ray.worker_died,
         r"A worker died or was killed while executing a task by an unexpected system error"
         r"(?:.*Worker PID: (?P<pid>\d+))?",
-        "(raylet) A worker died or was killed while executing a task by an unexpected system error. To troubleshoot the problem, "
-        "check the logs for the dead worker. RayTask ID: ff Worker ID: 75 Node ID: a7 Worker IP address: 10.0.0.2 Worker port: 10233 "
+        "(raylet) A worker died or was killed while executing a task by an unexpected system error. To troubleshoot "
+        "the problem, "
+        "check the logs for the dead worker. RayTask ID: ff Worker ID: 75 Node ID: a7 Worker IP address: 10.0.0.2 "
+        "Worker port: 10233 "
         "Worker PID: 884210 Worker exit type: SYSTEM_ERROR",
     ),
     line(
         EVENT.ray.worker_vanished,
         r"Worker exit type: (?:SYSTEM_ERROR|UNEXPECTED_SYSTEM_EXIT) Worker exit detail: (?P<detail_text>.{1,400})",
-        "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly "
+        "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit detail: "
+        "Worker unexpectedly "
         "exits with a connection error code 2. End of file.",
     ),
     line(
         EVENT.ray.actor_died,
-        r"(?P<error>ActorDiedError|RayActorError|ActorUnavailableError|ActorUnschedulableError|NodeDiedError|WorkerCrashedError|OwnerDiedError|LocalRayletDiedError)\b",
+        r"(?P<error>ActorDiedError|RayActorError|ActorUnavailableError|ActorUnschedulableError|NodeDiedError"
+        r"|WorkerCrashedError|OwnerDiedError|LocalRayletDiedError)\b",
         "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.",
     ),
     line(
@@ -164,23 +186,28 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.ray.stopped,
-        r"received SIGTERM|Received SIGTERM|SIGTERM handler is called|Terminated by signal SIGTERM|Shutting down Ray|Sent SIG(?:TERM|KILL) to",
-        "[2025-04-02 15:02:00,117 I 135782 135782] (raylet) main.cc:812: received SIGTERM. Existing local drain request = None",
+        r"received SIGTERM|Received SIGTERM|SIGTERM handler is called|Terminated by signal SIGTERM|Shutting down Ray"
+        r"|Sent SIG(?:TERM|KILL) to",
+        "[2025-04-02 15:02:00,117 I 135782 135782] (raylet) main.cc:812: received SIGTERM. Existing local drain "
+        "request = None",
     ),
     line(
         EVENT.ray.node_dead,
         r"has been marked dead because the (?:monitor|detector) has missed too many heartbeats",
-        "The node with node id: ab and ip: 10.0.0.1 has been marked dead because the detector has missed too many heartbeats from it.",
+        "The node with node id: ab and ip: 10.0.0.1 has been marked dead because the detector has missed too many "
+        "heartbeats from it.",
     ),
     line(
         EVENT.ray.node_crashed,
-        r"Owner's node has crashed|The node has died|raylet (?:crashed|died) unexpectedly|mistakenly been marked as dead by the GCS",
+        r"Owner's node has crashed|The node has died|raylet (?:crashed|died) unexpectedly"
+        r"|mistakenly been marked as dead by the GCS",
         "Owner worker exit type: SYSTEM_ERROR Worker exit detail: Owner's node has crashed.",
     ),
     line(
         EVENT.ray.raylet_died,
         r"Raylet is terminated\. Termination is unexpected",
-        "(raylet) Raylet is terminated. Termination is unexpected. Possible reasons include: (1) SIGKILL by the user or system OOM killer",
+        "(raylet) Raylet is terminated. Termination is unexpected. Possible reasons include: (1) SIGKILL by the user "
+        "or system OOM killer",
         when="2.60",
     ),
     line(
@@ -191,12 +218,15 @@ PATTERNS: tuple[Pattern, ...] = (
     line(
         EVENT.ray.raylet_agent_failed,
         r"The raylet exited immediately because the|The raylet fate shares with the agent",
-        "agent_manager.cc:134: The raylet exited immediately because the Ray agent failed. The raylet fate shares with the agent.",
+        "agent_manager.cc:134: The raylet exited immediately because the Ray agent failed. The raylet fate shares "
+        "with the agent.",
     ),
     line(
         EVENT.ray.object_store_full,
-        r"Failed to put object (?P<object_id>\w+) in object store because it is full\. Object size is (?P<object_bytes>\d+) bytes",
-        "plasma_store_provider.cc:122: Failed to put object ab in object store because it is full. Object size is 42949673984 bytes.",
+        r"Failed to put object (?P<object_id>\w+) in object store because it is full\. Object size is "
+        r"(?P<object_bytes>\d+) bytes",
+        "plasma_store_provider.cc:122: Failed to put object ab in object store because it is full. Object size is "
+        "42949673984 bytes.",
     ),
     line(
         EVENT.ray.object_store_error,
@@ -205,8 +235,10 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.ray.object_store_retry,
-        r"Not enough memory to create the object (?P<object_id>\w+), data_size=(?P<object_bytes>\d+)|Plasma store at capacity",
-        "store.cc:306: Not enough memory to create the object ab, data_size=83886321, metadata_size=6, retrying after a timeout",
+        r"Not enough memory to create the object (?P<object_id>\w+), data_size=(?P<object_bytes>\d+)"
+        r"|Plasma store at capacity",
+        "store.cc:306: Not enough memory to create the object ab, data_size=83886321, metadata_size=6, retrying after "
+        "a timeout",
     ),
     line(
         EVENT.ray.object_store_capacity,
@@ -225,25 +257,32 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.ray.disk_full,
-        r"file_system_monitor\.cc:\d+: (?P<path_text>\S+) is over (?P<full_text>[0-9.]+)% full, available space: (?P<available_text>[0-9]+(?:\.[0-9]+)?)",
-        "file_system_monitor.cc:116: /tmp/ray/session_a is over 95% full, available space: 42.6695 GB; capacity: 876.137 GB.",
+        r"file_system_monitor\.cc:\d+: (?P<path_text>\S+) is over (?P<full_text>[0-9.]+)% full, available space: "
+        r"(?P<available_text>[0-9]+(?:\.[0-9]+)?)",
+        "file_system_monitor.cc:116: /tmp/ray/session_a is over 95% full, available space: 42.6695 GB; capacity: "
+        "876.137 GB.",
     ),
     line(
         EVENT.ray.shm_small,
         r"object store is using /tmp instead of /dev/shm because /dev/shm has only (?P<shm_bytes>\d+) bytes",
-        "WARNING services.py:1326 -- WARNING: The object store is using /tmp instead of /dev/shm because /dev/shm has only 67108864 bytes available.",
+        "WARNING services.py:1326 -- WARNING: The object store is using /tmp instead of /dev/shm because /dev/shm has "
+        "only 67108864 bytes available.",
     ),
     line(
         EVENT.ray.shm_exceeded,
-        r"The configured object store size \((?P<store_text>[0-9.]+) GB\) exceeds /dev/shm size \((?P<shm_text>[0-9.]+) GB\)",
-        "ValueError: The configured object store size (21.47483648 GB) exceeds /dev/shm size (17.17986918 GB). This will harm performance.",
+        r"The configured object store size \((?P<store_text>[0-9.]+) GB\) exceeds /dev/shm size \("
+        r"(?P<shm_text>[0-9.]+) GB\)",
+        "ValueError: The configured object store size (21.47483648 GB) exceeds /dev/shm size (17.17986918 GB). This "
+        "will harm performance.",
     ),
     line(
         EVENT.ray.unschedulable,
-        r"No available node types can fulfill resource request|cannot be scheduled right now|\d{1,6}\+? pending placement groups"
+        r"No available node types can fulfill resource request|cannot be scheduled right now"
+        r"|\d{1,6}\+? pending placement groups"
         r"|Total available GPUs [0-9.]+ is less than total desired GPUs|ActorUnschedulableError"
         r"|Requested node configuration is not available|Waiting for creating a placement group of specs",
-        "(autoscaler +34s) Error: No available node types can fulfill resource request defaultdict(<class 'float'>, {'CPU': 8.0, 'GPU': 8.0}).",
+        "(autoscaler +34s) Error: No available node types can fulfill resource request defaultdict(<class "
+        "'float'>, {'CPU': 8.0, 'GPU': 8.0}).",
     ),
     line(
         EVENT.ray.task_error,
@@ -253,7 +292,8 @@ PATTERNS: tuple[Pattern, ...] = (
     line(
         EVENT.ray.unhandled_task_error,
         r"Unhandled error \(suppress with 'RAY_IGNORE_UNHANDLED_ERRORS=1'\): ray::(?P<name>[^\s(]+)\(\)",
-        "Unhandled error (suppress with 'RAY_IGNORE_UNHANDLED_ERRORS=1'): ray::WorkerDict.actor_rollout_generate_sequences() (pid=2)",
+        "Unhandled error (suppress with 'RAY_IGNORE_UNHANDLED_ERRORS=1'): "
+        "ray::WorkerDict.actor_rollout_generate_sequences() (pid=2)",
     ),
     line(
         EVENT.ray.job_failed,

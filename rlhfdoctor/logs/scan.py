@@ -1,4 +1,4 @@
-"""One pass over the bytes: find the hits of all patterns at once, and parse only around them.
+"""One pass over the bytes: the hits of all patterns at once; only what is around them is parsed.
 
 Two engines give the same hits. hyperscan runs all expressions together; where its wheel is
 missing, the literals that a match must contain are looked for with `bytes.find`, or the

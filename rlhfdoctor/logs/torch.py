@@ -1,4 +1,4 @@
-"""What PyTorch's CUDA allocator, data loader and launcher say.
+"""What PyTorch's CUDA allocator, data loader or launcher says.
 
 Five wordings of the CUDA OOM error from 1.3 to 2.10 (c10/cuda/CUDACachingAllocator.cpp):
 
@@ -20,8 +20,10 @@ from rlhfdoctor.vocabulary import EVENT
 PATTERNS: tuple[Pattern, ...] = (
     line(
         EVENT.torch.cuda_oom,
-        r"(?:CUDA|HIP|NPU|XPU) out of memory\. Tried to allocate (?P<request_size>[0-9.]+ (?:bytes|[KMGT]iB))(?P<rest_text>.*)",
-        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 256.00 MiB. GPU 0 has a total capacity of 79.10 GiB "
+        r"(?:CUDA|HIP|NPU|XPU) out of memory\. Tried to allocate (?P<request_size>[0-9.]+ (?:bytes|[KMGT]iB))"
+        r"(?P<rest_text>.*)",
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 256.00 MiB. GPU 0 has a total capacity of "
+        "79.10 GiB "
         "of which 20.25 MiB is free.",
         follow=4,
     ),
@@ -32,19 +34,24 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.torch.cuda_error,
-        r"CUDA error: (?P<error_text>out of memory|invalid argument|device-side assert triggered|an illegal memory access was encountered"
-        r"|unspecified launch failure|uncorrectable ECC error encountered|initialization error|operation not permitted)",
+        r"CUDA error: (?P<error_text>out of memory|invalid argument|device-side assert triggered"
+        r"|an illegal memory access was encountered"
+        r"|unspecified launch failure|uncorrectable ECC error encountered|initialization error"
+        r"|operation not permitted)",
         "RuntimeError: CUDA error: uncorrectable ECC error encountered",
     ),
     line(
         EVENT.torch.pin_failed,
-        r"(?:cudaHostAlloc|cudaHostRegister|pin_memory).{0,200}(?:out of memory|invalid argument|OS call failed|failed)",
+        r"(?:cudaHostAlloc|cudaHostRegister|pin_memory).{0,200}(?:out of memory|invalid argument|OS call failed"
+        r"|failed)",
         "RuntimeError: CUDA error: cudaHostRegister failed: out of memory",
     ),
     line(
         EVENT.torch.loader_killed,
-        r"DataLoader worker \(pid\(?s?\)? ?(?P<pid>\d+)[^)]*\) is killed by signal: (?P<signal_text>Bus error|Killed|Terminated|Segmentation fault|Aborted)",
-        "RuntimeError: DataLoader worker (pid 37) is killed by signal: Bus error. It is possible that dataloader's workers are out of shared memory.",
+        r"DataLoader worker \(pid\(?s?\)? ?(?P<pid>\d+)[^)]*\) is killed by signal: "
+        r"(?P<signal_text>Bus error|Killed|Terminated|Segmentation fault|Aborted)",
+        "RuntimeError: DataLoader worker (pid 37) is killed by signal: Bus error. It is possible that dataloader's "
+        "workers are out of shared memory.",
     ),
     line(
         EVENT.torch.loader_shm,
@@ -53,12 +60,15 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.torch.shm_failed,
-        r"unable to (?:allocate shared memory|open shared memory object|write to file </torch_)[^\n]{0,200}(?:No space left|Cannot allocate memory)",
-        "RuntimeError: unable to allocate shared memory(shm) for file </torch_812_2207_0>: No space left on device (28)",
+        r"unable to (?:allocate shared memory|open shared memory object|write to file </torch_)"
+        r"[^\n]{0,200}(?:No space left|Cannot allocate memory)",
+        "RuntimeError: unable to allocate shared memory(shm) for file </torch_812_2207_0>: No space left on device "
+        "(28)",
     ),
     line(
         EVENT.torch.write_failed,
-        r"PytorchStreamWriter failed writing|inline_container\.cc:\d+\] ?\. unexpected pos|basic_ios::clear: iostream error",
+        r"PytorchStreamWriter failed writing|inline_container\.cc:\d+\] ?\. unexpected pos"
+        r"|basic_ios::clear: iostream error",
         "RuntimeError: [enforce fail at inline_container.cc:603] . unexpected pos 704 vs 598",
     ),
     line(
@@ -69,11 +79,13 @@ PATTERNS: tuple[Pattern, ...] = (
     line(
         EVENT.torch.process_failed,
         r"failed \(exitcode: (?P<exit_code>-?\d+)\) local_rank: (?P<local_rank>\d+) \(pid: (?P<pid>\d+)\)",
-        "torch.distributed.elastic.multiprocessing.api: [ERROR] failed (exitcode: -9) local_rank: 0 (pid: 598577) of binary: /usr/bin/python",
+        "torch.distributed.elastic.multiprocessing.api: [ERROR] failed (exitcode: -9) local_rank: 0 (pid: 598577) of "
+        "binary: /usr/bin/python",
     ),
     line(
         EVENT.torch.process_signal,
-        r"exitcode *: (?P<exit_code>-\d+) \(pid: (?P<pid>\d+)\)|traceback *: Signal (?P<signal>\d+) \((?P<name>SIG[A-Z]+)\) received by PID",
+        r"exitcode *: (?P<exit_code>-\d+) \(pid: (?P<pid>\d+)\)"
+        r"|traceback *: Signal (?P<signal>\d+) \((?P<name>SIG[A-Z]+)\) received by PID",
         "  exitcode  : -9 (pid: 598577)",
     ),
     line(
@@ -83,7 +95,8 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.torch.agent_signal,
-        r"SignalException: Process (?P<pid>\d+) got signal: (?P<signal>\d+)|Received (?P<name>SIG[A-Z]+)|got signal (?P<other_text>SIG(?:TERM|INT))",
+        r"SignalException: Process (?P<pid>\d+) got signal: (?P<signal>\d+)|Received (?P<name>SIG[A-Z]+)"
+        r"|got signal (?P<other_text>SIG(?:TERM|INT))",
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 102 got signal: 15",
     ),
     line(
@@ -101,7 +114,9 @@ PATTERNS: tuple[Pattern, ...] = (
 _SIZES = {
     "total_bytes": r"(?:total capaci?ty of |; )([0-9.]+ (?:bytes|[KMGT]iB))(?= of which| total capacity)",
     "free_bytes": r"(?:of which |; )([0-9.]+ (?:bytes|[KMGT]iB))(?= is free| free)",
-    "allocated_bytes": r"(?:Of the allocated memory |; )([0-9.]+ (?:bytes|[KMGT]iB))(?= is allocated by PyTorch| already allocated)",
+    "allocated_bytes": (
+        r"(?:Of the allocated memory |; )([0-9.]+ (?:bytes|[KMGT]iB))(?= is allocated by PyTorch| already allocated)"
+    ),
     "reserved_bytes": r"([0-9.]+ (?:bytes|[KMGT]iB))(?= reserved in total| cached)",
     "unallocated_bytes": r"([0-9.]+ (?:bytes|[KMGT]iB))(?= is reserved by PyTorch but unallocated)",
     "own_bytes": r"this process has ([0-9.]+ (?:bytes|[KMGT]iB)) memory in use",

@@ -1,4 +1,4 @@
-"""What vLLM (V0, V1, 2026) and sglang say: cache blocks, sleep, dead engines."""
+"""What vLLM (V0, V1, 2026) or sglang says: cache blocks, sleep, dead engines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ PATTERNS: tuple[Pattern, ...] = (
     line(
         EVENT.vllm.no_cache_blocks,
         r"No available memory for the cache blocks",
-        "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.",
+        "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when "
+        "initializing the engine.",
     ),
     line(
         EVENT.vllm.blocks,
@@ -19,20 +20,26 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.vllm.cache_too_small,
-        r"max seq len \((?P<length>\d+)\)(?: is larger than the maximum number of tokens|, \((?P<needed_text>[0-9.]+) GiB KV cach)",
-        "ValueError: To serve at least one request with the models's max seq len (1048576), (24.00 GiB KV cache is needed, which is "
+        r"max seq len \((?P<length>\d+)\)(?: is larger than the maximum number of tokens"
+        r"|, \((?P<needed_text>[0-9.]+) GiB KV cach)",
+        "ValueError: To serve at least one request with the models's max seq len (1048576), (24.00 GiB KV cache is "
+        "needed, which is "
         "larger than the available KV cache memory (9.97 GiB).",
     ),
     line(
         EVENT.vllm.gpu_taken,
-        r"Free memory on device(?: \S+)? \((?P<free_text>[0-9.]+)/(?P<total_text>[0-9.]+) GiB\) on startup is less than desired GPU memory utilization "
+        r"Free memory on device(?: \S+)? \((?P<free_text>[0-9.]+)/(?P<total_text>[0-9.]+) GiB\) on startup is less "
+        r"than desired GPU memory utilization "
         r"\((?P<wanted_ratio>[0-9.]+)",
-        "ValueError: Free memory on device (3.22/4.0 GiB) on startup is less than desired GPU memory utilization (0.9, 3.6 GiB).",
+        "ValueError: Free memory on device (3.22/4.0 GiB) on startup is less than desired GPU memory utilization "
+        "(0.9, 3.6 GiB).",
     ),
     line(
         EVENT.vllm.sleep_backup,
-        r"sleep freed (?P<freed_gib>[0-9.]+) GiB memory in total, of which (?P<backup_gib>[0-9.]+) GiB is backed up in CPU",
-        "CuMemAllocator: sleep freed 31.48 GiB memory in total, of which 6.92 GiB is backed up in CPU and the rest 24.56 GiB is discarded directly.",
+        r"sleep freed (?P<freed_gib>[0-9.]+) GiB memory in total, of which (?P<backup_gib>[0-9.]+) GiB is backed up "
+        r"in CPU",
+        "CuMemAllocator: sleep freed 31.48 GiB memory in total, of which 6.92 GiB is backed up in CPU and the rest "
+        "24.56 GiB is discarded directly.",
     ),
     line(
         EVENT.vllm.sleep,
@@ -56,18 +63,21 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.vllm.wake_oom,
-        r"out of memory at .{0,80}cumem_allocator\.cpp:\d+|out of memory\) file=\S+ func=cu_mem_create|torch_memory_saver\.cpp\] CUresult error: 2",
+        r"out of memory at .{0,80}cumem_allocator\.cpp:\d+|out of memory\) file=\S+ func=cu_mem_create"
+        r"|torch_memory_saver\.cpp\] CUresult error: 2",
         "CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:62",
     ),
     line(
         EVENT.vllm.engine_dead,
-        r"EngineDeadError|EngineCore failed to start|Engine core initialization failed|MQLLMEngine is already dead|Engine loop has died"
+        r"EngineDeadError|EngineCore failed to start|Engine core initialization failed|MQLLMEngine is already dead"
+        r"|Engine loop has died"
         r"|Worker proc \S+ died unexpectedly|EngineCore encountered a(?:n issue| fatal error)",
         "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
     ),
     line(
         EVENT.vllm.version,
-        r"(?:Initializing (?:an LLM engine|a V1 LLM engine)|LLM engine|vLLM API server version|vLLM version) \(?v?(?P<version>\d+\.\d+(?:\.\d+)?(?:\.post\d+)?)",
+        r"(?:Initializing (?:an LLM engine|a V1 LLM engine)|LLM engine|vLLM API server version|vLLM version) "
+        r"\(?v?(?P<version>\d+\.\d+(?:\.\d+)?(?:\.post\d+)?)",
         "INFO 01-11 15:51:18 llm_engine.py:234] Initializing an LLM engine (v0.6.6.post1) with config: model='x'",
     ),
     line(

@@ -1,1 +1,1 @@
-"""Plug-ins: what a training framework's folder declares, read and checked; the folders themselves are in `rlhfdoctor/frameworks`."""
+"""Plug-ins: what a training framework's folder in `rlhfdoctor/frameworks` declares, checked when it is read."""

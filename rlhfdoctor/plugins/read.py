@@ -1,4 +1,4 @@
-"""`framework.yaml` -> FrameworkSpec, with every fault at its file and line."""
+"""`framework.yaml` -> FrameworkSpec; every fault names its file with the line."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Text without what identifies people and machines: stable tokens for users, hosts, addresses and private paths; secrets are never kept.
+"""Text without what identifies people or machines: stable tokens for users, hosts, addresses, private paths.
 
-A token keeps the form of what it replaces (an address stays an address), so that logs are read as before.
+A token keeps the form of what it replaces (an address stays an address), so that logs are read as before. Secrets are
+never kept.
 """
 
 from __future__ import annotations
@@ -37,14 +38,17 @@ _USERS = (
 )
 _HOSTS = (
     re.compile(
-        r"(?i)(?:\b|_)(?:host(?:name)?|node_?(?:name|list)?|batchhost|SLURMD_NODENAME|master[_-]addr|rdzv[_-]endpoint)[\"']?\s{0,4}[=: ]\s{0,4}[\"']?([A-Za-z][\w.-]{3,62})"
+        r"(?i)(?:\b|_)(?:host(?:name)?|node_?(?:name|list)?|batchhost|SLURMD_NODENAME|master[_-]addr|rdzv[_-]endpoint)"
+        r"[\"']?\s{0,4}[=: ]\s{0,4}[\"']?([A-Za-z][\w.-]{3,62})"
     ),
     re.compile(
-        r"(?m)^(?:[A-Z][a-z]{2} +\d{1,2} [\d:]{8}|20\d\d-\d\d-\d\dT[\d:.,+-]{8,24}Z?) ([\w.-]{1,63}) (?:kernel|systemd|dockerd|kubelet|slurmd|[\w-]{1,40}\[\d+\]):"
+        r"(?m)^(?:[A-Z][a-z]{2} +\d{1,2} [\d:]{8}|20\d\d-\d\d-\d\dT[\d:.,+-]{8,24}Z?) ([\w.-]{1,63}) "
+        r"(?:kernel|systemd|dockerd|kubelet|slurmd|[\w-]{1,40}\[\d+\]):"
     ),
     re.compile(r"(?m)^(?:\([^)\n]{0,80}\) ?)?([A-Za-z][\w.-]{1,62}):\d+:\d+ \[\d+\] NCCL"),
     re.compile(
-        r"\bsrun: error: ([\w.-]{2,63}):|\bON ([\w.-]{2,63}) CANCELLED|(?m:^Linux ([\w.-]{2,63}) \d)|\b(ip-\d{1,3}-\d{1,3}-\d{1,3}-\d{1,3})\b"
+        r"\bsrun: error: ([\w.-]{2,63}):|\bON ([\w.-]{2,63}) CANCELLED|(?m:^Linux ([\w.-]{2,63}) \d)"
+        r"|\b(ip-\d{1,3}-\d{1,3}-\d{1,3}-\d{1,3})\b"
     ),
     re.compile(r"(?m)^\(?[\w.-]{0,40}\)? ?\[?[a-z_][\w-]{2,31}@([\w.-]{1,63})(?=[:\s])"),
     re.compile(r"(?<![\w.-])([a-z0-9][a-z0-9.-]{0,250}\.(?:internal|local|lan|corp|cluster|intra))\b"),
@@ -123,11 +127,15 @@ _SYSTEM = frozenset(
 )
 """Below these every machine looks alike."""
 _KNOWN = re.compile(
-    r"(?i)home|users|tmp|root|opt|mnt|dev|shm|data|datasets?|workspace|app|code|srv|ckpts?|checkpoints?|models?|logs?|outputs?|results?|runs?|src|scripts?|examples?|config|ray|session[_-].*"
-    r"|global_step.*|step[_-]?\d+|rank[_-]?\d+|epoch[_-]?\d+|actor|critic|ref|reference|reward|.*\d(?:\.\d+)?b(?:[-_].*)?|anaconda3|miniconda3|miniforge3|\.cache|\.local|\.conda|envs?|lib|bin|python3.*|hub|snapshots"
+    r"(?i)home|users|tmp|root|opt|mnt|dev|shm|data|datasets?|workspace|app|code|srv|ckpts?|checkpoints?|models?|logs?"
+    r"|outputs?|results?|runs?|src|scripts?|examples?|config|ray|session[_-].*"
+    r"|global_step.*|step[_-]?\d+|rank[_-]?\d+|epoch[_-]?\d+|actor|critic|ref|reference|reward"
+    r"|.*\d(?:\.\d+)?b(?:[-_].*)?|anaconda3|miniconda3|miniforge3|\.cache|\.local|\.conda|envs?|lib|bin|python3.*|hub"
+    r"|snapshots"
 )
 _LIBRARIES = re.compile(
-    r"(?i)vllm|sglang|deepspeed|megatron.*|transformers|torch|pytorch|third_party|__w|gloo|nccl|accelerate|peft|flash_attn|xformers|triton|ray|site-packages|dist-packages|kubepods.*"
+    r"(?i)vllm|sglang|deepspeed|megatron.*|transformers|torch|pytorch|third_party|__w|gloo|nccl|accelerate|peft"
+    r"|flash_attn|xformers|triton|ray|site-packages|dist-packages|kubepods.*"
 )
 _LEAST_LETTERS = 3
 
@@ -143,7 +151,7 @@ class Redactor:
     """
 
     def __init__(self, hide: Iterable[str] = (), known: Iterable[str] = ()) -> None:
-        """`hide`: further words, such as a project's name; in any case, also inside of longer words; `known`: frameworks."""
+        """`hide`: more words, such as a project's name, in any case, also inside longer words; `known`: frameworks."""
         self._projects = frozenset(word.lower() for word in known)
         self.counts: Counter[str] = Counter()
         """Kind -> how many places were changed."""

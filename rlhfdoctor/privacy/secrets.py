@@ -1,6 +1,7 @@
-"""What no text of the doctor may hold: keys, tokens and passwords, by their form, their place and their name.
+"""What no text of the doctor may hold: keys, tokens, passwords, by their form, their place or their name.
 
-The recorder and `doctor bundle` cut the same; settings that only sound alike (`--input_key`, `max_token_len`, `tokenizer`) stay.
+The recorder and `doctor bundle` cut the same; settings that only sound alike (`--input_key`, `max_token_len`,
+`tokenizer`) stay.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ from rlhfdoctor.privacy.tokens import cut_tokens
 SECRET = "[secret]"
 _KEY_BLOCK = re.compile(
     r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-    r"(?:(?:\\+n|\r?\n)[ \t]{0,40}(?:[\w+/=]{8,200}|(?:Proc-Type|DEK-Info|Version|Comment): [^\n]{0,80})?(?=\\|\r|\n|\"|$))*"
+    r"(?:(?:\\+n|\r?\n)[ \t]{0,40}(?:[\w+/=]{8,200}|(?:Proc-Type|DEK-Info|Version|Comment): [^\n]{0,80})?"
+    r"(?=\\|\r|\n|\"|$))*"
     r"(?:(?:\\+n|\r?\n)[ \t]{0,40}-----END [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----)?"
 )
 _NAMES = (
-    r"api[_-]?key|access[_-]?key(?:[_-]?(?:id|secret))?|secret(?:[_-]?(?:id|key|access[_-]?key))?|client[_-]?secret|private[_-]?key(?:[_-]id)?|client[_-]key[_-]data|account[_-]?key"
-    r"|(?:openai|s3|storage|encryption|wandb|swanlab|azure|oss|cos)[_.-]?key|pg?passw(?:or)?d|passw(?:or)?d|pwd|passphrase|credentials?|use_wandb|use_swanlab|token|密码|密钥|口令"
+    r"api[_-]?key|access[_-]?key(?:[_-]?(?:id|secret))?|secret(?:[_-]?(?:id|key|access[_-]?key))?|client[_-]?secret"
+    r"|private[_-]?key(?:[_-]id)?|client[_-]key[_-]data|account[_-]?key"
+    r"|(?:openai|s3|storage|encryption|wandb|swanlab|azure|oss|cos)[_.-]?key|pg?passw(?:or)?d|passw(?:or)?d|pwd"
+    r"|passphrase|credentials?|use_wandb|use_swanlab|token|密码|密钥|口令"
 )
 """How the name of a secret ends."""
 _NAMED = re.compile(
@@ -36,22 +40,26 @@ _NO_SECRET = re.compile(
     r"(?i)(?:none|null|true|false|\$\{?\w+\}?|<.*|optional\[?.*|\[secret.*|online|offline|disabled)"
 )
 _FIGURE_TOKEN = re.compile(
-    r"(?i)(?:pad|eos|bos|unk|mask|sep|cls|max|min|num|total|prompt|response|new|avg|per|special|image|stop|next)[_.-]?token$"
+    r"(?i)(?:pad|eos|bos|unk|mask|sep|cls|max|min|num|total|prompt|response|new|avg|per|special|image|stop|next)"
+    r"[_.-]?token$"
 )
 _FIGURES = re.compile(r"[\d.,]+")
 _GIVEN = (
     re.compile(
-        r"\b(?:wandb|swanlab|huggingface-cli|hf|modelscope)\s+login\b[^\n]{0,200}?\s(?:-k\s+|--token[ =]|--key[ =])?([\w-]{10,})"
+        r"\b(?:wandb|swanlab|huggingface-cli|hf|modelscope)\s+login\b[^\n]{0,200}?\s"
+        r"(?:-k\s+|--token[ =]|--key[ =])?([\w-]{10,})"
     ),
     re.compile(r"\b(?:wandb|swanlab)\.login\(\s*(?:key|api_key)?\s*=?\s*[\"']([\w-]{10,})"),
     re.compile(r"\b(?:docker|helm)\s+[^\n]{0,200}?\blogin\b[^\n]{0,200}?(?:-p|--password)[ =](\S+)"),
     re.compile(r"\bcurl\b[^\n]{0,300}?\s(?:-u|--user)[ =]?(\S+:\S+)"),
     re.compile(r"\bmysql\b[^\n]{0,200}?\s-p(\S{4,})|\bredis-cli\b[^\n]{0,200}?\s-a\s+(\S+)"),
     re.compile(
-        r"(?i)[\"']?name[\"']?:\s{0,8}[\"']?\w{0,80}(?:KEY|TOKEN|SECRET|PASSWORD)\w{0,40}[\"']?,?\s{1,40}[\"']?value[\"']?:\s{0,8}[\"']?([^\s\"']+)"
+        r"(?i)[\"']?name[\"']?:\s{0,8}[\"']?\w{0,80}(?:KEY|TOKEN|SECRET|PASSWORD)\w{0,40}"
+        r"[\"']?,?\s{1,40}[\"']?value[\"']?:\s{0,8}[\"']?([^\s\"']+)"
     ),
     re.compile(
-        r"(?i)\b(?:proxy-)?authorization\\*[\"']?\s{0,4}[:=]\s{0,4}\\*[\"']?(?:(?:bearer|basic|token|digest)(?:\s+|%20))?([^\s\"',}]{6,})"
+        r"(?i)\b(?:proxy-)?authorization\\*[\"']?\s{0,4}[:=]\s{0,4}\\*[\"']?"
+        r"(?:(?:bearer|basic|token|digest)(?:\s+|%20))?([^\s\"',}]{6,})"
     ),
     re.compile(r"(?i)\bbearer\s+(?=[\w.~+/=-]{0,200}\d)([\w.~+/=-]{8,})"),
     re.compile(r"(?i)\b(?:set-)?cookie:([^\n]+)"),

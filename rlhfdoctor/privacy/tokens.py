@@ -1,4 +1,4 @@
-"""Tokens that their own form identifies: what each service puts before a key or inside it, and what follows.
+"""Tokens that their own form identifies: what each service puts before a key or inside it, what follows.
 
 A form is looked for only where its marker stands, and is compiled when that happens first: a text without tokens
 costs one search of a fixed word for each marker, and an import costs a tuple.
@@ -138,7 +138,10 @@ PREFIXED: tuple[tuple[str, str, str], ...] = (
 
 def _begin(start: str = "") -> str:
     """That no word goes on before `start`; escapes (`\\n`, `%3D`) and the codes of colours are no words."""
-    return rf"(?:(?<![A-Za-z0-9_.-]{start})|(?<=\\[nrt]{start})|(?<=%[0-9A-Fa-f]{{2}}{start})|(?<=[\[;]\dm{start})|(?<=[\[;]\d\dm{start}))"
+    return (
+        rf"(?:(?<![A-Za-z0-9_.-]{start})|(?<=\\[nrt]{start})|(?<=%[0-9A-Fa-f]{{2}}{start})"
+        rf"|(?<=[\[;]\dm{start})|(?<=[\[;]\d\dm{start}))"
+    )
 
 
 def _inner(first: str, rest: str) -> str:

@@ -1,1 +1,1 @@
-"""A run's data on disk and in memory: crash-safe segments, and what was read back of them."""
+"""A run's recorded data: crash-safe segments, written as it grows, read back at any time."""

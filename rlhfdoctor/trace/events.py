@@ -1,4 +1,4 @@
-"""A recorded run in the words of the other sources: Events of what the recorder saw, and quick access to its figures."""
+"""A recorded run in the words of the other sources: Events of what the recorder saw, its figures at hand."""
 
 from __future__ import annotations
 
@@ -203,12 +203,13 @@ def make_events(recorded: Recorded) -> Iterator[Event]:
         elif is_a(event, RECORD.process.gone) and (event.get(R.rss_anon_bytes) or 0) >= _HELD_BYTES:
             held = show_bytes((event.get(R.rss_anon_bytes) or 0) + (event.get(R.rss_shmem_bytes) or 0))
             fields = {key: event.get(own) for key, own in _GONE.items()}
+            who = event.get(R.role) or event.get(R.name)
             yield _event(
                 recorded,
                 event,
                 EVENT.trace.gone,
                 fields,
-                f"{event.get(R.role) or event.get(R.name)} pid {event.get(R.pid)} is gone; it held {held} at its last sample",
+                f"{who} pid {event.get(R.pid)} is gone; it held {held} at its last sample",
             )
         elif is_a(event, RECORD.node.lost):
             yield _event(

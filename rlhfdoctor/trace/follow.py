@@ -1,4 +1,4 @@
-"""A run's trace as it grows: on disk, and in the recorder's memory while the disk takes nothing."""
+"""A run's trace as it grows: on disk, or in the recorder's memory while the disk takes nothing."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rlhfdoctor.trace.frames import Sample
-from rlhfdoctor.trace.read import SegmentReader
 from rlhfdoctor.trace.record import RecordEvent, time_of
+from rlhfdoctor.trace.segment import SegmentReader
 from rlhfdoctor.trace.store import RING_NAME, SUFFIX
 from rlhfdoctor.types import Gap
 from rlhfdoctor.vocabulary import RECORD_FIELD as R

@@ -1,4 +1,4 @@
-"""The folder of a recorded run as `doctor analyze` reads it: traces, logs, and the configuration that was in force."""
+"""The folder of a recorded run as `doctor analyze` reads it: traces, logs, the configuration in force."""
 
 from __future__ import annotations
 

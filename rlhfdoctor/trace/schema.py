@@ -102,4 +102,5 @@ TABLES: dict[str, tuple[str, ...]] = {
     "recorder": ("cpu_us", "rss_bytes", "sweep_us", "interval_us", "late_us", "kept_count", "stored_bytes"),
 }
 """Name -> columns. The key of a row: 0 for `host` and `recorder`, the number of the process (`uid`) for
-`process`, `mapping` and `probe`, of the cgroup, GPU, engine or limit for theirs, and uid * 4096 + GPU for `gpu_process`."""
+`process`, `mapping` and `probe`, of the cgroup, GPU, engine or limit for theirs, and uid * 4096 + GPU for
+`gpu_process`."""

@@ -1,4 +1,4 @@
-"""What the doctor can name: events and their fields, facts, settings, and the closed lists of a run."""
+"""What the doctor can name: events with their fields, facts, settings, the closed lists of a run."""
 
 from rlhfdoctor.vocabulary import events as EVENT
 from rlhfdoctor.vocabulary import facts as FACT

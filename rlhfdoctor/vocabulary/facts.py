@@ -1,4 +1,4 @@
-"""Every fact that rules and patches may ask for, with its unit and meaning; all are of the host on which the run failed first."""
+"""Every fact that a rule or patch may ask for, with its unit; all are of the host on which the run failed first."""
 
 from __future__ import annotations
 

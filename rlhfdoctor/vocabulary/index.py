@@ -1,4 +1,4 @@
-"""All declared names by their words, for those who read names from text: rules, tables and the page of the vocabulary."""
+"""All declared names by their words, for readers of names in text: rules, tables, the page of the vocabulary."""
 
 from __future__ import annotations
 

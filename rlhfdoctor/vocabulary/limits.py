@@ -28,4 +28,7 @@ BoundName: TypeAlias = Literal["container", "node", "/dev/shm", "GPU"]
 """The limits of an estimate, in its own words: cgroup, node, shm and gpu of a recording, before there is one."""
 
 ProcessLimit: TypeAlias = Literal["open files", "processes or threads", "pids cgroup"]
-"""Limits that are no memory: RLIMIT_NOFILE, RLIMIT_NPROC or threads-max, pids.max; the values of `limit.kind` for rules."""
+"""Limits that are no memory, the values of `limit.kind` for rules.
+
+They are RLIMIT_NOFILE, RLIMIT_NPROC or threads-max, and pids.max.
+"""

@@ -1,4 +1,4 @@
-"""Kinds of event that the machine, its schedulers and the interpreter write."""
+"""Kinds of event that the machine, its schedulers or the interpreter writes."""
 
 from __future__ import annotations
 

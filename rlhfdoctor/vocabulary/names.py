@@ -1,4 +1,4 @@
-"""Names that are declared once: what rules, producers and reports may ask for, as typed words.
+"""Names that are declared once, as typed words: what rules, producers or reports may ask for.
 
 A declared name is a `str`, so it is a key of dictionaries and of JSON as any other, and a type of its own, so that a
 misspelled or undeclared one is an error: an AttributeError at import where Python names it, an error of mypy where a

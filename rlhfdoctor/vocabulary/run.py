@@ -1,4 +1,4 @@
-"""The closed lists of a run: its phases, who takes part in it, and who may end it."""
+"""The closed lists of a run: its phases, who takes part in it, who may end it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Names of settings that code, rules and several tables share; what one framework alone has bears its own spelling.
+"""Names of settings that code, rules or several tables share; those of one framework bear its own spelling.
 
-A table of settings (`settings/tables/`, `frameworks/<name>/settings.yaml`) defines what a name means and how each release writes it. A name that
-is in a table and is neither here nor the setting's own spelling, and a name here that no table has, fail in `make check`.
+A table of settings (`settings/tables/`, `frameworks/<name>/settings.yaml`) defines what a name means and how each
+release writes it. A name that is in a table and is neither here nor the setting's own spelling, and a name here that no
+table has, fail in `make check`.
 """
 
 from __future__ import annotations

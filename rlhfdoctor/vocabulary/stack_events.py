@@ -1,4 +1,4 @@
-"""Kinds of event of the libraries: Ray, PyTorch, NCCL, DeepSpeed and the rollout engines."""
+"""Kinds of event of the libraries: Ray, PyTorch, NCCL, DeepSpeed, the rollout engines."""
 
 from __future__ import annotations
 

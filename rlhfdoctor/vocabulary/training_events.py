@@ -1,4 +1,4 @@
-"""Kinds of event of the training itself: phases, steps, data, configuration, and what the recorder saw."""
+"""Kinds of event of the training itself: phases, steps, data, configuration, what the recorder saw."""
 
 from __future__ import annotations
 

@@ -23,7 +23,8 @@ from rlhfdoctor.record.recorder_config import RecorderConfig
 from rlhfdoctor.record.start import start_recorder
 from rlhfdoctor.trace.follow import Follower
 from rlhfdoctor.trace.frames import KEY, SAMPLE, Frame, Sample, unpack
-from rlhfdoctor.trace.read import SegmentReader, read_node
+from rlhfdoctor.trace.read import read_node
+from rlhfdoctor.trace.segment import SegmentReader
 from rlhfdoctor.trace.store import SUFFIX, Writer
 
 MEMORY = Path("/sys/fs/cgroup/memory")

@@ -232,10 +232,10 @@ def test_what_came_after_the_death(tmp_path: Path) -> None:
     write_run(
         tmp_path, SECONDS, use=lambda t: 15000 if t < 60 else 100, anon={"actor": lambda t: 14000 if t < 60 else 10}
     )
-    scene = find_failure_window(make_case(tmp_path), make_death(59))
+    window = find_failure_window(make_case(tmp_path), make_death(59))
     found = facts(tmp_path, make_death(59))
-    assert scene is not None
-    assert (scene.until_s, scene.limit, len(scene.use)) == (START_S + 59, CGROUP, 60)
+    assert window is not None
+    assert (window.until_s, window.limit, len(window.use)) == (START_S + 59, CGROUP, 60)
     assert (found["trace.culprit_role"], found["trace.full_ratio"]) == ("actor", pytest.approx(15000 / LIMIT_MIB))
 
 
@@ -334,8 +334,8 @@ def test_node_without_a_limit(tmp_path: Path) -> None:
     found = facts(tmp_path, make_death(SECONDS - 1, killer="kernel-oom-node"))
     used = TOTAL_BYTES // MIB - (60000 - 400 * 119)
     assert found["trace.full_ratio"] == pytest.approx(used / (TOTAL_BYTES // MIB))
-    scene = find_failure_window(make_case(tmp_path), None)
-    assert (found["trace.growth"], scene is not None and scene.limit) == ("slope", "node")
+    window = find_failure_window(make_case(tmp_path), None)
+    assert (found["trace.growth"], window is not None and window.limit) == ("slope", "node")
 
 
 def test_killer_of_the_node(tmp_path: Path) -> None:
@@ -345,28 +345,28 @@ def test_killer_of_the_node(tmp_path: Path) -> None:
         find_failure_window(make_case(tmp_path), make_death(5, killer=f"kernel-oom-{name}"))
         for name in ("node", "cgroup")
     ]
-    assert [scene.limit for scene in limits if scene is not None] == ["node", CGROUP]
+    assert [window.limit for window in limits if window is not None] == ["node", CGROUP]
 
 
 @pytest.mark.parametrize(("node", "expected"), [("n1", "n1"), ("n2", "n2"), (None, "n1"), ("n9", "n1")])
-def test_scene_of_several_nodes(tmp_path: Path, node: str | None, expected: str) -> None:
+def test_window_of_several_nodes(tmp_path: Path, node: str | None, expected: str) -> None:
     """The trace of the node that the death names counts, else the first one."""
     case = make_case(*[write_run(tmp_path / name, 10, use=flat(1000), node=name) for name in ("n1", "n2")])
-    scene = find_failure_window(case, make_death(5, node=node))
-    assert scene is not None
-    assert scene.trace.node.node == expected
+    window = find_failure_window(case, make_death(5, node=node))
+    assert window is not None
+    assert window.trace.node.node == expected
 
 
 def test_clock_of_another_node(tmp_path: Path) -> None:
     """A node's clock offset is taken out of the time of its samples."""
     write_run(tmp_path, 10, use=flat(1000), run={"clock_offset_s": 100.0})
-    scene = find_failure_window(make_case(tmp_path), None)
-    assert scene is not None
-    assert scene.use[0][0] == START_S - 100
+    window = find_failure_window(make_case(tmp_path), None)
+    assert window is not None
+    assert window.use[0][0] == START_S - 100
 
 
 def test_no_trace() -> None:
-    """Without a trace there is no scene."""
+    """Without a trace there is no window."""
     assert find_failure_window(make_case(), None) is None
 
 

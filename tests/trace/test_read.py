@@ -15,8 +15,9 @@ import pytest
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.trace.follow import Follower
 from rlhfdoctor.trace.frames import EVENT, HEADER, KEY, ZSTD, Encoder, Sample, json_payload, pack
-from rlhfdoctor.trace.read import NodeTrace, SegmentReader, find_nodes, is_run, read_node
+from rlhfdoctor.trace.read import NodeTrace, find_nodes, is_run, read_node
 from rlhfdoctor.trace.schema import NULL, TABLES
+from rlhfdoctor.trace.segment import SegmentReader
 from rlhfdoctor.trace.store import RING_NAME
 from tests.trace.build import (
     SECOND_NS,

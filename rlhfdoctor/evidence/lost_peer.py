@@ -1,0 +1,55 @@
+"""Whether a process was gone before others lost their connection to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rlhfdoctor.evidence.case import Case, fact
+from rlhfdoctor.evidence.classify import classify
+from rlhfdoctor.i18n.message import say
+from rlhfdoctor.types import Event, Evidence
+from rlhfdoctor.vocabulary import EVENT, FACT
+
+
+def find_peer(case: Case) -> Iterator[Evidence]:
+    """Whether a process was killed before others lost their connection or waited in vain."""
+    echoes = case.of(
+        EVENT.net.refused,
+        EVENT.nccl.remote_error,
+        EVENT.nccl.closed_by_peer,
+        EVENT.ray.actor_lost,
+        EVENT.gloo.closed,
+        EVENT.nccl.store_timeout,
+        EVENT.nccl.timeout,
+        EVENT.vllm.engine_dead,
+        EVENT.torch.leaked_objects,
+        EVENT.ray.gcs_lost,
+    )
+    if not echoes:
+        return
+    followers = (EVENT.python.abort, EVENT.python.fatal, EVENT.vllm.engine_dead, EVENT.torch.closing_signal)
+    deaths = [
+        e
+        for e in case.events
+        if (found := classify(e))
+        and found[1] in (0, 3)
+        and e not in echoes
+        and e.kind not in followers
+        and _before(e, echoes[0])
+    ]
+    if deaths:
+        yield fact(
+            FACT.comm.death_first, True, say("a process was already gone ({kind})", kind=deaths[0].kind), deaths[0]
+        )
+    lost = [e for e in echoes if e.kind != EVENT.torch.leaked_objects]
+    if lost:
+        yield fact(FACT.comm.lost_peer, True, say("a process lost its connection to another"), lost[0])
+
+
+def _before(one: Event, two: Event) -> bool:
+    """Whether one event came first, by time stamp or line number; assumed if neither is known."""
+    if one.time is not None and two.time is not None:
+        return one.time <= two.time
+    if one.origin.file == two.origin.file:
+        return (one.origin.line or 0) <= (two.origin.line or 0)
+    return True

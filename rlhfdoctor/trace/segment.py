@@ -1,0 +1,171 @@
+"""One segment of a trace, read on from where the last call ended. Damage becomes a Gap."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from rlhfdoctor.i18n.message import quoted, say
+from rlhfdoctor.trace.frames import EVENT, HEADER, KEY, SAMPLE, Decoder, Frame, Sample, unpack
+from rlhfdoctor.trace.record import StoredEvent
+from rlhfdoctor.trace.schema import FORMAT, TABLES
+from rlhfdoctor.types import Gap
+
+
+class SegmentReader:
+    """One segment, read on from where the last call ended."""
+
+    def __init__(self, path: str) -> None:
+        """`path` is a file, or a memfd below /proc."""
+        self.path = path
+        self.header: dict[str, Any] = {}
+        self._offset = 0
+        self._rest = b""
+        self._decoder: Decoder | None = None
+        self.columns: Mapping[str, Sequence[str]] = TABLES
+
+    def read(self, gaps: list[Gap], *, final: bool, wanted: Wanted | None = None) -> Iterator[Sample | StoredEvent]:
+        """Samples and events that are new. Raises OSError where the file cannot be read."""
+        with open(self.path, "rb") as handle:
+            handle.seek(self._offset)
+            fresh = handle.read()
+        self._offset += len(fresh)
+        data = self._rest + fresh
+        used = 0
+        for item in unpack(data, final=final):
+            if not isinstance(item, Frame):
+                at, size = item
+                cut = final and at + size == len(data)
+                gaps.append(
+                    Gap(
+                        what=quoted(self.path),
+                        why=say(
+                            "{size} bytes at {at} are {cut}",
+                            size=size,
+                            at=at,
+                            cut=(say("cut off: the writer died there") if cut else say("damaged; skipped")),
+                        ),
+                    )
+                )
+                used = at + size
+                continue
+            used = item.end
+            yield from self._item(item, gaps, wanted)
+        self._rest = data[used:]
+
+    def _item(self, frame: Frame, gaps: list[Gap], wanted: Wanted | None) -> Iterator[Sample | StoredEvent]:
+        if frame.kind == HEADER:
+            self._open(frame, gaps)
+        elif frame.kind == EVENT:
+            event = cast(StoredEvent | None, read_json(frame.payload))
+            if event is None:
+                gaps.append(
+                    Gap(what=quoted(self.path), why=say("an event at {offset} is no JSON", offset=frame.offset))
+                )
+            else:
+                yield event
+        elif frame.kind in (KEY, SAMPLE):
+            if self._decoder is None:
+                gaps.append(
+                    Gap(what=quoted(self.path), why=say("its header is lost; read with the tables of this version"))
+                )
+                self._decoder = Decoder(TABLES)
+            kept = wanted is None or wanted.take(frame)
+            if wanted is not None and not kept and not wanted.everything:
+                return
+            sample = self._decoder.decode(frame)
+            if sample is None:
+                if not kept:
+                    return
+                gaps.append(
+                    Gap(
+                        what=quoted(self.path),
+                        why=say(
+                            "a sample at {offset} cannot be read without its damaged key frame", offset=frame.offset
+                        ),
+                    )
+                )
+            else:
+                yield sample
+        else:
+            gaps.append(
+                Gap(
+                    what=quoted(self.path),
+                    why=say("a frame of kind {kind}, which this version does not know", kind=frame.kind),
+                )
+            )
+
+    def _open(self, frame: Frame, gaps: list[Gap]) -> None:
+        header = read_json(frame.payload)
+        if header is None:
+            return
+        number = header.get("format", 1)
+        if not isinstance(number, int) or number > FORMAT:
+            gaps.append(
+                Gap(
+                    what=quoted(self.path),
+                    why=say(
+                        "written in format {number}; this version reads up to {format}, some of it may be missing",
+                        number=str(number),
+                        format=FORMAT,
+                    ),
+                )
+            )
+        self.header = header
+        tables: Any = header.get("tables")
+        if not _is_tables(tables):
+            gaps.append(
+                Gap(
+                    what=quoted(self.path),
+                    why=say("its header does not describe the tables; read with those of this version"),
+                )
+            )
+            tables = TABLES
+        self.columns = tables
+        self._decoder = Decoder(self.columns)
+
+
+class Wanted:
+    """Which samples to read: all of the last minutes, and one now and then before."""
+
+    def __init__(self, every_s: float, after_ns: int, everything: bool = False) -> None:
+        """`after_ns`: from this wall-clock time on everything is wanted; `everything`: the others are decoded, too."""
+        self._every_ns, self._after_ns, self._last_ns = int(every_s * 1e9), after_ns, -(2**62)
+        self.everything = everything
+        self.kept_ns: set[int] = set()
+
+    def take(self, frame: Frame) -> bool:
+        """Whether a frame is wanted, by its wall clock alone; key frames are."""
+        wall_ns = wall_ns_of(frame)
+        kept = frame.kind != SAMPLE or self._is_due(wall_ns)
+        if kept and self.everything:
+            self.kept_ns.add(wall_ns)
+        return kept
+
+    def _is_due(self, wall_ns: int) -> bool:
+        if wall_ns < self._after_ns and 0 <= wall_ns - self._last_ns < self._every_ns:
+            return False  # a clock that was set back restarts the count
+        self._last_ns = wall_ns
+        return True
+
+
+def _is_tables(value: Any) -> bool:
+    """Whether a header's description of the tables can be used."""
+    return isinstance(value, dict) and all(
+        isinstance(columns, list) and all(isinstance(column, str) for column in columns) for columns in value.values()
+    )
+
+
+def read_json(payload: bytes) -> dict[str, Any] | None:
+    """A JSON object, or None if it is none."""
+    try:
+        value = json.loads(payload)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def wall_ns_of(frame: Frame) -> int:
+    """Wall clock of a sample's frame, without decoding it."""
+    return int.from_bytes(frame.payload[20:28], "little", signed=True)
