@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from rlhfdoctor.budget.needs import AFTER, TRAIN, ceil_power_of_two, make_need
 from rlhfdoctor.budget.plan import Model
 from rlhfdoctor.budget.shapes import Shape
-from rlhfdoctor.estimates import Need
+from rlhfdoctor.budget.types import Need
 from rlhfdoctor.i18n.message import Message, say
 
 _BLOCK = 17

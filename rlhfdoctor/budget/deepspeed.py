@@ -13,7 +13,7 @@ from dataclasses import replace
 from rlhfdoctor.budget.needs import AFTER, ALL, TRAIN, ceil_power_of_two, make_need, pinned_size
 from rlhfdoctor.budget.plan import Model
 from rlhfdoctor.budget.subgroups import elements_on_gpu
-from rlhfdoctor.estimates import Need, Place
+from rlhfdoctor.budget.types import Need, Place
 from rlhfdoctor.i18n.message import Message, say
 
 _MASTER = 4

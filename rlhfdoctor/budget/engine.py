@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from rlhfdoctor.budget.needs import ALL, ceil_power_of_two, make_need
 from rlhfdoctor.budget.plan import Engine
-from rlhfdoctor.estimates import Need
+from rlhfdoctor.budget.types import Need
 from rlhfdoctor.i18n.message import say
 
 _AWAKE = ("resume", "rollout", "weight_sync")

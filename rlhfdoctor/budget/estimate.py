@@ -15,7 +15,7 @@ from rlhfdoctor.budget.layout import make_plans
 from rlhfdoctor.budget.plan import Plan
 from rlhfdoctor.budget.process import process_needs
 from rlhfdoctor.budget.storage import storage_needs
-from rlhfdoctor.estimates import BUDGET_PHASES, Estimate, Need
+from rlhfdoctor.budget.types import BUDGET_PHASES, Estimate, Need
 from rlhfdoctor.i18n.message import say
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from rlhfdoctor.budget.needs import AFTER, ALL, TRAIN, make_need, pinned_size
 from rlhfdoctor.budget.plan import Model
-from rlhfdoctor.estimates import Need
+from rlhfdoctor.budget.types import Need
 from rlhfdoctor.i18n.message import say
 
 

@@ -9,7 +9,7 @@ from rlhfdoctor.budget.inputs import Inputs
 from rlhfdoctor.budget.layout import find_layout
 from rlhfdoctor.budget.own_hazards import find_own_hazards
 from rlhfdoctor.budget.plan import Plan
-from rlhfdoctor.estimates import Hazard
+from rlhfdoctor.budget.types import Hazard
 from rlhfdoctor.i18n.message import NOTHING, say
 from rlhfdoctor.units import GIB
 from rlhfdoctor.vocabulary import TRAIT

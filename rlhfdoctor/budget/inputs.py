@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rlhfdoctor.budget.shapes import Shape, find_shape, read_shape
+from rlhfdoctor.budget.types import Limit, Place
 from rlhfdoctor.errors import DoctorError, UsageError
-from rlhfdoctor.estimates import Limit, Place
 from rlhfdoctor.i18n.message import Message, quoted, say
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.settings.spell import FRAMEWORKS, parse_version, spell

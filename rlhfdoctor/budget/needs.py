@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlhfdoctor.budget.plan import Engine, Model
-from rlhfdoctor.estimates import BUDGET_PHASES, Need, Place
+from rlhfdoctor.budget.types import BUDGET_PHASES, Need, Place
 from rlhfdoctor.i18n.message import Message
 
 ALL: tuple[str, ...] = BUDGET_PHASES

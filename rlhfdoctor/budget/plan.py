@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from rlhfdoctor.budget.shapes import Shape
-from rlhfdoctor.estimates import Limit
+from rlhfdoctor.budget.types import Limit
 from rlhfdoctor.i18n.message import NOTHING, Message
 from rlhfdoctor.settings.spell import parse_version
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rlhfdoctor.budget.needs import ALL
 from rlhfdoctor.budget.plan import Plan
-from rlhfdoctor.estimates import Need
+from rlhfdoctor.budget.types import Need
 from rlhfdoctor.i18n.message import NOTHING, Message, say
 from rlhfdoctor.units import GIB
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 from rlhfdoctor.budget.plan import Model, Plan
 from rlhfdoctor.budget.subgroups import elements_on_gpu
-from rlhfdoctor.estimates import Need
+from rlhfdoctor.budget.types import Need
 from rlhfdoctor.i18n.message import NOTHING, Message, say
 
 _GROWTH = 9 / 8

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from rlhfdoctor.budget.estimate import fullest
 from rlhfdoctor.budget.inputs import Inputs, change
+from rlhfdoctor.budget.types import Estimate, Limit
 from rlhfdoctor.errors import DoctorError
-from rlhfdoctor.estimates import Estimate, Limit
 from rlhfdoctor.i18n.message import Message, joined, say, term
 from rlhfdoctor.types import Patch, Value
 from rlhfdoctor.units import in_unit

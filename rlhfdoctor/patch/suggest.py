@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from rlhfdoctor.budget.estimate import fullest
 from rlhfdoctor.budget.inputs import Inputs, change
+from rlhfdoctor.budget.types import Estimate
 from rlhfdoctor.errors import UsageError
-from rlhfdoctor.estimates import Estimate
 from rlhfdoctor.i18n.message import Message, say
 from rlhfdoctor.patch.edit import add_setting, as_written, change_setting, remove_setting
 from rlhfdoctor.patch.merge import join

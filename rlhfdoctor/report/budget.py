@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rlhfdoctor.estimates import Estimate, Limit, Need, Place
+from rlhfdoctor.budget.types import Estimate, Limit, Need, Place
 from rlhfdoctor.i18n.message import ENGLISH, Language, Message, joined, quoted, say, term
 from rlhfdoctor.report.budget_verdict import ERROR, is_short, limit_name, peak_of, phase_name, sentence, verdict, worst
 from rlhfdoctor.report.sanitize import clean

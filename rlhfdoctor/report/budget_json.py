@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from rlhfdoctor.estimates import PLACES, Estimate
+from rlhfdoctor.budget.types import PLACES, Estimate
 from rlhfdoctor.report.budget_verdict import ERROR, by_phase, sentence, verdict
 from rlhfdoctor.report.said import said
 from rlhfdoctor.types import Patch

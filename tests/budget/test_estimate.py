@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from rlhfdoctor.budget.needs import pinned_size
+from rlhfdoctor.budget.types import Estimate, Limit, Need
 from rlhfdoctor.core.estimate import Machine, estimate, suggest
 from rlhfdoctor.errors import UsageError
-from rlhfdoctor.estimates import Estimate, Limit, Need
 from rlhfdoctor.i18n.message import NOTHING
 from rlhfdoctor.report.budget_verdict import sentence, verdict
 

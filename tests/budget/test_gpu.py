@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from rlhfdoctor.budget.types import Estimate
 from rlhfdoctor.core.estimate import Machine, estimate
-from rlhfdoctor.estimates import Estimate
 from rlhfdoctor.report.budget_verdict import sentence, verdict
 
 GIB = 1 << 30

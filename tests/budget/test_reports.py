@@ -12,8 +12,8 @@ import pytest
 from rlhfdoctor.budget.deepspeed import deepspeed_needs
 from rlhfdoctor.budget.plan import Model
 from rlhfdoctor.budget.shapes import find_shape
+from rlhfdoctor.budget.types import Estimate
 from rlhfdoctor.core.estimate import Machine, estimate
-from rlhfdoctor.estimates import Estimate
 from rlhfdoctor.report.budget_verdict import ERROR, sentence, verdict
 
 GIB = 1 << 30

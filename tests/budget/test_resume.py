@@ -12,8 +12,8 @@ import pytest
 from rich.console import Console
 
 from rlhfdoctor import analyze
+from rlhfdoctor.budget.types import Estimate
 from rlhfdoctor.core.estimate import Machine, estimate, suggest
-from rlhfdoctor.estimates import Estimate
 from rlhfdoctor.report.budget import render_suggestion
 from rlhfdoctor.report.budget_verdict import by_phase, sentence, verdict
 from rlhfdoctor.types import Patch

@@ -11,7 +11,7 @@ from rlhfdoctor.budget.inputs import Inputs
 from rlhfdoctor.budget.placement import Placed, find_store, make_nodes, read_resume
 from rlhfdoctor.budget.plan import Engine, Model, Plan
 from rlhfdoctor.budget.shapes import Shape
-from rlhfdoctor.estimates import Hazard
+from rlhfdoctor.budget.types import Hazard
 from rlhfdoctor.i18n.message import say
 from rlhfdoctor.units import GIB
 

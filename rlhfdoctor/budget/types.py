@@ -1,4 +1,4 @@
-"""The nouns of the budget: needs of processes in phases, limits of places, and the estimate that adds them up."""
+"""The types of an estimate: needs of processes in phases, limits of places, their sum."""
 
 from __future__ import annotations
 
