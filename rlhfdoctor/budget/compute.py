@@ -52,7 +52,7 @@ def compute_needs(model: Model, device: str) -> Iterator[Need]:
 
 def _at_longest(model: Model, phases: tuple[str, ...], size: int, what: Message, *moments: str) -> Iterator[Need]:
     for moment in moments:
-        yield make_need(model, "gpu", phases, size, what, moment=moment, at_longest=True)
+        yield make_need(model, "gpu", phases, size, what, transient=moment, at_longest=True)
 
 
 def _logits(model: Model, sequences: int, width: float) -> int:
@@ -72,7 +72,7 @@ def generate_needs(model: Model, sequences: int) -> Iterator[Need]:
         ("rollout",),
         2 * cache,
         say("KV cache of generate, which grows by copying"),
-        moment="forward",
+        transient="forward",
         at_longest=True,
     )
     yield make_need(
@@ -81,7 +81,7 @@ def generate_needs(model: Model, sequences: int) -> Iterator[Need]:
         ("rollout",),
         sequences * shape.vocabulary * 4 * 3,
         say("logits and probabilities of one position"),
-        moment="forward",
+        transient="forward",
     )
     if model.swap_bytes:
         blocks = shape.layers * ceil_power_of_two(model.swap_bytes // shape.layers)

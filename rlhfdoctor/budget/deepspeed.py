@@ -58,7 +58,7 @@ def _asleep(model: Model, found: list[Need]) -> Iterator[Need]:
         if need.place != "gpu" or need.what not in (_MASTER_WEIGHTS, _ADAM, _ADAM_AT_START, _FLAT_GRADIENTS):
             yield need
             continue
-        yield replace(need, phases=TRAIN, from_step=False, turn=True)
+        yield replace(need, phases=TRAIN, after_first_step=False, exclusive=True)
         yield replace(
             need,
             place="host",
@@ -83,21 +83,26 @@ def _needs(model: Model, device: str) -> Iterator[Need]:
     if model.stage != 3 and device == "cuda":
         what = say("the model as it is read, before it goes to the GPU")
         size = max(model.width * model.parameters - _made_later(model), 0)
-        yield make_need(model, "host", ("load",), size, what, moment="read")
+        yield make_need(model, "host", ("load",), size, what, transient="read")
     if device == "cpu" and model.trained:
         yield _kept_by_malloc(model)
     if device == "cpu" and model.stage == 3 and model.ranks == 1:
         head = model.shape.vocabulary * model.shape.hidden if model.shape.tied and not model.value_head else 0
         size = model.width * round(_READ_ALONE * (model.parameters - head) + _HEADS_ALONE * head)
         yield make_need(
-            model, "gpu", ("load",), size, say("the model as it is made, before it is cut into shards"), moment="read"
+            model,
+            "gpu",
+            ("load",),
+            size,
+            say("the model as it is made, before it is cut into shards"),
+            transient="read",
         )
     if model.shape.tied and not model.value_head and model.stage != 3:
         head = model.width * model.shape.vocabulary * model.shape.hidden
         place: Place = "host" if device == "cuda" else "gpu"
         moment = "read" if device == "cuda" else "tie"
         yield make_need(
-            model, place, ("load",), head, say("an output head, until it is tied to the embedding"), moment=moment
+            model, place, ("load",), head, say("an output head, until it is tied to the embedding"), transient=moment
         )
 
 
@@ -133,11 +138,11 @@ def _whole(model: Model) -> Iterator[Need]:
         TRAIN,
         width * min(trained, _FLAT),
         say("a flat copy of the gradients while they are reduced"),
-        moment="backward",
+        transient="backward",
     )
     if width == 2 and model.backend == "deepspeed":
         yield make_need(model, "gpu", ALL, _MASTER * trained, _MASTER_WEIGHTS)
-        yield make_need(model, "gpu", TRAIN, _MASTER * trained, say("fp32 gradients of the step"), moment="step")
+        yield make_need(model, "gpu", TRAIN, _MASTER * trained, say("fp32 gradients of the step"), transient="step")
     plain = model.backend == "plain"
     moments = 2 * width if plain else _MOMENTS  # torch's AdamW keeps them in the weights' own type
     # FP16_Optimizer and FP16_UnfusedOptimizer take a first step over zeros at every release
@@ -153,7 +158,7 @@ def _partitioned_states(model: Model, device: str) -> Iterator[Need]:
     yield make_need(model, "gpu", ALL, width * count, say("weights, whole on every rank"))
     if device == "cpu":
         yield make_need(
-            model, "gpu", ("load",), width * count, say("the weights beside their flat copy"), moment="flatten"
+            model, "gpu", ("load",), width * count, say("the weights beside their flat copy"), transient="flatten"
         )
     else:
         # flattened on the GPU only if there is room (0.19), on the host before
@@ -164,7 +169,7 @@ def _partitioned_states(model: Model, device: str) -> Iterator[Need]:
             ("load",),
             size,
             say("the weights and their flat copy, on the host for a while"),
-            moment="flatten",
+            transient="flatten",
         )
     pins_master = model.pin_optimizer or (
         model.offload_optimizer and model.since("0.14.1") and not model.since("0.18.3")
@@ -176,18 +181,18 @@ def _partitioned_states(model: Model, device: str) -> Iterator[Need]:
         if model.since("0.17.0"):
             yield _states(model, "host", ALL, width * share, say("staging of the updated weights"), model.pin_optimizer)
         else:
-            yield make_need(model, "gpu", TRAIN, _MASTER * share, say("updated weights in fp32"), moment="step")
+            yield make_need(model, "gpu", TRAIN, _MASTER * share, say("updated weights in fp32"), transient="step")
         largest = model.largest_trained
         yield make_need(model, "gpu", ALL, width * largest, say("staging of the largest gradient"))
         yield _states(model, "host", ALL, width * largest, say("staging of the largest gradient"), model.pin_optimizer)
-        if model.sums:
+        if model.accumulates:
             yield _accumulated(model)
     else:
         if model.stage == 2:
             when = "step" if device == "cpu" else ""  # on a CPU their flat copy is gone by then, which was larger
-            yield make_need(model, "gpu", TRAIN, sums * share, say("gradients of the shard"), moment=when)
+            yield make_need(model, "gpu", TRAIN, sums * share, say("gradients of the shard"), transient=when)
         if width == 2 or model.stage == 1:
-            yield make_need(model, "gpu", TRAIN, _MASTER * share, say("fp32 gradients of the step"), moment="step")
+            yield make_need(model, "gpu", TRAIN, _MASTER * share, say("fp32 gradients of the step"), transient="step")
         yield from _adam_on_cpu(model, device, share)
     if model.offload_optimizer and sums > width and model.since("0.19.8"):  # _use_compact_grad_partition_buffer
         yield make_need(model, "gpu", TRAIN, sums * share, say("gradients of the shard as they add up"))
@@ -202,12 +207,12 @@ def _partitioned_states(model: Model, device: str) -> Iterator[Need]:
         TRAIN,
         bucket,
         say("reduce bucket of {bucket:.0e} elements", bucket=model.bucket),
-        moment="backward",
+        transient="backward",
     )
     if model.ranks > 1 or width == 2:  # one rank's fp32 bucket is one tensor, and its flat form a view
         flat = reduced * min(model.trainable, _FLAT, model.bucket)
         yield make_need(
-            model, "gpu", TRAIN, flat, say("a flat copy of the bucket while it is reduced"), moment="backward"
+            model, "gpu", TRAIN, flat, say("a flat copy of the bucket while it is reduced"), transient="backward"
         )
 
 
@@ -236,7 +241,12 @@ def _bf16_optimizer(model: Model, device: str) -> Iterator[Need]:
     share, width = model.states, model.width
     yield make_need(model, "gpu", ALL, width * model.parameters, say("weights, whole on every rank"))
     yield make_need(
-        model, "gpu", ("load",), width * model.parameters, say("the weights beside their flat copy"), moment="flatten"
+        model,
+        "gpu",
+        ("load",),
+        width * model.parameters,
+        say("the weights beside their flat copy"),
+        transient="flatten",
     )
     yield make_need(model, "gpu", ALL, _MASTER * share, _MASTER_WEIGHTS)
     yield make_need(model, "gpu", ALL, _MASTER * model.trainable, say("fp32 gradients, whole and kept"))
@@ -244,7 +254,7 @@ def _bf16_optimizer(model: Model, device: str) -> Iterator[Need]:
     yield make_need(model, "gpu", TRAIN, width * model.trainable, say("gradients of the backward pass, whole"))
     flat = _MASTER * min(model.trainable, _FLAT)
     yield make_need(
-        model, "gpu", TRAIN, flat, say("a flat copy of the gradients while they are reduced"), moment="backward"
+        model, "gpu", TRAIN, flat, say("a flat copy of the gradients while they are reduced"), transient="backward"
     )
     yield from _adam_on_cpu(model, device, share)
 
@@ -263,7 +273,7 @@ def _accumulated(model: Model) -> Need:
 def _adam_on_cpu(model: Model, device: str, share: int) -> Iterator[Need]:
     """torch's AdamW makes two arrays as large as its parameter (torch/optim/adam.py, `denom`); FusedAdam does not."""
     if device == "cpu":
-        yield make_need(model, "gpu", TRAIN, 2 * _MASTER * share, say("intermediate values of AdamW"), moment="step")
+        yield make_need(model, "gpu", TRAIN, 2 * _MASTER * share, say("intermediate values of AdamW"), transient="step")
 
 
 def _partitioned_weights(model: Model, device: str) -> Iterator[Need]:
@@ -278,7 +288,7 @@ def _partitioned_weights(model: Model, device: str) -> Iterator[Need]:
         yield make_need(model, "gpu", ALL, width * model.share, say("weights, a shard of {ranks}", ranks=model.ranks))
     yield make_need(model, states, ALL, _MASTER * (share - moved), _MASTER_WEIGHTS)
     what = say("a second copy while the master weights are made")
-    yield make_need(model, states, ("load",), _MASTER * group, what, moment="flatten")
+    yield make_need(model, states, ("load",), _MASTER * group, what, transient="flatten")
     yield _moments(model, states, share - moved)
     if moved:
         yield make_need(
@@ -302,12 +312,12 @@ def _partitioned_weights(model: Model, device: str) -> Iterator[Need]:
             _MASTER * group,
         )
     else:
-        yield make_need(model, "gpu", TRAIN, _MASTER * group, say("fp32 gradients of a sub-group"), moment="step")
+        yield make_need(model, "gpu", TRAIN, _MASTER * group, say("fp32 gradients of a sub-group"), transient="step")
         yield from _adam_on_cpu(model, device, group)
     yield from _gathered(model, device, ("rollout", "score"), ("forward", "head"))
     yield from _gathered(model, device, TRAIN, ("head", "backward"))
     yield make_need(
-        model, "gpu", TRAIN, width * _live(model, device), say("weights that are still gathered"), moment="step"
+        model, "gpu", TRAIN, width * _live(model, device), say("weights that are still gathered"), transient="step"
     )
     yield make_need(
         model, "gpu", AFTER if device == "cpu" else ALL, width * _touched(model, device), say("reduce bucket, kept")
@@ -319,7 +329,7 @@ def _partitioned_weights(model: Model, device: str) -> Iterator[Need]:
         TRAIN,
         size + size // model.ranks,
         say("the bucket while it is reduced and scattered"),
-        moment="backward",
+        transient="backward",
     )
 
 
@@ -357,7 +367,7 @@ def _gathered(model: Model, device: str, phases: tuple[str, ...], moments: tuple
     copies = 0.0 if model.ranks == 1 else several if device == "cpu" else 1.0
     size = model.width * (live + round(copies * ahead))
     for moment in moments:
-        yield make_need(model, "gpu", phases, size, say("gathered weights"), moment=moment)
+        yield make_need(model, "gpu", phases, size, say("gathered weights"), transient=moment)
 
 
 def _live(model: Model, device: str) -> int:
@@ -384,7 +394,7 @@ def _kept_by_malloc(model: Model) -> Need:
         TRAIN,
         size,
         say("freed blocks that malloc keeps"),
-        moment="backward" if model.stage in (1, 2) else "",
+        transient="backward" if model.stage in (1, 2) else "",
     )
 
 

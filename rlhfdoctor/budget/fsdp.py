@@ -37,14 +37,14 @@ def fsdp_needs(model: Model) -> Iterator[Need]:
         if model.trained and not model.on_host:
             # load_fsdp_model_to_gpu before each pass of the role, offload_fsdp_model_to_cpu after it
             yield replace(
-                make_need(model, "gpu", (*at_work, "checkpoint", "final_save"), width * share, weights), turn=True
+                make_need(model, "gpu", (*at_work, "checkpoint", "final_save"), width * share, weights), exclusive=True
             )
     else:
         yield make_need(model, "gpu", ALL, width * share, weights)
     gathered = 2 * max(shape.layer_parameters, 2 * shape.vocabulary * shape.hidden)
     for phase in at_work:
         for moment in ("head", "backward" if phase == "update" else "forward"):
-            yield make_need(model, "gpu", (phase,), gathered, say("gathered layers in bf16"), moment=moment)
+            yield make_need(model, "gpu", (phase,), gathered, say("gathered layers in bf16"), transient=moment)
     yield _loading(model)
     if model.trained:
         yield from _states(model, unit)
@@ -60,15 +60,15 @@ def _loading(model: Model) -> Need:
             ("load",),
             whole,
             say("the whole model on every rank while it loads, its embeddings being tied"),
-            moment="read",
+            transient="read",
         )
     return make_need(
         model,
         "host",
         ("load",),
-        whole // max(model.here, 1),
+        whole // max(model.local_ranks, 1),
         say("the whole model on the first rank while it loads, shared out"),
-        moment="read",
+        transient="read",
     )
 
 

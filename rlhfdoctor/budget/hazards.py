@@ -55,7 +55,7 @@ def _churn(inputs: Inputs, plan: Plan) -> Iterator[Hazard]:
         and engine.swap_bytes > _MUCH_SWAP_BYTES
         and inputs.flag("rollout.free_cache_engine", default=inputs.has(TRAIT.frees_cache_engine))
     ):
-        yield churn(engine.here, engine.swap_bytes)
+        yield churn(engine.local_ranks, engine.swap_bytes)
 
 
 def churn(count: int, size: int) -> Hazard:
@@ -82,7 +82,7 @@ def _resume(inputs: Inputs, plan: Plan) -> Iterator[Hazard]:
     """
     trained = [model for model in plan.models if model.trained and model.backend == "deepspeed"]
     third = [model for model in trained if model.stage == 3]
-    spread = any(model.ranks > model.here for model in third)
+    spread = any(model.ranks > model.local_ranks for model in third)
     if inputs.flag("zero.pipeline_loading_checkpoint"):
         if any(model.stage in (1, 2) for model in trained):
             yield Hazard(

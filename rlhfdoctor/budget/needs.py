@@ -19,15 +19,16 @@ def make_need(
     size: int,
     what: Message,
     *,
-    moment: str = "",
+    transient: str = "",
     pinned: bool = False,
     at_longest: bool = False,
     exact: bool = False,
 ) -> Need:
     """A need of each of the owner's processes on the node.
 
-    What lasts through `AFTER` came with the first optimizer step. What is there for `TRAIN` alone (gradients) is of the role's own
-    turn: actor and critic in one process train one after the other, and those on one GPU unless the owner trains concurrently (`beside`).
+    What lasts through `AFTER` came with the first optimizer step. What is there for `TRAIN` alone (gradients) is
+    exclusive: actor and critic in one process train one after the other, those on one GPU too unless the owner is
+    `concurrent`.
     """
     return Need(
         role=owner.role if isinstance(owner, Model) else "rollout engine",
@@ -35,16 +36,16 @@ def make_need(
         place=place,
         phases=phases,
         bytes=size,
-        count=owner.here,
+        count=owner.local_ranks,
         what=what,
-        moment=moment,
+        transient=transient,
         pinned=pinned,
         at_longest=at_longest,
         exact=exact,
-        from_step=phases == AFTER,
-        turn=phases == TRAIN and not moment,
+        after_first_step=phases == AFTER,
+        exclusive=phases == TRAIN and not transient,
         gpus=owner.gpus,
-        beside=phases == TRAIN and isinstance(owner, Model) and owner.beside,
+        concurrent=phases == TRAIN and isinstance(owner, Model) and owner.concurrent,
     )
 
 

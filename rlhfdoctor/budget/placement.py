@@ -90,10 +90,12 @@ def make_nodes(
             continue
         seen.append(held)
         own = tuple(
-            replace(models[role], here=count, gpus=shared[role]) for role, count in held.items() if role in models
+            replace(models[role], local_ranks=count, gpus=shared[role])
+            for role, count in held.items()
+            if role in models
         )
         here = (
-            replace(engine, here=held["engine"], gpus=shared["engine"])
+            replace(engine, local_ranks=held["engine"], gpus=shared["engine"])
             if engine is not None and "engine" in held
             else None
         )

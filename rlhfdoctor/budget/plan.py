@@ -24,7 +24,7 @@ class Model:
     trained: bool
     ranks: int
     """Over all nodes; they hold one shard each."""
-    here: int
+    local_ranks: int
     """Ranks on the node that is looked at."""
     backend: Backend
     version: str | None = None
@@ -48,7 +48,7 @@ class Model:
     """Bytes of a weight."""
     sum_width: int | None = None
     """Bytes per gradient during accumulation; None: as the weights."""
-    sums: bool = False
+    accumulates: bool = False
     """Several micro batches make one optimizer step."""
     lora_rank: int = 0
     """If above 0, only adapters of this rank are trained; the weights are frozen."""
@@ -69,7 +69,7 @@ class Model:
     """Bytes per token and vocabulary entry at the peak of training (settings_notes section 3)."""
     scored_logit_width: float | None = None
     """The same for a forward-only micro batch; None: half of it."""
-    beside: bool = False
+    concurrent: bool = False
     """It is trained while other roles on its GPUs are."""
     sleeps: bool = False
     """Its states leave the GPU between the updates, page-locked (OpenRLHF's DeepSpeed sleep)."""
@@ -138,7 +138,7 @@ class Engine:
     """The rollout engines of one node."""
 
     shape: Shape
-    here: int
+    local_ranks: int
     """Workers (GPUs) on the node."""
     tensor_parallel: int = 1
     width: int = 2

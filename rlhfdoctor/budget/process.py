@@ -70,14 +70,16 @@ def process_needs(plan: Plan) -> Iterator[Need]:
                 "the processes themselves: Python, torch, communication{value}",
                 value=(say(", CUDA") if plan.device == "cuda" else NOTHING),
             )
-            yield _on_host(model.role, model.process, base.rank + base.training * trains, model.here, what)
+            yield _on_host(model.role, model.process, base.rank + base.training * trains, model.local_ranks, what)
             if model.width == 2 and base.low_precision:
                 what = say("kernels for bf16, from the first pass on")
-                yield _on_host(model.role, model.process, base.low_precision, model.here, what, phases=_COMPUTING)
+                yield _on_host(
+                    model.role, model.process, base.low_precision, model.local_ranks, what, phases=_COMPUTING
+                )
     engine = plan.engine
     if engine is not None and engine.process not in seen:
         yield _on_host(
-            "rollout engine", engine.process, base.engine, engine.here, say("the engine's processes themselves")
+            "rollout engine", engine.process, base.engine, engine.local_ranks, say("the engine's processes themselves")
         )
     if plan.ray and plan.driver:
         yield _on_host("driver", "driver", base.driver, 1, say("the driver"))

@@ -36,7 +36,7 @@ def gpu_bytes_of(inputs: Inputs, roles: Collection[str]) -> int:
         sum(
             need.bytes
             for need in estimate(plan).needs
-            if need.place == "gpu" and need.role in roles and not need.moment and not need.at_longest
+            if need.place == "gpu" and need.role in roles and not need.transient and not need.at_longest
         )
         for plan in make_plans(inputs)
     ]

@@ -58,7 +58,7 @@ def _resumed(model: Model, plan: Plan) -> Iterator[Need]:
             moments if kept or plan.copies_states else 0
         )
         yield _moment(
-            model, "resume", read - kept, model.here, say("the rank's file beside what is made of it"), "read"
+            model, "resume", read - kept, model.local_ranks, say("the rank's file beside what is made of it"), "read"
         )
         return
     if model.stage == 0:
@@ -73,7 +73,7 @@ def _resumed(model: Model, plan: Plan) -> Iterator[Need]:
     if plan.reads == "universal":
         yield from _resumed_universal(model)
     else:
-        at_once = 1 if plan.reads == "in turn" and model.stage == 3 else model.here
+        at_once = 1 if plan.reads == "in turn" and model.stage == 3 else model.local_ranks
         what = say("the rank's file beside what is made of it")
         yield _moment(model, "resume", _STATES * states - kept, at_once, what, "read")
     if model.stage == 3:
@@ -83,7 +83,7 @@ def _resumed(model: Model, plan: Plan) -> Iterator[Need]:
         yield _moment(model, "resume", _MASTER * states, 1, what, "read")
     # read before the states, so that the moments are not there yet
     what = say("whole weights, read by every rank")
-    yield _moment(model, "resume", max(model.width * model.parameters - kept, 0), model.here, what, "weights")
+    yield _moment(model, "resume", max(model.width * model.parameters - kept, 0), model.local_ranks, what, "weights")
 
 
 def _resumed_universal(model: Model) -> Iterator[Need]:
@@ -93,16 +93,16 @@ def _resumed_universal(model: Model) -> Iterator[Need]:
     """
     small = sum(numel * many for numel, many in model.shape.parameter_sizes() if _MASTER * numel < _MAPPED)
     what = say("files of single parameters that were read and freed, which malloc keeps")
-    yield _moment(model, "resume", round(_MALLOC_KEEPS * _MASTER * small), model.here, what, "read")
+    yield _moment(model, "resume", round(_MALLOC_KEEPS * _MASTER * small), model.local_ranks, what, "read")
     if model.stage == 3:
         what = say("rank 0's whole old shard, read by every rank from a universal checkpoint")
-        yield _moment(model, "resume", _STATES * model.states, model.here, what, "read")
+        yield _moment(model, "resume", _STATES * model.states, model.local_ranks, what, "read")
         return
     what = say("moments, a parameter each, beside those put together")
     both = _MASTER * model.states + _MASTER * min(
         small // model.ranks, model.states
     )  # of two moments one is freed by then, the small ones' not
-    yield _moment(model, "resume", both, model.here, what, "read")
+    yield _moment(model, "resume", both, model.local_ranks, what, "read")
 
 
 def _resumed_whole(model: Model, device: str) -> Iterator[Need]:
@@ -113,7 +113,9 @@ def _resumed_whole(model: Model, device: str) -> Iterator[Need]:
     moments = (_MOMENTS if model.backend == "deepspeed" else 2 * model.width) * model.trainable
     read = (_MASTER * model.trainable if low else 0) + moments + model.width * model.parameters
     kept = moments if device == "cpu" and not low else 0
-    yield _moment(model, "resume", read - kept, model.here, say("whole weights and states, read by every rank"), "read")
+    yield _moment(
+        model, "resume", read - kept, model.local_ranks, say("whole weights and states, read by every rank"), "read"
+    )
 
 
 def _checkpoint(model: Model, plan: Plan, phase: str) -> Iterator[Need]:
@@ -127,11 +129,11 @@ def _checkpoint(model: Model, plan: Plan, phase: str) -> Iterator[Need]:
             "state dict of the shard's weights{copies_states}, on the host",
             copies_states=(say(" and of Adam") if plan.copies_states else NOTHING),
         )
-        yield _moment(model, phase, size, model.here, what)
+        yield _moment(model, phase, size, model.local_ranks, what)
     elif plan.saves_in_memory:
-        copies = (share, model.here) if model.stage == 3 else (count if model.here else 0, 1)
+        copies = (share, model.local_ranks) if model.stage == 3 else (count if model.local_ranks else 0, 1)
         states = round(_STATES * share * _GROWTH)
-        yield _moment(model, phase, states, model.here, say("optimizer states, serialised in memory"))
+        yield _moment(model, phase, states, model.local_ranks, say("optimizer states, serialised in memory"))
         yield _moment(model, phase, model.width * copies[0], copies[1], say("weights, serialised in memory"))
     if plan.saves_hf:
         yield from _exported(model, plan, phase)
@@ -143,7 +145,7 @@ def _exported(model: Model, plan: Plan, phase: str) -> Iterator[Need]:
         return
     whole = model.width * model.parameters
     if model.clones:
-        yield _moment(model, phase, whole, model.here, say("whole weights, copied to the host by every rank"))
+        yield _moment(model, phase, whole, model.local_ranks, say("whole weights, copied to the host by every rank"))
     elif model.gathers:
         yield _moment(model, phase, whole, 1, say("whole weights, gathered on rank 0"))
     written = model.trainable if model.lora_rank else model.parameters  # of adapters nothing else is saved
@@ -165,5 +167,5 @@ def _moment(model: Model, phase: str, size: int, count: int, what: Message, mome
         bytes=size,
         count=count,
         what=what,
-        moment=moment,
+        transient=moment,
     )

@@ -19,7 +19,7 @@ def elements_on_gpu(model: Model) -> int:
     """Elements of a rank's optimizer states that `offload_optimizer.ratio` leaves on the GPU; 0 for adapters, which are one sub-group.
 
     >>> from rlhfdoctor.budget.shapes import find_shape
-    >>> qwen = Model(role="actor", shape=find_shape("Qwen2.5-72B"), trained=True, ranks=8, here=8, backend="deepspeed", stage=3,
+    >>> qwen = Model(role="actor", shape=find_shape("Qwen2.5-72B"), trained=True, ranks=8, local_ranks=8, backend="deepspeed", stage=3,
     ...              version="0.15.0", offload_optimizer=True, ratio=0.9)
     >>> f"{elements_on_gpu(qwen):.1e}"  # of 10 sub-groups one: that of norms and biases
     '2.7e+05'

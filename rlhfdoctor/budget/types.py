@@ -35,17 +35,17 @@ class Need:
     what: Message
     pinned: bool = False
     """Page-locked: it can neither be swapped nor reclaimed."""
-    moment: str = ""
-    """Only for this moment within its phases (`backward`, `step`, ...); empty: all through them."""
-    turn: bool = False
+    transient: str = ""
+    """The moment within its phases at which it is there (`backward`, `step`, ...); empty: all through them."""
+    exclusive: bool = False
     """Held in the role's own turn of the phase only, freed before that of the next role of its process or GPU."""
-    beside: bool = False
+    concurrent: bool = False
     """Of a process that computes in this phase while others of its GPU do, so that their moments come together."""
     at_longest: bool = False
     """An upper bound: as large as this only if all sequences are at their longest."""
     exact: bool = False
     """A size that is set, not estimated, such as the engine's share of a GPU."""
-    from_step: bool = False
+    after_first_step: bool = False
     """Allocated by the first optimizer step; earlier phases are without it."""
     gpus: str = ""
     """Which GPUs of the node; roles with one name here share them."""
@@ -112,14 +112,14 @@ class Estimate:
                 or (surely and need.at_longest)
             ):
                 continue
-            if first and need.from_step and phase in ("rollout", "score"):
+            if first and need.after_first_step and phase in ("rollout", "score"):
                 continue
             where = need.gpus if place == "gpu" else ""
             size = need.bytes if place == "gpu" else need.bytes * need.count
-            if need.moment or need.turn:
-                taker = "" if place == "gpu" and not need.beside else need.process
+            if need.transient or need.exclusive:
+                taker = "" if place == "gpu" and not need.concurrent else need.process
                 turn = turns.setdefault((where, taker), {}).setdefault(need.role, {})
-                turn[need.moment] = turn.get(need.moment, 0) + size
+                turn[need.transient] = turn.get(need.transient, 0) + size
             else:
                 steady[where] = steady.get(where, 0) + size
         for (where, _), roles in turns.items():

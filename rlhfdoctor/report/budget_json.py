@@ -52,9 +52,9 @@ def to_dict(found: Estimate) -> dict[str, Any]:
                 "count": need.count,
                 **said(what=need.what),
                 "pinned": need.pinned,
-                "moment": need.moment,
+                "moment": need.transient,
                 "at_longest": need.at_longest,
-                "from_step": need.from_step,
+                "from_step": need.after_first_step,
             }
             for need in found.needs
         ],

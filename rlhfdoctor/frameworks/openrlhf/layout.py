@@ -70,15 +70,21 @@ def make_plans(inputs: Inputs) -> list[Plan]:
         "version": inputs.version("deepspeed"),
         "trained": False,
         "stage": stage,
-        "here": 0,
+        "local_ranks": 0,
         "offload_param": offloads,
         "pin_param": offloads and not inputs.framework_before("0.1.5"),
         **_tokens(inputs),
     }
     models = {
-        "actor": Model(role="actor", shape=shape, process="actor", here=0, **trained("actor")),
+        "actor": Model(role="actor", shape=shape, process="actor", local_ranks=0, **trained("actor")),
         "critic": Model(
-            role="critic", shape=critic, process="critic", here=0, value_head=True, saved=False, **trained("critic")
+            role="critic",
+            shape=critic,
+            process="critic",
+            local_ranks=0,
+            value_head=True,
+            saved=False,
+            **trained("critic"),
         ),
         "reference": Model(
             role="reference", shape=shape, process="reference", ranks=_total(sizes["reference"]), **frozen
@@ -88,7 +94,7 @@ def make_plans(inputs: Inputs) -> list[Plan]:
         ),
     }
     if alone:
-        models = {role: replace(model, process="trainer", beside=False) for role, model in models.items()}
+        models = {role: replace(model, process="trainer", concurrent=False) for role, model in models.items()}
     prompt, answer = read_lengths(inputs)
     samples = inputs.count("rollout.samples_per_prompt", default=1) * inputs.count("rollout.batch_size", default=1024)
     saves, saves_hf = inputs.number("checkpoint.save_steps", default=-1) > 0, inputs.flag("checkpoint.save_hf")
@@ -199,7 +205,7 @@ def _training(inputs: Inputs, sizes: dict[str, tuple[int, int]]) -> Any:
             "pin_optimizer": pins,
             "pin_param": True,
             **read_sub_groups(inputs),
-            "sums": accumulates,
+            "accumulates": accumulates,
             "sum_width": width,
             "overlap": inputs.flag("ds.overlap_comm"),
             "gathers": stage == 3 or not early,
@@ -207,7 +213,7 @@ def _training(inputs: Inputs, sizes: dict[str, tuple[int, int]]) -> Any:
             "lora_rank": int(inputs.number("lora_rank", default=0)),
             "sleeps": stage == 3 and inputs.flag("train.sleep"),
             **_tokens(inputs),
-            "beside": not inputs.flag(
+            "concurrent": not inputs.flag(
                 "train.sleep"
             ),  # ppo_train starts both fits and then waits, but with DeepSpeed's sleep (ppo_trainer.py, 0.5.4 to 0.11.2)
         }
@@ -222,7 +228,7 @@ def _engine(inputs: Inputs, shape: Shape, colocated: bool) -> Engine | None:
     asleep = colocated and inputs.flag("rollout.sleep")
     return Engine(
         shape=shape,
-        here=0,
+        local_ranks=0,
         tensor_parallel=inputs.count("rollout.tensor_parallel_size", default=1),
         utilization=inputs.number("rollout.gpu_memory_utilization", default=0.9),
         sleep_level=1 if asleep else 0,

@@ -33,7 +33,7 @@ def make_plans(inputs: Inputs) -> list[Plan]:
     scored = min(inputs.count("rollout.micro_batch_size", default=16), -(-rows // ranks))
     common: dict[str, Any] = {
         "ranks": ranks,
-        "here": ranks,
+        "local_ranks": ranks,
         "backend": "deepspeed",
         "version": inputs.version("deepspeed"),
         "width": width,
@@ -46,7 +46,7 @@ def make_plans(inputs: Inputs) -> list[Plan]:
         "recompute": inputs.flag("gradient_checkpointing"),
     }
     zero = read_zero(inputs, stage)
-    trained = {**common, **zero, "trained": True, "sums": mini // (ranks * micro) > 1, "sum_width": sums}
+    trained = {**common, **zero, "trained": True, "accumulates": mini // (ranks * micro) > 1, "sum_width": sums}
     frozen = {
         **common,
         "trained": False,
@@ -75,7 +75,10 @@ def make_plans(inputs: Inputs) -> list[Plan]:
     engine = None
     if inputs.value("rollout.backend") == "vllm":
         engine = Engine(
-            shape=shape, here=1, width=width, cache_bytes=int(inputs.number("rollout.kv_cache_gib", default=0.25) * GIB)
+            shape=shape,
+            local_ranks=1,
+            width=width,
+            cache_bytes=int(inputs.number("rollout.kv_cache_gib", default=0.25) * GIB),
         )
     on_cpu = inputs.machine.gpus_per_node == 0
     sets = [(role,) for role in models] if separate else [tuple(models)]
@@ -101,7 +104,7 @@ def find_hazards(inputs: Inputs, plan: Plan) -> Iterator[Hazard]:
     """Swap blocks of the trainer's own that come and go."""
     swap = int(inputs.number("rollout.swap_space", default=0) * GIB)
     if swap and inputs.flag("rollout.free_cache_engine"):
-        yield churn(plan.models[0].here, swap)
+        yield churn(plan.models[0].local_ranks, swap)
 
 
 def _own_shape(inputs: Inputs) -> Shape:

@@ -109,7 +109,7 @@ def _model(inputs: Inputs, role: str, shape: Shape, size: tuple[int, int], strat
         shape=own,
         trained=trained,
         ranks=size[0] * size[1],
-        here=0,
+        local_ranks=0,
         backend="fsdp1" if _is_fsdp1(inputs, strategy) else "fsdp2",
         process=role,
         width=4 if trained or not inputs.flag("trainer.bf16", default=True) else 2,
@@ -121,7 +121,7 @@ def _model(inputs: Inputs, role: str, shape: Shape, size: tuple[int, int], strat
         parallel=inputs.count("sequence_parallel_size", default=1),
         recompute=inputs.flag("gradient_checkpointing", default=True),
         lora_rank=int(inputs.number("lora_rank", default=0)) if trained else 0,
-        beside=not together,
+        concurrent=not together,
         logit_width=_LOGITS[0],
         scored_logit_width=_LOGITS[1],
         **common,
@@ -134,7 +134,7 @@ def _engine(inputs: Inputs, shape: Shape, together: bool) -> Engine:
     )
     return Engine(
         shape=shape,
-        here=0,
+        local_ranks=0,
         tensor_parallel=inputs.count("rollout.tensor_parallel_size", default=1),
         utilization=inputs.number("rollout.gpu_memory_utilization", default=0.8),
         sleep_level=level,

@@ -133,7 +133,7 @@ def plan_variant(inputs: Inputs, variant: Variant) -> list[Plan]:
     models = _models(inputs, variant, shape, nodes * gpus)
     engine = Engine(
         shape=shape,
-        here=gpus,
+        local_ranks=gpus,
         tensor_parallel=inputs.count(
             "rollout.tensor_parallel_size", "worker.rollout.tensor_parallel_size", default=variant.tensor_parallel
         ),
@@ -200,7 +200,7 @@ def _models(inputs: Inputs, variant: Variant, shape: Shape, world: int) -> dict[
     lora = int(inputs.number("actor_rollout_ref.model.lora_rank", "lora_rank", default=0))
     common: dict[str, Any] = {
         "ranks": sharded if 0 < sharded < world else world,
-        "here": 0,
+        "local_ranks": 0,
         "backend": "fsdp2" if strategy == "fsdp2" else "fsdp1",
         "process": "worker",
     }
