@@ -22,7 +22,7 @@ _MALLOC_KEEPS = {0: 0.1, 1: 0.1, 2: 0.5, 3: 0.7}
 """Measured on CPU, in units of all weights, by stage (tests/bench/budget.py): glibc keeps freed blocks below 32 MiB."""
 _MALLOC_KEEPS_FROZEN = 0.1
 _MALLOC_KEEPS_OFFLOADED = 0.77
-"""The same with offload at stages 1 and 2, in units of the shard's fp32 gradients, which are made a tensor at a time."""
+"""The same with offload at stages 1 and 2, in units of the shard's fp32 gradients, made a tensor at a time."""
 _READ_ALONE, _HEADS_ALONE = 0.6, 2.75
 """Of a single rank's weights at stage 3 while they are made, whose shard is a copy of the whole; and whole copies of a
 head that is tied to the embedding at the end; measured."""
@@ -38,7 +38,7 @@ def deepspeed_needs(model: Model, device: str) -> Iterator[Need]:
 
 
 def _asleep(model: Model, found: list[Need]) -> Iterator[Need]:
-    """States that are on the GPU for the update only, and in page-locked host memory in between, which torch keeps (offload_states)."""
+    """States on the GPU for the update only, in page-locked host memory in between (offload_states); torch keeps it."""
     for need in found:
         if need.place != "gpu" or need.what not in (MASTER_WEIGHTS, ADAM, ADAM_AT_START, FLAT_GRADIENTS):
             yield need
@@ -136,7 +136,10 @@ def _whole(model: Model) -> Iterator[Need]:
 
 
 def _kept_by_malloc(model: Model) -> Need:
-    """Gradients and gathered weights are made and freed a tensor at a time, below malloc's threshold for mappings (32 MiB): it keeps them."""
+    """What malloc keeps of gradients and gathered weights.
+
+    They are made and freed a tensor at a time, below its threshold for mappings (32 MiB).
+    """
     size = round(_MALLOC_KEEPS[model.stage] * model.width * model.trainable)
     if model.offload_optimizer and model.stage in (1, 2):
         size = round(_MALLOC_KEEPS_OFFLOADED * MASTER * model.states)

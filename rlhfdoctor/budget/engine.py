@@ -1,7 +1,8 @@
 """What rollout engines (vLLM) hold: their share of a GPU, copies of weights while they sleep, swap blocks.
 
-Sleep level 1 copies every weight segment to page-locked memory (vllm/device_allocator/cumem.py); torch's allocator keeps
-those blocks. Swap blocks are one page-locked tensor per layer, up to vLLM 0.7. KV bytes: settings_notes section 3.
+Sleep level 1 copies every weight segment to page-locked memory (vllm/device_allocator/cumem.py); torch's allocator
+keeps those blocks. Swap blocks are one page-locked tensor per layer, up to vLLM 0.7.
+KV bytes: settings_notes section 3.
 """
 
 from __future__ import annotations

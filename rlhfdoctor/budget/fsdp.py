@@ -1,8 +1,8 @@
-"""Bytes that one rank of an FSDP model holds (verl, EasyR1, simpleRL-reason): shards of the weights, offload between the phases.
+"""Bytes that one rank of an FSDP model holds: shards of the weights, offload between the phases.
 
 N parameters, d ranks. The offload moves with `.to("cpu", non_blocking=True)`, which allocates page-locked memory; every
-flat parameter and state is a buffer that torch rounds up to a power of two, and keeps (settings_notes section 1, 7 to 9;
-verl/utils/fsdp_utils.py, verl/workers/fsdp_workers.py at 0.2 to 0.9.1).
+flat parameter and state is a buffer that torch rounds up to a power of two, and keeps (settings_notes section 1, 7 to
+9; verl/utils/fsdp_utils.py, verl/workers/fsdp_workers.py at 0.2 to 0.9.1).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def fsdp_needs(model: Model) -> Iterator[Need]:
 
 
 def _loading(model: Model) -> Need:
-    """The first rank of the node reads the whole model; with tied embeddings every rank does (use_meta_tensor is off then)."""
+    """The node's first rank reads the whole model; with tied embeddings every rank does (use_meta_tensor is off)."""
     whole = model.width * model.parameters
     if model.shape.tied:
         return make_need(

@@ -41,8 +41,8 @@ def find_hazards(inputs: Inputs, plan: Plan) -> Iterator[Hazard]:
                     phase="load",
                     cause="gpu-rollout-reservation",
                     says=say(
-                        "{variable} has expandable_segments:True, which vLLM's sleep mode refuses with an AssertionError "
-                        "(0.8.5 to 0.19.1)",
+                        "{variable} has expandable_segments:True, which vLLM's sleep mode refuses with an "
+                        "AssertionError (0.8.5 to 0.19.1)",
                         variable=variable,
                     ),
                 )
@@ -75,10 +75,10 @@ def churn(count: int, size: int) -> Hazard:
 def _resume(inputs: Inputs, plan: Plan) -> Iterator[Hazard]:
     """Ways to read a checkpoint that DeepSpeed offers and that do not work everywhere.
 
-    runtime/engine.py `_load_zero_checkpoint` and zero/stage3.py `load_state_dict`, 0.10.1 to 0.19.8: a rank waits for the one
-    before it unless its LOCAL_RANK is 0, and every rank but one sends to the next when it has read its shard. That ranks of
-    LOCAL_RANK 0 end in a time-out is seen in tests/live/test_zero_turns.py. Universal checkpoints: DeepSpeed issues 7584 and 7601,
-    both repaired in 0.18.0.
+    runtime/engine.py `_load_zero_checkpoint` and zero/stage3.py `load_state_dict`, 0.10.1 to 0.19.8: a rank waits for
+    the one before it unless its LOCAL_RANK is 0, and every rank but one sends to the next when it has read its shard.
+    That ranks of LOCAL_RANK 0 end in a time-out is seen in tests/live/test_zero_turns.py. Universal checkpoints:
+    DeepSpeed issues 7584 and 7601, both repaired in 0.18.0.
     """
     trained = [model for model in plan.models if model.trained and model.backend == "deepspeed"]
     third = [model for model in trained if model.stage == 3]

@@ -41,7 +41,7 @@ class Machine:
 
 @dataclass(slots=True)
 class Inputs:
-    """Settings in force by canonical name, the framework, versions of packages, and what the user gave for the machines."""
+    """Settings in force by canonical name, framework, versions of packages, what the user gave for the machines."""
 
     settings: Mapping[str, Setting]
     framework: Framework | None
@@ -151,8 +151,8 @@ class Inputs:
                 return found
             if self.machine.model is None:
                 raise UsageError(
-                    f"{setting.spelled} {setting.value}: neither the name nor a config.json there tells the size of {of}; add --model, "
-                    "such as --model Qwen2.5-7B, --model 13B or --model FOLDER"
+                    f"{setting.spelled} {setting.value}: neither the name nor a config.json there tells the size of "
+                    f"{of}; add --model, such as --model Qwen2.5-7B, --model 13B or --model FOLDER"
                 )
             break
         return None
@@ -203,7 +203,8 @@ class Inputs:
         if found.given_parameters is not None:
             self.assume(
                 say(
-                    "{text}: assuming a typical shape of {parameters:.3g}B parameters; --model FOLDER gives the exact one",
+                    "{text}: assuming a typical shape of {parameters:.3g}B parameters; --model FOLDER gives the exact "
+                    "one",
                     text=text,
                     parameters=found.parameters / 1e9,
                 )

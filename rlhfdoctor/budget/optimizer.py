@@ -37,7 +37,7 @@ def states_need(
 
 
 def moments_need(model: Model, place: Place, elements: int | None = None) -> Need:
-    """Adam's states of the shard; before 0.13.2 a step over zeros made them at the start (initialize_optimizer_states)."""
+    """Adam's states of the shard; before 0.13.2 initialize_optimizer_states made them at the start."""
     size = MOMENTS * (model.states if elements is None else elements)
     if model.since("0.13.2"):
         return make_need(model, place, AFTER, size, ADAM)

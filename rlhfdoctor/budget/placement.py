@@ -142,8 +142,8 @@ def read_sub_groups(inputs: Inputs) -> dict[str, Any]:
 def read_resume(inputs: Inputs, *, launched: bool = True) -> dict[str, Any]:
     """Whether the run resumes from DeepSpeed's files, and how they are read.
 
-    DeepSpeed runtime/engine.py `_load_zero_checkpoint` at 0.10.1 to 0.19.5: with pipeline_loading_checkpoint a rank waits for
-    the one before it, in a receive that blocks a GPU's process only if it has to create a communicator first.
+    DeepSpeed runtime/engine.py `_load_zero_checkpoint` at 0.10.1 to 0.19.5: with pipeline_loading_checkpoint a rank
+    waits for the one before it, in a receive that blocks a GPU's process only if it has to create a communicator first.
 
     Args:
         launched: a launcher gives every rank of a node its own LOCAL_RANK.
@@ -175,8 +175,8 @@ def read_resume(inputs: Inputs, *, launched: bool = True) -> dict[str, Any]:
 def _waits(inputs: Inputs) -> bool:
     """Whether a receive keeps its process waiting, as far as it is known.
 
-    Since 0.17.3 DeepSpeed names the device to torch (comm/torch.py), except for torch after 2.6.0 and before 2.7.1; newer ones
-    may then use the communicator that is there already, and which of them do was not found out.
+    Since 0.17.3 DeepSpeed names the device to torch (comm/torch.py), except for torch after 2.6.0 and before 2.7.1;
+    newer ones may then use the communicator that is there already, and which of them do was not found out.
     """
     torch = parse_version(inputs.version("torch"))
     return (
@@ -194,10 +194,12 @@ def find_swap(inputs: Inputs) -> int:
 
 
 def find_file_size(inputs: Inputs) -> int:
-    """Bytes that a Hugging Face save copies at once: a file's worth, which safetensors turns into bytes before it writes.
+    """Bytes that a Hugging Face save copies at once: a file's worth.
 
-    safetensors 0.3.1 to 0.7.0 (torch.py, `_tobytes`; measured, 750 to 800 of 800 MiB), no more in 0.8.0; transformers writes
-    safetensors since 4.35, in files of 5 GB, since 5.0 of 50 GB (modeling_utils.py, `save_pretrained`).
+    safetensors turns it into bytes before it writes.
+
+    safetensors 0.3.1 to 0.7.0 (torch.py, `_tobytes`; measured, 750 to 800 of 800 MiB), no more in 0.8.0; transformers
+    writes safetensors since 4.35, in files of 5 GB, since 5.0 of 50 GB (modeling_utils.py, `save_pretrained`).
     """
     if inputs.before("transformers", "4.35") or (
         inputs.version("safetensors") and not inputs.before("safetensors", "0.8")

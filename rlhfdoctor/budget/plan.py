@@ -1,4 +1,4 @@
-"""What a configuration requests, in numbers: the roles with their shards, the rollout engine, and the limits of one node."""
+"""What a configuration requests, in numbers: roles with their shards, rollout engine, limits of one node."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Model:
     groups: int = 1
     """Parameter groups of the optimizer: buffers are one a group at ZeRO-1 and 2."""
     ratio: float = 1.0
-    """Share of the sub-groups whose states an offload keeps on the host (DeepSpeed's offload_optimizer.ratio, stage 3)."""
+    """Share of the sub-groups whose states an offload keeps on the host (offload_optimizer.ratio, stage 3)."""
     sub_group: int = 1_000_000_000
     """DeepSpeed's sub_group_size, elements."""
     bucket: int = 500_000_000
@@ -179,7 +179,7 @@ class Plan:
     saves_hf: bool = False
     """Whole weights are written at every checkpoint, in Hugging Face's form."""
     saves_at_end: Literal["", "weights", "checkpoint"] = ""
-    """What is written when training is over: whole weights in Hugging Face's form, or a checkpoint like those before."""
+    """What is written when training is over: whole weights in Hugging Face's form, or one more checkpoint."""
     copies_weights: bool = False
     """FSDP2: a checkpoint's weights are copied to the host, as those of FSDP1 always are."""
     copies_states: bool = False
@@ -189,7 +189,8 @@ class Plan:
     saves_in_memory: bool = False
     resumes: bool = False
     reads: Literal["shards", "in turn", "universal"] = "shards"
-    """How a resume reads DeepSpeed's files: every rank its own at once, one rank after the other, or all of them a universal checkpoint."""
+    """How a resume reads DeepSpeed's files: every rank its own at once, one rank after the other, or all of them a
+    universal checkpoint."""
     launched: bool = True
     """Every rank of a node has its own LOCAL_RANK, as deepspeed, torchrun and accelerate give it."""
     gpu_bytes: int | None = None

@@ -1,4 +1,4 @@
-"""What a process takes before it holds a model, and what belongs to no model: driver, Ray, object store, loaders, reward workers.
+"""What belongs to no model: processes themselves, driver, Ray, object store, loaders, reward workers.
 
 The figures for CPU were measured with the bundled trainer (Python 3.11, torch 2.13, DeepSpeed 0.19.8, Ray 2.60); those
 for CUDA processes are assumptions, marked as such in every estimate, and corrected by a trace if there is one.
@@ -33,7 +33,8 @@ class Constants:
     worker: int
     """A process of the reward function: it imports, and computes nothing on a device."""
     loader: int
-    """What a worker of the data loader, which is a fork, does not share with its parent; a data set that it copies comes on top."""
+    """What a worker of the data loader, which is a fork, does not share with its parent; a data set that it copies
+    comes on top."""
 
 
 ON_CPU = Constants(

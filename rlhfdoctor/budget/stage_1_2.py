@@ -24,7 +24,7 @@ from rlhfdoctor.i18n.message import say
 
 
 def partitioned_states(model: Model, device: str) -> Iterator[Need]:
-    """Stages 1 and 2: weights whole on every rank, states in shards; offload moves states and fp32 gradients to the host."""
+    """Weights whole on every rank, states in shards; offload moves states and fp32 gradients to the host."""
     count, share, width = model.parameters, model.states, model.width
     states: Place = "host" if model.offload_optimizer else "gpu"
     sums = model.sum_width or width
@@ -112,12 +112,18 @@ def made_later(model: Model) -> int:
 
 
 def is_bf16_optimizer(model: Model) -> bool:
-    """Whether DeepSpeed takes BF16_Optimizer in place of its ZeRO optimizer (runtime/engine.py, _do_optimizer_sanity_check, 0.13.5 to 0.19.8)."""
+    """Whether DeepSpeed takes BF16_Optimizer in place of its ZeRO optimizer.
+
+    runtime/engine.py, `_do_optimizer_sanity_check` at 0.13.5 to 0.19.8.
+    """
     return model.stage == 1 and model.width == 2 and (model.sum_width or 2) == 4 and not model.offload_optimizer
 
 
 def bf16_optimizer(model: Model, device: str) -> Iterator[Need]:
-    """runtime/bf16_optimizer.py: states in shards, and the fp32 gradients whole, made at the start and kept (fp32_groups_gradients_flat)."""
+    """States in shards; the fp32 gradients whole, made at the start and kept.
+
+    runtime/bf16_optimizer.py, `fp32_groups_gradients_flat`.
+    """
     share, width = model.states, model.width
     yield make_need(model, "gpu", ALL, width * model.parameters, say("weights, whole on every rank"))
     yield make_need(

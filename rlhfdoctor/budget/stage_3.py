@@ -96,8 +96,8 @@ def partitioned_weights(model: Model, device: str) -> Iterator[Need]:
 def parameters_on_host(model: Model, device: str) -> Iterator[Need]:
     """Shards of the weights in host memory.
 
-    With pin_memory each parameter's shard is a page-locked buffer of its own (partition_parameters.py); training then moves
-    them to one flat buffer, page-locked in every version, regardless of pin_memory (stage3.py,
+    With pin_memory each parameter's shard is a page-locked buffer of its own (partition_parameters.py); training then
+    moves them to one flat buffer, page-locked in every version, regardless of pin_memory (stage3.py,
     _create_param_groups_fp16_flat_cpu_memory), and torch keeps the first ones.
     """
     what = say("weights, a shard of {ranks}, in host memory", ranks=model.ranks)

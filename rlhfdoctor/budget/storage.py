@@ -1,15 +1,17 @@
 """Saving and resuming: what is in host memory only while a checkpoint is written or read.
 
-OpenRLHF: rank 0 gathers whole weights for a Hugging Face save, below stage 3 every rank copies its own since 0.7.5. So does
-transformers' Trainer at any release (accelerate, `get_state_dict`; DeepSpeed's clone_tensors_for_torch_save). FSDP: every rank
-makes a sharded state dict of its weights on the host (verl with FSDP2: none), EasyR1 one of Adam's states, too, which verl writes
-from where they are (utils/checkpoint/fsdp_checkpoint_manager.py, verl 0.2 to 0.9.0, EasyR1 0.3.0 to 0.3.2).
+OpenRLHF: rank 0 gathers whole weights for a Hugging Face save, below stage 3 every rank copies its own since 0.7.5. So
+does transformers' Trainer at any release (accelerate, `get_state_dict`; DeepSpeed's clone_tensors_for_torch_save).
+FSDP: every rank makes a sharded state dict of its weights on the host (verl with FSDP2: none), EasyR1 one of Adam's
+states, too, which verl writes from where they are (utils/checkpoint/fsdp_checkpoint_manager.py, verl 0.2 to 0.9.0,
+EasyR1 0.3.0 to 0.3.2).
 
-A resume reads the rank's file with torch.load; the optimizer keeps the moments that were read, and only the rest is there twice
-(torch/optim/optimizer.py since 2.1, `load_state_dict`; DeepSpeed stage3.py, `_rigid_load_state_dict`; measured on CPU,
-tests/bench/BUDGET.md). A universal checkpoint needs more: at stage 3 optimizer_state.pt is the whole old shard of rank 0, and every
-rank reads it (checkpoint/ds_to_universal.py, `_save_optimizer_state_stage3`, 0.14.5 to 0.19.8); at stages 1 and 2 moments are cut
-out one parameter at a time before they are joined (base_optimizer.py, universal_checkpoint.py). Also measured.
+A resume reads the rank's file with torch.load; the optimizer keeps the moments that were read, and only the rest is
+there twice (torch/optim/optimizer.py since 2.1, `load_state_dict`; DeepSpeed stage3.py, `_rigid_load_state_dict`;
+measured on CPU, tests/bench/BUDGET.md). A universal checkpoint needs more: at stage 3 optimizer_state.pt is the whole
+old shard of rank 0, and every rank reads it (checkpoint/ds_to_universal.py, `_save_optimizer_state_stage3`, 0.14.5 to
+0.19.8); at stages 1 and 2 moments are cut out one parameter at a time before they are joined (base_optimizer.py,
+universal_checkpoint.py). Also measured.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ _MAPPED = 32 << 20
 _MALLOC_KEEPS = 0.9
 """Of the blocks below (0.6 to 1.1, measured with seven universal checkpoints and glibc 2.36)."""
 _ALIGNED = 2
-"""Elements per rank: at stages 1 and 2 a partition ends with padding if the size is not a multiple (nccl_start_alignment_factor, _get_padded_tensor)."""
+"""Elements per rank: at stages 1 and 2 a partition ends with padding if the size is not a multiple
+(nccl_start_alignment_factor, _get_padded_tensor)."""
 
 
 def storage_needs(model: Model, plan: Plan) -> Iterator[Need]:
@@ -154,7 +157,7 @@ def _exported(model: Model, plan: Plan, phase: str) -> Iterator[Need]:
 
 
 def _passes_host(model: Model, plan: Plan) -> bool:
-    """Whether a checkpoint's weights go through host memory: verl takes those of FSDP2 as they are (get_fsdp_state_ctx)."""
+    """Whether a checkpoint's weights go through host memory: verl saves FSDP2's as they are (get_fsdp_state_ctx)."""
     return model.backend == "fsdp1" or plan.copies_weights
 
 

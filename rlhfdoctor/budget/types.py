@@ -12,7 +12,8 @@ from rlhfdoctor.vocabulary.limits import BoundName
 BudgetPhase: TypeAlias = Literal[
     "load", "resume", "rollout", "score", "update", "weight_sync", "checkpoint", "final_save"
 ]
-"""The phases that a budget distinguishes; `resume` is the load from a checkpoint, `final_save` the model's save after the last step."""
+"""The phases that a budget distinguishes; `resume` is the load from a checkpoint, `final_save` the model's save after
+the last step."""
 BUDGET_PHASES: tuple[BudgetPhase, ...] = get_args(BudgetPhase)
 Place: TypeAlias = Literal["host", "shm", "gpu"]
 """Where bytes are: memory of processes, /dev/shm (which counts for the container's limit, too), one GPU."""
@@ -94,8 +95,8 @@ class Estimate:
     ) -> int:
         """Bytes on the node (host, shm) or on its fullest GPU at the peak of a phase.
 
-        Moments of a role do not come together, nor do those of roles that share a process and take turns; those of different
-        processes may. What is held for a turn goes with the moments of that turn.
+        Moments of a role do not come together, nor do those of roles that share a process and take turns; those of
+        different processes may. What is held for a turn goes with the moments of that turn.
 
         Args:
             role: only what this role needs.
@@ -138,7 +139,10 @@ class Estimate:
         return only.used(limit, phase)
 
     def share(self, limit: Limit, *phases: str) -> float:
-        """How full a limit is at its peak, in these phases or in all, what is set exactly left out on both sides; 0 for an unknown limit."""
+        """How full a limit is at its peak, in these phases or in all; 0 for an unknown limit.
+
+        What is set exactly is left out on both sides.
+        """
         if not limit.bytes:
             return 0.0
         found = 0.0

@@ -17,7 +17,7 @@ from rlhfdoctor.units import GIB
 
 
 def make_plans(inputs: Inputs) -> list[Plan]:
-    """The bundled trainer: a Qwen2 from its sizes, or a folder; one process a role, or one for all (cluster.placement)."""
+    """The bundled trainer: a Qwen2 by its sizes, or a folder; a process a role, or one for all (cluster.placement)."""
     shape = inputs.given_shape() or inputs.shape("model.path") or _own_shape(inputs)
     ranks = inputs.count("cluster.world_size", default=2)
     separate = inputs.value("cluster.placement") == "separate"

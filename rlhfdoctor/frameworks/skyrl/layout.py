@@ -12,8 +12,9 @@ from rlhfdoctor.errors import UsageError
 from rlhfdoctor.i18n.message import say
 
 _LOGITS = (4, 2)
-"""Bytes per token and vocabulary entry in training and scoring: bf16 logits, divided in place; flash-attn's cross entropy and a gradient as
-wide; entropy in chunks (model_wrapper.py:325-360, torch_utils.py at skyrl-train 0.3.0). Read, not measured."""
+"""Bytes per token and vocabulary entry in training and scoring: bf16 logits, divided in place; flash-attn's cross
+entropy and a gradient as wide; entropy in chunks (model_wrapper.py:325-360, torch_utils.py at skyrl-train 0.3.0). Read,
+not measured."""
 _GROUPS = {"actor": "policy", "critic": "critic", "reference": "ref"}
 
 

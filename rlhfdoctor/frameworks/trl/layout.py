@@ -12,7 +12,7 @@ from rlhfdoctor.i18n.message import say
 
 
 def make_plans(inputs: Inputs) -> list[Plan]:
-    """Nodes of a TRL run: one process per GPU; DeepSpeed as configured by its JSON or accelerate's YAML, else plain data parallelism."""
+    """Nodes of a TRL run: one process per GPU; DeepSpeed by its JSON or accelerate's YAML, else data parallel."""
     shape = actor_shape(inputs, "model_name_or_path", "actor.model_name_or_path")
     gpus = inputs.machine.gpus_per_node
     if gpus is None:
