@@ -147,7 +147,8 @@ def _gpu(name: str | None) -> int | None:
     size = int(stated[1]) if stated else found
     if not size:
         raise UsageError(
-            f"--gpu {name}: not known; add its size, such as {plain}-80g, or give --gpu-memory. Known: {', '.join(_GPU_SIZES)}"
+            f"--gpu {name}: not known; add its size, such as {plain}-80g, or give --gpu-memory. "
+            f"Known: {', '.join(_GPU_SIZES)}"
         )
     return int(size * _USABLE * (1 << 30))
 

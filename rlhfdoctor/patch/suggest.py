@@ -92,10 +92,12 @@ Change = tuple[Remedy, Value]
 
 
 def suggest(inputs: Inputs, configuration: Configuration) -> tuple[Estimate, list[Patch]]:
-    """The estimate after the smallest change that fits and avoids known traps, and the change; no patches if no known change does.
+    """The estimate after the smallest change that fits and avoids known traps, and the change.
 
-    One change before several, the user's own nodes before more of them, milder values before stronger ones; a change that
-    fits and leaves a trap only if no change avoids it.
+    No patches if no known change does.
+
+    One change before several, the user's own nodes before more of them, milder values before stronger ones; a change
+    that fits and leaves a trap only if no change avoids it.
     """
     now = fullest(inputs)
     for traps in range(len(now.hazards) + 1):

@@ -24,7 +24,8 @@ from rlhfdoctor.vocabulary.names import did_you_mean
 from rlhfdoctor.vocabulary.settings import UNITS
 
 FRAMEWORKS = folders.names()
-"""Tables of training frameworks, each in its folder; the others (deepspeed, vllm, ray, torch, container) go with any of them."""
+"""Tables of training frameworks, each in its folder; the others (deepspeed, vllm, ray, torch, container) go with any of
+them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,7 @@ GpuReading: TypeAlias = tuple[list[Gpu], list[GpuProcess], list[Gap]]
 
 
 class GpuSource(Protocol):
-    """A vendor's library, opened once; what cannot be opened raises ImportError or OSError with the cause and the next step."""
+    """A vendor's library, opened once; without it ImportError or OSError with the cause and the next step."""
 
     def read(self) -> GpuReading:
         """What its devices hold now; never raises."""
