@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlhfdoctor.budget.needs import AFTER, TRAIN, ceil_power_of_two, make_need
+from rlhfdoctor.budget.needs import AFTER, TRAIN, make_need
+from rlhfdoctor.budget.pinned import ceil_power_of_two
 from rlhfdoctor.budget.plan import Model
 from rlhfdoctor.budget.shapes import Shape
 from rlhfdoctor.budget.types import Need

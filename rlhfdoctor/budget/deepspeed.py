@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from rlhfdoctor.budget.needs import AFTER, ALL, TRAIN, make_need, pinned_size
+from rlhfdoctor.budget.needs import AFTER, ALL, TRAIN, make_need
 from rlhfdoctor.budget.optimizer import ADAM, ADAM_AT_START, FLAT, FLAT_GRADIENTS, MASTER, MASTER_WEIGHTS, MOMENTS
+from rlhfdoctor.budget.pinned import pinned_size
 from rlhfdoctor.budget.plan import Model
 from rlhfdoctor.budget.stage_1_2 import bf16_optimizer, is_bf16_optimizer, made_later, partitioned_states
 from rlhfdoctor.budget.stage_3 import gathered, parameters_on_host, partitioned_weights

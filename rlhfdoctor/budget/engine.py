@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlhfdoctor.budget.needs import ALL, ceil_power_of_two, make_need
+from rlhfdoctor.budget.needs import ALL, make_need
+from rlhfdoctor.budget.pinned import ceil_power_of_two
 from rlhfdoctor.budget.plan import Engine
 from rlhfdoctor.budget.types import Need
 from rlhfdoctor.i18n.message import say

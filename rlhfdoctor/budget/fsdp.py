@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from rlhfdoctor.budget.needs import AFTER, ALL, TRAIN, make_need, pinned_size
+from rlhfdoctor.budget.needs import AFTER, ALL, TRAIN, make_need
+from rlhfdoctor.budget.pinned import pinned_size
 from rlhfdoctor.budget.plan import Model
 from rlhfdoctor.budget.types import Need
 from rlhfdoctor.i18n.message import say

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlhfdoctor.budget.needs import AFTER, ALL, TRAIN, make_need, pinned_size
+from rlhfdoctor.budget.needs import AFTER, ALL, TRAIN, make_need
+from rlhfdoctor.budget.pinned import pinned_size
 from rlhfdoctor.budget.plan import Model
 from rlhfdoctor.budget.types import Need, Place
 from rlhfdoctor.i18n.message import Message, say

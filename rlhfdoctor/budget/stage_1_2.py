@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlhfdoctor.budget.needs import AFTER, ALL, TRAIN, ceil_power_of_two, make_need
+from rlhfdoctor.budget.needs import AFTER, ALL, TRAIN, make_need
 from rlhfdoctor.budget.optimizer import (
     FLAT,
     MASTER,
@@ -18,6 +18,7 @@ from rlhfdoctor.budget.optimizer import (
     moments_need,
     states_need,
 )
+from rlhfdoctor.budget.pinned import ceil_power_of_two
 from rlhfdoctor.budget.plan import Model
 from rlhfdoctor.budget.types import Need, Place
 from rlhfdoctor.i18n.message import say

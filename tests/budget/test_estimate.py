@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rlhfdoctor.budget.needs import pinned_size
+from rlhfdoctor.budget.pinned import pinned_size
 from rlhfdoctor.budget.types import Estimate, Limit, Need
 from rlhfdoctor.core.estimate import Machine, estimate, suggest
 from rlhfdoctor.errors import UsageError

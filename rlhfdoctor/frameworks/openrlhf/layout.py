@@ -9,18 +9,16 @@ from dataclasses import replace
 from typing import Any
 
 from rlhfdoctor.budget.inputs import Inputs
-from rlhfdoctor.budget.placement import (
+from rlhfdoctor.budget.layout_settings import (
     BYTES_PER_TOKEN,
-    GPUS,
-    Placed,
     actor_shape,
     find_store,
     find_swap,
-    make_nodes,
     read_lengths,
     read_resume,
     read_sub_groups,
 )
+from rlhfdoctor.budget.placement import GPUS, Placed, make_nodes
 from rlhfdoctor.budget.plan import Engine, Model, Plan
 from rlhfdoctor.budget.shapes import Shape
 from rlhfdoctor.i18n.message import say

@@ -8,7 +8,8 @@ from typing import Any
 from rlhfdoctor.budget.deepspeed_settings import read_zero
 from rlhfdoctor.budget.hazards import churn
 from rlhfdoctor.budget.inputs import Inputs
-from rlhfdoctor.budget.placement import Placed, find_store, make_nodes, read_resume
+from rlhfdoctor.budget.layout_settings import find_store, read_resume
+from rlhfdoctor.budget.placement import Placed, make_nodes
 from rlhfdoctor.budget.plan import Engine, Model, Plan
 from rlhfdoctor.budget.shapes import Shape
 from rlhfdoctor.budget.types import Hazard

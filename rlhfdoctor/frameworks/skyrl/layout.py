@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rlhfdoctor.budget.inputs import Inputs
-from rlhfdoctor.budget.placement import BYTES_PER_TOKEN, Placed, actor_shape, find_store, make_nodes
+from rlhfdoctor.budget.layout_settings import BYTES_PER_TOKEN, actor_shape, find_store
+from rlhfdoctor.budget.placement import Placed, make_nodes
 from rlhfdoctor.budget.plan import Engine, Model, Plan
 from rlhfdoctor.budget.shapes import Shape
 from rlhfdoctor.errors import UsageError

@@ -6,7 +6,8 @@ from typing import Any
 
 from rlhfdoctor.budget.deepspeed_settings import read_zero
 from rlhfdoctor.budget.inputs import Inputs
-from rlhfdoctor.budget.placement import GPUS, Placed, actor_shape, make_nodes, read_lengths, read_resume
+from rlhfdoctor.budget.layout_settings import actor_shape, read_lengths, read_resume
+from rlhfdoctor.budget.placement import GPUS, Placed, make_nodes
 from rlhfdoctor.budget.plan import Backend, Engine, Model, Plan
 from rlhfdoctor.i18n.message import say
 

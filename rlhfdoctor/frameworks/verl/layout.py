@@ -5,16 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rlhfdoctor.budget.inputs import Inputs
-from rlhfdoctor.budget.placement import (
-    BYTES_PER_TOKEN,
-    GPUS,
-    Placed,
-    actor_shape,
-    find_store,
-    find_swap,
-    make_nodes,
-    read_lengths,
-)
+from rlhfdoctor.budget.layout_settings import BYTES_PER_TOKEN, actor_shape, find_store, find_swap, read_lengths
+from rlhfdoctor.budget.placement import GPUS, Placed, make_nodes
 from rlhfdoctor.budget.plan import Engine, Model, Plan
 from rlhfdoctor.budget.shapes import Shape
 from rlhfdoctor.errors import UsageError
