@@ -1,4 +1,4 @@
-"""The configuration: one dataclass a section, a YAML file, and `section.key=value` words on the command line.
+"""The configuration: one dataclass a section, read from a YAML file, then `section.key=value` words.
 
 DeepSpeed's own settings are in a JSON file beside the YAML (`deepspeed: zero3-offload.json`), written with DeepSpeed's
 names, so that what is known about DeepSpeed holds here as well. What depends on the run (micro batch, gradient

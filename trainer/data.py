@@ -1,4 +1,4 @@
-"""Prompts, tokens and the rule-based reward of the synthetic task.
+"""The synthetic task: prompts, tokens, rule-based reward.
 
 The task: a prompt names a class of characters ("digit: "), and the score of a response is the share of all
 `max_response_length` characters that belong to it. A policy with random weights scores about 0.1 (0.04 to 0.1 by

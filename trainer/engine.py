@@ -1,4 +1,4 @@
-"""Models, process groups and DeepSpeed engines of one rank."""
+"""What one rank computes with: models, process groups, DeepSpeed engines."""
 
 from __future__ import annotations
 

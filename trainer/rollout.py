@@ -1,4 +1,4 @@
-"""Rollouts beside `generate`: vLLM as an engine of its own, and the host swap blocks of older engines."""
+"""Rollouts beside `generate`: vLLM as an engine of its own, with the host swap blocks of older engines."""
 
 from __future__ import annotations
 

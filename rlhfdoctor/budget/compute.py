@@ -1,4 +1,4 @@
-"""Activations and logits: what passes through a device while a model computes.
+"""Activations, logits: what passes through a device while a model computes.
 
 T tokens of a micro batch, h hidden size, L layers, V words. With recomputation the inputs of the layers stay (2 T h L
 bytes in bf16) and one layer is whole; without it about 34 T h per layer (flash attention). Logits take what the

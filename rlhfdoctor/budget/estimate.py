@@ -1,4 +1,4 @@
-"""Plan -> Estimate: all needs of a node, by role and phase, against its limits."""
+"""Plan -> Estimate: all needs of a node, by role in each phase, against its limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traps that a framework's folder declares: conditions over its settings, traits and releases."""
+"""Traps that a framework's folder declares: conditions over its settings, traits, releases."""
 
 from __future__ import annotations
 

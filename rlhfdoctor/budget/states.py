@@ -1,4 +1,4 @@
-"""Queries by the evidence: host bytes taken by settings, and the states of trained models on a GPU."""
+"""Bytes that the evidence asks for: what settings take of the host, what trained models hold on a GPU."""
 
 from __future__ import annotations
 

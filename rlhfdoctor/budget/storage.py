@@ -1,4 +1,4 @@
-"""Saving and resuming: what is in host memory only while a checkpoint is written or read.
+"""Checkpoints: what is in host memory only while one is written or read.
 
 OpenRLHF: rank 0 gathers whole weights for a Hugging Face save, below stage 3 every rank copies its own since 0.7.5. So
 does transformers' Trainer at any release (accelerate, `get_state_dict`; DeepSpeed's clone_tensors_for_torch_save).

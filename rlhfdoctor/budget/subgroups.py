@@ -1,4 +1,4 @@
-"""Sub-groups of ZeRO-3: how a rank's shard is cut for the optimizer step, and which of them `ratio` moves to the GPU.
+"""Sub-groups of ZeRO-3: how a rank's shard is cut for the optimizer step; which of them `ratio` moves to the GPU.
 
 DeepSpeed runtime/zero/stage3.py at 0.12.3 to 0.19.5: `_create_fp16_sub_groups` closes a sub-group once it has
 sub_group_size elements, `_create_fp32_partitions` counts them out in whole ones. OpenRLHF and transformers give the

@@ -1,4 +1,4 @@
-"""Write patches into the user's files, and take them back byte for byte.
+"""Patches written into the user's files, in a way that can be taken back byte for byte.
 
 Each write leaves `.rlhfdoctor/<file>.json` next to the file: the original bytes and the hash of
 what was written. A revert refuses to touch a file that has changed since.

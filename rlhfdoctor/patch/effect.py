@@ -1,4 +1,4 @@
-"""What a change would have done to the peak: the budget with and without it, corrected by what was measured.
+"""What a change would have done to the peak: the difference of two budgets, corrected by what was measured.
 
 The constants of processes are the uncertain part of a budget and cancel out in the difference; a measured peak takes
 their place.

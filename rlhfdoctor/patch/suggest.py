@@ -1,4 +1,4 @@
-"""The smallest change of the user's settings with which a run fits, and what it costs.
+"""The smallest change of the user's settings with which a run fits.
 
 Every change is tried on the budget itself; what needs fewer changes, then what costs less, is proposed.
 """

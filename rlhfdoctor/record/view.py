@@ -1,4 +1,4 @@
-"""The live view: which processes hold the memory, which limit is reached first and when; reads the store."""
+"""The live view, read from the store: which processes hold the memory, when which limit is reached."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waits for the run: follows the trace and the job's output, shows them, forwards signals, detects how it ended."""
+"""Waits for the run: follows the trace with the job's output, forwards signals, detects how it ended."""
 
 from __future__ import annotations
 

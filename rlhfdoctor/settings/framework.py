@@ -1,4 +1,4 @@
-"""Which framework ran, in which version, and on what basis: banners, package lists, paths, spellings."""
+"""Which framework ran, in which version, on what basis: banners, package lists, paths, spellings."""
 
 from __future__ import annotations
 

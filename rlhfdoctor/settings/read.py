@@ -1,4 +1,4 @@
-"""Configuration of any form -> canonical settings with file and line.
+"""Configuration of any form -> canonical settings with their file, their line.
 
 Shell scripts and logged command lines, Hydra overrides, YAML, DeepSpeed JSON, environment files,
 resolved-config dumps in logs. What is in no table is kept under its own name, so that rules and

@@ -1,4 +1,4 @@
-"""Tokens of a shell script with their places, so that a value can be found and changed.
+"""Tokens of a shell script with their places, so that a value can be changed where it is.
 
 A reader of words, not an interpreter: comments, line continuations, redirections, here-documents, variables, the words
 of a quoted command (`bash -c "..."`) and of a variable that is used as words (`ARGS="..."; run $ARGS`) are understood;

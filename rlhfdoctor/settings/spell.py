@@ -1,4 +1,4 @@
-"""Canonical name <-> spelling at a version, from the frameworks' tables and those next to this module.
+"""Canonical name <-> spelling at a version, from the frameworks' tables or those next to this module.
 
 A rule says `offload_optimizer`; the table of OpenRLHF maps this to `--adam_offload` up to
 0.10.1.post2 and `--ds.adam_offload` from 0.10.2 on.

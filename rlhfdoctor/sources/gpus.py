@@ -1,4 +1,4 @@
-"""GPUs as every vendor's library can report them: devices, processes on them, and the form of a source."""
+"""GPUs as every vendor's library can report them: devices, processes on them, the form of a source."""
 
 from __future__ import annotations
 

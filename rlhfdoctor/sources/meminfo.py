@@ -1,4 +1,4 @@
-"""Memory of the whole machine: /proc/meminfo, /proc/zoneinfo and /proc/vmstat (proc(5))."""
+"""Memory of the whole machine: /proc/meminfo, /proc/zoneinfo, /proc/vmstat (proc(5))."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/proc/PID: status, stat, io, cmdline, cgroup and maps of one process.
+"""/proc/PID of one process: status, stat, io, cmdline, cgroup, maps.
 
 Documented in proc(5) and Documentation/filesystems/proc.rst. `status` and `stat` cost the same at
 any size of the process (7 to 20 us); `smaps_rollup` walks page tables and stalls the process for as

@@ -1,4 +1,4 @@
-"""The place of a run: its memory cgroup, its mounts and namespaces, made before it and taken away after it.
+"""The place of a run: its memory cgroup, mounts, namespaces, made before it, taken away after it.
 
 Linux, root and a cgroup v1 memory controller are needed. The recorder stays outside of the job's cgroup, as a node's
 agent does. Slurm's part is played here: the limit is read from the `#SBATCH --mem` line of the launch script.

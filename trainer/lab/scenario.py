@@ -1,4 +1,4 @@
-"""A scenario: one YAML file below scenarios/ -> what to run, where, and what is true about it."""
+"""A scenario: one YAML file below scenarios/ -> what to run, where; what is true about it."""
 
 from __future__ import annotations
 

@@ -22,55 +22,8 @@ def make_plans(inputs: Inputs) -> list[Plan]:
     shape = inputs.given_shape() or inputs.shape("model.path") or _own_shape(inputs)
     ranks = inputs.count("cluster.world_size", default=2)
     separate = inputs.value("cluster.placement") == "separate"
-    stage = int(inputs.number("zero_stage", default=0))
-    micro, mini = inputs.count("train.micro_batch_size", default=8), inputs.count("train.mini_batch_size", default=32)
-    prompt, answer = (
-        inputs.count("max_prompt_length", "data.max_prompt_length", default=32),
-        inputs.count("max_response_length", "data.max_response_length", default=16),
-    )
     width = 2 if inputs.value("model.dtype") == "bfloat16" else 4
-    sums = {"fp32": 4, "bf16": 2}.get(str(inputs.value("grad_accum_dtype")))
-    rows = inputs.count("rollout.batch_size", default=32) * inputs.count("rollout.samples_per_prompt", default=1)
-    scored = min(inputs.count("rollout.micro_batch_size", default=16), -(-rows // ranks))
-    common: dict[str, Any] = {
-        "ranks": ranks,
-        "local_ranks": ranks,
-        "backend": "deepspeed",
-        "version": inputs.version("deepspeed"),
-        "width": width,
-        "sequences": micro,
-        "scored": scored,
-        "tokens": prompt + answer,
-        "answer_tokens": answer + 1,
-        "scored_logit_width": width
-        + 8,  # trainer/ppo.py, logprobs_of: the logits, and two of their fp32 copy, quotient and log-softmax
-        "recompute": inputs.flag("gradient_checkpointing"),
-    }
-    zero = read_zero(inputs, stage)
-    trained = {**common, **zero, "trained": True, "accumulates": mini // (ranks * micro) > 1, "sum_width": sums}
-    frozen = {
-        **common,
-        "trained": False,
-        "stage": 3 if stage == 3 else 0,
-        "offload_param": zero["offload_param"],
-        "pin_param": zero["pin_param"],
-    }
-
-    def process(role: str) -> str:
-        return role if separate else "worker"
-
-    models = {
-        "actor": Model(
-            role="actor",
-            shape=shape,
-            process=process("actor"),
-            swap_bytes=int(inputs.number("rollout.swap_space", default=0) * GIB),
-            rebuilds=inputs.flag("rollout.free_cache_engine"),
-            **trained,
-        ),
-        "critic": Model(role="critic", shape=shape, process=process("critic"), value_head=True, saved=False, **trained),
-        "reference": Model(role="reference", shape=shape, process=process("reference"), **frozen),
-    }
+    models = _models(inputs, shape, ranks, width, separate)
     if inputs.machine.gpus_per_node is None:
         inputs.assume(say("a GPU for each rank; --gpus-per-node 0 for a run on CPUs"))
     engine = None
@@ -99,6 +52,58 @@ def make_plans(inputs: Inputs) -> list[Plan]:
         store_bytes=find_store(inputs),
         **read_resume(inputs, launched=on_cpu),
     )
+
+
+def _models(inputs: Inputs, shape: Shape, ranks: int, width: int, separate: bool) -> dict[str, Model]:
+    """Actor, critic, reference; `separate`: each role has processes of its own."""
+    stage = int(inputs.number("zero_stage", default=0))
+    micro, mini = inputs.count("train.micro_batch_size", default=8), inputs.count("train.mini_batch_size", default=32)
+    prompt, answer = (
+        inputs.count("max_prompt_length", "data.max_prompt_length", default=32),
+        inputs.count("max_response_length", "data.max_response_length", default=16),
+    )
+    sums = {"fp32": 4, "bf16": 2}.get(str(inputs.value("grad_accum_dtype")))
+    rows = inputs.count("rollout.batch_size", default=32) * inputs.count("rollout.samples_per_prompt", default=1)
+    scored = min(inputs.count("rollout.micro_batch_size", default=16), -(-rows // ranks))
+    common: dict[str, Any] = {
+        "ranks": ranks,
+        "local_ranks": ranks,
+        "backend": "deepspeed",
+        "version": inputs.version("deepspeed"),
+        "width": width,
+        "sequences": micro,
+        "scored": scored,
+        "tokens": prompt + answer,
+        "answer_tokens": answer + 1,
+        # trainer/ppo.py, logprobs_of: the logits, and two of their fp32 copy, quotient and log-softmax
+        "scored_logit_width": width + 8,
+        "recompute": inputs.flag("gradient_checkpointing"),
+    }
+    zero = read_zero(inputs, stage)
+    trained = {**common, **zero, "trained": True, "accumulates": mini // (ranks * micro) > 1, "sum_width": sums}
+    frozen = {
+        **common,
+        "trained": False,
+        "stage": 3 if stage == 3 else 0,
+        "offload_param": zero["offload_param"],
+        "pin_param": zero["pin_param"],
+    }
+
+    def process(role: str) -> str:
+        return role if separate else "worker"
+
+    return {
+        "actor": Model(
+            role="actor",
+            shape=shape,
+            process=process("actor"),
+            swap_bytes=int(inputs.number("rollout.swap_space", default=0) * GIB),
+            rebuilds=inputs.flag("rollout.free_cache_engine"),
+            **trained,
+        ),
+        "critic": Model(role="critic", shape=shape, process=process("critic"), value_head=True, saved=False, **trained),
+        "reference": Model(role="reference", shape=shape, process=process("reference"), **frozen),
+    }
 
 
 def find_hazards(inputs: Inputs, plan: Plan) -> Iterator[Hazard]:

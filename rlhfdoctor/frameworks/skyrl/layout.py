@@ -1,4 +1,4 @@
-"""SkyRL: a Ray process a role and GPU, packed into nodes; FSDP1 or FSDP2 (skyrl-train 0.1.0 to skyrl 0.3.0)."""
+"""SkyRL: a Ray process a GPU of each role, packed into nodes; FSDP1 or FSDP2 (skyrl-train 0.1.0 to skyrl 0.3.0)."""
 
 from __future__ import annotations
 

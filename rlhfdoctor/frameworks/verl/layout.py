@@ -1,4 +1,4 @@
-"""verl and its forks: one process a GPU holds all roles and the engine (verl/trainer/main_ppo.py, 0.1 to 0.9.1)."""
+"""verl with its forks: one process a GPU holds all roles with the engine (verl/trainer/main_ppo.py, 0.1 to 0.9.1)."""
 
 from __future__ import annotations
 
