@@ -15,6 +15,7 @@ from rlhfdoctor.version import VERSION
 
 if TYPE_CHECKING:
     from rlhfdoctor.budget.inputs import Machine
+    from rlhfdoctor.budget.types import Estimate
     from rlhfdoctor.charts import Chart
     from rlhfdoctor.core.compare import compare
     from rlhfdoctor.core.diagnose import analyze
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from rlhfdoctor.core.rule_testing import check_rules
     from rlhfdoctor.core.timeline import make_charts
     from rlhfdoctor.errors import DoctorError, RuleError, SourceError, UsageError
-    from rlhfdoctor.estimates import Estimate
     from rlhfdoctor.trace.tables import Trace, read_trace
     from rlhfdoctor.types import Comparison, Event, Evidence, Finding, Gap, Incident, Patch, Setting
 
@@ -59,7 +59,7 @@ _HOMES = {
     "compare": "core.compare",
     "make_charts": "core.timeline",
     "estimate": "core.estimate",
-    "Estimate": "estimates",
+    "Estimate": "budget.types",
     "Machine": "budget.inputs",
     "Trace": "trace.tables",
     "read_trace": "trace.tables",

@@ -1,1 +1,1 @@
-"""A small, readable PPO trainer on the real stack (Ray, DeepSpeed, transformers, vLLM), and the incident lab."""
+"""A small, readable PPO trainer on the real stack (Ray, DeepSpeed, transformers, vLLM), with the incident lab."""

@@ -1,8 +1,8 @@
-"""Ray processes of the ranks: a placement group, one process a rank and placement, and calls to all ranks at once.
+"""Ray processes of the ranks: a placement group, one process a rank of each placement, calls to all ranks at once.
 
-With `placement: fused` one process a rank holds actor, critic, reference and reward (as verl's create_colocated_worker_cls
-does, verl/single_controller/ray/base.py); with `separate` actor, critic and reference have processes of their own
-(as OpenRLHF's PPORayActorGroup, openrlhf/trainer/ray/launcher.py). The roles do not know which.
+With `placement: fused` one process a rank holds actor, critic, reference and reward (as verl's
+create_colocated_worker_cls does, verl/single_controller/ray/base.py); with `separate` actor, critic and reference have
+processes of their own (as OpenRLHF's PPORayActorGroup, openrlhf/trainer/ray/launcher.py). The roles do not know which.
 """
 
 from __future__ import annotations

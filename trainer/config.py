@@ -1,4 +1,4 @@
-"""The configuration: one dataclass a section, a YAML file, and `section.key=value` words on the command line.
+"""The configuration: one dataclass a section, read from a YAML file, then `section.key=value` words.
 
 DeepSpeed's own settings are in a JSON file beside the YAML (`deepspeed: zero3-offload.json`), written with DeepSpeed's
 names, so that what is known about DeepSpeed holds here as well. What depends on the run (micro batch, gradient
@@ -74,7 +74,7 @@ class Rollout:
     sleep: bool = False
     """Let the vLLM engine give up weights and KV cache while the trainer works, where the platform can."""
     sleep_level: int = 2
-    """1: vLLM keeps a page-locked copy of its weights in host memory; 2: it drops them, they come with the next sync."""
+    """1: vLLM keeps a page-locked copy of its weights in host memory; 2: it drops them until the next sync."""
     kv_cache_gib: float = 0.25
     """KV cache of the vLLM engine on CPU, in GiB; on GPUs `gpu_memory_utilization` decides."""
     gpu_memory_utilization: float = 0.4
@@ -131,8 +131,9 @@ class Checkpoint:
     save_hf: bool = False
     """Also gather the weights on rank 0 and save them in Hugging Face's form."""
     in_memory: bool = False
-    """Serialise DeepSpeed's files of all roles in memory, and write them when all are complete; weights and states are in
-    memory twice meanwhile. Either way a checkpoint counts from the moment when `latest` names it, after all ranks wrote."""
+    """Serialise DeepSpeed's files of all roles in memory, and write them when all are complete; weights and states are
+    in memory twice meanwhile. Either way a checkpoint counts from the moment when `latest` names it, after all ranks
+    wrote."""
     resume: bool = False
     """Go on from the newest checkpoint in the folder, if there is one."""
 
@@ -257,7 +258,8 @@ def check(config: Config) -> None:
             raise ConfigError(f"{name} is {value}; it must be above 0")
     if config.model.path is None and config.model.hidden_size % (2 * config.model.num_heads):
         raise ConfigError(
-            f"model.hidden_size {config.model.hidden_size} is not a multiple of 2 x model.num_heads {config.model.num_heads}"
+            f"model.hidden_size {config.model.hidden_size} is not a multiple of 2 x model.num_heads "
+            f"{config.model.num_heads}"
         )
     for name, value, allowed in (
         ("model.dtype", config.model.dtype, ("float32", "bfloat16")),

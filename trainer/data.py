@@ -1,4 +1,4 @@
-"""Prompts, tokens and the rule-based reward of the synthetic task.
+"""The synthetic task: prompts, tokens, rule-based reward.
 
 The task: a prompt names a class of characters ("digit: "), and the score of a response is the share of all
 `max_response_length` characters that belong to it. A policy with random weights scores about 0.1 (0.04 to 0.1 by
@@ -79,7 +79,8 @@ def find_function(name: str, setting: str) -> Callable[..., Any]:
 class Prompts(torch.utils.data.Dataset[tuple[list[int], str]]):
     """The task's pairs, tokenised when they are asked for: token ids and answer.
 
-    A task that yields its pairs is read into memory; one that returns a sequence (a data set of its own) is asked by index.
+    A task that yields its pairs is read into memory; one that returns a sequence (a data set of its own) is asked by
+    index.
     """
 
     def __init__(self, config: Config, tokenizer: Tokenizer) -> None:
@@ -96,7 +97,7 @@ class Prompts(torch.utils.data.Dataset[tuple[list[int], str]]):
 
 
 def pad_left(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:
-    """Tokens and mask, both (B, longest), padded at the left, so that all responses begin in one column [N+ detail 2]."""
+    """Tokens and mask, (B, longest), padded at the left, so that all responses begin in one column [N+ detail 2]."""
     longest = max(len(row) for row in rows)
     tokens_BP = torch.full((len(rows), longest), pad, dtype=torch.long)
     mask_BP = torch.zeros((len(rows), longest), dtype=torch.long)

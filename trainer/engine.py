@@ -1,4 +1,4 @@
-"""Models, process groups and DeepSpeed engines of one rank."""
+"""What one rank computes with: models, process groups, DeepSpeed engines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def start_distributed(rank: int, world_size: int, address: str, port: int, confi
 
     The timeout is given to the process group itself; DeepSpeed's own default is 30 min to 0.19.5, 10 min from 0.19.6.
     """
-    # DeepSpeed compiles its CPU Adam at first use; another ninja than this environment's would build it again each time.
+    # DeepSpeed compiles its CPU Adam at first use; another ninja than this environment's would build it again each
+    # time.
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     if not torch.cuda.is_available():
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
@@ -92,7 +93,8 @@ def load_tokenizer(config: Config) -> Tokenizer:
     size = model_config(config).vocab_size
     if tokenizer.pad_token_id is None or tokenizer.pad_token_id >= size:
         raise ConfigError(
-            f"model.path: the tokenizer of {config.model.path} pads with token {tokenizer.pad_token_id}, and the model has {size} embeddings; "
+            f"model.path: the tokenizer of {config.model.path} pads with token {tokenizer.pad_token_id}, and the model "
+            f"has {size} embeddings; "
             "set pad_token in its tokenizer_config.json to a token below that"
         )
     return tokenizer  # type: ignore[no-any-return]
@@ -148,7 +150,7 @@ _kept: list[object] = []
 
 
 def without_dropout(model: nn.Module) -> nn.Module:
-    """The model with its dropout off: an update must score a response as the rollout did, or the ratio does not begin at 1."""
+    """The model with its dropout off: an update must score as the rollout did, or the ratio does not begin at 1."""
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0

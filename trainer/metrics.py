@@ -1,4 +1,4 @@
-"""One JSON Lines file a process: what each rank did and measured, written so that training is never blocked by it.
+"""One JSON Lines file a process: what each rank did or measured, written so that training is never blocked by it.
 
     {"at": 1767225600.1, "role": "actor", "rank": 0, "step": 3, "span": "update", "edge": "start"}
     {"at": 1767225602.9, "role": "actor", "rank": 0, "step": 3, "span": "update", "edge": "end", "seconds": 2.8}

@@ -1,10 +1,11 @@
 """Page-locked host memory on a machine without CUDA: mlock(2), rounded as torch's caching host allocator rounds.
 
-On CUDA machines `pin_memory=True` goes through torch's caching host allocator (aten/src/ATen/core/CachingHostAllocator.h,
-torch 2.13): every block is rounded up to a power of two, and a block that is no longer used is kept for the next
-request of its size, never given back. DeepSpeed's CPU accelerator pins nothing at all (accelerator/cpu_accelerator.py at
-0.19.8). To show on any machine what pinning costs, `install` gives it this allocator: anonymous shared mappings (they
-show as RssShmem and as the cgroup's shmem, as CUDA's pinned memory is reported to) that are locked into memory (VmLck).
+On CUDA machines `pin_memory=True` goes through torch's caching host allocator
+(aten/src/ATen/core/CachingHostAllocator.h, torch 2.13): every block is rounded up to a power of two, and a block that
+is no longer used is kept for the next request of its size, never given back. DeepSpeed's CPU accelerator pins nothing
+at all (accelerator/cpu_accelerator.py at 0.19.8). To show on any machine what pinning costs, `install` gives it this
+allocator: anonymous shared mappings (they show as RssShmem and as the cgroup's shmem, as CUDA's pinned memory is
+reported to) that are locked into memory (VmLck).
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def kl_of(logprobs: Tensor, ref_logprobs: Tensor, kind: str = "k1") -> Tensor:
 
 
 def token_rewards(scores_B: Tensor, kl_BA: Tensor, mask_BA: Tensor, kl_coef: float) -> Tensor:
-    """Reward per token, (B, A): -kl_coef * KL at each token, and the sequence's score at its last one [N+ detail 10]."""
+    """Reward per token, (B, A): -kl_coef * KL at each, and the sequence's score at its last one [N+ detail 10]."""
     rewards_BA = torch.where(mask_BA > 0, -kl_coef * kl_BA, 0.0)
     last_B = mask_BA.sum(1).long().clamp(min=1) - 1
     rewards_BA[torch.arange(len(scores_B)), last_B] += scores_B

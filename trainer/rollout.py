@@ -1,4 +1,4 @@
-"""Rollouts beside `generate`: vLLM as an engine of its own, and the host swap blocks of older engines."""
+"""Rollouts beside `generate`: vLLM as an engine of its own, with the host swap blocks of older engines."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ GIB = 1 << 30
 class SwapBlocks:
     """Page-locked host blocks for the KV cache, one buffer a layer, as vLLM's V0 engine allocates them.
 
-    vLLM up to 0.7 (worker/cache_engine.py, `_allocate_kv_cache(num_cpu_blocks, "cpu")`) takes `swap_space` GiB at start,
-    zeroed, one pinned tensor a layer, and each is rounded up to a power of two. Forks that drop the cache engine after
-    every rollout (`free_cache_engine`) rebuild them before the next one. Here they are sized for the prompts of the
-    rollout, so one with longer prompts asks for larger blocks, while the pinned allocator keeps those that it has.
+    vLLM up to 0.7 (worker/cache_engine.py, `_allocate_kv_cache(num_cpu_blocks, "cpu")`) takes `swap_space` GiB at
+    start, zeroed, one pinned tensor a layer, and each is rounded up to a power of two. Forks that drop the cache engine
+    after every rollout (`free_cache_engine`) rebuild them before the next one. Here they are sized for the prompts of
+    the rollout, so one with longer prompts asks for larger blocks, while the pinned allocator keeps those that it has.
     This engine never preempts: the blocks are only held, as they are in a vLLM that never preempts.
     """
 
@@ -57,7 +57,8 @@ _ENVIRONMENT = {
 _ON_CPU = {
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "VLLM_CPU_CI_ENV": "1",
-    "TORCH_COMPILE_DISABLE": "1",  # these three: the first batch of 0.32 compiles for 20 s otherwise, enforce_eager or not
+    # these three: the first batch of 0.32 compiles for 20 s otherwise, enforce_eager or not
+    "TORCH_COMPILE_DISABLE": "1",
     "TORCHDYNAMO_DISABLE": "1",
 }
 

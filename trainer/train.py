@@ -1,7 +1,7 @@
 """PPO on text, one loop from top to bottom; `python -m trainer.train --config trainer/configs/cpu-tiny.yaml`.
 
-The driver holds no weights. It asks the roles' ranks (roles.py, through Ray: cluster.py), computes rewards and advantages
-(ppo.py), and says what it does: a line a phase, metrics by rank (metrics.py), marks for `doctor watch`.
+The driver holds no weights. It asks the roles' ranks (roles.py, through Ray: cluster.py), computes rewards and
+advantages (ppo.py), and says what it does: a line a phase, metrics by rank (metrics.py), marks for `doctor watch`.
 Shapes: B sequences of a step, P prompt, A response and T = P + A tokens.
 """
 

@@ -1,1 +1,1 @@
-"""What a configuration will need: model shapes, bytes by role and phase, limits."""
+"""What a configuration will need: model shapes, bytes by role in each phase, limits."""

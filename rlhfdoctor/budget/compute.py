@@ -1,20 +1,21 @@
-"""Activations and logits: what passes through a device while a model computes.
+"""Activations, logits: what passes through a device while a model computes.
 
 T tokens of a micro batch, h hidden size, L layers, V words. With recomputation the inputs of the layers stay (2 T h L
-bytes in bf16) and one layer is whole; without it about 34 T h per layer (flash attention). Logits take what the framework makes
-of them: OpenRLHF 10 to 12 bytes per token and vocabulary entry in training (bf16, an fp32 copy, and about the same backward; actor.forward),
-6 forward only; verl and EasyR1: frameworks/verl/layout.py.
-Estimates for transformer blocks with gated MLPs, not measured on GPUs (settings_notes sections 3 and 5).
+bytes in bf16) and one layer is whole; without it about 34 T h per layer (flash attention). Logits take what the
+framework makes of them: OpenRLHF 10 to 12 bytes per token and vocabulary entry in training (bf16, an fp32 copy, and
+about the same backward; actor.forward), 6 forward only; verl and EasyR1: frameworks/verl/layout.py. Estimates for
+transformer blocks with gated MLPs, not measured on GPUs (settings_notes sections 3 and 5).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlhfdoctor.budget.needs import AFTER, TRAIN, ceil_power_of_two, make_need
+from rlhfdoctor.budget.needs import AFTER, TRAIN, make_need
+from rlhfdoctor.budget.pinned import ceil_power_of_two
 from rlhfdoctor.budget.plan import Model
 from rlhfdoctor.budget.shapes import Shape
-from rlhfdoctor.estimates import Need
+from rlhfdoctor.budget.types import Need
 from rlhfdoctor.i18n.message import Message, say
 
 _BLOCK = 17
@@ -26,8 +27,8 @@ _AT_HEAD = 2
 def compute_needs(model: Model, device: str) -> Iterator[Need]:
     """Activations and logits of scoring, and of training if the model is trained.
 
-    The head is the last to compute and the first to have gradients: on a GPU the logits take the place of what one layer
-    computed with. On a CPU malloc keeps that (blocks below 32 MiB), and it coexists with the logits, as measured.
+    The head is the last to compute and the first to have gradients: on a GPU the logits take the place of what one
+    layer computed with. On a CPU malloc keeps that (blocks below 32 MiB), and it coexists with the logits, as measured.
     """
     hidden = model.shape.hidden * model.compute_width
     values, what_stays = _AT_HEAD, say("hidden states")
@@ -52,7 +53,7 @@ def compute_needs(model: Model, device: str) -> Iterator[Need]:
 
 def _at_longest(model: Model, phases: tuple[str, ...], size: int, what: Message, *moments: str) -> Iterator[Need]:
     for moment in moments:
-        yield make_need(model, "gpu", phases, size, what, moment=moment, at_longest=True)
+        yield make_need(model, "gpu", phases, size, what, transient=moment, at_longest=True)
 
 
 def _logits(model: Model, sequences: int, width: float) -> int:
@@ -63,7 +64,10 @@ def _logits(model: Model, sequences: int, width: float) -> int:
 
 
 def generate_needs(model: Model, sequences: int) -> Iterator[Need]:
-    """A trained model that writes the responses itself: the KV cache of `generate`, grown by copying, and one position's logits."""
+    """A trained model that writes the responses itself: one position's logits, `generate`'s KV cache.
+
+    The cache is grown by copying.
+    """
     shape: Shape = model.shape
     cache = sequences * model.tokens * shape.cache_bytes_per_token(width=model.width)
     yield make_need(
@@ -72,7 +76,7 @@ def generate_needs(model: Model, sequences: int) -> Iterator[Need]:
         ("rollout",),
         2 * cache,
         say("KV cache of generate, which grows by copying"),
-        moment="forward",
+        transient="forward",
         at_longest=True,
     )
     yield make_need(
@@ -81,7 +85,7 @@ def generate_needs(model: Model, sequences: int) -> Iterator[Need]:
         ("rollout",),
         sequences * shape.vocabulary * 4 * 3,
         say("logits and probabilities of one position"),
-        moment="forward",
+        transient="forward",
     )
     if model.swap_bytes:
         blocks = shape.layers * ceil_power_of_two(model.swap_bytes // shape.layers)

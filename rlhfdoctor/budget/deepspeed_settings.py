@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rlhfdoctor.budget.inputs import Inputs
-from rlhfdoctor.budget.placement import read_sub_groups
+from rlhfdoctor.budget.layout_settings import read_sub_groups
 
 
 def read_zero(inputs: Inputs, stage: int) -> dict[str, Any]:

@@ -1,16 +1,18 @@
 """What rollout engines (vLLM) hold: their share of a GPU, copies of weights while they sleep, swap blocks.
 
-Sleep level 1 copies every weight segment to page-locked memory (vllm/device_allocator/cumem.py); torch's allocator keeps
-those blocks. Swap blocks are one page-locked tensor per layer, up to vLLM 0.7. KV bytes: settings_notes section 3.
+Sleep level 1 copies every weight segment to page-locked memory (vllm/device_allocator/cumem.py); torch's allocator
+keeps those blocks. Swap blocks are one page-locked tensor per layer, up to vLLM 0.7.
+KV bytes: settings_notes section 3.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlhfdoctor.budget.needs import ALL, ceil_power_of_two, make_need
+from rlhfdoctor.budget.needs import ALL, make_need
+from rlhfdoctor.budget.pinned import ceil_power_of_two
 from rlhfdoctor.budget.plan import Engine
-from rlhfdoctor.estimates import Need
+from rlhfdoctor.budget.types import Need
 from rlhfdoctor.i18n.message import say
 
 _AWAKE = ("resume", "rollout", "weight_sync")

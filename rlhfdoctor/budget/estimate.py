@@ -1,4 +1,4 @@
-"""Plan -> Estimate: all needs of a node, by role and phase, against its limits."""
+"""Plan -> Estimate: all needs of a node, by role in each phase, against its limits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rlhfdoctor.budget.layout import make_plans
 from rlhfdoctor.budget.plan import Plan
 from rlhfdoctor.budget.process import process_needs
 from rlhfdoctor.budget.storage import storage_needs
-from rlhfdoctor.estimates import BUDGET_PHASES, Estimate, Need
+from rlhfdoctor.budget.types import BUDGET_PHASES, Estimate, Need
 from rlhfdoctor.i18n.message import say
 
 
@@ -68,8 +68,9 @@ _MAPPED_PER_BYTE = 512
 def _page_tables(found: Estimate) -> Iterator[Need]:
     """Kernel memory that every resident page takes, and that counts for the container's limit.
 
-    Entries of 8 bytes for pages of 4 KiB; huge pages keep theirs in reserve (mm/huge_memory.c, pgtable_trans_huge_deposit). Measured
-    in the lab's kernel tables: 0.22 to 0.34 % of the resident memory of processes above 200 MiB, so this is the least.
+    Entries of 8 bytes for pages of 4 KiB; huge pages keep theirs in reserve (mm/huge_memory.c,
+    pgtable_trans_huge_deposit). Measured in the lab's kernel tables: 0.22 to 0.34 % of the resident memory of processes
+    above 200 MiB, so this is the least.
     """
     for phase in found.phases:
         size = (found.of("host", phase) + found.of("shm", phase)) // _MAPPED_PER_BYTE

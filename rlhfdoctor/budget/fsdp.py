@@ -1,8 +1,8 @@
-"""Bytes that one rank of an FSDP model holds (verl, EasyR1, simpleRL-reason): shards of the weights, offload between the phases.
+"""Bytes that one rank of an FSDP model holds: shards of the weights, offload between the phases.
 
 N parameters, d ranks. The offload moves with `.to("cpu", non_blocking=True)`, which allocates page-locked memory; every
-flat parameter and state is a buffer that torch rounds up to a power of two, and keeps (settings_notes section 1, 7 to 9;
-verl/utils/fsdp_utils.py, verl/workers/fsdp_workers.py at 0.2 to 0.9.1).
+flat parameter and state is a buffer that torch rounds up to a power of two, and keeps (settings_notes section 1, 7 to
+9; verl/utils/fsdp_utils.py, verl/workers/fsdp_workers.py at 0.2 to 0.9.1).
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from rlhfdoctor.budget.needs import AFTER, ALL, TRAIN, make_need, pinned_size
+from rlhfdoctor.budget.needs import AFTER, ALL, TRAIN, make_need
+from rlhfdoctor.budget.pinned import pinned_size
 from rlhfdoctor.budget.plan import Model
-from rlhfdoctor.estimates import Need
+from rlhfdoctor.budget.types import Need
 from rlhfdoctor.i18n.message import say
 
 
@@ -37,21 +38,21 @@ def fsdp_needs(model: Model) -> Iterator[Need]:
         if model.trained and not model.on_host:
             # load_fsdp_model_to_gpu before each pass of the role, offload_fsdp_model_to_cpu after it
             yield replace(
-                make_need(model, "gpu", (*at_work, "checkpoint", "final_save"), width * share, weights), turn=True
+                make_need(model, "gpu", (*at_work, "checkpoint", "final_save"), width * share, weights), exclusive=True
             )
     else:
         yield make_need(model, "gpu", ALL, width * share, weights)
     gathered = 2 * max(shape.layer_parameters, 2 * shape.vocabulary * shape.hidden)
     for phase in at_work:
         for moment in ("head", "backward" if phase == "update" else "forward"):
-            yield make_need(model, "gpu", (phase,), gathered, say("gathered layers in bf16"), moment=moment)
+            yield make_need(model, "gpu", (phase,), gathered, say("gathered layers in bf16"), transient=moment)
     yield _loading(model)
     if model.trained:
         yield from _states(model, unit)
 
 
 def _loading(model: Model) -> Need:
-    """The first rank of the node reads the whole model; with tied embeddings every rank does (use_meta_tensor is off then)."""
+    """The node's first rank reads the whole model; with tied embeddings every rank does (use_meta_tensor is off)."""
     whole = model.width * model.parameters
     if model.shape.tied:
         return make_need(
@@ -60,15 +61,15 @@ def _loading(model: Model) -> Need:
             ("load",),
             whole,
             say("the whole model on every rank while it loads, its embeddings being tied"),
-            moment="read",
+            transient="read",
         )
     return make_need(
         model,
         "host",
         ("load",),
-        whole // max(model.here, 1),
+        whole // max(model.local_ranks, 1),
         say("the whole model on the first rank while it loads, shared out"),
-        moment="read",
+        transient="read",
     )
 
 

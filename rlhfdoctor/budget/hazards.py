@@ -9,7 +9,7 @@ from rlhfdoctor.budget.inputs import Inputs
 from rlhfdoctor.budget.layout import find_layout
 from rlhfdoctor.budget.own_hazards import find_own_hazards
 from rlhfdoctor.budget.plan import Plan
-from rlhfdoctor.estimates import Hazard
+from rlhfdoctor.budget.types import Hazard
 from rlhfdoctor.i18n.message import NOTHING, say
 from rlhfdoctor.units import GIB
 from rlhfdoctor.vocabulary import TRAIT
@@ -41,8 +41,8 @@ def find_hazards(inputs: Inputs, plan: Plan) -> Iterator[Hazard]:
                     phase="load",
                     cause="gpu-rollout-reservation",
                     says=say(
-                        "{variable} has expandable_segments:True, which vLLM's sleep mode refuses with an AssertionError "
-                        "(0.8.5 to 0.19.1)",
+                        "{variable} has expandable_segments:True, which vLLM's sleep mode refuses with an "
+                        "AssertionError (0.8.5 to 0.19.1)",
                         variable=variable,
                     ),
                 )
@@ -55,7 +55,7 @@ def _churn(inputs: Inputs, plan: Plan) -> Iterator[Hazard]:
         and engine.swap_bytes > _MUCH_SWAP_BYTES
         and inputs.flag("rollout.free_cache_engine", default=inputs.has(TRAIT.frees_cache_engine))
     ):
-        yield churn(engine.here, engine.swap_bytes)
+        yield churn(engine.local_ranks, engine.swap_bytes)
 
 
 def churn(count: int, size: int) -> Hazard:
@@ -75,14 +75,14 @@ def churn(count: int, size: int) -> Hazard:
 def _resume(inputs: Inputs, plan: Plan) -> Iterator[Hazard]:
     """Ways to read a checkpoint that DeepSpeed offers and that do not work everywhere.
 
-    runtime/engine.py `_load_zero_checkpoint` and zero/stage3.py `load_state_dict`, 0.10.1 to 0.19.8: a rank waits for the one
-    before it unless its LOCAL_RANK is 0, and every rank but one sends to the next when it has read its shard. That ranks of
-    LOCAL_RANK 0 end in a time-out is seen in tests/live/test_zero_turns.py. Universal checkpoints: DeepSpeed issues 7584 and 7601,
-    both repaired in 0.18.0.
+    runtime/engine.py `_load_zero_checkpoint` and zero/stage3.py `load_state_dict`, 0.10.1 to 0.19.8: a rank waits for
+    the one before it unless its LOCAL_RANK is 0, and every rank but one sends to the next when it has read its shard.
+    That ranks of LOCAL_RANK 0 end in a time-out is seen in tests/live/test_zero_turns.py. Universal checkpoints:
+    DeepSpeed issues 7584 and 7601, both repaired in 0.18.0.
     """
     trained = [model for model in plan.models if model.trained and model.backend == "deepspeed"]
     third = [model for model in trained if model.stage == 3]
-    spread = any(model.ranks > model.here for model in third)
+    spread = any(model.ranks > model.local_ranks for model in third)
     if inputs.flag("zero.pipeline_loading_checkpoint"):
         if any(model.stage in (1, 2) for model in trained):
             yield Hazard(

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rlhfdoctor.budget.shapes import Shape, find_shape, read_shape
+from rlhfdoctor.budget.types import Limit, Place
 from rlhfdoctor.errors import DoctorError, UsageError
-from rlhfdoctor.estimates import Limit, Place
 from rlhfdoctor.i18n.message import Message, quoted, say
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.settings.spell import FRAMEWORKS, parse_version, spell
@@ -41,7 +41,7 @@ class Machine:
 
 @dataclass(slots=True)
 class Inputs:
-    """Settings in force by canonical name, the framework, versions of packages, and what the user gave for the machines."""
+    """Settings in force by canonical name, framework, versions of packages, what the user gave for the machines."""
 
     settings: Mapping[str, Setting]
     framework: Framework | None
@@ -151,8 +151,8 @@ class Inputs:
                 return found
             if self.machine.model is None:
                 raise UsageError(
-                    f"{setting.spelled} {setting.value}: neither the name nor a config.json there tells the size of {of}; add --model, "
-                    "such as --model Qwen2.5-7B, --model 13B or --model FOLDER"
+                    f"{setting.spelled} {setting.value}: neither the name nor a config.json there tells the size of "
+                    f"{of}; add --model, such as --model Qwen2.5-7B, --model 13B or --model FOLDER"
                 )
             break
         return None
@@ -203,7 +203,8 @@ class Inputs:
         if found.given_parameters is not None:
             self.assume(
                 say(
-                    "{text}: assuming a typical shape of {parameters:.3g}B parameters; --model FOLDER gives the exact one",
+                    "{text}: assuming a typical shape of {parameters:.3g}B parameters; --model FOLDER gives the exact "
+                    "one",
                     text=text,
                     parameters=found.parameters / 1e9,
                 )

@@ -10,8 +10,8 @@ from importlib.util import find_spec
 
 from rlhfdoctor.budget.inputs import Inputs
 from rlhfdoctor.budget.plan import Plan
+from rlhfdoctor.budget.types import Hazard
 from rlhfdoctor.errors import UsageError
-from rlhfdoctor.estimates import Hazard
 from rlhfdoctor.i18n.message import quoted, say
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.vocabulary import TRAIT

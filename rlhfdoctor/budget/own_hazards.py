@@ -1,4 +1,4 @@
-"""Traps that a framework's folder declares: conditions over its settings, traits and releases."""
+"""Traps that a framework's folder declares: conditions over its settings, traits, releases."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from msgspec import Struct
 from packaging.specifiers import SpecifierSet
 
 from rlhfdoctor.budget.inputs import Inputs
+from rlhfdoctor.budget.types import Hazard
 from rlhfdoctor.conditions.condition import Condition
 from rlhfdoctor.conditions.files import Faults, Place, convert, read_yaml
 from rlhfdoctor.conditions.form import When
 from rlhfdoctor.conditions.match import Facts, ask
 from rlhfdoctor.conditions.resolve import Resolver
 from rlhfdoctor.errors import RuleError
-from rlhfdoctor.estimates import Hazard
 from rlhfdoctor.i18n.message import template
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.settings.spell import is_specifier, parse_version

@@ -1,4 +1,4 @@
-"""What a configuration requests, in numbers: the roles with their shards, the rollout engine, and the limits of one node."""
+"""What a configuration requests, in numbers: roles with their shards, rollout engine, limits of one node."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from rlhfdoctor.budget.shapes import Shape
-from rlhfdoctor.estimates import Limit
+from rlhfdoctor.budget.types import Limit
 from rlhfdoctor.i18n.message import NOTHING, Message
 from rlhfdoctor.settings.spell import parse_version
 
@@ -24,7 +24,7 @@ class Model:
     trained: bool
     ranks: int
     """Over all nodes; they hold one shard each."""
-    here: int
+    local_ranks: int
     """Ranks on the node that is looked at."""
     backend: Backend
     version: str | None = None
@@ -38,7 +38,7 @@ class Model:
     groups: int = 1
     """Parameter groups of the optimizer: buffers are one a group at ZeRO-1 and 2."""
     ratio: float = 1.0
-    """Share of the sub-groups whose states an offload keeps on the host (DeepSpeed's offload_optimizer.ratio, stage 3)."""
+    """Share of the sub-groups whose states an offload keeps on the host (offload_optimizer.ratio, stage 3)."""
     sub_group: int = 1_000_000_000
     """DeepSpeed's sub_group_size, elements."""
     bucket: int = 500_000_000
@@ -48,7 +48,7 @@ class Model:
     """Bytes of a weight."""
     sum_width: int | None = None
     """Bytes per gradient during accumulation; None: as the weights."""
-    sums: bool = False
+    accumulates: bool = False
     """Several micro batches make one optimizer step."""
     lora_rank: int = 0
     """If above 0, only adapters of this rank are trained; the weights are frozen."""
@@ -69,7 +69,7 @@ class Model:
     """Bytes per token and vocabulary entry at the peak of training (settings_notes section 3)."""
     scored_logit_width: float | None = None
     """The same for a forward-only micro batch; None: half of it."""
-    beside: bool = False
+    concurrent: bool = False
     """It is trained while other roles on its GPUs are."""
     sleeps: bool = False
     """Its states leave the GPU between the updates, page-locked (OpenRLHF's DeepSpeed sleep)."""
@@ -138,7 +138,7 @@ class Engine:
     """The rollout engines of one node."""
 
     shape: Shape
-    here: int
+    local_ranks: int
     """Workers (GPUs) on the node."""
     tensor_parallel: int = 1
     width: int = 2
@@ -179,7 +179,7 @@ class Plan:
     saves_hf: bool = False
     """Whole weights are written at every checkpoint, in Hugging Face's form."""
     saves_at_end: Literal["", "weights", "checkpoint"] = ""
-    """What is written when training is over: whole weights in Hugging Face's form, or a checkpoint like those before."""
+    """What is written when training is over: whole weights in Hugging Face's form, or one more checkpoint."""
     copies_weights: bool = False
     """FSDP2: a checkpoint's weights are copied to the host, as those of FSDP1 always are."""
     copies_states: bool = False
@@ -189,7 +189,8 @@ class Plan:
     saves_in_memory: bool = False
     resumes: bool = False
     reads: Literal["shards", "in turn", "universal"] = "shards"
-    """How a resume reads DeepSpeed's files: every rank its own at once, one rank after the other, or all of them a universal checkpoint."""
+    """How a resume reads DeepSpeed's files: every rank its own at once, one rank after the other, or all of them a
+    universal checkpoint."""
     launched: bool = True
     """Every rank of a node has its own LOCAL_RANK, as deepspeed, torchrun and accelerate give it."""
     gpu_bytes: int | None = None

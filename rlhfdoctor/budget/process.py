@@ -1,4 +1,4 @@
-"""What a process takes before it holds a model, and what belongs to no model: driver, Ray, object store, loaders, reward workers.
+"""What belongs to no model: processes themselves, driver, Ray, object store, loaders, reward workers.
 
 The figures for CPU were measured with the bundled trainer (Python 3.11, torch 2.13, DeepSpeed 0.19.8, Ray 2.60); those
 for CUDA processes are assumptions, marked as such in every estimate, and corrected by a trace if there is one.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rlhfdoctor.budget.needs import ALL
 from rlhfdoctor.budget.plan import Plan
-from rlhfdoctor.estimates import Need
+from rlhfdoctor.budget.types import Need
 from rlhfdoctor.i18n.message import NOTHING, Message, say
 from rlhfdoctor.units import GIB
 
@@ -33,7 +33,8 @@ class Constants:
     worker: int
     """A process of the reward function: it imports, and computes nothing on a device."""
     loader: int
-    """What a worker of the data loader, which is a fork, does not share with its parent; a data set that it copies comes on top."""
+    """What a worker of the data loader, which is a fork, does not share with its parent; a data set that it copies
+    comes on top."""
 
 
 ON_CPU = Constants(
@@ -70,14 +71,16 @@ def process_needs(plan: Plan) -> Iterator[Need]:
                 "the processes themselves: Python, torch, communication{value}",
                 value=(say(", CUDA") if plan.device == "cuda" else NOTHING),
             )
-            yield _on_host(model.role, model.process, base.rank + base.training * trains, model.here, what)
+            yield _on_host(model.role, model.process, base.rank + base.training * trains, model.local_ranks, what)
             if model.width == 2 and base.low_precision:
                 what = say("kernels for bf16, from the first pass on")
-                yield _on_host(model.role, model.process, base.low_precision, model.here, what, phases=_COMPUTING)
+                yield _on_host(
+                    model.role, model.process, base.low_precision, model.local_ranks, what, phases=_COMPUTING
+                )
     engine = plan.engine
     if engine is not None and engine.process not in seen:
         yield _on_host(
-            "rollout engine", engine.process, base.engine, engine.here, say("the engine's processes themselves")
+            "rollout engine", engine.process, base.engine, engine.local_ranks, say("the engine's processes themselves")
         )
     if plan.ray and plan.driver:
         yield _on_host("driver", "driver", base.driver, 1, say("the driver"))

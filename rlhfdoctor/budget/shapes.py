@@ -1,7 +1,7 @@
-"""The shape of a model, from its config.json, from its public name, or from a number of parameters; and what follows from it.
+"""The shape of a model, from its config.json, its public name or a number of parameters.
 
-Parameter counts are exact for the families of models.yaml (decoder-only transformers with gated MLPs and RMS norms: Qwen2, Qwen3,
-Llama, Mistral, Mixtral, Baichuan); `heads x head_dim` may differ from `hidden`.
+Parameter counts are exact for the families of models.yaml (decoder-only transformers with gated MLPs and RMS norms:
+Qwen2, Qwen3, Llama, Mistral, Mixtral, Baichuan); `heads x head_dim` may differ from `hidden`.
 """
 
 from __future__ import annotations

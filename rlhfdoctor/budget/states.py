@@ -1,4 +1,4 @@
-"""Queries by the evidence: host bytes taken by settings, and the states of trained models on a GPU."""
+"""Bytes that the evidence asks for: what settings take of the host, what trained models hold on a GPU."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def gpu_bytes_of(inputs: Inputs, roles: Collection[str]) -> int:
         sum(
             need.bytes
             for need in estimate(plan).needs
-            if need.place == "gpu" and need.role in roles and not need.moment and not need.at_longest
+            if need.place == "gpu" and need.role in roles and not need.transient and not need.at_longest
         )
         for plan in make_plans(inputs)
     ]

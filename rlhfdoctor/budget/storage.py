@@ -1,15 +1,17 @@
-"""Saving and resuming: what is in host memory only while a checkpoint is written or read.
+"""Checkpoints: what is in host memory only while one is written or read.
 
-OpenRLHF: rank 0 gathers whole weights for a Hugging Face save, below stage 3 every rank copies its own since 0.7.5. So does
-transformers' Trainer at any release (accelerate, `get_state_dict`; DeepSpeed's clone_tensors_for_torch_save). FSDP: every rank
-makes a sharded state dict of its weights on the host (verl with FSDP2: none), EasyR1 one of Adam's states, too, which verl writes
-from where they are (utils/checkpoint/fsdp_checkpoint_manager.py, verl 0.2 to 0.9.0, EasyR1 0.3.0 to 0.3.2).
+OpenRLHF: rank 0 gathers whole weights for a Hugging Face save, below stage 3 every rank copies its own since 0.7.5. So
+does transformers' Trainer at any release (accelerate, `get_state_dict`; DeepSpeed's clone_tensors_for_torch_save).
+FSDP: every rank makes a sharded state dict of its weights on the host (verl with FSDP2: none), EasyR1 one of Adam's
+states, too, which verl writes from where they are (utils/checkpoint/fsdp_checkpoint_manager.py, verl 0.2 to 0.9.0,
+EasyR1 0.3.0 to 0.3.2).
 
-A resume reads the rank's file with torch.load; the optimizer keeps the moments that were read, and only the rest is there twice
-(torch/optim/optimizer.py since 2.1, `load_state_dict`; DeepSpeed stage3.py, `_rigid_load_state_dict`; measured on CPU,
-tests/bench/BUDGET.md). A universal checkpoint needs more: at stage 3 optimizer_state.pt is the whole old shard of rank 0, and every
-rank reads it (checkpoint/ds_to_universal.py, `_save_optimizer_state_stage3`, 0.14.5 to 0.19.8); at stages 1 and 2 moments are cut
-out one parameter at a time before they are joined (base_optimizer.py, universal_checkpoint.py). Also measured.
+A resume reads the rank's file with torch.load; the optimizer keeps the moments that were read, and only the rest is
+there twice (torch/optim/optimizer.py since 2.1, `load_state_dict`; DeepSpeed stage3.py, `_rigid_load_state_dict`;
+measured on CPU, tests/bench/BUDGET.md). A universal checkpoint needs more: at stage 3 optimizer_state.pt is the whole
+old shard of rank 0, and every rank reads it (checkpoint/ds_to_universal.py, `_save_optimizer_state_stage3`, 0.14.5 to
+0.19.8); at stages 1 and 2 moments are cut out one parameter at a time before they are joined (base_optimizer.py,
+universal_checkpoint.py). Also measured.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from collections.abc import Iterator
 
 from rlhfdoctor.budget.plan import Model, Plan
 from rlhfdoctor.budget.subgroups import elements_on_gpu
-from rlhfdoctor.estimates import Need
+from rlhfdoctor.budget.types import Need
 from rlhfdoctor.i18n.message import NOTHING, Message, say
 
 _GROWTH = 9 / 8
@@ -31,7 +33,8 @@ _MAPPED = 32 << 20
 _MALLOC_KEEPS = 0.9
 """Of the blocks below (0.6 to 1.1, measured with seven universal checkpoints and glibc 2.36)."""
 _ALIGNED = 2
-"""Elements per rank: at stages 1 and 2 a partition ends with padding if the size is not a multiple (nccl_start_alignment_factor, _get_padded_tensor)."""
+"""Elements per rank: at stages 1 and 2 a partition ends with padding if the size is not a multiple
+(nccl_start_alignment_factor, _get_padded_tensor)."""
 
 
 def storage_needs(model: Model, plan: Plan) -> Iterator[Need]:
@@ -58,7 +61,7 @@ def _resumed(model: Model, plan: Plan) -> Iterator[Need]:
             moments if kept or plan.copies_states else 0
         )
         yield _moment(
-            model, "resume", read - kept, model.here, say("the rank's file beside what is made of it"), "read"
+            model, "resume", read - kept, model.local_ranks, say("the rank's file beside what is made of it"), "read"
         )
         return
     if model.stage == 0:
@@ -73,7 +76,7 @@ def _resumed(model: Model, plan: Plan) -> Iterator[Need]:
     if plan.reads == "universal":
         yield from _resumed_universal(model)
     else:
-        at_once = 1 if plan.reads == "in turn" and model.stage == 3 else model.here
+        at_once = 1 if plan.reads == "in turn" and model.stage == 3 else model.local_ranks
         what = say("the rank's file beside what is made of it")
         yield _moment(model, "resume", _STATES * states - kept, at_once, what, "read")
     if model.stage == 3:
@@ -83,7 +86,7 @@ def _resumed(model: Model, plan: Plan) -> Iterator[Need]:
         yield _moment(model, "resume", _MASTER * states, 1, what, "read")
     # read before the states, so that the moments are not there yet
     what = say("whole weights, read by every rank")
-    yield _moment(model, "resume", max(model.width * model.parameters - kept, 0), model.here, what, "weights")
+    yield _moment(model, "resume", max(model.width * model.parameters - kept, 0), model.local_ranks, what, "weights")
 
 
 def _resumed_universal(model: Model) -> Iterator[Need]:
@@ -93,16 +96,16 @@ def _resumed_universal(model: Model) -> Iterator[Need]:
     """
     small = sum(numel * many for numel, many in model.shape.parameter_sizes() if _MASTER * numel < _MAPPED)
     what = say("files of single parameters that were read and freed, which malloc keeps")
-    yield _moment(model, "resume", round(_MALLOC_KEEPS * _MASTER * small), model.here, what, "read")
+    yield _moment(model, "resume", round(_MALLOC_KEEPS * _MASTER * small), model.local_ranks, what, "read")
     if model.stage == 3:
         what = say("rank 0's whole old shard, read by every rank from a universal checkpoint")
-        yield _moment(model, "resume", _STATES * model.states, model.here, what, "read")
+        yield _moment(model, "resume", _STATES * model.states, model.local_ranks, what, "read")
         return
     what = say("moments, a parameter each, beside those put together")
     both = _MASTER * model.states + _MASTER * min(
         small // model.ranks, model.states
     )  # of two moments one is freed by then, the small ones' not
-    yield _moment(model, "resume", both, model.here, what, "read")
+    yield _moment(model, "resume", both, model.local_ranks, what, "read")
 
 
 def _resumed_whole(model: Model, device: str) -> Iterator[Need]:
@@ -113,7 +116,9 @@ def _resumed_whole(model: Model, device: str) -> Iterator[Need]:
     moments = (_MOMENTS if model.backend == "deepspeed" else 2 * model.width) * model.trainable
     read = (_MASTER * model.trainable if low else 0) + moments + model.width * model.parameters
     kept = moments if device == "cpu" and not low else 0
-    yield _moment(model, "resume", read - kept, model.here, say("whole weights and states, read by every rank"), "read")
+    yield _moment(
+        model, "resume", read - kept, model.local_ranks, say("whole weights and states, read by every rank"), "read"
+    )
 
 
 def _checkpoint(model: Model, plan: Plan, phase: str) -> Iterator[Need]:
@@ -127,11 +132,11 @@ def _checkpoint(model: Model, plan: Plan, phase: str) -> Iterator[Need]:
             "state dict of the shard's weights{copies_states}, on the host",
             copies_states=(say(" and of Adam") if plan.copies_states else NOTHING),
         )
-        yield _moment(model, phase, size, model.here, what)
+        yield _moment(model, phase, size, model.local_ranks, what)
     elif plan.saves_in_memory:
-        copies = (share, model.here) if model.stage == 3 else (count if model.here else 0, 1)
+        copies = (share, model.local_ranks) if model.stage == 3 else (count if model.local_ranks else 0, 1)
         states = round(_STATES * share * _GROWTH)
-        yield _moment(model, phase, states, model.here, say("optimizer states, serialised in memory"))
+        yield _moment(model, phase, states, model.local_ranks, say("optimizer states, serialised in memory"))
         yield _moment(model, phase, model.width * copies[0], copies[1], say("weights, serialised in memory"))
     if plan.saves_hf:
         yield from _exported(model, plan, phase)
@@ -143,7 +148,7 @@ def _exported(model: Model, plan: Plan, phase: str) -> Iterator[Need]:
         return
     whole = model.width * model.parameters
     if model.clones:
-        yield _moment(model, phase, whole, model.here, say("whole weights, copied to the host by every rank"))
+        yield _moment(model, phase, whole, model.local_ranks, say("whole weights, copied to the host by every rank"))
     elif model.gathers:
         yield _moment(model, phase, whole, 1, say("whole weights, gathered on rank 0"))
     written = model.trainable if model.lora_rank else model.parameters  # of adapters nothing else is saved
@@ -152,7 +157,7 @@ def _exported(model: Model, plan: Plan, phase: str) -> Iterator[Need]:
 
 
 def _passes_host(model: Model, plan: Plan) -> bool:
-    """Whether a checkpoint's weights go through host memory: verl takes those of FSDP2 as they are (get_fsdp_state_ctx)."""
+    """Whether a checkpoint's weights go through host memory: verl saves FSDP2's as they are (get_fsdp_state_ctx)."""
     return model.backend == "fsdp1" or plan.copies_weights
 
 
@@ -165,5 +170,5 @@ def _moment(model: Model, phase: str, size: int, count: int, what: Message, mome
         bytes=size,
         count=count,
         what=what,
-        moment=moment,
+        transient=moment,
     )

@@ -1,8 +1,8 @@
-"""Sub-groups of ZeRO-3: how a rank's shard is cut for the optimizer step, and which of them `ratio` moves to the GPU.
+"""Sub-groups of ZeRO-3: how a rank's shard is cut for the optimizer step; which of them `ratio` moves to the GPU.
 
 DeepSpeed runtime/zero/stage3.py at 0.12.3 to 0.19.5: `_create_fp16_sub_groups` closes a sub-group once it has
-sub_group_size elements, `_create_fp32_partitions` counts them out in whole ones. OpenRLHF and transformers give the optimizer
-two groups of parameters, with weight decay and without; norms and biases are the second.
+sub_group_size elements, `_create_fp32_partitions` counts them out in whole ones. OpenRLHF and transformers give the
+optimizer two groups of parameters, with weight decay and without; norms and biases are the second.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ _SINCE, _FIRST_ON_GPU = "0.12.3", "0.18.0"
 
 
 def elements_on_gpu(model: Model) -> int:
-    """Elements of a rank's optimizer states that `offload_optimizer.ratio` leaves on the GPU; 0 for adapters, which are one sub-group.
+    """Elements of a rank's optimizer states that `offload_optimizer.ratio` leaves on the GPU.
+
+    0 for adapters, which are one sub-group.
 
     >>> from rlhfdoctor.budget.shapes import find_shape
-    >>> qwen = Model(role="actor", shape=find_shape("Qwen2.5-72B"), trained=True, ranks=8, here=8, backend="deepspeed", stage=3,
-    ...              version="0.15.0", offload_optimizer=True, ratio=0.9)
+    >>> qwen = Model(role="actor", shape=find_shape("Qwen2.5-72B"), trained=True, ranks=8, local_ranks=8, stage=3,
+    ...              backend="deepspeed", version="0.15.0", offload_optimizer=True, ratio=0.9)
     >>> f"{elements_on_gpu(qwen):.1e}"  # of 10 sub-groups one: that of norms and biases
     '2.7e+05'
     """

@@ -41,10 +41,10 @@ _KINDS = {
 def bundle(paths: tuple[str, ...], out: str, hide: tuple[str, ...], framework: str | None) -> None:
     """Pack what a run left behind for an issue tracker, without names and secrets.
 
-    PATHS is what `doctor analyze` takes. Users, hosts, addresses and the private beginnings of paths become tokens that are
-    the same everywhere in the archive (user-1, host-2, 192.0.2.3, /path-4); keys, tokens and passwords are not kept at all.
-    The middle of logs of more than 64 MiB is left out. MANIFEST.json in the archive lists what was
-    taken, changed and cut. The archive is read back, and the verdict compared. Look through it before you publish it.
+    PATHS is what `doctor analyze` takes. Users, hosts, addresses and the private beginnings of paths become tokens that
+    are the same everywhere in the archive (user-1, host-2, 192.0.2.3, /path-4); keys, tokens and passwords are not kept
+    at all. The middle of logs of more than 64 MiB is left out. MANIFEST.json in the archive lists what was taken,
+    changed and cut. The archive is read back, and the verdict compared. Look through it before you publish it.
 
     \b
     Examples:
@@ -63,7 +63,8 @@ def _said(made: Bundle) -> str:
     """What the archive holds, what was changed, and whether it still gives the same diagnosis."""
     size = sum(int(file["bytes"]) for file in made.files)
     lines = [
-        f"wrote {made.path}: {show_count(len(made.files) - 1, 'file')}, {show_bytes(size)}, packed {show_bytes(made.path.stat().st_size)}"
+        f"wrote {made.path}: {show_count(len(made.files) - 1, 'file')}, {show_bytes(size)}, "
+        f"packed {show_bytes(made.path.stat().st_size)}"
     ]
     for kind, count in made.tokens.items():
         lines.append(f"   {count:4} {_KINDS[kind]} have tokens, in {show_count(made.changes.get(kind, 0), 'place')}")

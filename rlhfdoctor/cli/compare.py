@@ -18,10 +18,11 @@ from rlhfdoctor.cli.console import language_option, make_page, trimmed, write
 )
 @language_option
 def compare(before: str, after: str, form: str, out: str | None, lang: str) -> None:
-    """Say whether a change helped: what became of two runs, their peaks, growth and step time, and the settings that differ.
+    """Say whether a change helped: what became of two runs, their peaks, growth and step time, and the settings that
+    differ.
 
-    A and B are folders that `doctor watch` wrote, or what runs left behind, each as one path. A difference that steps of
-    one run show among themselves is marked as noise. The exit status is 1 when B ended badly.
+    A and B are folders that `doctor watch` wrote, or what runs left behind, each as one path. A difference that steps
+    of one run show among themselves is marked as noise. The exit status is 1 when B ended badly.
 
     \b
     Examples:

@@ -91,14 +91,14 @@ def estimate(
       doctor estimate config.yaml --model Qwen2.5-7B --gpus-per-node 8 --suggest
       doctor estimate launch.sh --brief || exit 1      # in a job script
     """
-    from rlhfdoctor.core import estimate as preflight
+    from rlhfdoctor.core.estimate import Machine, estimate_session, opened, suggest_session
     from rlhfdoctor.i18n.language import load_language
     from rlhfdoctor.report import budget, budget_json
     from rlhfdoctor.report.budget_verdict import sentence, verdict
 
     if framework is not None and not framework.partition("==")[0].strip():
         raise UsageError(f"--framework '{framework}': write NAME or NAME==VERSION, such as openrlhf==0.5.3")
-    machine = preflight.Machine(
+    machine = Machine(
         nodes=nodes,
         gpus_per_node=gpus_per_node,
         host_bytes=_size("--host-memory", host_memory),
@@ -107,9 +107,9 @@ def estimate(
         gpu_bytes=_size("--gpu-memory", gpu_memory) or _gpu(gpu),
         model=model,
     )
-    with preflight.opened(paths, configs=configs, framework=framework) as session:
-        found = preflight.estimate_session(session, machine)
-        after, patches = preflight.suggest_session(session, machine) if suggest else (None, [])
+    with opened(paths, configs=configs, framework=framework) as session:
+        found = estimate_session(session, machine)
+        after, patches = suggest_session(session, machine) if suggest else (None, [])
     words = load_language(lang)
     if form == "json":
         text = budget_json.render(found, after, patches)
@@ -147,7 +147,8 @@ def _gpu(name: str | None) -> int | None:
     size = int(stated[1]) if stated else found
     if not size:
         raise UsageError(
-            f"--gpu {name}: not known; add its size, such as {plain}-80g, or give --gpu-memory. Known: {', '.join(_GPU_SIZES)}"
+            f"--gpu {name}: not known; add its size, such as {plain}-80g, or give --gpu-memory. "
+            f"Known: {', '.join(_GPU_SIZES)}"
         )
     return int(size * _USABLE * (1 << 30))
 

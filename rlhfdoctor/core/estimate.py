@@ -12,8 +12,8 @@ from pathlib import Path
 
 from rlhfdoctor.budget.estimate import fullest
 from rlhfdoctor.budget.inputs import Machine
+from rlhfdoctor.budget.types import Estimate
 from rlhfdoctor.core.session import CONFIG_LIMIT_BYTES, Session
-from rlhfdoctor.estimates import Estimate
 from rlhfdoctor.evidence.setup import make_inputs
 from rlhfdoctor.types import Patch, Setting
 

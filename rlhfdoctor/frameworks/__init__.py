@@ -1,1 +1,1 @@
-"""One folder per training framework: `framework.yaml`, `settings.yaml`, and `layout.py` if the estimate supports it."""
+"""One folder per training framework: `framework.yaml`, `settings.yaml`; `layout.py` if the estimate supports it."""

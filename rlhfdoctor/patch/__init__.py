@@ -1,1 +1,1 @@
-"""Findings -> changes of the user's own configuration, in its own spelling and version."""
+"""Findings -> changes of the user's own configuration, in its own spelling for its release."""

@@ -1,4 +1,4 @@
-"""Write patches into the user's files, and take them back byte for byte.
+"""Patches written into the user's files, in a way that can be taken back byte for byte.
 
 Each write leaves `.rlhfdoctor/<file>.json` next to the file: the original bytes and the hash of
 what was written. A revert refuses to touch a file that has changed since.
@@ -20,7 +20,7 @@ _JOURNAL = ".rlhfdoctor"
 
 
 def selected(findings: Sequence[Finding], consent: Sequence[str]) -> list[Patch]:
-    """The patches that may be written: safe ones of findings that are not secondary failures, others with consent to their rule."""
+    """The patches that may be written: of findings that are no secondary failures, safe ones or those with consent."""
     chosen: list[Patch] = []
     for finding in findings:
         if finding.explained_by is not None or (finding.confidence < 0.5 and finding.cause not in consent):
@@ -65,7 +65,10 @@ def write_file(path: Path, text: str) -> None:
 
 
 def find_original(path: Path) -> tuple[str, float] | None:
-    """The text before the doctor patched a file, and when it did (Unix seconds); None if it has not, or the file was edited since."""
+    """The text before the doctor patched a file, and when it did (Unix seconds).
+
+    None if it has not, or the file was edited since.
+    """
     journal = _journal(path)
     try:
         entry = json.loads(journal.read_text())

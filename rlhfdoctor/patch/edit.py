@@ -28,8 +28,10 @@ class Edit:
 def as_written(value: Any, spelled: str, factor: float) -> Any:
     """A new value as a spelling takes it: in its unit, rounded up to a whole one; DeepSpeed's offload by its device.
 
-    >>> as_written(5000, "--distributed-timeout-minutes", 60), as_written(True, "zero_optimization.offload_param.device", 1)
-    (84, 'cpu')
+    >>> as_written(5000, "--distributed-timeout-minutes", 60)
+    84
+    >>> as_written(True, "zero_optimization.offload_param.device", 1)
+    'cpu'
     """
     if isinstance(value, bool):
         return ("cpu" if value else "none") if spelled.endswith(".device") else value

@@ -1,4 +1,4 @@
-"""What a change would have done to the peak: the budget with and without it, corrected by what was measured.
+"""What a change would have done to the peak: the difference of two budgets, corrected by what was measured.
 
 The constants of processes are the uncertain part of a budget and cancel out in the difference; a measured peak takes
 their place.
@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from rlhfdoctor.budget.estimate import fullest
 from rlhfdoctor.budget.inputs import Inputs, change
+from rlhfdoctor.budget.types import Estimate, Limit
 from rlhfdoctor.errors import DoctorError
-from rlhfdoctor.estimates import Estimate, Limit
 from rlhfdoctor.i18n.message import Message, joined, say, term
 from rlhfdoctor.types import Patch, Value
 from rlhfdoctor.units import in_unit
@@ -53,7 +53,10 @@ class Counterfactual:
         return self.now.of("host", self.phase) + self.now.of("shm", self.phase)
 
     def effect(self, patch: Patch) -> Patch | None:
-        """The patch with the bytes that it would have freed or taken on the fullest node, if the budget can compute it; None for a known trap."""
+        """The patch with the bytes that it would have freed or taken on the fullest node, if the budget can compute it.
+
+        None for a known trap.
+        """
         if patch.setting.startswith(_NO_USE) or patch.published or patch.after is None or " " in patch.after:
             return patch
         after = self._with(patch.setting, in_unit(parse_value(patch.after), 1 / self.inputs.factor(patch.setting)))
@@ -75,7 +78,8 @@ class Counterfactual:
         if on_gpu:
             parts.append(
                 say(
-                    "at its longest sequences the pass would need {then:bytes} of a GPU in place of {now:bytes} (by the budget)",
+                    "at its longest sequences the pass would need {then:bytes} of a GPU in place of {now:bytes} (by "
+                    "the budget)",
                     then=then,
                     now=most,
                 )
@@ -89,7 +93,9 @@ class Counterfactual:
         )
 
     def size(self, setting: str, value: float, least: float | None) -> tuple[float, Message] | None:
-        """The largest smaller value with which the run would have fitted, and why it fits; None if the budget cannot compute it.
+        """The largest smaller value with which the run would have fitted, and why it fits.
+
+        None if the budget cannot compute it.
 
         Args:
             value: what the run had.
@@ -129,8 +135,8 @@ class Counterfactual:
         if self._on_gpu(after, gpu) > gpu.bytes * (1 - _ERROR):
             return None
         return say(
-            "the largest with which {limit:bytes} of a GPU keep a tenth free, with all sequences at their longest (by the "
-            "budget)",
+            "the largest with which {limit:bytes} of a GPU keep a tenth free, with all sequences at their longest (by "
+            "the budget)",
             limit=gpu.bytes,
         )
 

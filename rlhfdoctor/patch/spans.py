@@ -1,4 +1,4 @@
-"""Replaced spans of a text: applied, and shown as a unified diff."""
+"""Replaced spans of a text: the text after them, or a unified diff."""
 
 from __future__ import annotations
 

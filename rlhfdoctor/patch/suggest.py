@@ -1,4 +1,4 @@
-"""The smallest change of the user's settings with which a run fits, and what it costs.
+"""The smallest change of the user's settings with which a run fits.
 
 Every change is tried on the budget itself; what needs fewer changes, then what costs less, is proposed.
 """
@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from rlhfdoctor.budget.estimate import fullest
 from rlhfdoctor.budget.inputs import Inputs, change
+from rlhfdoctor.budget.types import Estimate
 from rlhfdoctor.errors import UsageError
-from rlhfdoctor.estimates import Estimate
 from rlhfdoctor.i18n.message import Message, say
 from rlhfdoctor.patch.edit import add_setting, as_written, change_setting, remove_setting
 from rlhfdoctor.patch.merge import join
@@ -92,10 +92,12 @@ Change = tuple[Remedy, Value]
 
 
 def suggest(inputs: Inputs, configuration: Configuration) -> tuple[Estimate, list[Patch]]:
-    """The estimate after the smallest change that fits and avoids known traps, and the change; no patches if no known change does.
+    """The estimate after the smallest change that fits and avoids known traps, and the change.
 
-    One change before several, the user's own nodes before more of them, milder values before stronger ones; a change that
-    fits and leaves a trap only if no change avoids it.
+    No patches if no known change does.
+
+    One change before several, the user's own nodes before more of them, milder values before stronger ones; a change
+    that fits and leaves a trap only if no change avoids it.
     """
     now = fullest(inputs)
     for traps in range(len(now.hazards) + 1):

@@ -1,1 +1,1 @@
-"""`doctor watch`: the recorder, what it follows, what it forecasts, and the view of it."""
+"""`doctor watch`: the recorder of a run, with its forecast, its alarms, its live view."""

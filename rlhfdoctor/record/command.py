@@ -74,7 +74,8 @@ def watch(options: WatchOptions, verdict: Callable[[Path, bool], int]) -> int:
     free = shutil.disk_usage(folder).free
     if free < _LOW_DISK_BYTES:
         click.echo(
-            f"doctor: only {show_bytes(free)} are free there, and the command's output goes there too; --out DIR takes another disk",
+            f"doctor: only {show_bytes(free)} are free there, and the command's output goes there too; "
+            "--out DIR takes another disk",
             err=True,
         )
     session = Watch(folder, recorder, through=not live, live=live)
@@ -228,12 +229,14 @@ def _finish(
     free = shutil.disk_usage(folder).free
     if bad and free < _FULL_DISK_BYTES:
         click.echo(
-            f"doctor: the disk of {_short(folder)} is full ({show_bytes(free)} left): the command's output could not be written there any more, which may be what ended it",
+            f"doctor: the disk of {_short(folder)} is full ({show_bytes(free)} left): the command's output could not "
+            "be written there any more, which may be what ended it",
             err=True,
         )
     if outcome.surviving_count:
         click.echo(
-            f"doctor: {show_count(outcome.surviving_count, 'process', 'processes')} that the command started still run and are not recorded any more",
+            f"doctor: {show_count(outcome.surviving_count, 'process', 'processes')} that the command started still run "
+            "and are not recorded any more",
             err=True,
         )
     found = 0

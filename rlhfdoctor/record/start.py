@@ -30,7 +30,8 @@ from rlhfdoctor.version import VERSION
 _CONFIG_ENDINGS = (".yaml", ".yml", ".json", ".sh", ".toml", ".conf")
 _CONFIG_BYTES = 2 << 20
 _ENVIRONMENT = re.compile(
-    r"^(?:NCCL|GLOO|RAY|PYTORCH|TORCH|CUDA|VLLM|DEEPSPEED|DS|OMP|MALLOC|HYDRA|SLURM_(?:JOB|MEM|NTASKS|NNODES|CPUS)|KUBERNETES_SERVICE)_"
+    r"^(?:NCCL|GLOO|RAY|PYTORCH|TORCH|CUDA|VLLM|DEEPSPEED|DS|OMP|MALLOC|HYDRA|SLURM_(?:JOB|MEM|NTASKS|NNODES|CPUS)"
+    r"|KUBERNETES_SERVICE)_"
     r"|^(?:LD_PRELOAD|RANK|LOCAL_RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT|HOSTNAME)$"
 )
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH", re.I)
@@ -93,8 +94,10 @@ def _fresh(folder: Path) -> Path:
 def name_of(command: Sequence[str]) -> str:
     """A short name for a command: the script rather than the interpreter.
 
-    >>> name_of(["python", "-u", "train_ppo.py", "--x"]), name_of(["bash", "run.sh"]), name_of(["python", "-m", "a.cli"])
-    ('train_ppo', 'run', 'a.cli')
+    >>> name_of(["python", "-u", "train_ppo.py", "--x"]), name_of(["bash", "run.sh"])
+    ('train_ppo', 'run')
+    >>> name_of(["python", "-m", "a.cli"])
+    'a.cli'
     """
     for index, word in enumerate(command):
         if word == "-m" and index + 1 < len(command):
@@ -236,7 +239,10 @@ def start_recorder(folder: Path, config: RecorderConfig, *, daemon: bool = False
         env.setdefault("PYTHONUNBUFFERED", "1")  # what was printed before a SIGKILL must not stay in a buffer
     source = str(Path(__file__).resolve().parent.parent.parent)
     fork = "import os; os.fork() and os._exit(0); " if daemon else ""
-    code = f"{fork}import sys; sys.path.append({source!r}); from rlhfdoctor.record.recorder import main; sys.exit(main(sys.argv))"
+    code = (
+        f"{fork}import sys; sys.path.append({source!r}); from rlhfdoctor.record.recorder import main; "
+        "sys.exit(main(sys.argv))"
+    )
     before = set(folder.glob("*.trace"))
     with open(folder / "recorder.log", "ab") as log:
         keep_stdin = bool(config.command) and is_open(0) and not os.isatty(0)

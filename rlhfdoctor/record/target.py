@@ -1,4 +1,4 @@
-"""What the recorder follows: a command, process trees, a cgroup or a Ray node, through forks and respawns.
+"""What the recorder follows: a command, process trees, a cgroup or a Ray node, through forks or respawns.
 
 A process is (pid, start time, boot id); within a trace it has a number, its `uid`. Descendants are
 found by their parent; once followed, a process stays followed when its parent dies. Where the

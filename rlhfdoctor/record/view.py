@@ -1,4 +1,4 @@
-"""The live view: which processes hold the memory, which limit is reached first and when; reads the store."""
+"""The live view, read from the store: which processes hold the memory, when which limit is reached."""
 
 from __future__ import annotations
 
@@ -243,7 +243,8 @@ def say_event(event: RecordEvent) -> tuple[str, bool]:
     says: dict[Record | None, Callable[[], tuple[str, bool]]] = {
         RECORD.note.alarm: lambda: (f"alarm: {event[R.text]}", True),
         RECORD.note.oom_kill: lambda: (
-            f"the kernel killed {event[R.count]} at {'the node' if event[R.level] == NODE else event[R.level].rsplit('/', 1)[-1]}",
+            f"the kernel killed {event[R.count]} at "
+            f"{'the node' if event[R.level] == NODE else event[R.level].rsplit('/', 1)[-1]}",
             True,
         ),
         RECORD.kernel.line: lambda: (event[R.text].partition("+00:00 ")[2], True),
@@ -255,7 +256,8 @@ def say_event(event: RecordEvent) -> tuple[str, bool]:
             event[R.code] != 0,
         ),
         RECORD.process.gone: lambda: (
-            f"{event.get(R.role) or event.get(R.name)} pid {event[R.pid]} is gone; it held {show_bytes(event[R.rss_anon_bytes] or 0)} anon",
+            f"{event.get(R.role) or event.get(R.name)} pid {event[R.pid]} is gone; "
+            f"it held {show_bytes(event[R.rss_anon_bytes] or 0)} anon",
             True,
         ),
         RECORD.note.gap: lambda: (f"not available: {event[R.what]}: {event[R.why]}", False),

@@ -1,4 +1,4 @@
-"""Waits for the run: follows the trace and the job's output, shows them, forwards signals, detects how it ended."""
+"""Waits for the run: follows the trace with the job's output, forwards signals, detects how it ended."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Watch:
     """One wait."""
 
     def __init__(self, folder: Path, recorder: subprocess.Popen[bytes] | None, *, through: bool, live: bool) -> None:
-        """`recorder` is our child to supervise, or None if we only attach. `live`: Ctrl-C leaves instead of interrupting the job."""
+        """`recorder`: our child to supervise, or None if we only attach. `live`: Ctrl-C leaves, the job goes on."""
         self.folder, self.recorder, self.live = folder, recorder, live
         self.follower = Follower(str(folder), recorder.pid if recorder is not None else 0)
         self.state = State()

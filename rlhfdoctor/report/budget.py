@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rlhfdoctor.estimates import Estimate, Limit, Need, Place
+from rlhfdoctor.budget.types import Estimate, Limit, Need, Place
 from rlhfdoctor.i18n.message import ENGLISH, Language, Message, joined, quoted, say, term
 from rlhfdoctor.report.budget_verdict import ERROR, is_short, limit_name, peak_of, phase_name, sentence, verdict, worst
 from rlhfdoctor.report.sanitize import clean
@@ -77,7 +77,7 @@ def _table(found: Estimate, place: Place, t: Language) -> Table:
         sizes = [found.of(place, phase, role) for phase in found.phases]
         if any(sizes):
             counts = {
-                need.count for need in found.needs if need.role == role and need.place == place and not need.moment
+                need.count for need in found.needs if need.role == role and need.place == place and not need.transient
             }
             many = f" x{max(counts)}" if counts and max(counts) > 1 and place != "gpu" else ""
             table.add_row(f"{t(term(role))}{many}", *(show_bytes(size) if size else "-" for size in sizes))
@@ -165,7 +165,7 @@ def _remarks(need: Need) -> Iterator[Message]:
         yield say("page-locked")
     if need.at_longest:
         yield say("if all sequences are at their longest")
-    elif need.moment:
+    elif need.transient:
         yield say("for a moment")
 
 
@@ -173,15 +173,15 @@ def _together(rows: Sequence[Need], place: Place) -> list[Need]:
     """What is there at the same time: of the moments of roles that take turns, the largest."""
     sums: dict[tuple[str, str, str], int] = {}
     for need in rows:
-        if need.moment:
-            key = ("" if place == "gpu" else need.process, need.role, need.moment)
+        if need.transient:
+            key = ("" if place == "gpu" else need.process, need.role, need.transient)
             sums[key] = sums.get(key, 0) + _size(need)
     best = {process: max((k for k in sums if k[0] == process), key=lambda k: sums[k]) for process, _, _ in sums}
     return [
         n
         for n in rows
-        if not n.moment
-        or best["" if place == "gpu" else n.process] == ("" if place == "gpu" else n.process, n.role, n.moment)
+        if not n.transient
+        or best["" if place == "gpu" else n.process] == ("" if place == "gpu" else n.process, n.role, n.transient)
     ]
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from rlhfdoctor.estimates import PLACES, Estimate
+from rlhfdoctor.budget.types import PLACES, Estimate
 from rlhfdoctor.report.budget_verdict import ERROR, by_phase, sentence, verdict
 from rlhfdoctor.report.said import said
 from rlhfdoctor.types import Patch
@@ -52,9 +52,9 @@ def to_dict(found: Estimate) -> dict[str, Any]:
                 "count": need.count,
                 **said(what=need.what),
                 "pinned": need.pinned,
-                "moment": need.moment,
+                "moment": need.transient,
                 "at_longest": need.at_longest,
-                "from_step": need.from_step,
+                "from_step": need.after_first_step,
             }
             for need in found.needs
         ],

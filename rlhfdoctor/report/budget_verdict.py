@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from rlhfdoctor.estimates import PLACES, Estimate, Limit, Place
+from rlhfdoctor.budget.types import PLACES, Estimate, Limit, Place
 from rlhfdoctor.i18n.message import NOTHING, Argument, Message, joined, quoted, say
 
 ERROR = 0.10

@@ -1,1 +1,1 @@
-"""Configuration -> canonical settings, and back to the spelling of a version."""
+"""Configuration <-> canonical settings, in the spelling of a version."""

@@ -1,4 +1,4 @@
-"""Expands a word of a shell script: quotes, variables, defaults and whole-number arithmetic."""
+"""Expands a word of a shell script: quotes, variables, defaults, whole-number arithmetic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which framework ran, in which version, and on what basis: banners, package lists, paths, spellings."""
+"""Which framework ran, in which version, on what basis: banners, package lists, paths, spellings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from rlhfdoctor.types import Event, Framework, Setting
 from rlhfdoctor.vocabulary import EVENT, FIELD
 
 _PACKAGE, _COMMAND, _PATH, _SPELLING, _ACTOR = 12, 8, 3, 2, 1
-"""What a sign weighs: a package that is installed, a command line, a source file in a traceback, a setting, a Ray class."""
+"""What a sign weighs: a package that is installed, a command line, a source file in a traceback, a setting, a Ray
+class."""
 _LEAST = 4
 
 
@@ -78,7 +79,7 @@ def find_framework(
 
 
 def _given(text: str) -> Framework:
-    """The user's choice: the framework or one of its packages; of several packages the framework's name means the newest."""
+    """The user's choice: the framework or one of its packages; of several, the framework's name means the newest."""
     word, _, version = text.partition("==")
     name = name_of(word)
     package = next((p for p in folders.packages(name) if p.name == word.lower()), None)

@@ -1,4 +1,4 @@
-"""Configuration of any form -> canonical settings with file and line.
+"""Configuration of any form -> canonical settings with their file, their line.
 
 Shell scripts and logged command lines, Hydra overrides, YAML, DeepSpeed JSON, environment files,
 resolved-config dumps in logs. What is in no table is kept under its own name, so that rules and
@@ -26,7 +26,8 @@ _OVERRIDE_KEY = folders.joined(
     r"[A-Za-z_][\w/@-]*(?:\.[\w@-]+)+", folders.every(lambda spec: spec.overrides_without_dot)
 )
 _OVERRIDE = re.compile(rf"^(?P<plus>[+~]{{0,2}})(?P<key>{_OVERRIDE_KEY})=(?P<value>.*)$", re.S)
-"""A Hydra override; of those without a dot, which look like variables of the shell, the ones that a framework declares."""
+"""A Hydra override; of those without a dot, which look like variables of the shell, the ones that a framework
+declares."""
 _ENV = re.compile(r"^(?P<key>[A-Z][A-Z0-9_]{2,}|RAY_\w+)=(?P<value>.*)$", re.S)
 _REST = re.compile(r"\$(?:[@*]|\{[@*]\}|\{\w+\[[@*]\]\})")
 _STARTS_IN_CONTAINER = re.compile(r"^(?:.*/)?(?:bash|sh|python[\d.]*|torchrun|deepspeed|accelerate|ray|sleep)$")

@@ -1,7 +1,7 @@
-"""Tokens of a shell script with their places, so that a value can be found and changed.
+"""Tokens of a shell script with their places, so that a value can be changed where it is.
 
-A reader of words, not an interpreter: comments, line continuations, redirections, here-documents, variables, the words of
-a quoted command (`bash -c "..."`) and of a variable that is used as words (`ARGS="..."; run $ARGS`) are understood;
+A reader of words, not an interpreter: comments, line continuations, redirections, here-documents, variables, the words
+of a quoted command (`bash -c "..."`) and of a variable that is used as words (`ARGS="..."; run $ARGS`) are understood;
 branches, loops and functions are read as words.
 """
 
@@ -36,7 +36,8 @@ _DEEPEST = 3
 _MOST_LISTED = 20_000
 """Words of variables, over a script; lists of lists that double each other end here."""
 _MOST_UNCLOSED, _MOST_DOCUMENTS = 5, 1000
-"""At most this many unclosed `$(` in quotes, and here-documents, are searched for in a script: each may be a search to its end."""
+"""At most this many unclosed `$(` in quotes, and here-documents, are searched for in a script: each may be a search to
+its end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Canonical name <-> spelling at a version, from the frameworks' tables and those next to this module.
+"""Canonical name <-> spelling at a version, from the frameworks' tables or those next to this module.
 
 A rule says `offload_optimizer`; the table of OpenRLHF maps this to `--adam_offload` up to
 0.10.1.post2 and `--ds.adam_offload` from 0.10.2 on.
@@ -24,7 +24,8 @@ from rlhfdoctor.vocabulary.names import did_you_mean
 from rlhfdoctor.vocabulary.settings import UNITS
 
 FRAMEWORKS = folders.names()
-"""Tables of training frameworks, each in its folder; the others (deepspeed, vllm, ray, torch, container) go with any of them."""
+"""Tables of training frameworks, each in its folder; the others (deepspeed, vllm, ray, torch, container) go with any of
+them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""A setting as it is written, and what a framework's table makes of it: reading comes before the framework is known."""
+"""A setting as it is written: reading comes before the framework, whose table interprets it, is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""cgroup memory, v2's names for v1's files: the whole chain of ancestors, and which level binds.
+"""cgroup memory, v2's names for v1's files: the whole chain of ancestors, with the level that binds.
 
 Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst. A limit is often set on an ancestor
 (pod, slice, Slurm step), and below a bind mount the path in /proc/PID/cgroup is the host's, of

@@ -1,4 +1,4 @@
-"""Which GPUs a machine has, by the device files of their drivers, and what reads them; a vendor is one row."""
+"""Which GPUs a machine has, by the device files of their drivers; a vendor is one row with what reads it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GPUs as every vendor's library can report them: devices, processes on them, and the form of a source."""
+"""GPUs as every vendor's library can report them: devices, processes on them, the form of a source."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ GpuReading: TypeAlias = tuple[list[Gpu], list[GpuProcess], list[Gap]]
 
 
 class GpuSource(Protocol):
-    """A vendor's library, opened once; what cannot be opened raises ImportError or OSError with the cause and the next step."""
+    """A vendor's library, opened once; without it ImportError or OSError with the cause and the next step."""
 
     def read(self) -> GpuReading:
         """What its devices hold now; never raises."""

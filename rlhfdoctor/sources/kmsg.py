@@ -53,7 +53,7 @@ class KernelLog:
             raise
 
     def read(self, most_count: int = 2000) -> list[str]:
-        """New lines as `dmesg --time-format iso` prints them; what the kernel overwrote meanwhile is skipped (EPIPE)."""
+        """New lines as `dmesg --time-format iso` prints them; what the kernel overwrote is skipped (EPIPE)."""
         lines: list[str] = []
         for _ in range(most_count):
             try:

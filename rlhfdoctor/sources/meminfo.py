@@ -1,4 +1,4 @@
-"""Memory of the whole machine: /proc/meminfo, /proc/zoneinfo and /proc/vmstat (proc(5))."""
+"""Memory of the whole machine: /proc/meminfo, /proc/zoneinfo, /proc/vmstat (proc(5))."""
 
 from __future__ import annotations
 
@@ -67,7 +67,8 @@ def parse_zoneinfo(data: bytes) -> int:
 
     mm/page_alloc.c, `pcp->high_max`; read from the `count:` lines below `pagesets` of /proc/zoneinfo.
 
-    >>> parse_zoneinfo(b"  pagesets\\n    cpu: 0\\n              count:    3\\n              high:     14\\n") == 3 * PAGE_BYTES
+    >>> text = b"  pagesets\\n    cpu: 0\\n              count:    3\\n              high:     14\\n"
+    >>> parse_zoneinfo(text) == 3 * PAGE_BYTES
     True
     """
     return sum(int(match) for match in _PAGESET.findall(data)) * PAGE_BYTES

@@ -1,4 +1,4 @@
-"""NVML: memory of the GPUs and of the processes on them.
+"""NVML: memory of the GPUs, by process.
 
 Same numbers: `nvidia-smi --query-gpu=index,memory.used,memory.total --format=csv` and
 `nvidia-smi --query-compute-apps=pid,used_memory --format=csv`. NVML gives pids of the host's

@@ -1,4 +1,4 @@
-"""/proc/pressure/memory and a cgroup's memory.pressure: how long tasks waited for memory (PSI).
+"""/proc/pressure/memory or a cgroup's memory.pressure: how long tasks waited for memory (PSI).
 
     some avg10=0.00 avg60=0.00 avg300=0.00 total=76879
     full avg10=0.00 avg60=0.00 avg300=0.00 total=60773

@@ -1,4 +1,4 @@
-"""/proc/PID: status, stat, io, cmdline, cgroup and maps of one process.
+"""/proc/PID of one process: status, stat, io, cmdline, cgroup, maps.
 
 Documented in proc(5) and Documentation/filesystems/proc.rst. `status` and `stat` cost the same at
 any size of the process (7 to 20 us); `smaps_rollup` walks page tables and stalls the process for as
@@ -194,7 +194,8 @@ _DRIVERS = ("/dev/nvidia", "/dev/dri/", "/dev/kfd", "/dev/infiniband")
 def parse_maps(data: bytes) -> Mappings:
     """Shared mappings by kind; an object that is mapped several times counts once, at its largest.
 
-    >>> m = parse_maps(b"7f00-7f01 rw-s 0 00:18 9 /dev/shm/plasmaX (deleted)\\n7f01-7f03 rw-s 0 00:18 8 /dev/shm/a b\\n")
+    >>> deleted = b"7f00-7f01 rw-s 0 00:18 9 /dev/shm/plasmaX (deleted)\\n"
+    >>> m = parse_maps(deleted + b"7f01-7f03 rw-s 0 00:18 8 /dev/shm/a b\\n")
     >>> m.plasma_bytes, m.dev_shm_bytes, m.objects
     (1, 2, ((9, '/dev/shm/plasmaX', 1), (8, '/dev/shm/a b', 2)))
     """
@@ -332,7 +333,7 @@ def read_boot_id(root: str = "") -> str:
 
 
 def has_host_pids(root: str = "") -> bool:
-    """Whether our pids are those of the kernel log: the first pid namespace has a fixed inode (include/linux/proc_ns.h)."""
+    """Whether our pids are the kernel log's: the first pid namespace has a fixed inode (include/linux/proc_ns.h)."""
     try:
         return os.stat(f"{root}/proc/self/ns/pid").st_ino == 0xEFFFFFFC
     except OSError:

@@ -1,4 +1,4 @@
-"""Ray's names without asking Ray: raylet command lines and the first lines of worker logs.
+"""Ray's names without asking Ray: raylet command lines, first lines of worker logs.
 
     raylet --session_dir=/tmp/ray/session_2026... --node_ip_address=10.0.0.4 --object_store_memory=...
     logs/worker-<worker id>-<job id>-<pid>.out:   :job_id:01000000

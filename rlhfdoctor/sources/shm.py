@@ -1,4 +1,4 @@
-"""/dev/shm: what the file system holds, which objects, how old, and who still uses them.
+"""/dev/shm: what the file system holds, which objects, how old, who still uses them.
 
 A file that was unlinked but is still mapped has no name here, and the file system still counts it:
 `used_bytes` of statvfs less the sum of the named files is what such objects hold. Ray's object store

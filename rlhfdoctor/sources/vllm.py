@@ -63,8 +63,10 @@ def parse_metrics(text: str) -> EngineLoad | None:
 def find_port(command: str) -> int | None:
     """The port of a vLLM server by its command line; 8000 where it names none; None for other programs.
 
-    >>> find_port("python -m vllm.entrypoints.openai.api_server --port 9000"), find_port("vllm serve m"), find_port("ls")
-    (9000, 8000, None)
+    >>> find_port("python -m vllm.entrypoints.openai.api_server --port 9000")
+    9000
+    >>> find_port("vllm serve m"), find_port("ls")
+    (8000, None)
     """
     if not _SERVER.search(command):
         return None

@@ -569,7 +569,7 @@ def table(write: bool) -> None:
         "`make budget` (`python tests/bench/budget.py measure --set first`, `second`, `third`, `resumed`, `again`, `universal`, `universal-again`, then `table --write`): two PPO steps of the bundled trainer on CPU,",
         "real Ray, DeepSpeed and torch. Peak of anonymous and shared memory of a process, MiB; the larger one of its ranks. Error: predicted less measured, of the",
         "measured. All sizes of buffers are from the sources; the constants of `budget/process.py` and the shares of weights that malloc keeps and gloo stages",
-        "(`budget/deepspeed.py`, underscored) were set by the first set, `_READ_ALONE` and `_HEADS_ALONE` by the second, too; `budget/storage.py`'s by the first one of universal checkpoints. Driver, Ray's services and loader",
+        "(`budget/deepspeed.py`, `budget/stage_3.py`, underscored) were set by the first set, `_READ_ALONE` and `_HEADS_ALONE` by the second, too; `budget/storage.py`'s by the first one of universal checkpoints. Driver, Ray's services and loader",
         "workers are in none of these figures. Runs of the four last sets end when they have read a checkpoint; their references, which read none, are left out.",
         "",
         "| set | configurations | roles | median | 90th percentile | under by more than 5 % | largest |",

@@ -59,6 +59,8 @@ def test_json(doctor: Doctor) -> None:
     ]
     limit = next(row for row in found["limits"] if row["name"] == "node")
     assert limit["peak_bytes"] > limit["bytes"]
+    keys = {"role", "place", "phases", "bytes", "count", "what", "pinned", "moment", "at_longest", "from_step"}
+    assert all(keys <= need.keys() for need in found["needs"])  # they outlive the names of Python's fields
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rlhfdoctor.budget.needs import pinned_size
+from rlhfdoctor.budget.pinned import pinned_size
+from rlhfdoctor.budget.types import Estimate, Limit, Need
 from rlhfdoctor.core.estimate import Machine, estimate, suggest
 from rlhfdoctor.errors import UsageError
-from rlhfdoctor.estimates import Estimate, Limit, Need
 from rlhfdoctor.i18n.message import NOTHING
 from rlhfdoctor.report.budget_verdict import sentence, verdict
 
@@ -29,7 +29,7 @@ def host_states(found: Estimate, *roles: str) -> int:
     return sum(
         n.bytes * n.count
         for n in found.needs
-        if n.role in roles and n.place == "host" and "processes" not in str(n.what) and not n.moment
+        if n.role in roles and n.place == "host" and "processes" not in str(n.what) and not n.transient
     )
 
 
@@ -60,7 +60,7 @@ def test_published_actor_and_critic_at_zero_3(tmp_path: Path) -> None:
         and n.place == "host"
         and ("gradient" in str(n.what) or "master" in str(n.what) or "moments" in str(n.what))
         and not n.pinned
-        and not n.moment
+        and not n.transient
     )
     pinned = sum(n.bytes * n.count for n in found.needs if n.role in ("actor", "critic") and n.pinned)
     assert asked == pytest.approx(2 * 12 * 7.36e9, rel=0.04), "master and moments, 12 bytes"
@@ -340,11 +340,11 @@ def need(
     *,
     process: str = "",
     phases: tuple[str, ...] = ("update",),
-    moment: str = "",
+    transient: str = "",
     place: str = "host",
     count: int = 1,
     gpus: str = "",
-    from_step: bool = False,
+    after_first_step: bool = False,
     at_longest: bool = False,
 ) -> Need:
     return Need(
@@ -355,9 +355,9 @@ def need(
         bytes=size,
         count=count,
         what=NOTHING,
-        moment=moment,
+        transient=transient,
         gpus=gpus,
-        from_step=from_step,
+        after_first_step=after_first_step,
         at_longest=at_longest,
     )  # type: ignore[arg-type]
 
@@ -369,9 +369,11 @@ def made(*needs: Need, limit: int | None = None, phases: tuple[str, ...] = ("loa
 
 def test_moments_of_one_process_do_not_add_up() -> None:
     """Two moments of a role, or roles that take turns in one process: the larger one; of two processes: both."""
-    one = made(need("actor", 5), need("actor", 3, moment="backward"), need("actor", 4, moment="step"))
-    turns = made(need("actor", 3, process="w", moment="backward"), need("critic", 4, process="w", moment="backward"))
-    apart = made(need("actor", 3, moment="backward"), need("critic", 4, moment="backward"))
+    one = made(need("actor", 5), need("actor", 3, transient="backward"), need("actor", 4, transient="step"))
+    turns = made(
+        need("actor", 3, process="w", transient="backward"), need("critic", 4, process="w", transient="backward")
+    )
+    apart = made(need("actor", 3, transient="backward"), need("critic", 4, transient="backward"))
     assert [e.of("host", "update") for e in (one, turns, apart)] == [9, 4, 7]
 
 
@@ -390,9 +392,9 @@ def test_what_is_held_for_a_turn() -> None:
     """Gradients of roles that share a process are not there together; each goes with the moments of its own turn."""
 
     def turn(role: str, size: int, process: str) -> Need:
-        return replace(need(role, size, process=process), turn=True)
+        return replace(need(role, size, process=process), exclusive=True)
 
-    moments = (need("actor", 3, process="w", moment="backward"), need("critic", 1, process="w", moment="step"))
+    moments = (need("actor", 3, process="w", transient="backward"), need("critic", 1, process="w", transient="step"))
     assert made(turn("actor", 5, "w"), turn("critic", 4, "w"), *moments).of("host", "update") == 8
     assert made(turn("actor", 5, "a"), turn("critic", 4, "b")).of("host", "update") == 9
 
@@ -487,7 +489,7 @@ def test_side_by_side_on_one_gpu(tmp_path: Path) -> None:
             whole,
             found.of("gpu", "update", "actor"),
             {
-                n.beside
+                n.concurrent
                 for n in found.needs
                 if n.role == "critic" and str(n.what).startswith("gathered") and "update" in n.phases
             },
@@ -495,11 +497,11 @@ def test_side_by_side_on_one_gpu(tmp_path: Path) -> None:
     assert (sizes[""][2], sizes["--deepspeed_enable_sleep"][2]) == ({True}, {False})
     assert sizes[""][0] > sizes["--deepspeed_enable_sleep"][0] + 4 * GIB
     pair = (
-        need("actor", 5, place="gpu", gpus="a", moment="backward"),
-        need("critic", 4, place="gpu", gpus="a", moment="backward"),
+        need("actor", 5, place="gpu", gpus="a", transient="backward"),
+        need("critic", 4, place="gpu", gpus="a", transient="backward"),
     )
     assert made(*pair).of("gpu", "update") == 5
-    assert made(*(replace(n, beside=True) for n in pair)).of("gpu", "update") == 9
+    assert made(*(replace(n, concurrent=True) for n in pair)).of("gpu", "update") == 9
 
 
 def test_offloaded_weights_are_on_the_gpu_in_turn(tmp_path: Path) -> None:
@@ -528,7 +530,9 @@ def test_offloaded_weights_are_on_the_gpu_in_turn(tmp_path: Path) -> None:
 def test_the_first_phase_that_breaks() -> None:
     """Adam's states come with the first step: the first rollout is without them, and the update breaks the limit."""
     every = ("rollout", "update")
-    found = made(need("actor", 6, phases=("load", *every)), need("actor", 5, phases=every, from_step=True), limit=10)
+    found = made(
+        need("actor", 6, phases=("load", *every)), need("actor", 5, phases=every, after_first_step=True), limit=10
+    )
     assert (found.breaks(found.limits[0]), found.peak(found.limits[0])) == (("update", 11), ("rollout", 11))
     resumed = replace(found, phases=("load", "resume", "rollout", "update"))
     assert resumed.breaks(found.limits[0]) == ("rollout", 11)
@@ -605,7 +609,7 @@ def test_versions_of_deepspeed(version: str, tmp_path: Path) -> None:
         for n in found.needs
         if n.role == "actor"
         and n.place == "host"
-        and not n.moment
+        and not n.transient
         and "processes" not in str(n.what)
         and "largest" not in str(n.what)
     )

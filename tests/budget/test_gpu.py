@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from rlhfdoctor.budget.types import Estimate
 from rlhfdoctor.core.estimate import Machine, estimate
-from rlhfdoctor.estimates import Estimate
 from rlhfdoctor.report.budget_verdict import sentence, verdict
 
 GIB = 1 << 30
@@ -78,7 +78,7 @@ def test_one_layer_and_the_logits_take_turns(tmp_path: Path) -> None:
         tmp_path, VERL.format("actor_rollout_ref.actor.entropy_from_logits_with_chunking=True"), "verl==0.6.1"
     )
     scoring = {
-        (n.moment, str(n.what)): n.bytes
+        (n.transient, str(n.what)): n.bytes
         for n in found.needs
         if n.role == "actor" and n.phases == ("score",) and n.at_longest
     }

@@ -12,8 +12,8 @@ import pytest
 from rlhfdoctor.budget.deepspeed import deepspeed_needs
 from rlhfdoctor.budget.plan import Model
 from rlhfdoctor.budget.shapes import find_shape
+from rlhfdoctor.budget.types import Estimate
 from rlhfdoctor.core.estimate import Machine, estimate
-from rlhfdoctor.estimates import Estimate
 from rlhfdoctor.report.budget_verdict import ERROR, sentence, verdict
 
 GIB = 1 << 30
@@ -102,7 +102,7 @@ def test_optimate_242_states_at_stage_3() -> None:
         shape=shape,
         trained=True,
         ranks=1,
-        here=1,
+        local_ranks=1,
         backend="deepspeed",
         version="0.8.2",
         stage=3,
@@ -112,7 +112,7 @@ def test_optimate_242_states_at_stage_3() -> None:
     needs = {
         str(n.what): n.bytes
         for n in deepspeed_needs(model, "cuda")
-        if n.place == "host" and "load" in n.phases and not n.moment
+        if n.place == "host" and "load" in n.phases and not n.transient
     }
     assert needs["fp32 master weights"] == pytest.approx(24.72 * GIB, rel=0.03)
     states = sum(size for what, size in needs.items() if "moments" in what or "fp32 gradients" in what)

@@ -12,8 +12,8 @@ import pytest
 from rich.console import Console
 
 from rlhfdoctor import analyze
+from rlhfdoctor.budget.types import Estimate
 from rlhfdoctor.core.estimate import Machine, estimate, suggest
-from rlhfdoctor.estimates import Estimate
 from rlhfdoctor.report.budget import render_suggestion
 from rlhfdoctor.report.budget_verdict import by_phase, sentence, verdict
 from rlhfdoctor.types import Patch
@@ -163,7 +163,9 @@ def test_a_universal_checkpoint_below_stage_3(tmp_path: Path) -> None:
     config = {"zero_optimization": {**OFFLOAD, "stage": 2}, "checkpoint": {"load_universal": True}}
     found = predict(tmp_path, TRL.format(more=""), "trl==0.16.1", "0.16.4", config)
     small = KEYS_AND_VALUES / QWEN_7B
-    read = sum(need.bytes * need.count for need in found.needs if need.moment == "read" and need.phases == ("resume",))
+    read = sum(
+        need.bytes * need.count for need in found.needs if need.transient == "read" and need.phases == ("resume",)
+    )
     assert read / QWEN_7B == pytest.approx(4 + 4 * small + 8 * 0.9 * 4 * small, rel=0.01) and found.hazards == ()
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from rlhfdoctor.budget.types import Estimate
 from rlhfdoctor.core.estimate import Machine, estimate
-from rlhfdoctor.estimates import Estimate
 from rlhfdoctor.report.budget_json import to_dict
 from rlhfdoctor.report.budget_verdict import by_phase, sentence, verdict
 

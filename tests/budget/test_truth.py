@@ -57,7 +57,7 @@ def test_page_locked_bytes_are_exact() -> None:
         guess = predict(row)
         for role in ("actor", "critic", "reference"):
             shown = max(p["locked"] for p in row["processes"] if p["role"] == role)
-            told = sum(n.bytes for n in guess.needs if n.role == role and n.pinned and not n.moment)
+            told = sum(n.bytes for n in guess.needs if n.role == role and n.pinned and not n.transient)
             assert told == pytest.approx(shown, rel=0.02, abs=1 << 20), (row["name"], role)
             seen += shown > 0
     assert seen >= 6

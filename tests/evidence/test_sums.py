@@ -168,7 +168,7 @@ def test_states_on_a_gpu_are_the_budgets(facts: Facts, tmp_path: Path) -> None:
     needs = [
         need
         for need in estimate([str(tmp_path)]).needs
-        if need.place == "gpu" and need.role == "actor" and not need.moment and not need.at_longest
+        if need.place == "gpu" and need.role == "actor" and not need.transient and not need.at_longest
     ]
     assert found["gpu.states_ratio"] == sum(need.bytes for need in needs) / (79 << 30)
 

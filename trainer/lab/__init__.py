@@ -1,1 +1,1 @@
-"""The incident lab: real incidents, made on purpose, diagnosed from what they leave behind, cured, and run again."""
+"""The incident lab: real incidents, made on purpose, diagnosed from what they leave behind, cured, run again."""

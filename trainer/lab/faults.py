@@ -1,4 +1,4 @@
-"""What users' own code does wrong: tasks, reward functions and callbacks for the scenarios."""
+"""What users' own code does wrong: tasks, reward functions, callbacks for the scenarios."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The place of a run: its memory cgroup, its mounts and namespaces, made before it and taken away after it.
+"""The place of a run: its memory cgroup, mounts, namespaces, made before it, taken away after it.
 
 Linux, root and a cgroup v1 memory controller are needed. The recorder stays outside of the job's cgroup, as a node's
 agent does. Slurm's part is played here: the limit is read from the `#SBATCH --mem` line of the launch script.
@@ -29,9 +29,10 @@ from trainer.lab.scenario import LabError, Scenario, size_of
 CGROUPS = Path("/sys/fs/cgroup/memory")
 ROOT = Path(__file__).resolve().parents[2]
 NOT_COMPILED = {"TORCHDYNAMO_DISABLE": "1"}
-"""DeepSpeed decorates a function of its Muon with torch.compile as it is imported; that loads torch's inductor and starts its pool of
-compilers in every rank, which is most of the time that a short run takes. For runs without limits and without vLLM, and for the
-incidents of `make test`: the limits of the lab's others were chosen with what it holds."""
+"""DeepSpeed decorates a function of its Muon with torch.compile as it is imported; that loads torch's inductor and
+starts its pool of compilers in every rank, which is most of the time that a short run takes. For runs without limits
+and without vLLM, and for the incidents of `make test`: the limits of the lab's others were chosen with what it
+holds."""
 _LONGEST_S = 400
 _COMPILE_S = 900
 _OPERATORS = ("CPUAdamBuilder", "ShareMemCommBuilder")
@@ -70,7 +71,7 @@ def has_gpu() -> bool:
 
 
 def extensions() -> Path:
-    """Folder of DeepSpeed's compiled operators for this interpreter: the lab's own, so that its locks are not shared."""
+    """Folder of DeepSpeed's compiled operators for this interpreter: the lab's own, so that no lock is shared."""
     mark = hashlib.sha256(sys.prefix.encode()).hexdigest()[:12]
     return Path.home() / ".cache" / "rlhfdoctor" / "torch_extensions" / mark
 
@@ -85,7 +86,9 @@ def unlock() -> None:
 
 
 def warm() -> None:
-    """Compiles DeepSpeed's CPU Adam and its collectives where no limit holds, once for these releases; that takes minutes and 2 GiB.
+    """Compiles DeepSpeed's CPU Adam and its collectives where no limit holds, once for these releases.
+
+    That takes minutes and 2 GiB.
 
     Who comes meanwhile waits.
     """
@@ -118,7 +121,8 @@ def _compile() -> None:
 
 
 def programs() -> list[Path]:
-    """The files of this interpreter's environment that a run maps: Python, its extensions, all shared objects, Ray's programs."""
+    """The files of this interpreter's environment that a run maps: Python, extensions, shared objects, Ray's
+    programs."""
     libraries, standard = Path(sysconfig.get_path("platlib")), Path(sysconfig.get_path("stdlib"))
     python = Path(sysconfig.get_config_var("LIBDIR") or "", sysconfig.get_config_var("LDLIBRARY") or "")
     found = [
@@ -133,10 +137,13 @@ def programs() -> list[Path]:
 
 
 def cache_programs() -> int:
-    """Reads what a run maps into the page cache, from outside of its cgroup; how many bytes (1.4 GB with all of the lab's packages).
+    """Reads what a run maps into the page cache, from outside of its cgroup; how many bytes.
 
-    A page belongs to the cgroup that reads it first. Of a cold cache that is the run's, and at its limit the kernel takes programs
-    away and reads them back for minutes before it kills; that was seen to last 400 s with 2 MiB of page cache left.
+    They are 1.4 GB with all of the lab's packages.
+
+    A page belongs to the cgroup that reads it first. Of a cold cache that is the run's, and at its limit the kernel
+    takes programs away and reads them back for minutes before it kills; that was seen to last 400 s with 2 MiB of page
+    cache left.
     """
     read = 0
     for path in programs():

@@ -1,4 +1,4 @@
-"""A scenario: one YAML file below scenarios/ -> what to run, where, and what is true about it."""
+"""A scenario: one YAML file below scenarios/ -> what to run, where; what is true about it."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class Scenario:
     config: dict[str, Any]
     """What differs from base.yaml."""
     truth: dict[str, Any]
-    """verdict, killer or killers, accept (causes that are right as the first one), phase, from_logs (the right verdict if logs alone
-    do not suffice); never shown to the doctor."""
+    """verdict, killer or killers, accept (causes that are right as the first one), phase, from_logs (the right verdict
+    if logs alone do not suffice); never shown to the doctor."""
     deepspeed: dict[str, Any] = field(default_factory=lambda: {"zero_optimization": {"stage": 2}})
     place: Place = field(default_factory=Place)
     environment: dict[str, str] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class Scenario:
 
 
 def _threshold(free: str) -> float:
-    """Share of the node's memory that is in use now, and `free` more; as Ray counts it (available memory of /proc/meminfo)."""
+    """Share of the node's memory that is in use now, and `free` more; by available memory, as Ray counts it."""
     import psutil
 
     memory = psutil.virtual_memory()

@@ -54,7 +54,7 @@ class Outcome:
 
 
 def try_scenario(scenario: Scenario, folder: Path, outcome: Outcome | None = None) -> Outcome:
-    """The whole trial; everything it makes stays in `folder`: config/, run/, truth.yaml, patched/, second/, outcome.json.
+    """The whole trial; all that it makes stays in `folder`: config/, run/, truth.yaml, patched/, second/, outcome.json.
 
     Args:
         outcome: is filled in as far as the trial gets.

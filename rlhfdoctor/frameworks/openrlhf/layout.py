@@ -1,4 +1,7 @@
-"""OpenRLHF: a group of Ray actors a role, packed into nodes (openrlhf/cli/train_ppo_ray.py, 0.0.1 to 0.11.2), or all in one (train_ppo.py)."""
+"""OpenRLHF: a group of Ray actors a role, packed into nodes, or all roles in one process (train_ppo).
+
+openrlhf/cli/train_ppo_ray.py and train_ppo.py at 0.0.1 to 0.11.2.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,16 @@ from dataclasses import replace
 from typing import Any
 
 from rlhfdoctor.budget.inputs import Inputs
-from rlhfdoctor.budget.placement import (
+from rlhfdoctor.budget.layout_settings import (
     BYTES_PER_TOKEN,
-    GPUS,
-    Placed,
     actor_shape,
     find_store,
     find_swap,
-    make_nodes,
     read_lengths,
     read_resume,
     read_sub_groups,
 )
+from rlhfdoctor.budget.placement import GPUS, Placed, make_nodes
 from rlhfdoctor.budget.plan import Engine, Model, Plan
 from rlhfdoctor.budget.shapes import Shape
 from rlhfdoctor.i18n.message import say
@@ -29,66 +30,20 @@ _GROUP_FLAGS = ("_num_nodes", "_num_gpus_per_node", ".num_nodes", ".num_gpus_per
 def make_plans(inputs: Inputs) -> list[Plan]:
     """Nodes of an OpenRLHF PPO run: which roles there are follows from estimator, KL and reward settings."""
     shape = actor_shape(inputs, "pretrain", "actor.model_name_or_path")
-    has_reward = not (
-        inputs.value("remote_rm_url", "reward.remote_url") or inputs.value("agent_func_path", "train.agent_func_path")
-    )
-    wanted = {
-        "actor": True,
-        "critic": str(inputs.value("advantage_estimator", "algo.advantage.estimator") or "gae") == "gae",
-        "reference": inputs.number("init_kl_coef", "algo.kl.init_coef", default=0.01) > 0,
-        "reward": has_reward,
-    }
-    if "," in str(inputs.value("reward_pretrain", "reward.model_name_or_path") or ""):
-        inputs.assume(say("of several reward models only the first is counted"))
-    reward = inputs.shape_or(shape, "reward_pretrain", "reward.model_name_or_path", of="the reward model")
-    critic = inputs.shape_or(
-        reward if has_reward else shape, "critic_pretrain", "critic.model_name_or_path", of="the critic"
-    )
+    wanted = _wanted(inputs)
+    shapes = _shapes(inputs, shape, wanted)
     alone = not any(f"{role}{flag}" in inputs.settings for role in _ROLES for flag in _GROUP_FLAGS)
-    if alone:  # train_ppo has no groups
-        sizes = dict.fromkeys(wanted, (inputs.machine.nodes or 1, inputs.machine.gpus_per_node or GPUS))
-        inputs.assume(
-            say("no role has GPUs of its own in the files: one process a GPU holds all of them, as in train_ppo")
-        )
-    else:
-        sizes = {role: _group_size(inputs, "ref" if role == "reference" else role) for role in wanted}
-        if inputs.machine.nodes is not None:
-            inputs.assume(say("--nodes is not used: OpenRLHF's own settings say how many nodes each role has"))
+    sizes = _group_sizes(inputs, wanted, alone)
     shared = [tuple(role for role in wanted if wanted[role])] if alone else _shared(inputs, wanted)
     groups = [Placed(roles, sizes[roles[0]][1], sizes[roles[0]][0]) for roles in shared]
-    together = inputs.flag("colocate_all") and not inputs.flag(
-        "train.async_enable"
-    )  # async engines have GPUs of their own
+    # async engines have GPUs of their own
+    together = inputs.flag("colocate_all") and not inputs.flag("train.async_enable")
     engine = _engine(inputs, shape, together)
     if engine is not None:
         _place_engine(inputs, engine, groups)
-    trained = _training(inputs, sizes)
-    stage = 3 if inputs.number("zero_stage", default=2) == 3 else 0
-    offloads = stage == 3 and inputs.flag("ref.offload_param")
-    frozen: dict[str, Any] = {
-        "backend": "deepspeed",
-        "version": inputs.version("deepspeed"),
-        "trained": False,
-        "stage": stage,
-        "here": 0,
-        "offload_param": offloads,
-        "pin_param": offloads and not inputs.framework_before("0.1.5"),
-        **_tokens(inputs),
-    }
-    models = {
-        "actor": Model(role="actor", shape=shape, process="actor", here=0, **trained("actor")),
-        "critic": Model(
-            role="critic", shape=critic, process="critic", here=0, value_head=True, saved=False, **trained("critic")
-        ),
-        "reference": Model(
-            role="reference", shape=shape, process="reference", ranks=_total(sizes["reference"]), **frozen
-        ),
-        "reward": Model(
-            role="reward", shape=reward, process="reward", ranks=_total(sizes["reward"]), value_head=True, **frozen
-        ),
-    }
+    models = _models(inputs, shapes, sizes)
     if alone:
-        models = {role: replace(model, process="trainer", beside=False) for role, model in models.items()}
+        models = {role: replace(model, process="trainer", concurrent=False) for role, model in models.items()}
     prompt, answer = read_lengths(inputs)
     samples = inputs.count("rollout.samples_per_prompt", default=1) * inputs.count("rollout.batch_size", default=1024)
     saves, saves_hf = inputs.number("checkpoint.save_steps", default=-1) > 0, inputs.flag("checkpoint.save_hf")
@@ -108,6 +63,90 @@ def make_plans(inputs: Inputs) -> list[Plan]:
         ray=not alone,
         **read_resume(inputs, launched=alone or sees_all),
     )
+
+
+def _wanted(inputs: Inputs) -> dict[str, bool]:
+    """Which roles the run has."""
+    has_reward = not (
+        inputs.value("remote_rm_url", "reward.remote_url") or inputs.value("agent_func_path", "train.agent_func_path")
+    )
+    return {
+        "actor": True,
+        "critic": str(inputs.value("advantage_estimator", "algo.advantage.estimator") or "gae") == "gae",
+        "reference": inputs.number("init_kl_coef", "algo.kl.init_coef", default=0.01) > 0,
+        "reward": has_reward,
+    }
+
+
+def _shapes(inputs: Inputs, actor: Shape, wanted: dict[str, bool]) -> dict[str, Shape]:
+    """The models' shapes by role; one that is not named is as another role's."""
+    if "," in str(inputs.value("reward_pretrain", "reward.model_name_or_path") or ""):
+        inputs.assume(say("of several reward models only the first is counted"))
+    reward = inputs.shape_or(actor, "reward_pretrain", "reward.model_name_or_path", of="the reward model")
+    critic = inputs.shape_or(
+        reward if wanted["reward"] else actor, "critic_pretrain", "critic.model_name_or_path", of="the critic"
+    )
+    return {"actor": actor, "critic": critic, "reference": actor, "reward": reward}
+
+
+def _group_sizes(inputs: Inputs, wanted: dict[str, bool], alone: bool) -> dict[str, tuple[int, int]]:
+    """Nodes of each role, and GPUs on each; `alone`: train_ppo, which has no groups."""
+    if alone:
+        inputs.assume(
+            say("no role has GPUs of its own in the files: one process a GPU holds all of them, as in train_ppo")
+        )
+        return dict.fromkeys(wanted, (inputs.machine.nodes or 1, inputs.machine.gpus_per_node or GPUS))
+    sizes = {role: _group_size(inputs, "ref" if role == "reference" else role) for role in wanted}
+    if inputs.machine.nodes is not None:
+        inputs.assume(say("--nodes is not used: OpenRLHF's own settings say how many nodes each role has"))
+    return sizes
+
+
+def _models(inputs: Inputs, shapes: dict[str, Shape], sizes: dict[str, tuple[int, int]]) -> dict[str, Model]:
+    trained, frozen = _training(inputs, sizes), _frozen(inputs)
+    return {
+        "actor": Model(role="actor", shape=shapes["actor"], process="actor", local_ranks=0, **trained("actor")),
+        "critic": Model(
+            role="critic",
+            shape=shapes["critic"],
+            process="critic",
+            local_ranks=0,
+            value_head=True,
+            saved=False,
+            **trained("critic"),
+        ),
+        "reference": Model(
+            role="reference",
+            shape=shapes["reference"],
+            process="reference",
+            ranks=_total(sizes["reference"]),
+            **frozen,
+        ),
+        "reward": Model(
+            role="reward",
+            shape=shapes["reward"],
+            process="reward",
+            ranks=_total(sizes["reward"]),
+            value_head=True,
+            **frozen,
+        ),
+    }
+
+
+def _frozen(inputs: Inputs) -> dict[str, Any]:
+    """Settings of the models that only score."""
+    stage = 3 if inputs.number("zero_stage", default=2) == 3 else 0
+    offloads = stage == 3 and inputs.flag("ref.offload_param")
+    return {
+        "backend": "deepspeed",
+        "version": inputs.version("deepspeed"),
+        "trained": False,
+        "stage": stage,
+        "local_ranks": 0,
+        "offload_param": offloads,
+        "pin_param": offloads and not inputs.framework_before("0.1.5"),
+        **_tokens(inputs),
+    }
 
 
 def _shared(inputs: Inputs, wanted: dict[str, bool]) -> list[tuple[str, ...]]:
@@ -199,7 +238,7 @@ def _training(inputs: Inputs, sizes: dict[str, tuple[int, int]]) -> Any:
             "pin_optimizer": pins,
             "pin_param": True,
             **read_sub_groups(inputs),
-            "sums": accumulates,
+            "accumulates": accumulates,
             "sum_width": width,
             "overlap": inputs.flag("ds.overlap_comm"),
             "gathers": stage == 3 or not early,
@@ -207,9 +246,8 @@ def _training(inputs: Inputs, sizes: dict[str, tuple[int, int]]) -> Any:
             "lora_rank": int(inputs.number("lora_rank", default=0)),
             "sleeps": stage == 3 and inputs.flag("train.sleep"),
             **_tokens(inputs),
-            "beside": not inputs.flag(
-                "train.sleep"
-            ),  # ppo_train starts both fits and then waits, but with DeepSpeed's sleep (ppo_trainer.py, 0.5.4 to 0.11.2)
+            # ppo_train starts both fits and then waits, but with DeepSpeed's sleep (ppo_trainer.py, 0.5.4 to 0.11.2)
+            "concurrent": not inputs.flag("train.sleep"),
         }
 
     return of
@@ -222,7 +260,7 @@ def _engine(inputs: Inputs, shape: Shape, colocated: bool) -> Engine | None:
     asleep = colocated and inputs.flag("rollout.sleep")
     return Engine(
         shape=shape,
-        here=0,
+        local_ranks=0,
         tensor_parallel=inputs.count("rollout.tensor_parallel_size", default=1),
         utilization=inputs.number("rollout.gpu_memory_utilization", default=0.9),
         sleep_level=1 if asleep else 0,

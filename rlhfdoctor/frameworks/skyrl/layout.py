@@ -1,19 +1,21 @@
-"""SkyRL: a Ray process a role and GPU, packed into nodes; FSDP1 or FSDP2 (skyrl-train 0.1.0 to skyrl 0.3.0)."""
+"""SkyRL: a Ray process a GPU of each role, packed into nodes; FSDP1 or FSDP2 (skyrl-train 0.1.0 to skyrl 0.3.0)."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from rlhfdoctor.budget.inputs import Inputs
-from rlhfdoctor.budget.placement import BYTES_PER_TOKEN, Placed, actor_shape, find_store, make_nodes
+from rlhfdoctor.budget.layout_settings import BYTES_PER_TOKEN, actor_shape, find_store
+from rlhfdoctor.budget.placement import Placed, make_nodes
 from rlhfdoctor.budget.plan import Engine, Model, Plan
 from rlhfdoctor.budget.shapes import Shape
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.i18n.message import say
 
 _LOGITS = (4, 2)
-"""Bytes per token and vocabulary entry in training and scoring: bf16 logits, divided in place; flash-attn's cross entropy and a gradient as
-wide; entropy in chunks (model_wrapper.py:325-360, torch_utils.py at skyrl-train 0.3.0). Read, not measured."""
+"""Bytes per token and vocabulary entry in training and scoring: bf16 logits, divided in place; flash-attn's cross
+entropy and a gradient as wide; entropy in chunks (model_wrapper.py:325-360, torch_utils.py at skyrl-train 0.3.0). Read,
+not measured."""
 _GROUPS = {"actor": "policy", "critic": "critic", "reference": "ref"}
 
 
@@ -109,7 +111,7 @@ def _model(inputs: Inputs, role: str, shape: Shape, size: tuple[int, int], strat
         shape=own,
         trained=trained,
         ranks=size[0] * size[1],
-        here=0,
+        local_ranks=0,
         backend="fsdp1" if _is_fsdp1(inputs, strategy) else "fsdp2",
         process=role,
         width=4 if trained or not inputs.flag("trainer.bf16", default=True) else 2,
@@ -121,7 +123,7 @@ def _model(inputs: Inputs, role: str, shape: Shape, size: tuple[int, int], strat
         parallel=inputs.count("sequence_parallel_size", default=1),
         recompute=inputs.flag("gradient_checkpointing", default=True),
         lora_rank=int(inputs.number("lora_rank", default=0)) if trained else 0,
-        beside=not together,
+        concurrent=not together,
         logit_width=_LOGITS[0],
         scored_logit_width=_LOGITS[1],
         **common,
@@ -134,7 +136,7 @@ def _engine(inputs: Inputs, shape: Shape, together: bool) -> Engine:
     )
     return Engine(
         shape=shape,
-        here=0,
+        local_ranks=0,
         tensor_parallel=inputs.count("rollout.tensor_parallel_size", default=1),
         utilization=inputs.number("rollout.gpu_memory_utilization", default=0.8),
         sleep_level=level,

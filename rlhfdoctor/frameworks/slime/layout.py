@@ -15,5 +15,6 @@ def make_plans(inputs: Inputs) -> list[Plan]:
     """
     backend = "FSDP of its own" if str(inputs.value("train_backend")) == "fsdp" else "Megatron"
     raise UsageError(
-        f"slime trains with {backend}, whose memory is not modelled; the estimate knows the FSDP and DeepSpeed of other frameworks"
+        f"slime trains with {backend}, whose memory is not modelled; the estimate knows the FSDP and DeepSpeed of "
+        "other frameworks"
     )

@@ -6,13 +6,14 @@ from typing import Any
 
 from rlhfdoctor.budget.deepspeed_settings import read_zero
 from rlhfdoctor.budget.inputs import Inputs
-from rlhfdoctor.budget.placement import GPUS, Placed, actor_shape, make_nodes, read_lengths, read_resume
+from rlhfdoctor.budget.layout_settings import actor_shape, read_lengths, read_resume
+from rlhfdoctor.budget.placement import GPUS, Placed, make_nodes
 from rlhfdoctor.budget.plan import Backend, Engine, Model, Plan
 from rlhfdoctor.i18n.message import say
 
 
 def make_plans(inputs: Inputs) -> list[Plan]:
-    """Nodes of a TRL run: one process per GPU; DeepSpeed as configured by its JSON or accelerate's YAML, else plain data parallelism."""
+    """Nodes of a TRL run: one process per GPU; DeepSpeed by its JSON or accelerate's YAML, else data parallel."""
     shape = actor_shape(inputs, "model_name_or_path", "actor.model_name_or_path")
     gpus = inputs.machine.gpus_per_node
     if gpus is None:
@@ -24,7 +25,7 @@ def make_plans(inputs: Inputs) -> list[Plan]:
     micro = inputs.count("train.micro_batch_size", default=8)
     common: dict[str, Any] = {
         "ranks": ranks,
-        "here": gpus,
+        "local_ranks": gpus,
         "version": inputs.version("deepspeed"),
         "process": "trainer",
         "sequences": micro,
@@ -46,7 +47,7 @@ def make_plans(inputs: Inputs) -> list[Plan]:
             shape=shape,
             trained=True,
             backend=backend,
-            sums=inputs.count("gradient_accumulation_steps", default=1) > 1,
+            accumulates=inputs.count("gradient_accumulation_steps", default=1) > 1,
             lora_rank=adapters,
             gathers=stage == 3 and _gathers(inputs) and not adapters,
             clones=stage in (1, 2),
@@ -62,7 +63,9 @@ def make_plans(inputs: Inputs) -> list[Plan]:
     if inputs.flag("use_vllm") and str(inputs.value("vllm_mode") or "colocate") == "colocate":
         level = 0 if not inputs.flag("rollout.sleep") else 1 if inputs.framework_before("0.25") else 2
         share = inputs.number("rollout.gpu_memory_utilization", default=0.3)
-        engine = Engine(shape=shape, here=gpus, utilization=share, sleep_level=level, colocated=True, process="trainer")
+        engine = Engine(
+            shape=shape, local_ranks=gpus, utilization=share, sleep_level=level, colocated=True, process="trainer"
+        )
     roles = (*models, *(["engine"] if engine else []))
     return make_nodes(
         inputs,

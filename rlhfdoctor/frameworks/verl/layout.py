@@ -1,20 +1,12 @@
-"""verl and its forks: one process a GPU holds all roles and the engine (verl/trainer/main_ppo.py, 0.1 to 0.9.1)."""
+"""verl with its forks: one process a GPU holds all roles with the engine (verl/trainer/main_ppo.py, 0.1 to 0.9.1)."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from rlhfdoctor.budget.inputs import Inputs
-from rlhfdoctor.budget.placement import (
-    BYTES_PER_TOKEN,
-    GPUS,
-    Placed,
-    actor_shape,
-    find_store,
-    find_swap,
-    make_nodes,
-    read_lengths,
-)
+from rlhfdoctor.budget.layout_settings import BYTES_PER_TOKEN, actor_shape, find_store, find_swap, read_lengths
+from rlhfdoctor.budget.placement import GPUS, Placed, make_nodes
 from rlhfdoctor.budget.plan import Engine, Model, Plan
 from rlhfdoctor.budget.shapes import Shape
 from rlhfdoctor.errors import UsageError
@@ -25,8 +17,8 @@ _TOKENS = 16_384
 
 
 LOGITS, _ENTROPY = 2, 4
-"""Bytes a token and word: logits in bf16; an entropy over them beside: softmax and products, or one fp32 buffer where it is compiled (by
-inductor on a CPU, torch 2.13)."""
+"""Bytes a token and word: logits in bf16; an entropy over them beside: softmax and products, or one fp32 buffer where
+it is compiled (by inductor on a CPU, torch 2.13)."""
 
 
 class Variant:
@@ -45,7 +37,8 @@ class Variant:
     saves_at_end = False
 
     def sleep_level(self, inputs: Inputs) -> int:
-        """What happens to the engine's weights between rollouts (settings_notes section 1, 6): 0 nothing, 1 kept on the host, 2 dropped."""
+        """What happens to the engine's weights between rollouts (settings_notes section 1, 6): 0 nothing, 1 kept on the
+        host, 2 dropped."""
         if inputs.before("vllm", "0.7"):
             return 2  # weights are dropped with the cache engine
         if inputs.framework_before("0.5.0"):
@@ -93,10 +86,11 @@ class Variant:
     def logit_widths(self, inputs: Inputs, reference: bool = False) -> dict[str, Any]:
         """Bytes per token and vocabulary entry at the peaks of training and of scoring.
 
-        flash-attn's cross entropy takes the logits as they are and writes their gradients in their place; the division by the
-        temperature makes these once more (verl/workers/actor/dp_actor.py at 0.1 to 0.6; workers/engine/fsdp at 0.8). With an entropy
-        they are not written in place. verl computes one in every pass up to 0.3, then while the actor is scored and where the update
-        wants it. Padded batches have the logits of their responses copied; verl 0.9 divides into new ones.
+        flash-attn's cross entropy takes the logits as they are and writes their gradients in their place; the division
+        by the temperature makes these once more (verl/workers/actor/dp_actor.py at 0.1 to 0.6; workers/engine/fsdp at
+        0.8). With an entropy they are not written in place. verl computes one in every pass up to 0.3, then while the
+        actor is scored and where the update wants it. Padded batches have the logits of their responses copied; verl
+        0.9 divides into new ones.
         """
         always = self.entropy_always(inputs)
         scored = (0 if inputs.flag("entropy_chunking") else _ENTROPY) if always or not reference else 0
@@ -133,7 +127,7 @@ def plan_variant(inputs: Inputs, variant: Variant) -> list[Plan]:
     models = _models(inputs, variant, shape, nodes * gpus)
     engine = Engine(
         shape=shape,
-        here=gpus,
+        local_ranks=gpus,
         tensor_parallel=inputs.count(
             "rollout.tensor_parallel_size", "worker.rollout.tensor_parallel_size", default=variant.tensor_parallel
         ),
@@ -200,7 +194,7 @@ def _models(inputs: Inputs, variant: Variant, shape: Shape, world: int) -> dict[
     lora = int(inputs.number("actor_rollout_ref.model.lora_rank", "lora_rank", default=0))
     common: dict[str, Any] = {
         "ranks": sharded if 0 < sharded < world else world,
-        "here": 0,
+        "local_ranks": 0,
         "backend": "fsdp2" if strategy == "fsdp2" else "fsdp1",
         "process": "worker",
     }

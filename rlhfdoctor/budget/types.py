@@ -1,4 +1,4 @@
-"""The nouns of the budget: needs of processes in phases, limits of places, and the estimate that adds them up."""
+"""The types of an estimate: needs of processes in phases, limits of places, their sum."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from rlhfdoctor.vocabulary.limits import BoundName
 BudgetPhase: TypeAlias = Literal[
     "load", "resume", "rollout", "score", "update", "weight_sync", "checkpoint", "final_save"
 ]
-"""The phases that a budget distinguishes; `resume` is the load from a checkpoint, `final_save` the model's save after the last step."""
+"""The phases that a budget distinguishes; `resume` is the load from a checkpoint, `final_save` the model's save after
+the last step."""
 BUDGET_PHASES: tuple[BudgetPhase, ...] = get_args(BudgetPhase)
 Place: TypeAlias = Literal["host", "shm", "gpu"]
 """Where bytes are: memory of processes, /dev/shm (which counts for the container's limit, too), one GPU."""
@@ -35,17 +36,17 @@ class Need:
     what: Message
     pinned: bool = False
     """Page-locked: it can neither be swapped nor reclaimed."""
-    moment: str = ""
-    """Only for this moment within its phases (`backward`, `step`, ...); empty: all through them."""
-    turn: bool = False
+    transient: str = ""
+    """The moment within its phases at which it is there (`backward`, `step`, ...); empty: all through them."""
+    exclusive: bool = False
     """Held in the role's own turn of the phase only, freed before that of the next role of its process or GPU."""
-    beside: bool = False
+    concurrent: bool = False
     """Of a process that computes in this phase while others of its GPU do, so that their moments come together."""
     at_longest: bool = False
     """An upper bound: as large as this only if all sequences are at their longest."""
     exact: bool = False
     """A size that is set, not estimated, such as the engine's share of a GPU."""
-    from_step: bool = False
+    after_first_step: bool = False
     """Allocated by the first optimizer step; earlier phases are without it."""
     gpus: str = ""
     """Which GPUs of the node; roles with one name here share them."""
@@ -94,8 +95,8 @@ class Estimate:
     ) -> int:
         """Bytes on the node (host, shm) or on its fullest GPU at the peak of a phase.
 
-        Moments of a role do not come together, nor do those of roles that share a process and take turns; those of different
-        processes may. What is held for a turn goes with the moments of that turn.
+        Moments of a role do not come together, nor do those of roles that share a process and take turns; those of
+        different processes may. What is held for a turn goes with the moments of that turn.
 
         Args:
             role: only what this role needs.
@@ -112,14 +113,14 @@ class Estimate:
                 or (surely and need.at_longest)
             ):
                 continue
-            if first and need.from_step and phase in ("rollout", "score"):
+            if first and need.after_first_step and phase in ("rollout", "score"):
                 continue
             where = need.gpus if place == "gpu" else ""
             size = need.bytes if place == "gpu" else need.bytes * need.count
-            if need.moment or need.turn:
-                taker = "" if place == "gpu" and not need.beside else need.process
+            if need.transient or need.exclusive:
+                taker = "" if place == "gpu" and not need.concurrent else need.process
                 turn = turns.setdefault((where, taker), {}).setdefault(need.role, {})
-                turn[need.moment] = turn.get(need.moment, 0) + size
+                turn[need.transient] = turn.get(need.transient, 0) + size
             else:
                 steady[where] = steady.get(where, 0) + size
         for (where, _), roles in turns.items():
@@ -138,7 +139,10 @@ class Estimate:
         return only.used(limit, phase)
 
     def share(self, limit: Limit, *phases: str) -> float:
-        """How full a limit is at its peak, in these phases or in all, what is set exactly left out on both sides; 0 for an unknown limit."""
+        """How full a limit is at its peak, in these phases or in all; 0 for an unknown limit.
+
+        What is set exactly is left out on both sides.
+        """
         if not limit.bytes:
             return 0.0
         found = 0.0

@@ -1,0 +1,52 @@
+"""`doctor analyze`: what ended a run, on the command line."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from rlhfdoctor.cli.console import language_option, write
+from rlhfdoctor.cli.incident import incident_of, paths_argument, reading_options, render_incident
+from rlhfdoctor.cli.report import render_page
+
+
+@click.command()
+@paths_argument
+@reading_options
+@click.option("--format", "form", type=click.Choice(["text", "json", "md", "html"]), default="text", show_default=True)
+@click.option(
+    "--out", type=click.Path(dir_okay=False), metavar="FILE", help="Write the report here instead of standard output."
+)
+@click.option("--min-confidence", type=click.FloatRange(0, 1), default=0.0, help="Leave out findings below.")
+@language_option
+@click.option("--all", "all_findings", is_flag=True, help="Show every finding with all of its evidence.")
+def analyze(
+    paths: tuple[str, ...],
+    form: str,
+    out: str | None,
+    min_confidence: float,
+    lang: str,
+    all_findings: bool,
+    **reading: Any,
+) -> None:
+    """Say what ended a run, from what it left behind.
+
+    PATHS is any mix of Ray session or log folders, log files, .gz/.zst/.tar.*/.zip archives,
+    launch scripts, YAML, DeepSpeed JSON, and - for standard input.
+
+    \b
+    Examples:
+      doctor analyze /tmp/ray/session_latest/logs train.log launch.sh
+      doctor analyze incident.tar.gz --format json --out report.json
+      dmesg -T | doctor analyze - --framework openrlhf==0.5.3
+    """
+    incident, session = incident_of(paths, min_confidence=min_confidence, everything=form == "html", **reading)
+    text = (
+        render_page(incident, session.whole, lang)
+        if form == "html"
+        else render_incident(incident, form, out is not None, all_findings, lang)
+    )
+    write(text, out)
+    sys.exit(1 if incident.verdict != "healthy" else 0)

@@ -1,0 +1,100 @@
+"""Paths of a run on the command line -> the incident, or its text; what several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rlhfdoctor.cli.console import Progress, make_page, text_of
+from rlhfdoctor.errors import UsageError
+
+if TYPE_CHECKING:
+    from rlhfdoctor.core.session import Session
+    from rlhfdoctor.types import Incident
+
+paths_argument = click.argument("paths", nargs=-1, required=True)
+
+
+def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options by which a command reads a run: configuration, framework, window."""
+    for option in (
+        click.option(
+            "--config",
+            "configs",
+            multiple=True,
+            metavar="FILE",
+            help="Configuration file beside the paths; repeatable.",
+        ),
+        click.option("--framework", metavar="NAME[==VERSION]", help="Training framework, if it cannot be detected."),
+        click.option("--since", metavar="TIME", help="Ignore what happened before (2026-01-31 12:00, UTC)."),
+        click.option("--until", metavar="TIME", help="Ignore what happened after."),
+    ):
+        command = option(command)
+    return command
+
+
+def incident_of(
+    paths: tuple[str, ...],
+    configs: tuple[str, ...],
+    framework: str | None,
+    since: str | None,
+    until: str | None,
+    min_confidence: float = 0.0,
+    everything: bool = False,
+) -> tuple[Incident, Session]:
+    """The incident of these paths, with the session that read them.
+
+    Raises:
+        UsageError: an option's value is malformed.
+        SourceError: nothing could be read.
+    """
+    from rlhfdoctor.core.diagnose import make_incident
+    from rlhfdoctor.core.session import Session
+    from rlhfdoctor.logs.clock import read_time
+
+    if min_confidence != min_confidence:
+        raise UsageError("--min-confidence takes a number from 0 to 1")
+    if framework is not None and not framework.partition("==")[0].strip():
+        raise UsageError(f"--framework '{framework}': write NAME or NAME==VERSION, such as openrlhf==0.5.3")
+    bounds = []
+    for name, text in (("--since", since), ("--until", until)):
+        full = None if text is None else text if ":" in text else f"{text} 00:00"
+        value = None if full is None else read_time(full if full.count(":") > 1 else f"{full}:00")
+        if full is not None and value is None:
+            raise UsageError(f"{name} {text}: write a time such as '2026-01-31 12:00'")
+        bounds.append(value)
+    with (
+        Progress() as progress,
+        Session(
+            paths,
+            configs=configs,
+            framework=framework,
+            since=bounds[0],
+            until=bounds[1],
+            everything=everything,
+            progress=progress,
+        ) as session,
+    ):
+        return make_incident(session, min_confidence=min_confidence), session
+
+
+def render_incident(incident: Incident, form: str, to_file: bool, all_findings: bool, lang: str) -> str:
+    """The incident as `text`, `md` or `json`."""
+    if form == "json":
+        from rlhfdoctor.report import json as json_report
+
+        return json_report.render(incident)
+    from rlhfdoctor.i18n.language import load_language
+
+    words = load_language(lang)
+    if form == "md":
+        from rlhfdoctor.report import markdown
+
+        return markdown.render(incident, words)
+    from rlhfdoctor.report import terminal
+
+    page = make_page(to_file)
+    terminal.render(incident, page, all_findings, words)
+    return text_of(page)

@@ -1,0 +1,84 @@
+"""`doctor patch`: changes of the user's files, shown, written or taken back."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rlhfdoctor.cli.incident import incident_of, paths_argument, reading_options
+from rlhfdoctor.errors import UsageError
+
+if TYPE_CHECKING:
+    from rlhfdoctor.types import Incident, Patch
+
+
+@click.command()
+@paths_argument
+@reading_options
+@click.option("--write", is_flag=True, help="Apply the safe patches to the files.")
+@click.option("--consent", multiple=True, metavar="RULE", help="Apply this rule's consent patches too; repeatable.")
+@click.option("--revert", is_flag=True, help="Restore the files as they were before --write, byte for byte.")
+def patch(paths: tuple[str, ...], write: bool, consent: tuple[str, ...], revert: bool, **reading: Any) -> None:
+    """Show the patches for an incident as unified diffs, apply them, or take them back.
+
+    Safe patches change neither what is learned nor whether the run starts. Consent patches cost
+    something and need --consent RULE. Shown ones are never written.
+
+    \b
+    Examples:
+      doctor patch ray_logs launch.sh
+      doctor patch ray_logs launch.sh --write --consent host-container-limit
+      doctor patch launch.sh --revert
+    """
+    from rlhfdoctor.patch.apply import revert_files, selected
+
+    if revert:
+        restored = revert_files([Path(path) for path in paths])
+        for path in restored:
+            click.echo(f"restored {path}")
+        if not restored:
+            raise UsageError("nothing to take back: no patched file below " + ", ".join(paths))
+        return
+    incident, _ = incident_of(paths, **reading)
+    known = {finding.cause for finding in incident.findings}
+    for rule in consent:
+        if rule not in known:
+            raise UsageError(f"--consent {rule}: no such finding here. Findings: {', '.join(sorted(known)) or 'none'}")
+    chosen = selected(incident.findings, consent)
+    if not write:
+        for finding in incident.findings:
+            for item in finding.patches:
+                _show_patch(finding.cause, item, item in chosen)
+        sys.exit(1 if incident.verdict != "healthy" else 0)
+    _write_patches(incident, paths, consent, reading)
+
+
+def _show_patch(cause: str, item: Patch, wanted: bool) -> None:
+    state = "would be written" if wanted else f"not written: {item.safety}" if item.diff else "no file to change"
+    change = "" if item.after in (None, "null") else f" {item.before or '(not set)'} -> {item.after}"
+    click.echo(f"# {cause}: {item.spelled}{change} [{item.safety}] {state}")
+    click.echo(item.diff.encode("utf-8", "surrogateescape"), nl=False)
+
+
+def _write_patches(
+    incident: Incident, paths: tuple[str, ...], consent: tuple[str, ...], reading: dict[str, Any]
+) -> None:
+    """One patch after the other: each is planned again on the text that the previous one produced."""
+    from rlhfdoctor.patch.apply import selected, write_file
+    from rlhfdoctor.patch.merge import apply_all
+
+    chosen = selected(incident.findings, consent)
+    inside = next((p.file for p in chosen if p.file and "!" in p.file), None)
+    if inside is not None:
+        raise UsageError(f"{inside}: is inside an archive; extract it before patching")
+    texts = apply_all(chosen)
+    if not texts:
+        click.echo("nothing written: no patch of a known cause is safe or has your consent", err=True)
+        sys.exit(1)
+    for name, (text, count) in texts.items():
+        write_file(Path(name), text)
+        changes = f"{count} change{'s' if count > 1 else ''}"
+        click.echo(f"patched {name} ({changes}); take it back with: doctor patch {name} --revert")
