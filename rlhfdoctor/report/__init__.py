@@ -1,1 +1,1 @@
-"""An Incident as text, JSON or Markdown; depends on types and units only."""
+"""An incident as text, Markdown, JSON, a page: the package depends on types alone."""

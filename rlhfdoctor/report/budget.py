@@ -1,4 +1,4 @@
-"""An estimate for people and for machines: a table of roles and phases for each place, against its limits."""
+"""An estimate on a terminal: a table of roles by phases for each place, against its limits."""
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ def _table(found: Estimate, place: Place, t: Language) -> Table:
         table.caption = Text(
             t(
                 say(
-                    "each role at its own peak; roles on one GPU or in one process take turns, so that together they need "
-                    "less than the sum"
+                    "each role at its own peak; roles on one GPU or in one process take turns, so that together they "
+                    "need less than the sum"
                 )
             ),
             style="dim",
@@ -229,7 +229,8 @@ def _no_change(after: Estimate) -> Message:
         )
     elif ("host", "resume") in short:
         others = say(
-            "{others}; more nodes from the saved weights only, as a checkpoint's shards are for as many ranks as wrote it",
+            "{others}; more nodes from the saved weights only, as a checkpoint's shards are for as many ranks as wrote "
+            "it",
             others=others,
         )
     return say("none of the known ones is enough: {others}", others=others)

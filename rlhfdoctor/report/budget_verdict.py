@@ -1,4 +1,4 @@
-"""Whether an estimate fits: the verdict in one word, and in one sentence."""
+"""Whether an estimate fits, in one word or in one sentence."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def limit_name(limit: Limit) -> Message:
 def verdict(found: Estimate) -> str:
     """One word, the worst first.
 
-    `over` (will not fit, or probably not), `trap` (the settings lead to a known failure, regardless of memory), `tight` (fits by less
-    than the known error, or only while sequences stay short), `fits`, `unknown` (no limit is known).
+    `over` (will not fit, or probably not), `trap` (the settings lead to a known failure, regardless of memory), `tight`
+    (fits by less than the known error, or only while sequences stay short), `fits`, `unknown` (no limit is known).
     """
     known = [limit for limit in found.limits if limit.bytes]
     if any(found.breaks(limit) for limit in known):
@@ -97,16 +97,16 @@ def _of_memory(found: Estimate) -> Message:
     takes: dict[str, Argument] = {"phase": phase_name(phase), "peak": peak, "limit": limit_name(fullest), "most": most}
     if peak > most:
         return say(
-            "may not fit: {phase} takes {peak:bytes} of {limit}'s {most:bytes} if all sequences are at their longest, and "
-            "{sure:bytes} in any case",
+            "may not fit: {phase} takes {peak:bytes} of {limit}'s {most:bytes} if all sequences are at their longest, "
+            "and {sure:bytes} in any case",
             **takes,
             sure=found.peak(fullest, surely=True)[1],
         )
     left: dict[str, Argument] = {"left": most - peak, "share": (most - peak) / most}
     if verdict(found) == "tight":
         return say(
-            "too close to call: {phase} takes {peak:bytes} of {limit}'s {most:bytes}, {left:bytes} ({share:share}) left; "
-            "{doubt}",
+            "too close to call: {phase} takes {peak:bytes} of {limit}'s {most:bytes}, {left:bytes} ({share:share}) "
+            "left; {doubt}",
             **takes,
             **left,
             doubt=_DOUBT,

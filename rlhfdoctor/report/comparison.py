@@ -1,4 +1,4 @@
-"""A comparison for people and for machines."""
+"""A comparison of two runs, on a terminal or as JSON."""
 
 from __future__ import annotations
 

@@ -108,7 +108,8 @@ def _phases(chart: Chart, scale: _Scale) -> Iterator[str]:
     for span in chart.spans:
         width = scale.x(span.end_s) - scale.x(span.begin_s)
         if width >= 0.5:
-            yield f'<rect class="p-{escape(span.phase)}" x="{scale.x(span.begin_s)}" y="4" width="{width:.1f}" height="8"/>'
+            place = f'x="{scale.x(span.begin_s)}" y="4" width="{width:.1f}" height="8"'
+            yield f'<rect class="p-{escape(span.phase)}" {place}/>'
 
 
 def _areas(panel: Panel, scale: _Scale, classes: Sequence[str]) -> Iterator[str]:
@@ -135,7 +136,8 @@ def _axes(chart: Chart, scale: _Scale) -> Iterator[str]:
     for part in range(5):
         at = chart.length_s * part / 4
         place = "" if part == 0 else " end" if part == 4 else " middle"
-        yield f'<text class="tick{place}" x="{scale.x(at)}" y="{HEIGHT - 6}">{show_elapsed(at, chart.length_s < _TENTHS_S)}</text>'
+        label = show_elapsed(at, chart.length_s < _TENTHS_S)
+        yield f'<text class="tick{place}" x="{scale.x(at)}" y="{HEIGHT - 6}">{label}</text>'
 
 
 def ticks(top_bytes: int) -> list[int]:
@@ -154,14 +156,17 @@ def _bounds(panel: Panel, scale: _Scale, t: Language) -> Iterator[str]:
     for bound in panel.bounds:
         y = scale.y(bound.bytes)
         yield f'<line class="bound" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>'
-        yield f'<text class="bound-name" x="{LEFT + 6}" y="{y - 4 if y > TOP + 14 else y + 13}">{escape(t(bound.name))} {show_bytes(bound.bytes)}</text>'
+        below = y - 4 if y > TOP + 14 else y + 13
+        label = f"{escape(t(bound.name))} {show_bytes(bound.bytes)}"
+        yield f'<text class="bound-name" x="{LEFT + 6}" y="{below}">{label}</text>'
 
 
 def _marks(chart: Chart, scale: _Scale, t: Language) -> Iterator[str]:
     for mark in chart.marks:
         if mark.kind in _MARKED and mark.at_s <= chart.length_s + 2:
             x = min(scale.x(mark.at_s), WIDTH - RIGHT)
-            yield f'<line class="mark {mark.kind}" x1="{x}" x2="{x}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"><title>{escape(clean(t(mark.says)))}</title></line>'
+            title = f"<title>{escape(clean(t(mark.says)))}</title>"
+            yield f'<line class="mark {mark.kind}" x1="{x}" x2="{x}" y1="{TOP}" y2="{HEIGHT - BOTTOM}">{title}</line>'
 
 
 def show_elapsed(seconds: float, tenths: bool = False) -> str:

@@ -144,7 +144,7 @@ def _panel(chart: Chart, panel: Panel, t: Language) -> dict[str, Any]:
 
 
 def _peaks(chart: Chart, death: float | None, t: Language) -> list[tuple[str, int, str, int | None]]:
-    """(name, highest bytes, when, bytes at the last sample before the death) of the first panel, for those who cannot see it."""
+    """(name, highest bytes, when, bytes at the last sample before the death) of the first panel, in figures."""
     if not chart.panels:
         return []
     panel = chart.panels[0]

@@ -1,4 +1,4 @@
-"""The report as Markdown, for issue trackers and chat."""
+"""The report as Markdown, for issue trackers, chat, notebooks."""
 
 from __future__ import annotations
 

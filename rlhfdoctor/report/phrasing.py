@@ -1,4 +1,4 @@
-"""Sentences that all forms of the report share: who killed what, where and when."""
+"""Sentences that all forms of the report share: who killed what, in which phase of the run."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ SAFETIES: Mapping[Safety, Message] = {
 }
 NOT_SET = say("(not set)")
 VANISHED = say(
-    "The process disappeared without logging a cause. An OOM kill, ray stop --force and a crash in native code all look "
-    "like this from outside; the causes that Ray lists in its message are guesses, not findings."
+    "The process disappeared without logging a cause. An OOM kill, ray stop --force and a crash in native code all "
+    "look like this from outside; the causes that Ray lists in its message are guesses, not findings."
 )
 """Added if only the disappearance of the process is known."""
 

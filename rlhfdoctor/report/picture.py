@@ -1,4 +1,4 @@
-"""The charts as one PNG or SVG file, for papers, slides and issue trackers; drawn by matplotlib."""
+"""The charts as one PNG or SVG file, for papers, slides, issue trackers; drawn by matplotlib."""
 
 from __future__ import annotations
 

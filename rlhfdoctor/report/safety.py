@@ -1,4 +1,4 @@
-"""What the safety of a patch means, and its colour."""
+"""What the safety of a patch means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages in JSON reports: the English sentence, and its id and arguments, which no language changes."""
+"""Messages in JSON reports: the English sentence beside what no language changes, its id with the arguments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST_LETTERS = 2000
 
 
 def said(**messages: Message | Sequence[Message]) -> dict[str, Any]:
-    """Each message in English under its name, and all of them under `messages` for programs that translate or compare."""
+    """Each message in English under its name, and all of them under `messages` for programs that compare."""
     shown: dict[str, Any] = {}
     parts: dict[str, Any] = {}
     for name, message in messages.items():

@@ -1,4 +1,4 @@
-"""A section of the report: one module of `sections/`, found by itself, and shown in every form that it has a function for."""
+"""A section of the report: one module of `sections/`, shown in every form that it has a function for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which findings a reader sees in full, and which are only named."""
+"""Which findings a reader sees in full."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The sections of the report: a module each with its `SECTION`, and a template where the page shows it."""
+"""The sections of the report: a module each with its `SECTION`, beside it a template if the page shows it."""

@@ -1,4 +1,4 @@
-"""The findings, best first: evidence for and against, what is missing, what to change."""
+"""The findings, best first: evidence on both sides, what is missing, what to change."""
 
 from __future__ import annotations
 
@@ -129,10 +129,9 @@ def _marked(finding: Finding, t: Language) -> list[str]:
     )
     for patch in finding.patches:
         before = patch.before if patch.before is not None else t(NOT_SET)
-        lines += [
-            f"**{plain(t(patch.named))}**: `{code(before)}` → `{code(str(patch.after))}` ({t(SAFETIES[patch.safety])}). {' '.join(plain(sentence(part, t)) for part in (patch.effect, patch.note) if part)}",
-            "",
-        ]
+        change = f"**{plain(t(patch.named))}**: `{code(before)}` → `{code(str(patch.after))}`"
+        effect = " ".join(plain(sentence(part, t)) for part in (patch.effect, patch.note) if part)
+        lines += [f"{change} ({t(SAFETIES[patch.safety])}). {effect}", ""]
         if patch.diff:
             lines += fenced_diff(patch.diff)
     if finding.missing:
