@@ -93,8 +93,9 @@ def estimate(
     """
     from rlhfdoctor.core.estimate import Machine, estimate_session, opened, suggest_session
     from rlhfdoctor.i18n.language import load_language
-    from rlhfdoctor.report import budget, budget_json
-    from rlhfdoctor.report.budget_verdict import sentence, verdict
+    from rlhfdoctor.report import estimate as report
+    from rlhfdoctor.report import estimate_json
+    from rlhfdoctor.report.estimate_verdict import sentence, verdict
 
     if framework is not None and not framework.partition("==")[0].strip():
         raise UsageError(f"--framework '{framework}': write NAME or NAME==VERSION, such as openrlhf==0.5.3")
@@ -112,14 +113,14 @@ def estimate(
         after, patches = suggest_session(session, machine) if suggest else (None, [])
     words = load_language(lang)
     if form == "json":
-        text = budget_json.render(found, after, patches)
+        text = estimate_json.render(found, after, patches)
     elif brief:
         text = f"doctor estimate: {words(sentence(found))}\n"
     else:
         page = make_page(out is not None, width=140)
-        budget.render(found, page, words)
+        report.render(found, page, words)
         if after is not None:
-            budget.render_suggestion(after, patches, page, words)
+            report.render_suggestion(after, patches, page, words)
         text = trimmed(page)
     write(text, out)
     sys.exit(1 if verdict(found) in ("over", "trap") else 0)

@@ -13,7 +13,7 @@ from rlhfdoctor.budget.types import Estimate, Limit, Need
 from rlhfdoctor.core.estimate import Machine, estimate, suggest
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.i18n.message import NOTHING
-from rlhfdoctor.report.budget_verdict import sentence, verdict
+from rlhfdoctor.report.estimate_verdict import sentence, verdict
 
 ROOT = Path(__file__).resolve().parents[2]
 GIB = 1 << 30

@@ -9,7 +9,7 @@ import pytest
 
 from rlhfdoctor.budget.types import Estimate
 from rlhfdoctor.core.estimate import Machine, estimate
-from rlhfdoctor.report.budget_verdict import sentence, verdict
+from rlhfdoctor.report.estimate_verdict import sentence, verdict
 
 GIB = 1 << 30
 TOKENS, WORDS, HIDDEN = 4096, 152_064, 3584

@@ -14,7 +14,7 @@ from rlhfdoctor.budget.plan import Model
 from rlhfdoctor.budget.shapes import find_shape
 from rlhfdoctor.budget.types import Estimate
 from rlhfdoctor.core.estimate import Machine, estimate
-from rlhfdoctor.report.budget_verdict import ERROR, sentence, verdict
+from rlhfdoctor.report.estimate_verdict import ERROR, sentence, verdict
 
 GIB = 1 << 30
 EXAMPLE = (

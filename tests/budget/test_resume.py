@@ -14,8 +14,8 @@ from rich.console import Console
 from rlhfdoctor import analyze
 from rlhfdoctor.budget.types import Estimate
 from rlhfdoctor.core.estimate import Machine, estimate, suggest
-from rlhfdoctor.report.budget import render_suggestion
-from rlhfdoctor.report.budget_verdict import by_phase, sentence, verdict
+from rlhfdoctor.report.estimate import render_suggestion
+from rlhfdoctor.report.estimate_verdict import by_phase, sentence, verdict
 from rlhfdoctor.types import Patch
 from tests.build import told_of
 

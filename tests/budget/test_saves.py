@@ -9,8 +9,8 @@ import pytest
 
 from rlhfdoctor.budget.types import Estimate
 from rlhfdoctor.core.estimate import Machine, estimate
-from rlhfdoctor.report.budget_json import to_dict
-from rlhfdoctor.report.budget_verdict import by_phase, sentence, verdict
+from rlhfdoctor.report.estimate_json import to_dict
+from rlhfdoctor.report.estimate_verdict import by_phase, sentence, verdict
 
 GIB = 1 << 30
 QWEN_72B = 72.7e9

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from rlhfdoctor.core.estimate import Machine, estimate
 from rlhfdoctor.errors import DoctorError
-from rlhfdoctor.report.budget_verdict import sentence, verdict
+from rlhfdoctor.report.estimate_verdict import sentence, verdict
 from tests.frameworks.registry import tagged_trees
 
 PAGE = Path(__file__).with_name("UPSTREAM.md")

@@ -46,7 +46,7 @@ def loaded(folder: Path, text: str) -> list[treatments.OwnTreatment]:
             "setting: collective_timout",
             ":3: unknown setting 'collective_timout'. Did you mean",
         ),
-        ("effect: more time", "efect: more time", ":6: unknown key 'efect' in treatments. Did you mean 'effect'?"),
+        ("effect: more time", "effects: more time", ":6: unknown key 'effects' in treatments. Did you mean 'effect'?"),
         ("safety: safe", "safety: sure", ":5: 'safety': invalid enum value 'sure'"),
         ("- rules: [comm-long-generation]\n  setting", "- setting", ":2: treatments needs 'rules'"),
         ("effect: more time", "effect: '{host.limit_byte} more'", ":6: unknown fact 'host.limit_byte'. Did you mean"),

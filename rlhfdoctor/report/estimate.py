@@ -12,7 +12,16 @@ from rich.text import Text
 
 from rlhfdoctor.budget.types import Estimate, Limit, Need, Place
 from rlhfdoctor.i18n.message import ENGLISH, Language, Message, joined, quoted, say, term
-from rlhfdoctor.report.budget_verdict import ERROR, is_short, limit_name, peak_of, phase_name, sentence, verdict, worst
+from rlhfdoctor.report.estimate_verdict import (
+    ERROR,
+    is_short,
+    limit_name,
+    peak_of,
+    phase_name,
+    sentence,
+    verdict,
+    worst,
+)
 from rlhfdoctor.report.sanitize import clean
 from rlhfdoctor.types import Patch
 from rlhfdoctor.units import show_bytes

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlhfdoctor.budget.types import PLACES, Estimate
-from rlhfdoctor.report.budget_verdict import ERROR, by_phase, sentence, verdict
+from rlhfdoctor.report.estimate_verdict import ERROR, by_phase, sentence, verdict
 from rlhfdoctor.report.said import said
 from rlhfdoctor.types import Patch
 
