@@ -22,6 +22,12 @@ LIVE = "tests/live/"
 LAB = "tests/live/test_lab.py"
 TRAININGS = ("tests/live/test_train.py", "tests/live/test_zero_turns.py", "tests/live/test_budget.py")
 """Without limits and kills: one worker runs them while another one has the lab's incidents."""
+ALONE = (
+    "tests/record/test_machine.py::test_real_kill",
+    "tests/sources/test_cgroupfs.py::test_live_level",
+    "tests/sources/test_cgroupfs.py::test_live_threshold_and_kill",
+)
+"""Tests of other folders that ask for `kernel_alone`: another worker would idle until the incident of the lab that runs is over."""
 LONG = (
     "tests/test_hostile.py",
     "tests/test_bundle.py",
@@ -42,12 +48,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: _turn(item.nodeid))
 
 
+def _alone(name: str) -> bool:
+    """Whether a test belongs to those that run one after the other, in one worker."""
+    return name.startswith((LIVE, *ALONE)) and not name.startswith(TRAININGS)
+
+
 def _turn(name: str) -> int:
     if name.startswith(LAB):
         return 1
     if name.startswith(TRAININGS):
         return 4
-    return 0 if name.startswith(LIVE) else 2 if name.startswith(LONG) else 3
+    return 0 if _alone(name) else 2 if name.startswith(LONG) else 3
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -63,8 +74,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            alone = nodeid.startswith(LIVE) and not nodeid.startswith(TRAININGS)
-            return LIVE if alone else nodeid.partition("::")[0]
+            return LIVE if _alone(nodeid) else nodeid.partition("::")[0]
 
     return ByFile(config, log)
 
@@ -95,8 +105,9 @@ def case(tmp_path: Path) -> Callable[[Mapping[str, str]], Incident]:
 
 
 @pytest.fixture
-def kernel_alone() -> Iterator[None]:
+def kernel_alone(request: pytest.FixtureRequest) -> Iterator[None]:
     """No other test that asks for this provokes a kernel OOM kill meanwhile: all of them read one kernel log."""
+    assert _alone(request.node.nodeid), "name it in ALONE, or another worker waits until the incident that runs is over"
     with Path(tempfile.gettempdir(), "rlhfdoctor-tests-kernel.lock").open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield

@@ -11,13 +11,14 @@ pytest.importorskip("omegaconf")
 
 import yaml
 
+from rlhfdoctor import analyze
 from rlhfdoctor.engine.catalogue import load_rules
 from rlhfdoctor.vocabulary.run import KILLERS
 from trainer.config import ConfigError, read_config
 from trainer.data import find_function
 from trainer.lab.__main__ import _try
 from trainer.lab.scenario import LabError, Place, Scenario, load_all, load_scenario, size_of
-from trainer.lab.trial import _reached
+from trainer.lab.trial import _reached, rest_ratio
 from trainer.train import find_latest, name_latest
 
 SCENARIOS = load_all()
@@ -111,6 +112,12 @@ def test_a_checkpoint_counts_when_it_is_named(tmp_path: Path) -> None:
     (config.checkpoints / "latest").write_text("seven")
     with pytest.raises(ConfigError, match="does not name a step"):
         find_latest(config)
+
+
+def test_rest_of_the_ledger() -> None:
+    """Of a recorded incident of the lab the share that the ledger leaves unexplained is known, and small."""
+    ratio = rest_ratio(analyze([str(Path(__file__).parents[2] / "samples" / "lab-pinned-start" / "run")]))
+    assert ratio is not None and 0 < abs(ratio) <= 0.03
 
 
 def test_what_is_left_out_is_no_cure(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def try_scenario(scenario: Scenario, folder: Path, outcome: Outcome | None = Non
 
 def rest_ratio(incident: Incident) -> float | None:
     """The ledger's remainder as a share of what it adds up to."""
-    rest = [part.bytes for part in incident.ledger if part.part == "unexplained"]
+    rest = [part.bytes for part in incident.ledger if part.is_rest]
     whole = sum(part.bytes for part in incident.ledger)
     return rest[0] / whole if rest and whole else None
 
