@@ -17,6 +17,8 @@ from rlhfdoctor.vocabulary.run import Killer, Phase
 
 Value: TypeAlias = str | int | float | bool | None
 """What an event field, an evidence or a setting may hold."""
+Verdict: TypeAlias = Literal["cause", "undecided", "healthy", "inconclusive"]
+"""contract.md; inconclusive: nothing shows that the run died, and nothing that it ended well."""
 Safety: TypeAlias = Literal["safe", "consent", "show"]
 """Whether a patch may be written: always, with consent, or never (contract.md)."""
 
@@ -267,7 +269,7 @@ class Incident:
     """Everything the doctor has to say about what a run left behind."""
 
     sources: tuple[str, ...]
-    verdict: Literal["cause", "undecided", "healthy"]
+    verdict: Verdict
     death: Death | None
     framework: Framework | None
     findings: tuple[Finding, ...] = ()

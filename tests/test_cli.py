@@ -25,9 +25,20 @@ def test_exit_1_for_an_incident(doctor: Doctor, tmp_path: Path) -> None:
 
 
 def test_exit_0_for_a_healthy_run(doctor: Doctor, tmp_path: Path) -> None:
-    """A healthy log ends with exit code 0."""
-    (tmp_path / "driver.log").write_text("step:1 - actor/lr:0.0\n")
+    """A log that says that the run ended well is healthy: exit code 0."""
+    (tmp_path / "driver.log").write_text("step:1 - actor/lr:0.0\nTraining finished\n")
     assert doctor("analyze", tmp_path).exit_code == 0
+
+
+def test_exit_3_where_nothing_shows_the_end(doctor: Doctor, tmp_path: Path) -> None:
+    """Neither a death nor a good end: exit code 3, and what to hand over."""
+    (tmp_path / "driver.log").write_text("step:1 - actor/lr:0.0\n")
+    result = doctor("analyze", tmp_path)
+    assert result.exit_code == 3 and result.stdout.startswith("inconclusive: ")
+    assert "how the run ended" in result.stdout and "dmesg" in result.stdout
+    report = json.loads(doctor("analyze", tmp_path, "--format", "json").stdout)
+    assert (report["verdict"], report["killer"], report["died"]) == ("inconclusive", None, None)
+    assert "nothing shows how either run ended" in doctor("compare", tmp_path, tmp_path).stdout
 
 
 @pytest.mark.parametrize("name", ["nowhere", "empty-folder", "empty.log"])
@@ -90,7 +101,7 @@ def test_since_cuts_what_came_before(doctor: Doctor, tmp_path: Path) -> None:
     """Events before --since are ignored."""
     (tmp_path / "dmesg.txt").write_text("[Fri Nov 21 16:40:12 2025] " + KILL)
     report = json.loads(doctor("analyze", tmp_path, "--format", "json", "--since", "2025-11-22").stdout)
-    assert report["verdict"] == "healthy"
+    assert report["verdict"] == "inconclusive"
 
 
 def test_framework_given(doctor: Doctor, tmp_path: Path) -> None:

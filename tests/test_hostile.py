@@ -69,7 +69,7 @@ def tar_with_odd_members() -> bytes:
         (
             "numbers.log",
             f"WorkNCCL(SeqNum={NINES}, OpType=ALLREDUCE, Timeout(ms)={NINES}) ran for {NINES} milliseconds\n".encode(),
-            0,
+            3,
         ),
         (
             "numbers.log",
@@ -77,14 +77,14 @@ def tar_with_odd_members() -> bytes:
             1,
         ),
         ("stamp.log", b"[9999-13-45 99:99:99,1] " + KILL, 1),
-        ("launch.sh", b"run --a 1*1e400 --b 1.2.3*4 --c e*e 'open \"quote $(\n", 0),
-        ("launch.sh", b"Y=a.b=3\n$Y --x ${Y} \\\r --z\n", 0),
+        ("launch.sh", b"run --a 1*1e400 --b 1.2.3*4 --c e*e 'open \"quote $(\n", 3),
+        ("launch.sh", b"Y=a.b=3\n$Y --x ${Y} \\\r --z\n", 3),
         (
             "launch.sh",
             b"A=xxxxxxxx\n" + b"".join(b"%c=$%c$%c$%c$%c\n" % ((c + 1,) + (c,) * 4) for c in range(65, 85)),
-            0,
+            3,
         ),
-        ("loop.yaml", b"a: &a {b: *a, c: *a}\n", 0),
+        ("loop.yaml", b"a: &a {b: *a, c: *a}\n", 3),
         (
             "laughs.yaml",
             b"a0: &a0 {x: 1}\n"
@@ -92,12 +92,12 @@ def tar_with_odd_members() -> bytes:
                 b"a%d: &a%d {%s}\n" % (i, i, b", ".join(b"k%d: *a%d" % (k, i - 1) for k in range(9)))
                 for i in range(1, 12)
             ),
-            0,
+            3,
         ),
-        ("deep.json", b'{"a":' * 50000 + b"1" + b"}" * 50000, 0),
-        ("deep.yaml", b"- " * 100000 + b"x\n", 0),
-        ("number.json", b'{"a": {"b": 1e999, "c": "\\ud800"}}', 0),
-        ("twice.yaml", b"a: 1\na: 2\n<<: {b: 1}\n", 0),
+        ("deep.json", b'{"a":' * 50000 + b"1" + b"}" * 50000, 3),
+        ("deep.yaml", b"- " * 100000 + b"x\n", 3),
+        ("number.json", b'{"a": {"b": 1e999, "c": "\\ud800"}}', 3),
+        ("twice.yaml", b"a: 1\na: 2\n<<: {b: 1}\n", 3),
     ],
     ids=lambda value: "data" if isinstance(value, bytes) else str(value),
 )

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from rlhfdoctor.cli.console import language_option, write
-from rlhfdoctor.cli.incident import incident_of, paths_argument, reading_options, render_incident
+from rlhfdoctor.cli.incident import EXIT_CODES, incident_of, paths_argument, reading_options, render_incident
 from rlhfdoctor.cli.report import render_page
 
 
@@ -49,4 +49,4 @@ def analyze(
         else render_incident(incident, form, out is not None, all_findings, lang)
     )
     write(text, out)
-    sys.exit(1 if incident.verdict != "healthy" else 0)
+    sys.exit(EXIT_CODES[incident.verdict])

@@ -7,6 +7,7 @@ import sys
 import click
 
 from rlhfdoctor.cli.console import language_option, make_page, trimmed, write
+from rlhfdoctor.cli.incident import EXIT_CODES
 
 
 @click.command()
@@ -41,4 +42,4 @@ def compare(before: str, after: str, form: str, out: str | None, lang: str) -> N
         comparison.render(found, page, load_language(lang))
         text = trimmed(page)
     write(text, out)
-    sys.exit(1 if found.after.verdict != "healthy" else 0)
+    sys.exit(EXIT_CODES[found.after.verdict])

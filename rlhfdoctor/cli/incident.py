@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from rlhfdoctor.core.session import Session
     from rlhfdoctor.types import Incident
 
+EXIT_CODES: Mapping[str, int] = {"healthy": 0, "cause": 1, "undecided": 1, "inconclusive": 3}
+"""Of each verdict (contract.md); 2 is wrong use or unreadable input."""
 paths_argument = click.argument("paths", nargs=-1, required=True)
 
 

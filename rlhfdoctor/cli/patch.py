@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlhfdoctor.cli.incident import incident_of, paths_argument, reading_options
+from rlhfdoctor.cli.incident import EXIT_CODES, incident_of, paths_argument, reading_options
 from rlhfdoctor.errors import UsageError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def patch(paths: tuple[str, ...], write: bool, consent: tuple[str, ...], revert:
         for finding in incident.findings:
             for item in finding.patches:
                 _show_patch(finding.cause, item, item in chosen)
-        sys.exit(1 if incident.verdict != "healthy" else 0)
+        sys.exit(EXIT_CODES[incident.verdict])
     _write_patches(incident, paths, consent, reading)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rlhfdoctor.cli.console import Progress, language_option, write, write_bytes
+from rlhfdoctor.cli.incident import EXIT_CODES
 from rlhfdoctor.errors import UsageError
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def report(paths: tuple[str, ...], out: str | None, form: str | None, framework:
 
         charts = draw_charts(session.whole, incident)
         write_bytes(picture.render(charts, headline(incident), chosen), target)  # type: ignore[arg-type]
-    sys.exit(1 if incident.verdict != "healthy" else 0)
+    sys.exit(EXIT_CODES[incident.verdict])
 
 
 def render_page(incident: Incident, traces: Sequence[Recorded], lang: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from rlhfdoctor.cli.incident import incident_of, render_incident
+from rlhfdoctor.cli.incident import EXIT_CODES, incident_of, render_incident
 from rlhfdoctor.errors import UsageError
 
 
@@ -113,4 +113,4 @@ def _verdict(folder: Path, command: bool) -> int:
     to_stderr = command and not sys.stdout.isatty()
     click.echo(text, nl=False, err=to_stderr)
     click.echo(f"\nagain, or with more files: doctor analyze {folder}", err=True)
-    return 1 if incident.verdict != "healthy" else 0
+    return EXIT_CODES[incident.verdict]

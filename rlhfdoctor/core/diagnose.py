@@ -14,13 +14,14 @@ from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.classify import classify
 from rlhfdoctor.evidence.collect import find_evidence
 from rlhfdoctor.evidence.death import find_death
+from rlhfdoctor.evidence.ending import find_good_end
 from rlhfdoctor.evidence.ledger import make_ledger
 from rlhfdoctor.evidence.setup import machine_of, make_inputs
 from rlhfdoctor.patch.effect import Counterfactual, make_counterfactual
 from rlhfdoctor.patch.plan import Configuration, plan_patches
 from rlhfdoctor.patch.size import size_treatments
 from rlhfdoctor.settings.read import read_configuration
-from rlhfdoctor.types import Death, Event, Evidence, Finding, Incident, Part, Patch, RuledOut, Setting
+from rlhfdoctor.types import Death, Event, Evidence, Finding, Incident, Part, Patch, RuledOut, Setting, Verdict
 from rlhfdoctor.vocabulary import FACT
 from rlhfdoctor.vocabulary.names import Fact, Kind
 
@@ -75,10 +76,12 @@ def make_incident(session: Session, rules: Sequence[Rule] | None = None, min_con
     findings = [f for f in findings if f.confidence >= min_confidence]
     kept = {f.cause for f in findings}
     findings = [f for f in findings if f.explained_by is None or f.explained_by in kept]
-    verdict = "healthy" if death is None else "cause" if decided else "undecided"
+    verdict: Verdict = "cause" if decided else "undecided"
+    if death is None:
+        verdict = "healthy" if find_good_end(case) is not None else "inconclusive"
     return Incident(
         sources=session.paths,
-        verdict=verdict,  # type: ignore[arg-type]
+        verdict=verdict,
         death=death,
         framework=case.framework,
         findings=tuple(findings),

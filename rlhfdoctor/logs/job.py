@@ -90,6 +90,12 @@ PATTERNS: tuple[Pattern, ...] = (
         "Worker exits with an exit code None. The worker may have exceeded K8s pod memory limits.",
     ),
     line(
+        EVENT.job.exit_0,
+        r"(?:^|[\s;|>])exit(?:[ _](?:code|status))?(?:=|: ?| )0\b"
+        r"|(?:exited|finished|ended) with (?:exit )?(?:code|status) 0\b|Process \d+ exits successfully",
+        "[2026-01-02 03:04:05,678] [INFO] [launch.py:367:main] Process 4711 exits successfully.",
+    ),
+    line(
         EVENT.job.exit_137,
         r"exit(?:ed with)? (?:code|status) (?:137|-9)\b|died with <Signals\.SIGKILL",
         "subprocess.CalledProcessError: Command died with <Signals.SIGKILL: 9>.",

@@ -79,7 +79,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.phase.finished,
-        r"'train_runtime': |Training (?:completed|finished)|Job finished",
+        r"'train_runtime': |[Tt]raining (?:completed|finished)|Job finished|Final validation metrics: ",
         "{'train_runtime': 18204.7719, 'train_samples_per_second': 0.447}",
     ),
 )

@@ -22,6 +22,15 @@ SCHEMA = "rlhfdoctor.comparison/1"
 def verdict(found: Comparison) -> Message:
     """In one sentence whether it became better, worse, or neither."""
     one, two = found.before, found.after
+    unknown = (one.verdict == "inconclusive", two.verdict == "inconclusive")
+    if all(unknown):
+        return say("nothing shows how either run ended")
+    if any(unknown):
+        return (
+            say("nothing shows how the first run ended")
+            if unknown[0]
+            else say("nothing shows how the second run ended")
+        )
     if one.death is not None and two.death is None:
         return say("the second run survived what the first one died of")
     if one.death is None and two.death is not None:
@@ -75,7 +84,7 @@ def render(found: Comparison, console: Console, t: Language = ENGLISH) -> None:
 
 def _fate(incident: Incident) -> Message:
     if incident.death is None:
-        return say("ended well")
+        return say("ended well") if incident.verdict == "healthy" else say("unknown how it ended")
     killer = quoted(incident.death.killer) if incident.death.killer else say("never began")
     step = say("in step {step}", step=incident.death.step) if incident.death.step is not None else NOTHING
     return say("{fact} ({remark})", fact=headline(incident), remark=joined(killer, step, by=", "))

@@ -28,6 +28,7 @@ VERDICTS: Mapping[str, Message] = {
     "cause": say("cause"),
     "undecided": say("undecided"),
     "healthy": say("healthy"),
+    "inconclusive": say("inconclusive"),
 }
 SAFETIES: Mapping[Safety, Message] = {
     "safe": say("safe"),
@@ -47,6 +48,8 @@ def headline(incident: Incident) -> Message:
     best = incident.best
     if incident.verdict == "healthy":
         return say("healthy: nothing died in what was read")
+    if incident.verdict == "inconclusive":
+        return say("inconclusive: nothing read says that the run died, nor that it ended well")
     if incident.verdict == "cause" and best is not None:
         return best.title
     if best is not None:

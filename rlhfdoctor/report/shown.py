@@ -25,6 +25,6 @@ def worth_showing(incident: Incident) -> list[Finding]:
     found = roots(incident)
     if incident.verdict == "cause":
         return found[:1] + [finding for finding in found[1:3] if finding.score >= LIKELY]
-    if incident.verdict == "healthy":
+    if incident.verdict in ("healthy", "inconclusive"):
         return [finding for finding in found[:2] if finding.score >= 2 * LIKELY]
     return [finding for finding in found[:3] if finding.score >= POSSIBLE]

@@ -10,7 +10,7 @@ from rlhfdoctor.report.phrasing import VANISHED, VERDICTS, headline, killed, kno
 from rlhfdoctor.report.section import sections
 from rlhfdoctor.types import Incident
 
-_STYLE = {"cause": "bold red", "undecided": "bold yellow", "healthy": "bold green"}
+_STYLE = {"cause": "bold red", "undecided": "bold yellow", "healthy": "bold green", "inconclusive": "bold yellow"}
 
 
 def render(incident: Incident, console: Console, all_findings: bool = False, words: Language = ENGLISH) -> None:

@@ -188,6 +188,9 @@ def make_events(recorded: Recorded) -> Iterator[Event]:
                 {FIELD.exit_code: code, FIELD.pid: event.get(R.pid)},
                 f"the command ended with {'signal ' + str(-code) if code < 0 else 'exit status ' + str(code)}",
             )
+        elif is_a(event, RECORD.job.exited) and event.get(R.code) == 0:
+            fields = {FIELD.pid: event.get(R.pid)}
+            yield _event(recorded, event, EVENT.trace.job_done, fields, "the command ended with exit status 0")
         elif (
             is_a(event, RECORD.process.gone)
             and event.get(R.name) == "raylet"

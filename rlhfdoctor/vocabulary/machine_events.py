@@ -122,6 +122,7 @@ class docker(Scope):
 class job(Scope):
     """The job's own launcher."""
 
+    exit_0 = says("a command ended well")
     exit_137 = says("a command ended by SIGKILL", failure=Failure("sigkill-unknown", VANISHED))
     interrupted = says("the run was interrupted by Ctrl-C", failure=Failure("other", EXCEPTION))
 

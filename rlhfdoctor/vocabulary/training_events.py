@@ -86,6 +86,7 @@ class trace(Scope):
         "the kill counter of the node rose", F.level_text, F.count, failure=Failure("kernel-oom-node", CERTAIN)
     )
     job_exit = says("the recorded command ended with a failure", F.exit_code, F.pid)
+    job_done = says("the recorded command ended with exit status 0", F.pid)
     raylet_gone = says("the raylet ended", F.pid, failure=Failure("sigkill-unknown", VANISHED))
     gone = says("a process that held memory ended", F.pid, F.name, F.role, F.rss_anon_bytes, F.rss_shmem_bytes)
     node_lost = says("a node was lost", F.why_text, failure=Failure("sigkill-unknown", VANISHED))

@@ -277,4 +277,4 @@ def test_mark_with_a_time_that_is_none(tmp_path: Path) -> None:
     """A mark whose time is no number does not hide the verdict."""
     bad = event("mark", 5, phase="rollout", basis="trainer", at_ns="yesterday")
     write_run(tmp_path / "run", SECONDS, use=lambda t: 1000, anon={"actor": lambda t: 500}, events=[bad])
-    assert analyze([str(tmp_path / "run")]).verdict == "healthy"
+    assert analyze([str(tmp_path / "run")]).verdict == "inconclusive"

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from rlhfdoctor.i18n.message import quoted, say
+from rlhfdoctor.i18n.message import Message, quoted, say
 from rlhfdoctor.report.page import Page
 from rlhfdoctor.report.section import Section
 from rlhfdoctor.report.shown import likely
 from rlhfdoctor.types import Incident
 
 _COUNT = 5
+
+
+_HOW_IT_ENDED: dict[Message, Message] = {
+    say("its last lines, with the exit status; sacct -j JOB, kubectl describe pod, ray job status ID"): say(
+        "how the run ended"
+    ),
+    say("dmesg -T | grep -iE 'oom|killed process'   (as root on the node)"): say("whether the kernel killed it"),
+    quoted("/tmp/ray/session_latest/logs"): say("what Ray says of its workers"),
+    say("doctor watch -- COMMAND, or doctor watch --pid PID"): say(
+        "the next run's memory, with the way in which it ends"
+    ),
+}
+"""Settle -> what, where nothing shows the end."""
 
 
 def _text(incident: Incident, page: Page) -> None:
@@ -25,8 +38,10 @@ def _text(incident: Incident, page: Page) -> None:
                 "its last words"
             ),
         }
+    if incident.verdict == "inconclusive":
+        wanted = _HOW_IT_ENDED | wanted if found else _HOW_IT_ENDED
     if wanted:
-        page.heading(say("would settle it") if incident.verdict == "undecided" else say("not known"))
+        page.heading(say("would settle it") if incident.verdict in ("undecided", "inconclusive") else say("not known"))
         for settle, what in list(wanted.items())[:_COUNT]:
             page.write(f"{t(what)}: {t(settle)}")
 

@@ -1,0 +1,67 @@
+"""How a run ended well: what shows it, and what does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rlhfdoctor import analyze
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Job 'raysubmit_uEw2mR7sKcN5pZxG' succeeded",
+        "{'train_runtime': 18204.7719, 'train_samples_per_second': 0.447}",
+        "{'train_runtime': '18204.7719', 'epoch': '1'}",
+        "Training finished: 5 steps",
+        "training completed",
+        "Final validation metrics: {'val/test_score': 0.61}",
+        "+ echo exit=0",
+        "exit code: 0",
+        "Process finished with exit code 0",
+        "The command exited with status 0",
+        "[2026-01-02 03:04:05,678] [INFO] [launch.py:367:main] Process 4711 exits successfully.",
+        '            "ExitCode": 0,',
+        "  Exit Code:    0",
+    ],
+)
+def test_good_ends(tmp_path: Path, line: str) -> None:
+    """Each of these lines says that a run ended well."""
+    (tmp_path / "job.log").write_text(f"step:7 - actor/lr:0.0\n{line}\n")
+    assert analyze([str(tmp_path)]).verdict == "healthy"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "hello",
+        "step:8 - actor/lr:0.0",
+        "State: OUT_OF_MEMORY (exit code 0)",
+        "exit code 10",
+        "Training: 100%|##########| 8/8",
+        "the evaluation finished",
+        "export EXIT_CODE=0x1",
+    ],
+)
+def test_no_good_ends(tmp_path: Path, line: str) -> None:
+    """These do not: nothing is healthy by default."""
+    (tmp_path / "job.log").write_text(f"step:7 - actor/lr:0.0\n{line}\n")
+    assert analyze([str(tmp_path)]).verdict != "healthy"
+
+
+@pytest.mark.parametrize("name", ["lab-healthy-close", "recorded-sawtooth-healthy"])
+def test_a_recording_that_breaks_off(tmp_path: Path, name: str) -> None:
+    """A recording without its orderly end is not healthy, whatever the log says before."""
+    whole = Path(__file__).parents[2] / "samples" / name / "run"
+    run = tmp_path / "run"
+    run.mkdir()
+    for file in whole.rglob("*"):
+        if file.is_file():
+            (run / file.relative_to(whole)).parent.mkdir(parents=True, exist_ok=True)
+            data = file.read_bytes()
+            (run / file.relative_to(whole)).write_bytes(data[: len(data) // 2] if file.suffix == ".trace" else data)
+    assert analyze([str(whole)]).verdict == "healthy"
+    assert analyze([str(run)]).verdict == "inconclusive"
