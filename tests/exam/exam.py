@@ -106,7 +106,7 @@ def score(cases: list[Case]) -> Figures:
         elif case.kind == "undecidable":
             figures.count(
                 "abstain",
-                incident.verdict == "undecided",
+                incident.verdict in ("undecided", "inconclusive"),
                 f"{case.name}: {incident.verdict} {first or ''} where nothing decides",
             )
         elif case.kind == "quiet":
@@ -178,7 +178,7 @@ def report() -> tuple[str, bool]:
     lines += [
         "## One source left out",
         "",
-        "| without | incidents | same answer | undecided or healthy now | right now, not before | another accepted cause, or grey | a wrong verdict now |",
+        "| without | incidents | same answer | undecided, inconclusive or healthy now | right now, not before | another accepted cause, or grey | a wrong verdict now |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
     flips: list[str] = []
