@@ -17,4 +17,15 @@ def find_good_end(case: Case) -> Event | None:
     shown = [
         event for event in case.of(*_ENDS, *_STATUSES) if event.kind in _ENDS or event.fields.get(FIELD.exit_code) == 0
     ]
-    return shown[-1] if shown else None
+    return next((event for event in reversed(shown) if not _goes_on(case, event)), None)
+
+
+def _goes_on(case: Case, end: Event) -> bool:
+    """Whether the log goes on training behind the line: then it was a program on the way that ended, such as a compiler."""
+    return end.kind == EVENT.job.exit_0 and any(
+        event.kind.scope == "phase"
+        and event.kind != EVENT.phase.finished
+        and event.origin.file == end.origin.file
+        and (event.origin.line or 0) > (end.origin.line or 0)
+        for event in case.events
+    )

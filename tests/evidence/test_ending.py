@@ -52,6 +52,12 @@ def test_no_good_ends(tmp_path: Path, line: str) -> None:
     assert analyze([str(tmp_path)]).verdict != "healthy"
 
 
+def test_a_program_on_the_way(tmp_path: Path) -> None:
+    """A compiler that ended well before the last steps says nothing of the run."""
+    (tmp_path / "job.log").write_text("nvcc exited with code 0\nstep:7 - actor/lr:0.0\n")
+    assert analyze([str(tmp_path)]).verdict == "inconclusive"
+
+
 @pytest.mark.parametrize("name", ["lab-healthy-close", "recorded-sawtooth-healthy"])
 def test_a_recording_that_breaks_off(tmp_path: Path, name: str) -> None:
     """A recording without its orderly end is not healthy, whatever the log says before."""
