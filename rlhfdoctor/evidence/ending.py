@@ -21,7 +21,7 @@ def find_good_end(case: Case) -> Event | None:
 
 
 def _goes_on(case: Case, end: Event) -> bool:
-    """Whether the log goes on training behind the line: then it was a program on the way that ended, such as a compiler."""
+    """Whether the log goes on training behind the line: then a program on the way ended, such as a compiler."""
     return end.kind == EVENT.job.exit_0 and any(
         event.kind.scope == "phase"
         and event.kind != EVENT.phase.finished
