@@ -54,8 +54,10 @@ def start_distributed(rank: int, world_size: int, address: str, port: int, confi
 
 
 def ask_for_the_cpu_once() -> None:
-    """Keeps what py-cpuinfo found: DeepSpeed asks three times a process or more,
-    and each answer starts processes (1 s of CPU time)."""
+    """Keeps what py-cpuinfo found.
+
+    DeepSpeed asks three times a process or more, and each answer starts processes (1 s of CPU time).
+    """
     import cpuinfo
 
     if not hasattr(cpuinfo.get_cpu_info, "cache_info"):
