@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import functools
 import io
 import os
 import sys
@@ -46,22 +45,10 @@ def start_distributed(rank: int, world_size: int, address: str, port: int, confi
     from trainer import pinned
 
     pinned.install()
-    ask_for_the_cpu_once()
     deepspeed.init_distributed(
         dist_backend="nccl" if torch.cuda.is_available() else "gloo",
         timeout=datetime.timedelta(seconds=config.cluster.collective_timeout),
     )
-
-
-def ask_for_the_cpu_once() -> None:
-    """Keeps what py-cpuinfo found.
-
-    DeepSpeed asks three times a process or more, and each answer starts processes (1 s of CPU time).
-    """
-    import cpuinfo
-
-    if not hasattr(cpuinfo.get_cpu_info, "cache_info"):
-        cpuinfo.get_cpu_info = functools.cache(cpuinfo.get_cpu_info)
 
 
 # --- models ------------------------------------------------------------------------------------
