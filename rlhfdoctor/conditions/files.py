@@ -74,7 +74,11 @@ def _build(loader: Any, node: Any, place: Place, lines: dict[Place, int], faults
     if isinstance(node, yaml.SequenceNode):
         return [_build(loader, item, (*place, index), lines, faults) for index, item in enumerate(node.value)]
     if not isinstance(node, yaml.MappingNode):
-        return loader.construct_object(node)
+        try:
+            return loader.construct_object(node)
+        except (yaml.YAMLError, ValueError) as error:
+            faults.add(place, f"no plain value: {getattr(error, 'problem', None) or error}")
+            return None
     found: dict[str, Any] = {}
     for key_node, value_node in node.value:
         key = str(key_node.value)

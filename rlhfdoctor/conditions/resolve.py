@@ -139,6 +139,9 @@ def read_conditions(folder: Path) -> Conditions:
     raw, faults = read_yaml(path)
     found: dict[str, Condition] = {}
     resolver = Resolver(faults, found)
+    if raw is not None and not isinstance(raw, dict):
+        faults.add((), "takes a mapping: the name of each condition, and the condition")
+        faults.check()
     for name, value in (raw or {}).items():
         when = convert(value, When, (name,), faults)
         if isinstance(when, When) and not when.reason:

@@ -7,6 +7,7 @@ import gettext
 import os
 from pathlib import Path
 
+from rlhfdoctor.errors import RuleError
 from rlhfdoctor.i18n.message import ENGLISH, Language
 from rlhfdoctor.places import rules_folder
 
@@ -40,7 +41,10 @@ def load_language(name: str) -> Language:
     header: dict[str, str] = {}
     places = (rules_folder(), f"*/{name}.po"), (_FOLDER.parent / "frameworks", f"*/{name}.po"), (_FOLDER / name, "*.po")
     for file in (file for folder, pattern in places for file in sorted(folder.glob(pattern))):
-        catalogue = polib.pofile(str(file))
+        try:
+            catalogue = polib.pofile(str(file))
+        except (OSError, UnicodeDecodeError) as error:
+            raise RuleError(f"{file}: no valid PO file ({' '.join(str(error).split())})") from None
         header |= catalogue.metadata
         for entry in catalogue.translated_entries():
             forms = tuple(entry.msgstr_plural[number] for number in sorted(entry.msgstr_plural))

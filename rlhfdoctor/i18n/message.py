@@ -7,6 +7,7 @@ see it). A place may say how its value is shown: `{held:bytes}`, `{part:share}`,
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -166,11 +167,13 @@ class Language:
         if isinstance(value, Message):
             return self._render(value)
         if isinstance(value, tuple):
-            separator = self._catalogue.get(form or ", ", form or ", ")
-            return str(separator).join(self._show(item, "") for item in value)
-        if form in _SHOWN and isinstance(value, int | float):
+            by, each = (form, "") if form in SEPARATORS else (", ", form)
+            return str(self._catalogue.get(by, by)).join(self._show(item, each) for item in value)
+        if isinstance(value, str) or value is None or not math.isfinite(value):
+            return str(value)
+        if form in _SHOWN:
             return _SHOWN[form](value)
-        return format(value, form) if form and form not in _SHOWN else str(value)
+        return format(value, form) if form else str(value)
 
     def _spaced(self, text: str) -> str:
         """A blank between Han and Latin words, but not between Han ones, however the parts were joined."""

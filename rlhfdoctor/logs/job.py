@@ -91,9 +91,11 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.job.exit_0,
-        r"(?:^|[\s;|>])exit(?:[ _](?:code|status))?(?:=|: ?| )0\b"
-        r"|(?:exited|finished|ended) with (?:exit )?(?:code|status) 0\b|Process \d+ exits successfully",
-        "[2026-01-02 03:04:05,678] [INFO] [launch.py:367:main] Process 4711 exits successfully.",
+        r"^\W*(?:echo )?exit(?:=|[ _](?:code|status)(?:=|: ?| ))0\s*$"
+        r"|\b(?:[Jj]ob|[Rr]un|[Tt]raining|[Cc]ommand|[Ss]cript) (?:\S{1,60} ){0,4}"
+        r"(?:exited|finished|ended) with (?:exit )?(?:code|status) 0\b"
+        r"|^\W*Process finished with exit code 0\b",
+        "Process finished with exit code 0",
     ),
     line(
         EVENT.job.exit_137,

@@ -79,7 +79,8 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.phase.finished,
-        r"'train_runtime': |[Tt]raining (?:completed|finished)|Job finished|Final validation metrics: ",
+        r"'train_runtime': |(?:^|[\]:>)-] |INFO )[Tt]raining (?:completed|finished)(?:[.,!]|: \d|\s*$| (?:in|at)\b)"
+        r"|(?:^|[\]:>)-] |INFO )Job finished|Final validation metrics: ",
         "{'train_runtime': 18204.7719, 'train_samples_per_second': 0.447}",
     ),
 )

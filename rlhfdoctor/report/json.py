@@ -77,4 +77,9 @@ def _died(death: Death) -> dict[str, Any]:
 
 
 def _process(process: Process) -> dict[str, Any]:
-    return {"role": process.role, "name": process.name, "pid": process.pid, "bytes": process.bytes}
+    return {
+        "role": process.role,
+        "name": None if process.name is None else clean(process.name),
+        "pid": process.pid,
+        "bytes": process.bytes,
+    }

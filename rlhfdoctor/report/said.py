@@ -18,8 +18,13 @@ def said(**messages: Message | Sequence[Message]) -> dict[str, Any]:
     for name, message in messages.items():
         if isinstance(message, Message):
             shown[name] = clean(str(message), _MOST_LETTERS)
-            parts |= {name: message.to_dict()} if message else {}
+            parts |= {name: _cleaned(message)} if message else {}
         else:
             shown[name] = [clean(str(one), _MOST_LETTERS) for one in message]
-            parts |= {name: [one.to_dict() for one in message]} if message else {}
+            parts |= {name: [_cleaned(one) for one in message]} if message else {}
     return shown | {"messages": parts}
+
+
+def _cleaned(message: Message) -> dict[str, Any]:
+    """The message for programs, its quoted text without control characters."""
+    return message.with_text(lambda text: clean(text, _MOST_LETTERS)).to_dict()

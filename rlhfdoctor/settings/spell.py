@@ -88,6 +88,8 @@ def is_specifier(text: str) -> bool:
     (True, True, False)
     """
     package, _, specifier = text.partition(" ")
+    if specifier and re.fullmatch(r"[A-Za-z][\w.-]*", package) is None:
+        return False
     try:
         SpecifierSet(specifier or package)
     except InvalidSpecifier:

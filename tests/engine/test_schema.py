@@ -40,6 +40,7 @@ REMEDY = "remediation: [{setting: zero_stage, to: 1, safety: safe, effect: x}]"
     [
         ("id: host-x-y", "id: other-name", "differs from the folder's name"),
         ("kind: host", "knd: host", "unknown key 'knd' in rule. Did you mean 'kind'?"),
+        ("kind: host", "kind: 2024-13-45", ":3: no plain value: month must be in 1..12"),
         ("kind: host", "kind: hosts", "'kind': invalid enum value 'hosts'"),
         ("prior: -1.0", "prior: low", "'prior': expected float, got str"),
         (REQUIRES, "requires: {evnt: torch.cuda_error}", "unknown key 'evnt' in requires. Did you mean 'event'?"),

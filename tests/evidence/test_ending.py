@@ -22,9 +22,7 @@ from rlhfdoctor import analyze
         "exit code: 0",
         "Process finished with exit code 0",
         "The command exited with status 0",
-        "[2026-01-02 03:04:05,678] [INFO] [launch.py:367:main] Process 4711 exits successfully.",
-        '            "ExitCode": 0,',
-        "  Exit Code:    0",
+        "Command python train.py exited with code 0",
     ],
 )
 def test_good_ends(tmp_path: Path, line: str) -> None:
@@ -44,6 +42,16 @@ def test_good_ends(tmp_path: Path, line: str) -> None:
         "Training: 100%|##########| 8/8",
         "the evaluation finished",
         "export EXIT_CODE=0x1",
+        '            "ExitCode": 0,',
+        "  Exit Code:    0",
+        'if [ -z "$X" ]; then exit 0; fi',
+        "early exit 0/16 samples",
+        "exit status: 0.7",
+        "AssertionError was expected: exit code 0, got 3",
+        "subprocess nvidia-smi exited with code 0",
+        "Training finished: False",
+        "Will push to hub after training completed",
+        "[launch.py:367:main] Process 4711 exits successfully.",
     ],
 )
 def test_no_good_ends(tmp_path: Path, line: str) -> None:
@@ -54,7 +62,7 @@ def test_no_good_ends(tmp_path: Path, line: str) -> None:
 
 def test_a_program_on_the_way(tmp_path: Path) -> None:
     """A compiler that ended well before the last steps says nothing of the run."""
-    (tmp_path / "job.log").write_text("nvcc exited with code 0\nstep:7 - actor/lr:0.0\n")
+    (tmp_path / "job.log").write_text("exit=0\nstep:7 - actor/lr:0.0\n")
     assert analyze([str(tmp_path)]).verdict == "inconclusive"
 
 

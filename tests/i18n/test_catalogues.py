@@ -8,6 +8,7 @@ from pathlib import Path
 import polib
 import pytest
 
+from rlhfdoctor.errors import RuleError
 from rlhfdoctor.i18n.catalogue import faults, update
 from rlhfdoctor.i18n.language import languages, load_language
 from rlhfdoctor.i18n.message import say
@@ -128,5 +129,18 @@ def test_rules_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     try:
         assert rules_folder() == tmp_path
         assert load_language("zh")(say("my own cause")) == "我的原因"
+    finally:
+        load_language.cache_clear()
+
+
+def test_a_damaged_catalogue_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is an error with the file's name, not one of the doctor."""
+    (tmp_path / "host-mine").mkdir()
+    (tmp_path / "host-mine" / "zh.po").write_text('msgid "a\nfoo\n')
+    monkeypatch.setenv("RLHFDOCTOR_RULES", str(tmp_path))
+    load_language.cache_clear()
+    try:
+        with pytest.raises(RuleError, match="host-mine/zh.po: no valid PO file"):
+            load_language("zh")
     finally:
         load_language.cache_clear()
