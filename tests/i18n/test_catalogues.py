@@ -140,7 +140,7 @@ def test_a_damaged_catalogue_of_ones_own(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("RLHFDOCTOR_RULES", str(tmp_path))
     load_language.cache_clear()
     try:
-        with pytest.raises(RuleError, match="host-mine/zh.po: no valid PO file"):
+        with pytest.raises(RuleError, match=r"host-mine/zh\.po: no valid PO file"):
             load_language("zh")
     finally:
         load_language.cache_clear()

@@ -299,7 +299,7 @@ def test_killed_by_the_kernel(tmp_path: Path, number: int) -> None:
 
 
 def test_pid(tmp_path: Path) -> None:
-    """A running process is followed to its end with its children; how it ended is unknown from outside: exit status 3."""
+    """A running process is followed to its end with its children; from outside its end is unknown: exit status 3."""
     with subprocess.Popen(["sh", "-c", "sleep 2 & wait"]) as process:
         done = watch(tmp_path / "run", "--pid", str(process.pid))
     seen = [event["command"] for event in read_node(tmp_path / "run").events if event["kind"] == "process.seen"]
