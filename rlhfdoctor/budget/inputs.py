@@ -163,7 +163,7 @@ class Inputs:
             found = self.shape(*names, of=of)
         except UsageError:
             found = None
-            self.assume(say("size of {of} unknown; assuming {name}", of=of, name=other.name))
+            self.assume(say("size of {model} unknown; assuming {name}", model=of, name=other.name))
         return found or other
 
     def given_shape(self) -> Shape | None:
@@ -199,13 +199,13 @@ class Inputs:
 
     def _note_size(self, found: Shape, text: str) -> None:
         if re.search(r"(?:^|[-_/])(?:vl|vision|omni)(?:[-_.]|$)", text, re.I):
-            self.assume(say("{text}: its vision tower is not counted", text=text))
+            self.assume(say("{model}: its vision tower is not counted", model=text))
         if found.given_parameters is not None:
             self.assume(
                 say(
-                    "{text}: assuming a typical shape of {parameters:.3g}B parameters; --model FOLDER gives the exact "
+                    "{model}: assuming a typical shape of {parameters:.3g}B parameters; --model FOLDER gives the exact "
                     "one",
-                    text=text,
+                    model=text,
                     parameters=found.parameters / 1e9,
                 )
             )

@@ -57,7 +57,7 @@ def read_resume(inputs: Inputs, *, launched: bool = True) -> dict[str, Any]:
     """
     own = inputs.settings.get("checkpoint.resume")
     if own is not None and isinstance(own.value, str) and "$" in own.value:
-        inputs.assume(say("it resumes from {value}, an unresolved shell variable", value=own.value))
+        inputs.assume(say("it resumes from {path}, an unresolved shell variable", path=own.value))
     else:
         value = inputs.value("checkpoint.resume")
         if not value or str(value).lower() in ("false", "none", "null"):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from rlhfdoctor.budget.needs import ALL
 from rlhfdoctor.budget.plan import Plan
 from rlhfdoctor.budget.types import Need
-from rlhfdoctor.i18n.message import NOTHING, Message, say
+from rlhfdoctor.i18n.message import Message, say
 from rlhfdoctor.units import GIB
 
 
@@ -67,9 +67,10 @@ def process_needs(plan: Plan) -> Iterator[Need]:
         if model.process not in seen:
             seen.add(model.process)
             trains = any(m.trained for m in plan.models if m.process == model.process)
-            what = say(
-                "the processes themselves: Python, torch, communication{value}",
-                value=(say(", CUDA") if plan.device == "cuda" else NOTHING),
+            what = (
+                say("the processes themselves: Python, torch, communication, CUDA")
+                if plan.device == "cuda"
+                else say("the processes themselves: Python, torch, communication")
             )
             yield _on_host(model.role, model.process, base.rank + base.training * trains, model.local_ranks, what)
             if model.width == 2 and base.low_precision:

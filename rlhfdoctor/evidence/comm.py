@@ -93,10 +93,10 @@ def _ranks(waits: list[Event]) -> Iterator[Evidence]:
                     FACT.comm.op_differs,
                     True,
                     say(
-                        "at SeqNum={seq} one rank runs {op}, another {op2}",
+                        "at SeqNum={seq} one rank runs {op}, another {other_op}",
                         seq=one.fields[FIELD.seq],
                         op=one.fields[FIELD.op],
-                        op2=two.fields[FIELD.op],
+                        other_op=two.fields[FIELD.op],
                     ),
                     two,
                 )
@@ -106,10 +106,10 @@ def _ranks(waits: list[Event]) -> Iterator[Evidence]:
                     FACT.comm.numel_differs,
                     True,
                     say(
-                        "at SeqNum={seq} one rank sends {numel_in} elements, another {numel_in2}",
+                        "at SeqNum={seq} one rank sends {numel} elements, another {other_numel}",
                         seq=one.fields[FIELD.seq],
-                        numel_in=one.fields.get(FIELD.numel_in),
-                        numel_in2=two.fields.get(FIELD.numel_in),
+                        numel=one.fields.get(FIELD.numel_in),
+                        other_numel=two.fields.get(FIELD.numel_in),
                     ),
                     two,
                 )
@@ -146,9 +146,9 @@ def _sizes(first: Event) -> Iterator[Evidence]:
         FACT.comm.barrier_sized,
         numel <= _SMALL_NUMEL,
         say(
-            "{numel} elements: {value}",
+            "{numel} elements: {meaning}",
             numel=numel,
-            value=(
+            meaning=(
                 say("a barrier or a small message, so the others were busy elsewhere")
                 if numel <= _SMALL_NUMEL
                 else say("a bulk transfer")
@@ -160,10 +160,10 @@ def _sizes(first: Event) -> Iterator[Evidence]:
         FACT.comm.parameter_gather,
         gather and numel >= 200_000,
         say(
-            "{op} of {numel} elements per rank{gather}",
+            "{op} of {numel} elements per rank{remark}",
             op=first.fields.get(FIELD.op),
             numel=numel,
-            gather=(say(" is the size of sharded parameters") if gather and numel >= 200_000 else NOTHING),
+            remark=(say(" is the size of sharded parameters") if gather and numel >= 200_000 else NOTHING),
         ),
         first,
     )

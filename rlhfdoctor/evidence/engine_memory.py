@@ -21,10 +21,10 @@ def find_engine(case: Case) -> Iterator[Evidence]:
             FACT.engine.backup_bytes,
             largest * count,
             say(
-                "{engines} keep {largest:bytes} each in host memory: {largest2:bytes}",
+                "{engines} keep {each:bytes} each in host memory: {together:bytes}",
                 engines=plural("{n} sleeping engine", "{n} sleeping engines", count),
-                largest=largest,
-                largest2=largest * count,
+                each=largest,
+                together=largest * count,
             ),
             backups[0],
         )
@@ -75,5 +75,5 @@ def find_engine(case: Case) -> Iterator[Evidence]:
     value = number(profiled, FIELD.profiled)
     if profiled is not None and value is not None:
         yield fact(
-            FACT.engine.profiled_tokens, value, say("the KV cache would hold {value} tokens", value=value), profiled
+            FACT.engine.profiled_tokens, value, say("the KV cache would hold {tokens} tokens", tokens=value), profiled
         )

@@ -56,7 +56,7 @@ def find_errors(case: Case) -> Iterator[Evidence]:
             yield Evidence(
                 name=FACT.store.capacity_bytes,
                 value=value,
-                says=say("the object store holds {value:bytes}", value=value),
+                says=say("the object store holds {capacity:bytes}", capacity=value),
                 origin=store.origin,
                 text=store.text,
             )

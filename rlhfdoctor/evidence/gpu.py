@@ -73,7 +73,7 @@ def find_cuda(case: Case) -> Iterator[Evidence]:
     if place is not None:
         site = _site(case, place)
         if site is not None:
-            yield fact(FACT.cuda.site, site[0], say("the allocation was asked for in {value}", value=site[1]), place)
+            yield fact(FACT.cuda.site, site[0], say("the allocation was asked for in {place}", place=site[1]), place)
 
 
 def _sizes(event: Event) -> Iterator[Evidence]:
@@ -170,9 +170,15 @@ def _unallocated(event: Event, request: int, sizes: Sizes) -> Iterator[Evidence]
         FACT.cuda.fragmented,
         spare >= request,
         say(
-            "free and reserved-but-unallocated memory ({spare:bytes}) {value} the request of {request:bytes}",
+            "free and reserved-but-unallocated memory ({spare:bytes}) would have held the request of {request:bytes}",
             spare=spare,
-            value=(say("would have held") if spare >= request else say("would not have held")),
+            request=request,
+        )
+        if spare >= request
+        else say(
+            "free and reserved-but-unallocated memory ({spare:bytes}) would not have held the request of "
+            "{request:bytes}",
+            spare=spare,
             request=request,
         ),
         event,
@@ -239,10 +245,10 @@ def _logits(case: Case, event: Event) -> Iterator[Evidence]:
             name=FACT.config.sequence_length,
             value=prompt + response,
             says=say(
-                "prompt and response may be {prompt} + {response} = {prompt2} tokens long",
+                "prompt and response may be {prompt} + {response} = {together} tokens long",
                 prompt=prompt,
                 response=response,
-                prompt2=prompt + response,
+                together=prompt + response,
             ),
             origin=setting.origin if (setting := case.setting("max_prompt_length")) else None,
         )

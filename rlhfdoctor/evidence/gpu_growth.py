@@ -42,11 +42,11 @@ def find_growth(case: Case) -> Iterator[Evidence]:
         FACT.gpu.slope_bytes_per_step,
         slope,
         say(
-            "GPU memory rose by {slope:bytes} a step over {steps}: {value:bytes} to {value2:bytes}",
+            "GPU memory rose by {slope:bytes} a step over {steps}: {first:bytes} to {last:bytes}",
             slope=slope,
             steps=plural("{n} step", "{n} steps", len(warm)),
-            value=warm[0],
-            value2=warm[-1],
+            first=warm[0],
+            last=warm[-1],
         ),
         where,
     )

@@ -67,7 +67,7 @@ def find_limits(case: Case) -> Iterator[Evidence]:
         yield fact(
             FACT.host.limit_ratio,
             share,
-            say("the limit is {share:share} of the node's {value:bytes}", share=share, value=total.value),
+            say("the limit is {share:share} of the node's {total:bytes}", share=share, total=total.value),
             shown,
         )
     noted = case.first(EVENT.host.note_used)
@@ -189,11 +189,11 @@ def find_growth(case: Case) -> Iterator[Evidence]:
         FACT.host.slope_bytes_per_step,
         slope,
         say(
-            "host memory rose by {slope:bytes} a step over {steps}: {value:bytes} to {value2:bytes}",
+            "host memory rose by {slope:bytes} a step over {steps}: {first:bytes} to {last:bytes}",
             slope=slope,
             steps=plural("{n} step", "{n} steps", len(rises)),
-            value=used[0],
-            value2=used[-1],
+            first=used[0],
+            last=used[-1],
         ),
         marks[-1],
     )
@@ -206,6 +206,6 @@ def find_growth(case: Case) -> Iterator[Evidence]:
     yield fact(
         FACT.host.growth_ratio,
         (used[-1] - used[0]) / max(used[0], GIB),
-        say("it grew by {value:share}", value=(used[-1] - used[0]) / max(used[0], GIB)),
+        say("it grew by {growth:share}", growth=(used[-1] - used[0]) / max(used[0], GIB)),
         marks[-1],
     )

@@ -61,11 +61,11 @@ def find_kernel(case: Case) -> Iterator[Evidence]:
             FACT.kernel.outer_limit,
             True,
             say(
-                "the limit that was full ({limit:bytes}) is not the job's own ({value:bytes}, {value2}): it "
+                "the limit that was full ({limit:bytes}) is not the job's own ({own:bytes}, {source}): it "
                 "stands on a cgroup around it",
                 limit=limit,
-                value=own[0],
-                value2=own[1],
+                own=own[0],
+                source=own[1],
             ),
             usage,
         )
@@ -120,9 +120,9 @@ def _table(case: Case, killed: Event | None) -> Iterator[Evidence]:
             FACT.kernel.driver_to_worker_ratio,
             ratio,
             say(
-                "the largest python process beside Ray's workers holds {value:bytes}, {ratio:.1f} times as much "
+                "the largest python process beside Ray's workers holds {held:bytes}, {ratio:.1f} times as much "
                 "as the largest worker",
-                value=driver[0],
+                held=driver[0],
                 ratio=ratio,
             ),
             driver[1],

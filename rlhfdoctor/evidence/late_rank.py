@@ -73,9 +73,9 @@ def _meanwhile(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
             FACT.comm.busy_to_timeout,
             busy / max(limit_s, 1),
             say(
-                "a progress bar had been running for {busy:s}, {busy2:.2f} of the limit",
+                "a progress bar had been running for {busy:s}, {part:.2f} of the limit",
                 busy=busy,
-                busy2=busy / max(limit_s, 1),
+                part=busy / max(limit_s, 1),
             ),
             bar,
         )

@@ -127,7 +127,7 @@ def _experts(case: Case) -> Iterator[Evidence]:
         yield Evidence(
             name=FACT.config.experts,
             value=True,
-            says=say("{value} is a mixture of experts", value=named[0].value),
+            says=say("{model} is a mixture of experts", model=named[0].value),
             origin=named[0].origin,
         )
 

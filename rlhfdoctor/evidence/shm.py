@@ -82,10 +82,10 @@ def find_leaks(case: Case, death: Death | None) -> Iterator[Evidence]:
             value=rise / limit if rises >= _LEAST_RISES else 0.0,
             origin=origin,
             says=say(
-                "named files in /dev/shm grew by {rise:bytes} in {rises} rises and never fell, {rise2:share} of {what}",
+                "named files in /dev/shm grew by {rise:bytes} in {rises} rises and never fell, {part:share} of {what}",
                 rise=rise,
                 rises=rises,
-                rise2=rise / limit,
+                part=rise / limit,
                 what=what,
             ),
         )

@@ -210,8 +210,8 @@ def _swap(case: Case) -> Iterator[Evidence]:
         name=FACT.swap.space_bytes,
         value=round(swap.value * GIB),
         says=say(
-            "swap_space is {value:g} GiB per GPU, in page-locked host blocks of the engine (as in vLLM V0)",
-            value=swap.value,
+            "swap_space is {size:g} GiB per GPU, in page-locked host blocks of the engine (as in vLLM V0)",
+            size=swap.value,
         ),
         origin=swap.origin,
     )
@@ -219,5 +219,5 @@ def _swap(case: Case) -> Iterator[Evidence]:
         yield _cure(
             FACT.frees.swap_space_bytes,
             round((swap.value - 4) * GIB),
-            say("{value:g} GiB less for each GPU of the node, before rounding to powers of two", value=swap.value - 4),
+            say("{size:g} GiB less for each GPU of the node, before rounding to powers of two", size=swap.value - 4),
         )

@@ -78,7 +78,7 @@ PREFIXED: tuple[tuple[str, str, str], ...] = (
     (
         "GitLab",
         "glpat- gldt- glrt- glrtr- glcbt- glptt- glft- glimt- glagent- gloas- glsoat- glffct- glwt-",
-        _DIGIT + r"[\w-]{16,}(?:\.[0-9a-z]{2}\.[0-9a-z]{7,9})?",
+        r"[\w-]{16,}(?:\.[0-9a-z]{2}\.[0-9a-z]{7,9})?",
     ),
     ("GitLab, runner", "GR1348941", r"[\w-]{20}"),
     ("Atlassian", "ATATT3 ATCTT3 ATBB", r"[\w=-]{28,}"),
@@ -98,7 +98,7 @@ PREFIXED: tuple[tuple[str, str, str], ...] = (
     ("Octopus Deploy", "API-", r"[A-Z0-9]{26}" + _END),
     ("Postman", "PMAK-", r"[0-9a-f]{24}-[0-9a-f]{34}"),
     # secrets and networks
-    ("Vault", "hvs. hvb. hvr.", _DIGIT + r"[\w-]{24,}"),
+    ("Vault", "hvs. hvb. hvr.", r"[\w-]{24,}"),
     ("Doppler", "dp.pt. dp.st. dp.ct. dp.sa. dp.scim. dp.audit.", r"(?:[a-z0-9_-]{2,35}\.)?[A-Za-z0-9]{40,}"),
     ("1Password", "ops_eyJ", r"[A-Za-z0-9+/=_-]{100,}"),
     ("age", "AGE-SECRET-KEY-1", r"[0-9A-Z]{58}"),
@@ -111,7 +111,7 @@ PREFIXED: tuple[tuple[str, str, str], ...] = (
     ("Slack, application", "xapp-", r"\d-[A-Za-z0-9]{8,}-\d{8,}-[0-9a-f]{32,}"),
     ("SendGrid", "SG.", r"[\w-]{20,24}\.[\w-]{39,50}"),
     ("Brevo", "xkeysib- xsmtpsib-", r"[0-9a-f]{64}-[A-Za-z0-9]{16}"),
-    ("Resend", "re_", _DIGIT + r"[A-Za-z0-9]{8}_[A-Za-z0-9]{24}" + _END),
+    ("Resend", "re_", r"[A-Za-z0-9]{8}_[A-Za-z0-9]{24}" + _END),
     ("Twilio", "SK", r"[0-9a-f]{32}" + _END),
     ("Notion", "ntn_", r"[A-Za-z0-9]{40,}"),
     ("Linear", "lin_api_ lin_oauth_", r"[A-Za-z0-9]{32,}"),

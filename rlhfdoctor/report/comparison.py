@@ -102,9 +102,7 @@ def _value(figure: Figure, value: float | None) -> Message:
     if figure.unit == "count":
         return say("{value:.0f}", value=value)
     return (
-        say("{value:bytes} a step", value=value)
-        if figure.unit == "bytes_per_step"
-        else say("{value:bytes}", value=value)
+        say("{size:bytes} a step", size=value) if figure.unit == "bytes_per_step" else say("{value:bytes}", value=value)
     )
 
 

@@ -215,6 +215,12 @@ def third() -> Iterator[tuple[str, list[str], dict[str, Any]]]:
         yield made(name, size, dtype, stage, offload, ranks, *more)
 
 
+def _resumed(size: str, dtype: str, stage: int, offload: str, ranks: int) -> tuple[str, list[str], dict[str, Any]]:
+    name = f"{size} {dtype} zero-{stage} {offload or 'none'} x{ranks} resumed"
+    more = ("checkpoint.save_steps=1", "checkpoint.resume=true", "train.steps=1")
+    return made(name, size, dtype, stage, offload, ranks, *more)
+
+
 def resumed() -> Iterator[tuple[str, list[str], dict[str, Any]]]:
     """Runs that end when they have read the checkpoint of an earlier one: their peak is that of loading or of the resume."""
     for size, dtype, stage, offload, ranks in (
@@ -229,18 +235,7 @@ def resumed() -> Iterator[tuple[str, list[str], dict[str, Any]]]:
         ("72M", "float32", 1, "opt", 4),
         ("117M", "bfloat16", 0, "", 1),
     ):
-        name = f"{size} {dtype} zero-{stage} {offload or 'none'} x{ranks} resumed"
-        yield made(
-            name,
-            size,
-            dtype,
-            stage,
-            offload,
-            ranks,
-            "checkpoint.save_steps=1",
-            "checkpoint.resume=true",
-            "train.steps=1",
-        )
+        yield _resumed(size, dtype, stage, offload, ranks)
 
 
 def again() -> Iterator[tuple[str, list[str], dict[str, Any]]]:
@@ -252,18 +247,7 @@ def again() -> Iterator[tuple[str, list[str], dict[str, Any]]]:
         ("72M", "float32", 0, "", 2),
         ("140M", "bfloat16", 3, "opt+param", 1),
     ):
-        name = f"{size} {dtype} zero-{stage} {offload or 'none'} x{ranks} resumed"
-        yield made(
-            name,
-            size,
-            dtype,
-            stage,
-            offload,
-            ranks,
-            "checkpoint.save_steps=1",
-            "checkpoint.resume=true",
-            "train.steps=1",
-        )
+        yield _resumed(size, dtype, stage, offload, ranks)
 
 
 def universal() -> Iterator[tuple[str, list[str], dict[str, Any]]]:
