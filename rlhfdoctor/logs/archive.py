@@ -98,7 +98,8 @@ def _zip_members(name: str, gaps: list[Gap], wanted: Callable[[str], bool]) -> G
                 continue
             try:
                 handle = archive.open(info)
-            except (RuntimeError, NotImplementedError, zipfile.BadZipFile) as error:  # a password, or a method zipfile lacks
+            except (RuntimeError, NotImplementedError, zipfile.BadZipFile) as error:
+                # a password, or a method that zipfile lacks
                 gaps.append(Gap(what=quoted(f"{name}!{info.filename}"), why=quoted(error)))
                 continue
             with handle:
