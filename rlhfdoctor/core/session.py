@@ -76,6 +76,8 @@ class Session:
         """Of all sources, in the order of reading; `case` has them in order of time."""
         self.texts: dict[str, str] = {}
         """Configuration files whole, by name."""
+        self.logs: dict[str, None] = {}
+        """Names of what was read line by line, in order."""
         self.originals: dict[str, tuple[str, float]] = {}
         """Text before the doctor patched a file, and when it did."""
         self.newest_s = 0.0
@@ -213,6 +215,7 @@ class Session:
                 data = replace(source, stream=self._counting(source)).read(MOST_BYTES)
                 self.events.extend(read_dump(data, source.name, self.gaps))
             else:
+                self.logs[source.name] = None
                 self.newest_s = max(self.newest_s, source.modified or 0.0)
                 self.events.extend(self._events_of(source))
 
@@ -268,6 +271,7 @@ class Session:
         """Names of what was unpacked, as the user gave them: by the archive."""
         self.events = [replace(e, origin=replace(e.origin, file=self.shown(e.origin.file))) for e in self.events]
         self.texts = {self.shown(name): text for name, text in self.texts.items()}
+        self.logs = {self.shown(name): None for name in self.logs}
         self._places = {self.shown(name): place for name, place in self._places.items()}
         self._shown_only = {self.shown(name) for name in self._shown_only}
         for real, to_show in self.names.items():

@@ -11,6 +11,7 @@ from msgspec import UNSET, Struct, UnsetType
 from rlhfdoctor.conditions.files import Place
 from rlhfdoctor.conditions.form import Scalar, When
 from rlhfdoctor.types import Safety
+from rlhfdoctor.vocabulary.run import Axis
 
 
 class Weight(Struct, forbid_unknown_fields=True):
@@ -128,8 +129,9 @@ class RuleForm(Struct, forbid_unknown_fields=True):
     summary: str
     detect: Detect
     docs: Docs
+    axis: Axis = "consumer"
+    """What of an incident the cause says; causes of one kind compete within their axis only."""
     suppresses: list[str] = []
-    compatible_with: list[str] = []
     remediation: list[Remedy] = []
     references: list[str] = []
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, Union, get_args
 
-from rlhfdoctor.units import show_bytes, show_duration, show_ratio, show_seconds, show_time
+from rlhfdoctor.units import show_bytes, show_clock, show_duration, show_ratio, show_seconds, show_time
 
 Argument: TypeAlias = Union[str, int, float, "Message", tuple["Argument", ...], None]
 """Text is a name or a quotation and shown as it is; what is translated is a message itself."""
@@ -28,6 +28,7 @@ _SHOWN: Mapping[str, Callable[[float], str]] = {
     "s": show_seconds,
     "duration": show_duration,
     "time": show_time,
+    "clock": show_clock,
 }
 _HAN = "[\u4e00-\u9fff]"
 _AFTER_FULL_WIDTH = re.compile("(?<=[。；：，]) +")
