@@ -245,6 +245,10 @@ class Finding:
     """Log-odds by its own evidence: the rule's prior and the weights that hold."""
     odds: float = 0.0
     """Log-odds among its rivals and something else, before calibration."""
+    next_step: Message = NOTHING
+    """What to do now, where no setting cures it."""
+    check: Message = NOTHING
+    """How to see it by hand."""
     differs: Message = NOTHING
     """How to distinguish this cause from the first finding's."""
 

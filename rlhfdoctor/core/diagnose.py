@@ -27,11 +27,12 @@ from rlhfdoctor.patch.plan import Configuration, plan_patches
 from rlhfdoctor.patch.size import size_treatments
 from rlhfdoctor.settings.read import read_configuration
 from rlhfdoctor.types import Death, Event, Evidence, Finding, Incident, Part, Patch, RuledOut, Setting, Verdict
-from rlhfdoctor.vocabulary import FACT
+from rlhfdoctor.vocabulary import EVENT, FACT
 from rlhfdoctor.vocabulary.names import Fact, Kind
 from rlhfdoctor.vocabulary.run import AXES
 
 _TIMELINE_COUNT = 40
+_UNRECOGNISED_COUNT = 5
 _TREATED_SCORE = -1.1
 """Below (log-odds), a finding is a remote possibility, and a patch for it would be a guess."""
 
@@ -84,9 +85,10 @@ def make_incident(session: Session, rules: Sequence[Rule] | None = None, min_con
     findings = [f for f in findings if f.confidence >= min_confidence]
     kept = {f.cause for f in findings}
     findings = [f for f in findings if f.explained_by is None or f.explained_by in kept]
+    unrecognised = case.of(EVENT.job.unrecognised)
     verdict: Verdict = "cause" if decided else "undecided"
     if death is None:
-        verdict = "healthy" if find_good_end(case) is not None else "inconclusive"
+        verdict = "healthy" if find_good_end(case) is not None else "undecided" if unrecognised else "inconclusive"
     return Incident(
         sources=session.paths,
         verdict=verdict,
@@ -100,6 +102,7 @@ def make_incident(session: Session, rules: Sequence[Rule] | None = None, min_con
         settings=tuple(s for s in case.settings if s.framework),
         axes=axes,
         coverage=coverage,
+        unrecognised=tuple(unrecognised[-_UNRECOGNISED_COUNT:]) if verdict in ("undecided", "inconclusive") else (),
     )
 
 

@@ -20,6 +20,7 @@ from rlhfdoctor.logs.events import PATTERNS, order_events, read_events
 from rlhfdoctor.logs.flight import MOST_BYTES, rank_of_dump, read_dump
 from rlhfdoctor.logs.open import Source, find_sources
 from rlhfdoctor.logs.scan import Scanner
+from rlhfdoctor.logs.unrecognised import Tail
 from rlhfdoctor.patch.apply import find_original
 from rlhfdoctor.settings.framework import find_framework, find_versions, name_of
 from rlhfdoctor.settings.read import is_configuration, is_source, parse_configuration, parse_logged
@@ -217,7 +218,9 @@ class Session:
             else:
                 self.logs[source.name] = None
                 self.newest_s = max(self.newest_s, source.modified or 0.0)
-                self.events.extend(self._events_of(source))
+                tail = Tail(source)
+                self.events.extend(map(tail.know, self._events_of(replace(source, stream=tail.stream))))
+                self.events.extend(tail.unrecognised())
 
     def _is_copy(self, source: Source) -> bool:
         """Whether the same bytes were read before; ranks may have written the same dump."""

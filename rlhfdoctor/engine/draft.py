@@ -23,6 +23,7 @@ _SAID = {
     "meaning",
     "impact",
     "check",
+    "next_step",
     "differs",
     "other",
     "effect",

@@ -84,6 +84,8 @@ def judge(rule: Rule, facts: Facts) -> Finding:
         score=score,
         odds=score,
         summary=fill(rule.summary, facts),
+        next_step=template(rule.next_step),
+        check=template(rule.docs["check"]),
         evidence=_once(speaking),
         against=tuple(against),
         missing=tuple(missing),

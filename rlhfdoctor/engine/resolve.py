@@ -195,6 +195,7 @@ def _resolved(form: RuleForm, look: RuleResolver, path: Path) -> Rule:
         ),
         suppresses=tuple(form.suppresses),
         docs={heading: " ".join(getattr(form.docs, heading).split()) for heading in DOC_HEADINGS},
+        next_step=" ".join(form.docs.next_step.split()),
         false_positives=tuple(
             look.look_alike(one, ("docs", "false_positives", i)) for i, one in enumerate(form.docs.false_positives)
         ),

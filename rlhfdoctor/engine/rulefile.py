@@ -64,6 +64,8 @@ class Docs(Struct, forbid_unknown_fields=True):
     impact: str
     check: str
     false_positives: list[LookAlikeForm]
+    next_step: str = ""
+    """What to do now, where no setting cures it; the last line of the report."""
 
 
 class TargetForm(Struct, forbid_unknown_fields=True, rename={"from_": "from", "else_": "else", "raise_": "raise"}):

@@ -120,6 +120,8 @@ class Rule:
     suppresses: tuple[str, ...]
     """Causes that are secondary failures if this one applies."""
     docs: Mapping[str, str]
+    next_step: str
+    """What to do now, where no setting cures it; else empty."""
     false_positives: tuple[LookAlike, ...]
     remediation: tuple[Treatment, ...]
     references: tuple[str, ...]
