@@ -1,4 +1,4 @@
-"""What was read of a run and what was not given, by kind of source."""
+"""What was read of a run, by kind of source; what was not given."""
 
 from __future__ import annotations
 

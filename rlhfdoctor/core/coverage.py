@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from rlhfdoctor.core.session import Session
-from rlhfdoctor.coverage import Coverage, Covered, SourceKind
+from rlhfdoctor.coverage import SOURCE_KINDS, Coverage, Covered, SourceKind
 from rlhfdoctor.evidence.window import kernel_was_read
 from rlhfdoctor.types import Death, Event
 
@@ -33,7 +33,7 @@ def find_coverage(session: Session) -> Coverage:
     rows.append(Covered(kind="configuration", count=len(texts)))
     if not any(row.count for row in rows if row.kind == "kernel log") and any(map(kernel_was_read, session.traces)):
         rows.append(replace(rows[0], kind="kernel log"))
-    return Coverage(tuple(row for row in rows if row.count))
+    return Coverage(tuple(sorted((row for row in rows if row.count), key=lambda row: SOURCE_KINDS.index(row.kind))))
 
 
 def trusted(confidence: float, death: Death | None, coverage: Coverage) -> float:
