@@ -15,6 +15,7 @@ from types import TracebackType
 
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.evidence.case import Case
+from rlhfdoctor.evidence.ownership import drop_unrelated
 from rlhfdoctor.i18n.message import plural, quoted, say
 from rlhfdoctor.logs.events import PATTERNS, order_events, read_events
 from rlhfdoctor.logs.flight import MOST_BYTES, rank_of_dump, read_dump
@@ -137,7 +138,7 @@ class Session:
     def case(self) -> Case:
         """Events of the window in order of time, with settings, framework and versions."""
         events = [event for event in order_events(self.events) if self._is_inside(event)]
-        events, foreign = drop_foreign(events, self.traces)
+        events, foreign = drop_foreign(events, self.traces) if self.traces else drop_unrelated(events)
         if foreign:
             self._note(
                 Gap(
