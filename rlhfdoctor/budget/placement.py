@@ -10,7 +10,6 @@ from rlhfdoctor.budget.layout_settings import find_file_size
 from rlhfdoctor.budget.plan import Engine, Model, Plan
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.i18n.message import joined, plural, say, term
-from rlhfdoctor.units import show_count
 
 GPUS = 8
 
@@ -34,7 +33,12 @@ def make_nodes(
     widest = max(groups, key=lambda group: group.gpus)
     if 0 < gpus < widest.gpus:
         raise UsageError(
-            f"--gpus-per-node {gpus}: {' and '.join(widest.roles)} want {show_count(widest.gpus, 'GPU')} on a node"
+            say(
+                "--gpus-per-node {given}: {roles: and } want {gpus} on a node",
+                given=gpus,
+                roles=tuple(term(role) for role in widest.roles),
+                gpus=plural("{n} GPU", "{n} GPUs", widest.gpus),
+            )
         )
     if inputs.machine.gpus_per_node != 0:
         inputs.assume(

@@ -9,6 +9,7 @@ import click
 
 from rlhfdoctor.cli.incident import EXIT_CODES, incident_of, render_incident
 from rlhfdoctor.errors import UsageError
+from rlhfdoctor.i18n.message import say
 
 
 @click.command(context_settings={"ignore_unknown_options": False})
@@ -82,7 +83,7 @@ def watch(
     for name, text in (("--interval", interval), ("--alert-at", alert_at)):
         seconds = parse_seconds(text)
         if seconds is None or not 0 < seconds < 10 * 86400:
-            raise UsageError(f"{name} {text}: write a time such as 1s, 500ms, 10m or 2h")
+            raise UsageError(say("{option} {text}: write a time such as 1s, 500ms, 10m or 2h", option=name, text=text))
         times.append(seconds)
     options = WatchOptions(
         command=command,

@@ -51,7 +51,7 @@ def draw_charts(traces: Sequence[Recorded], incident: Incident) -> list[Chart]:
     """As `make_charts`, of traces that a session has read with every sample."""
     if not traces:
         return []
-    require_polars("charts of a recorded run")
+    require_polars(say("charts of a recorded run"))
     first = find_failure_window(Case(incident.timeline, traces=traces), incident.death)
     traces = sorted(traces, key=lambda trace: first is None or trace is not first.trace)
     charts = []
@@ -81,7 +81,7 @@ def draw_charts(traces: Sequence[Recorded], incident: Incident) -> list[Chart]:
 
 def trace_charts(nodes: Sequence[NodeTrace]) -> list[Chart]:
     """The charts of traces that were read already, without the annotations of an incident."""
-    require_polars("charts of a recorded run")
+    require_polars(say("charts of a recorded run"))
     charts = []
     for trace in map(Recorded, nodes):
         window = _fullest(trace)

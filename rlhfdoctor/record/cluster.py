@@ -23,6 +23,7 @@ from typing import Any
 import click
 
 from rlhfdoctor.errors import DoctorError, UsageError
+from rlhfdoctor.i18n.message import say
 from rlhfdoctor.record.command import WatchOptions, find_ray_pids
 from rlhfdoctor.record.command import watch as watch_here
 from rlhfdoctor.record.node_recorder import NodeRecorder, read_files
@@ -246,16 +247,16 @@ def watch_ray(options: WatchOptions, address: str, verdict: Callable[[Path, bool
         UsageError: no cluster there, or Ray is not installed and no raylet runs here.
     """
     if options.command or options.pids or options.cgroup:
-        raise UsageError("--ray stands alone: it follows everything below the raylets")
+        raise UsageError(say("--ray stands alone: it follows everything below the raylets"))
     if options.attach or options.alert_command or options.port is not None or options.metrics:
-        raise UsageError("--ray does not take --attach, --alert-command, --metrics-port or --engine yet")
+        raise UsageError(say("--ray does not take --attach, --alert-command, --metrics-port or --engine yet"))
     try:
         import ray
     except ImportError:
         pids = find_ray_pids()
         if not pids:
             raise UsageError(
-                "--ray: the ray package is not installed beside the doctor, and no raylet runs here"
+                say("--ray: the ray package is not installed beside the doctor, and no raylet runs here")
             ) from None
         click.echo("doctor: the ray package is not installed beside the doctor: only this node is recorded", err=True)
         return watch_here(WatchOptions(**{**asdict(options), "pids": tuple(pids)}), verdict)
@@ -271,7 +272,11 @@ def watch_ray(options: WatchOptions, address: str, verdict: Callable[[Path, bool
         )
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise UsageError(
-            f"--ray {address}: no Ray cluster there ({_first_line(error)}). Start Ray first, or give its address"
+            say(
+                "--ray {address}: no Ray cluster there ({error}). Start Ray first, or give its address",
+                address=address,
+                error=_first_line(error),
+            )
         ) from None
     describe_run(folder, RecorderConfig(name="ray", node="cluster"), argv=[])
     return run_collector(Collector(ray, folder, options), verdict)

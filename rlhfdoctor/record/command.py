@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from rlhfdoctor.errors import UsageError
+from rlhfdoctor.i18n.message import say
 from rlhfdoctor.record.recorder_config import RecorderConfig
 from rlhfdoctor.record.start import (
     command_of,
@@ -65,7 +66,7 @@ def watch(options: WatchOptions, verdict: Callable[[Path, bool], int]) -> int:
     """
     if options.attach is not None:
         if options.command or options.pids or options.cgroup is not None:
-            raise UsageError("--attach stands alone: it comes back to a recording, and starts nothing")
+            raise UsageError(say("--attach stands alone: it comes back to a recording, and starts nothing"))
         return _attach(options, verdict)
     config, argv, folder = prepare(options)
     live = options.view and is_open(1) and os.isatty(1) and os.environ.get("TERM") != "dumb"
@@ -87,18 +88,22 @@ def prepare(options: WatchOptions) -> tuple[RecorderConfig, list[str], Path]:
     modes = [bool(options.command), bool(options.pids), options.cgroup is not None]
     if sum(modes) != 1:
         raise UsageError(
-            "nothing to watch: give a command behind --, or --pid, --cgroup or --ray.\n"
-            "For example: doctor watch -- python train.py"
+            say(
+                "nothing to watch: give a command behind --, or --pid, --cgroup or --ray.\n"
+                "For example: doctor watch -- python train.py"
+            )
             if not any(modes)
-            else "give one of: a command behind --, --pid, --cgroup, --ray"
+            else say("give one of: a command behind --, --pid, --cgroup, --ray")
         )
     if options.port is not None and find_spec("prometheus_client") is None:
-        raise UsageError("--metrics-port: the package prometheus_client is missing: pip install 'rlhfdoctor[metrics]'")
+        raise UsageError(
+            say("--metrics-port: the package prometheus_client is missing: pip install 'rlhfdoctor[metrics]'")
+        )
     cgroup, pids = options.cgroup, options.pids
     if options.command:
         argv, name = list(options.command), name_of(options.command)
         if shutil.which(argv[0]) is None:
-            raise UsageError(f"{argv[0]}: no such command, or it may not be run")
+            raise UsageError(say("{command}: no such command, or it may not be run", command=argv[0]))
     elif pids:
         for pid in pids:
             require_process(pid)
@@ -135,21 +140,27 @@ def find_cgroup(path: str) -> str:
     """
     hierarchy = find_hierarchy()
     if hierarchy is None:
-        raise UsageError("--cgroup: no cgroup hierarchy with the memory controller is mounted here")
+        raise UsageError(say("--cgroup: no cgroup hierarchy with the memory controller is mounted here"))
     if path.strip("/ ") == "":
-        raise UsageError("--cgroup: the whole node is no cgroup of a run; give the path of one, or auto for our own")
+        raise UsageError(
+            say("--cgroup: the whole node is no cgroup of a run; give the path of one, or auto for our own")
+        )
     if path == "auto":
         found = find_path(hierarchy, "", "self")
         if found is None:
-            raise UsageError("--cgroup auto: our own memory cgroup cannot be seen")
+            raise UsageError(say("--cgroup auto: our own memory cgroup cannot be seen"))
         return found
     for folder in (path, hierarchy.mount + "/" + path.strip("/")):
         if Path(folder, "cgroup.procs").exists():
             if not list_processes(folder):
-                raise UsageError(f"--cgroup {path}: no process is in it")
+                raise UsageError(say("--cgroup {path}: no process is in it", path=path))
             return folder.rstrip("/")
     raise UsageError(
-        f"--cgroup {path}: no such cgroup below {hierarchy.mount}. See /proc/PID/cgroup for a process's path"
+        say(
+            "--cgroup {path}: no such cgroup below {mount}. See /proc/PID/cgroup for a process's path",
+            path=path,
+            mount=hierarchy.mount,
+        )
     )
 
 
@@ -175,7 +186,9 @@ def _same_stream() -> bool:
 def _attach(options: WatchOptions, verdict: Callable[[Path, bool], int]) -> int:
     folder = Path(options.attach or "")
     if not any(folder.glob("*.trace")):
-        raise UsageError(f"--attach {folder}: no trace in it; give the folder that doctor watch named")
+        raise UsageError(
+            say("--attach {folder}: no trace in it; give the folder that doctor watch named", folder=str(folder))
+        )
     live = options.view and is_open(1) and os.isatty(1) and os.environ.get("TERM") != "dumb"
     session = Watch(folder.resolve(), None, through=False, live=True)
     outcome = _wait(session, live)
