@@ -10,11 +10,11 @@ from rlhfdoctor.charts import Chart, Mark, Panel, Span
 from rlhfdoctor.core.panels import ABOVE, known_limits, make_panels
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.window import FailureWindow, find_failure_window, find_steps
-from rlhfdoctor.i18n.message import Message, plural, quoted, say
+from rlhfdoctor.i18n.message import Message, plural, say
 from rlhfdoctor.report.phrasing import killer_says
 from rlhfdoctor.trace.events import Recorded
 from rlhfdoctor.trace.read import NodeTrace
-from rlhfdoctor.trace.record import RecordEvent, time_of
+from rlhfdoctor.trace.record import RecordEvent, message_of, time_of
 from rlhfdoctor.trace.run import read_traces
 from rlhfdoctor.trace.tables import require_polars
 from rlhfdoctor.types import Incident
@@ -189,7 +189,7 @@ def _marks(trace: Recorded, begin_s: float, incident: Incident | None) -> Iterat
         yield Mark(
             at_s=_at(trace, event, begin_s),
             kind="alarm",
-            says=quoted(event[R.text]) if event.get(R.text) else say("alarm"),
+            says=message_of(event, R.text) or say("alarm"),
         )
     for event in trace.of(RECORD.note.oom_kill):
         yield Mark(at_s=_at(trace, event, begin_s), kind="kill", says=say("the kernel's OOM killer"))

@@ -32,6 +32,9 @@ _SHOWN: Mapping[str, Callable[[float], str]] = {
     "duration": show_duration,
     "time": show_time,
 }
+_FORM = re.compile(r"[+,]{0,2}\d?(?:\.\d)?[a-z%]?")
+"""A format of a number that is short whatever the number; longer ones may fill the memory."""
+_DEEPEST = 8
 _HAN = "[\u4e00-\u9fff]"
 _BLANKS = re.compile(
     rf"(?<=[A-Za-z0-9%])(?={_HAN})|(?<={_HAN})(?=[A-Za-z0-9/])|(?<={_HAN}) +(?={_HAN})|(?<=[。；：，]) +"
@@ -217,6 +220,36 @@ def _show_plain(value: str | float | None, form: str) -> str:
     if form in _SHOWN:
         return _SHOWN[form](value)
     return format(value, form) if form else str(value)
+
+
+def revived(plain: object) -> Message:
+    """The message of `Message.to_dict`; its plural is not stored.
+
+    Raises:
+        ValueError: it is none, or none of the recorder's: it may be a stranger's file. Forms of values are short, and
+            each argument stands in one place, so that the text is not much longer than what it is made of.
+    """
+    return _revive(plain, 0)
+
+
+def _revive(plain: object, depth: int) -> Message:
+    if not isinstance(plain, dict) or not isinstance(plain.get("id"), str) or depth > _DEEPEST:
+        raise ValueError("no message")
+    places = [match for match in _PLACE.finditer(plain["id"]) if match[1]]
+    if len({place[1] for place in places}) < len(places):
+        raise ValueError("a value in two places")
+    if any(place[2] not in (None, *_SHOWN, *SEPARATORS) and not _FORM.fullmatch(place[2]) for place in places):
+        raise ValueError("no form of a value")
+    arguments = plain.get("arguments", {})
+    if not isinstance(arguments, dict):
+        raise ValueError("no arguments")
+    return Message(plain["id"], tuple((name, _argument(value, depth + 1)) for name, value in arguments.items()))
+
+
+def _argument(plain: object, depth: int) -> Argument:
+    if isinstance(plain, list) and depth <= _DEEPEST:
+        return tuple(_argument(item, depth + 1) for item in plain)
+    return plain if plain is None or isinstance(plain, str | int | float) else _revive(plain, depth)
 
 
 def _plain(value: Argument) -> Any:

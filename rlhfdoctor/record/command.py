@@ -9,11 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Protocol
 
 import click
 
 from rlhfdoctor.errors import UsageError
-from rlhfdoctor.i18n.message import say
+from rlhfdoctor.i18n.language import load_language
+from rlhfdoctor.i18n.message import Message, plural, say
 from rlhfdoctor.record.recorder_config import RecorderConfig
 from rlhfdoctor.record.start import (
     command_of,
@@ -25,17 +27,25 @@ from rlhfdoctor.record.start import (
     start_recorder,
 )
 from rlhfdoctor.record.watch import Outcome, Watch
+from rlhfdoctor.report.sanitize import clean
 from rlhfdoctor.sources.cgroupfs import find_hierarchy, find_path, list_processes
 from rlhfdoctor.sources.procfs import list_pids, parse_cmdline, read_file
 from rlhfdoctor.sources.ray import find_node
 from rlhfdoctor.trace.record import is_a
-from rlhfdoctor.units import show_bytes, show_count
 from rlhfdoctor.vocabulary import RECORD
 from rlhfdoctor.vocabulary.names import Record
 
 _FULL_DISK_BYTES = 1 << 20
 _LOW_DISK_BYTES = 256 << 20
+_LINE_LENGTH = 1000
 _BAD_END: tuple[Record, ...] = (RECORD.kernel.line, RECORD.cgroup.oom, RECORD.node.lost)
+
+
+class Teller(Protocol):
+    """Prints a line to standard error."""
+
+    def __call__(self, message: Message, lead: str = "doctor: ") -> None:
+        """`lead`: what stands before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +63,7 @@ class WatchOptions:
     port: int | None = None
     metrics: tuple[str, ...] = ()
     view: bool = True
+    language: str = "en"
 
 
 def watch(options: WatchOptions, verdict: Callable[[Path, bool], int]) -> int:
@@ -70,17 +81,29 @@ def watch(options: WatchOptions, verdict: Callable[[Path, bool], int]) -> int:
         return _attach(options, verdict)
     config, argv, folder = prepare(options)
     live = options.view and is_open(1) and os.isatty(1) and os.environ.get("TERM") != "dumb"
-    recorder = start_recorder(folder, config)
-    click.echo(f"doctor: recording to {_short(folder)}", err=True)
+    recorder, tell = start_recorder(folder, config), teller(options.language)
+    tell(say("recording to {folder}", folder=_short(folder)))
     free = shutil.disk_usage(folder).free
     if free < _LOW_DISK_BYTES:
-        click.echo(
-            f"doctor: only {show_bytes(free)} are free there, and the command's output goes there too; "
-            "--out DIR takes another disk",
-            err=True,
+        tell(
+            say(
+                "only {free:bytes} are free there, and the command's output goes there too; "
+                "--out DIR takes another disk",
+                free=free,
+            )
         )
     session = Watch(folder, recorder, through=not live, live=live)
-    return _finish(_wait(session, live), folder, bool(argv and config.command), verdict, options.interval_s)
+    return _finish(_wait(session, live, options), folder, bool(argv and config.command), verdict, options)
+
+
+def teller(language: str) -> Teller:
+    """Prints lines of `doctor watch` to standard error, without control characters of what they quote."""
+    words = load_language(language)
+
+    def tell(message: Message, lead: str = "doctor: ") -> None:
+        click.echo(f"{lead}{clean(words(message), _LINE_LENGTH)}", err=True)
+
+    return tell
 
 
 def prepare(options: WatchOptions) -> tuple[RecorderConfig, list[str], Path]:
@@ -191,45 +214,36 @@ def _attach(options: WatchOptions, verdict: Callable[[Path, bool], int]) -> int:
         )
     live = options.view and is_open(1) and os.isatty(1) and os.environ.get("TERM") != "dumb"
     session = Watch(folder.resolve(), None, through=False, live=True)
-    outcome = _wait(session, live)
-    return _finish(outcome, folder, outcome.state.job_pid is not None, verdict, options.interval_s)
+    outcome = _wait(session, live, options)
+    return _finish(outcome, folder, outcome.state.job_pid is not None, verdict, options)
 
 
-def _wait(session: Watch, live: bool) -> Outcome:
+def _wait(session: Watch, live: bool, options: WatchOptions) -> Outcome:
     if not live:
-        return session.wait(say=lambda line: click.echo(f"doctor: {line}", err=True))
+        return session.wait(tell=teller(options.language))
     from rich.console import Console
     from rich.live import Live
 
     from rlhfdoctor.record.view import View
 
     console = Console(highlight=False, emoji=False, markup=False)
-    view = View(session.state, session.title, _short(session.folder), session.output.lines)
+    words = load_language(options.language)
+    view = View(session.state, session.title, _short(session.folder), session.output.lines, words)
     with Live(view, console=console, screen=True, auto_refresh=False, transient=True) as display:
         return session.wait(show=display.refresh)
 
 
 def _finish(
-    outcome: Outcome, folder: Path, command: bool, verdict: Callable[[Path, bool], int], interval_s: float
+    outcome: Outcome, folder: Path, command: bool, verdict: Callable[[Path, bool], int], options: WatchOptions
 ) -> int:
     """What is printed at the end, and the exit status: the command's own if there was one."""
-    if outcome.detached or outcome.running:
-        pid, recorder = outcome.state.job_pid, outcome.recorder_pid
-        if outcome.running and not outcome.detached:
-            click.echo(
-                f"doctor: the recorder is dead, and pid {pid} still runs. Go on with: doctor watch --pid {pid}",
-                err=True,
-            )
-            return 1
-        lines = [
-            f"doctor: left the view; run and recorder go on.\n  come back:  doctor watch --attach {_short(folder)}"
-        ]
-        if pid is not None and outcome.exit_code is None:
-            lines.append(f"  end the run:  kill -TERM -{pid}")
-        if recorder:
-            lines.append(f"  stop recording:  kill {recorder}")
-        click.echo("\n".join(lines), err=True)
-        return 0
+    tell = teller(options.language)
+    if outcome.detached:
+        return _leave(outcome, folder, tell)
+    if outcome.running:
+        pid = outcome.state.job_pid
+        tell(say("the recorder is dead, and pid {pid} still runs. Go on with: doctor watch --pid {pid}", pid=pid))
+        return 1
     code = outcome.exit_code
     bad = (
         (code not in (0, None))
@@ -237,32 +251,53 @@ def _finish(
         or any(is_a(event, *_BAD_END) for event in outcome.state.events)
     )
     if command and code is None:
-        click.echo("doctor: how the command ended is not known: its recorder died with it", err=True)
+        tell(say("how the command ended is not known: its recorder died with it"))
         bad = True
-    free = shutil.disk_usage(folder).free
-    if bad and free < _FULL_DISK_BYTES:
-        click.echo(
-            f"doctor: the disk of {_short(folder)} is full ({show_bytes(free)} left): the command's output could not "
-            "be written there any more, which may be what ended it",
-            err=True,
-        )
-    if outcome.surviving_count:
-        click.echo(
-            f"doctor: {show_count(outcome.surviving_count, 'process', 'processes')} that the command started still run "
-            "and are not recorded any more",
-            err=True,
-        )
+    _tell_of_end(outcome, folder, bad, tell)
     found = 0
     if bad or not command:
-        time.sleep(min(interval_s, 0.5))
+        time.sleep(min(options.interval_s, 0.5))
         found = verdict(folder, command)
     else:
-        click.echo(f"doctor: the command ended well; the trace is in {_short(folder)}", err=True)
+        tell(say("the command ended well; the trace is in {folder}", folder=_short(folder)))
     if not command:
         return found
     if code is None:
         return 1
     return code if code >= 0 else 128 - code
+
+
+def _leave(outcome: Outcome, folder: Path, tell: Teller) -> int:
+    """The user left: how to come back, and how to end what goes on."""
+    tell(say("left the view; run and recorder go on."))
+    tell(say("come back:  doctor watch --attach {folder}", folder=_short(folder)), "  ")
+    if outcome.state.job_pid is not None and outcome.exit_code is None:
+        tell(say("end the run:  kill -TERM -{pid}", pid=outcome.state.job_pid), "  ")
+    if outcome.recorder_pid:
+        tell(say("stop recording:  kill {pid}", pid=outcome.recorder_pid), "  ")
+    return 0
+
+
+def _tell_of_end(outcome: Outcome, folder: Path, bad: bool, tell: Teller) -> None:
+    """A full disk, and processes that are left over."""
+    free = shutil.disk_usage(folder).free
+    if bad and free < _FULL_DISK_BYTES:
+        tell(
+            say(
+                "the disk of {folder} is full ({free:bytes} left): the command's output could not "
+                "be written there any more, which may be what ended it",
+                folder=_short(folder),
+                free=free,
+            )
+        )
+    if outcome.surviving_count:
+        tell(
+            plural(
+                "{n} process that the command started still runs and is not recorded any more",
+                "{n} processes that the command started still run and are not recorded any more",
+                outcome.surviving_count,
+            )
+        )
 
 
 def _short(folder: Path) -> str:
