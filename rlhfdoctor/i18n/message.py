@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from bisect import bisect_left
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, Union, get_args
@@ -193,7 +193,7 @@ class Language:
     def _spaced(self, text: str, pieces: Sequence[_Piece]) -> str:
         """A blank between Han and Latin words, but not between Han ones, however the parts were joined.
 
-        Quoted text stays as it is; only where it begins and ends may a blank be put or taken away.
+        Quoted text stays as it is, with the blanks around it; where it meets a Han or Latin word, one may be put.
         """
         spans, at = [], 0
         for piece, is_quoted in pieces:
@@ -204,9 +204,12 @@ class Language:
 
         def changed(match: re.Match[str]) -> str:
             begin, end = match.span()
-            found = spans[bisect_left(begins, max(end, begin + 1)) - 1] if spans else (at, at)
-            within = found[0] < begin < found[1] if begin == end else found[0] < end and begin < found[1]
-            return match[0] if within else "" if match[0] else " "
+            start, stop = spans[bisect_right(begins, end) - 1] if spans else (-1, -1)
+            if begin == end:
+                return "" if start < begin < stop else " "
+            between_han = text[begin - 1] not in "。；：，"
+            touches = start <= end and begin <= stop if between_han else start < end and begin < stop
+            return match[0] if touches else ""
 
         return _BLANKS.sub(changed, text)
 
