@@ -15,6 +15,7 @@ from rich.console import Console
 
 from rlhfdoctor.i18n.language import languages, load_language
 from rlhfdoctor.i18n.message import NOTHING, quoted, say
+from rlhfdoctor.privacy.redact import Redactor
 from rlhfdoctor.record.phrasing import say_event, say_exit, say_left, say_line, say_shared, say_word
 from rlhfdoctor.record.state import _SHOWN, State
 from rlhfdoctor.record.view import View, sparkline
@@ -325,6 +326,15 @@ def test_stored_sentences() -> None:
     old = event("alarm", text="container limit is 97% full")
     assert message_of(old, R.text) == quoted("container limit is 97% full")
     assert message_of(event("alarm"), R.text) == NOTHING
+
+
+def test_redacted_sentences() -> None:
+    """A bundle's redactor reaches the stored arguments, too, and what is left still says what the text says."""
+    fields = {R.what: say("recorder on {node}", node="10.1.2.3"), R.why: quoted("alice@corp.example refused")}
+    item = Redactor().value({**event("gap"), **said(fields)})
+    assert not re.search("alice|10[.]1", json.dumps(item))
+    assert [message_of(item, name).id for name in fields] == ["recorder on {node}", "{text}"]
+    assert [str(message_of(item, name)) for name in fields] == [item[name] for name in fields]
 
 
 @pytest.mark.parametrize(
