@@ -13,6 +13,9 @@ import pytest
 
 from rlhfdoctor.errors import DoctorError, PluginError, RuleError, SourceError, UsageError
 from rlhfdoctor.i18n.message import say
+from rlhfdoctor.record.command import WatchOptions, _finish, teller
+from rlhfdoctor.record.state import State
+from rlhfdoctor.record.watch import Outcome
 from tests import messages
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -104,6 +107,31 @@ def test_an_error_is_english_text_with_a_message() -> None:
         fault = kind("rule.yaml:3: unknown fact 'x' {y}")
         assert (str(fault), fault.says.id) == ("rule.yaml:3: unknown fact 'x' {y}", "{text}")
     assert issubclass(SourceError, DoctorError)
+
+
+@pytest.mark.parametrize(("language", "first"), [("en", "doctor: left the view"), ("zh", "doctor: 已离开视图")])
+def test_end_of_watch(tmp_path: Path, capfd: pytest.CaptureFixture[str], language: str, first: str) -> None:
+    """What is printed when the user leaves, or the run ends; commands to copy are the same in every language."""
+    run = WatchOptions(language=language)
+    state = State(job_pid=4711)
+    assert _finish(Outcome(True, None, state, recorder_pid=4712), tmp_path, True, lambda *_: 1, run) == 0
+    left = capfd.readouterr().err
+    assert left.startswith(first)
+    assert all(part in left for part in (f"doctor watch --attach {tmp_path}", "kill -TERM -4711", "kill 4712"))
+    assert _finish(Outcome(False, None, state, running=True), tmp_path, True, lambda *_: 1, run) == 1
+    assert "doctor watch --pid 4711" in capfd.readouterr().err
+    assert _finish(Outcome(False, 0, state, surviving_count=3), tmp_path, True, lambda *_: 1, run) == 0
+    assert _finish(Outcome(False, None, state), tmp_path, True, lambda *_: 1, run) == 1
+    ended = capfd.readouterr().err
+    assert str(tmp_path) in ended and "3" in ended
+    assert bool(HAN.search(left + ended)) == (language == "zh")
+    assert not (language == "zh" and re.search(r"\b(?:the|command|run|run and|is) ", left + ended))
+
+
+def test_what_watch_quotes_is_clean(capfd: pytest.CaptureFixture[str]) -> None:
+    """No control character of a name or a log line reaches the terminal."""
+    teller("zh")(say("recording to {folder}", folder="a\x1b[31m\nb\u202e"))
+    assert capfd.readouterr().err == "doctor: 正在记录到 a b\n"
 
 
 def test_no_english_is_printed() -> None:
