@@ -120,6 +120,15 @@ def show_duration(value: float) -> str:
     return f"{seconds // 86400} d {seconds % 86400 // 3600} h"
 
 
+def show_clock(at: float) -> str:
+    """Unix seconds as a time of day in UTC, to the second.
+
+    >>> show_clock(0.5)
+    '00:00:00'
+    """
+    return show_time(at)[11:19]
+
+
 def show_time(seconds: float) -> str:
     """A moment in ISO 8601, UTC, with milliseconds.
 

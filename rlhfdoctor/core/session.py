@@ -20,6 +20,7 @@ from rlhfdoctor.logs.events import PATTERNS, order_events, read_events
 from rlhfdoctor.logs.flight import MOST_BYTES, rank_of_dump, read_dump
 from rlhfdoctor.logs.open import Source, find_sources
 from rlhfdoctor.logs.scan import Scanner
+from rlhfdoctor.logs.unrecognised import Tail
 from rlhfdoctor.patch.apply import find_original
 from rlhfdoctor.settings.framework import find_framework, find_versions, name_of
 from rlhfdoctor.settings.read import is_configuration, is_source, parse_configuration, parse_logged
@@ -76,6 +77,8 @@ class Session:
         """Of all sources, in the order of reading; `case` has them in order of time."""
         self.texts: dict[str, str] = {}
         """Configuration files whole, by name."""
+        self.logs: dict[str, None] = {}
+        """Names of what was read line by line, in order."""
         self.originals: dict[str, tuple[str, float]] = {}
         """Text before the doctor patched a file, and when it did."""
         self.newest_s = 0.0
@@ -217,8 +220,11 @@ class Session:
                 data = replace(source, stream=self._counting(source)).read(MOST_BYTES)
                 self.events.extend(read_dump(data, source.name, self.gaps))
             else:
+                self.logs[source.name] = None
                 self.newest_s = max(self.newest_s, source.modified or 0.0)
-                self.events.extend(self._events_of(source))
+                tail = Tail(source)
+                self.events.extend(map(tail.know, self._events_of(replace(source, stream=tail.stream))))
+                self.events.extend(tail.unrecognised())
 
     def _is_copy(self, source: Source) -> bool:
         """Whether the same bytes were read before; ranks may have written the same dump."""
@@ -272,6 +278,7 @@ class Session:
         """Names of what was unpacked, as the user gave them: by the archive."""
         self.events = [replace(e, origin=replace(e.origin, file=self.shown(e.origin.file))) for e in self.events]
         self.texts = {self.shown(name): text for name, text in self.texts.items()}
+        self.logs = {self.shown(name): None for name in self.logs}
         self._places = {self.shown(name): place for name, place in self._places.items()}
         self._shown_only = {self.shown(name) for name in self._shown_only}
         for real, to_show in self.names.items():

@@ -24,6 +24,7 @@ _SAID = {
     "meaning",
     "impact",
     "check",
+    "next_step",
     "differs",
     "other",
     "effect",

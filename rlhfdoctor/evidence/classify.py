@@ -46,6 +46,10 @@ _ECHO_ERRORS = (
 
 _WARNING = re.compile(r"\[W\d{3,4} \d\d:\d\d:")
 TRIED_AGAIN = re.compile(r"(?<!fork: )\bretry|\bWARN", re.I)
+_WORKER_ENDED = re.compile(
+    r"DataLoader worker \(pid(?:\(s\))? [\d, ]{1,200}\) (?:is killed by signal|exited unexpectedly)"
+)
+"""What torch's loader says of a worker that something else ended (torch/utils/data/dataloader.py)."""
 _CUDA_ERROR = re.compile(r"CUDA(?: driver| runtime)? error|CUDA out of memory|CUDA kernel")
 """Inputs by torch.cuda_error and torch.cuda_oom."""
 RAY_SERVICE = re.compile(
@@ -154,6 +158,7 @@ def _by_error(event: Event) -> Failure | None:
         return None
     if (
         "WorkNCCL" in message
+        or _WORKER_ENDED.match(message)
         or "Exception ignored" in event.text
         or _CUDA_ERROR.search(message[:60])
         or _RAY_CORE.search(event.text)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, Union, get_args
 
-from rlhfdoctor.units import show_bytes, show_duration, show_ratio, show_seconds, show_time
+from rlhfdoctor.units import show_bytes, show_clock, show_duration, show_ratio, show_seconds, show_time
 
 Argument: TypeAlias = Union[str, int, float, "Message", tuple["Argument", ...], None]
 """Text is a name or a quotation and shown as it is; what is translated is a message itself."""
@@ -31,6 +31,7 @@ _SHOWN: Mapping[str, Callable[[float], str]] = {
     "s": show_seconds,
     "duration": show_duration,
     "time": show_time,
+    "clock": show_clock,
 }
 _FORM = re.compile(r"[+,]{0,2}\d?(?:\.\d)?[a-z%]?")
 """A format of a number that is short whatever the number; longer ones may fill the memory."""

@@ -124,6 +124,7 @@ class job(Scope):
 
     exit_0 = says("a command ended well")
     exit_137 = says("a command ended by SIGKILL", failure=Failure("sigkill-unknown", VANISHED))
+    unrecognised = says("a line at a log's end that reads like a failure and that no pattern knows")
     interrupted = says("the run was interrupted by Ctrl-C", failure=Failure("other", EXCEPTION))
 
 

@@ -67,9 +67,9 @@ def test_patterns_yield_what_their_kind_declares() -> None:
 
 
 def test_every_kind_is_produced() -> None:
-    """A declared kind comes from a pattern, a recording or a flight recorder."""
+    """A declared kind comes from a pattern, a recording, a flight recorder, or is what no pattern knows."""
     assert set(KINDS) == {pattern.kind for pattern in PATTERNS} | {
-        k for k in produced("EVENT", "trace", "logs") if k.startswith(("trace.", "flight."))
+        k for k in produced("EVENT", "trace", "logs") if k.startswith(("trace.", "flight.", "job."))
     }
 
 
