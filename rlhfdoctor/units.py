@@ -156,12 +156,3 @@ def show_confidence(share: float) -> str:
     """
     step = int(round(share * 100, 4) // 5)
     return "0.95+" if step >= 19 else f"{step / 20:.2f}" if step else "<0.05"
-
-
-def show_count(value: int, one: str, many: str = "") -> str:
-    """A number with its noun.
-
-    >>> show_count(1, "step"), show_count(3, "process", "processes")
-    ('1 step', '3 processes')
-    """
-    return f"{value} {one if value == 1 else many or one + 's'}"

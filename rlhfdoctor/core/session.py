@@ -16,7 +16,7 @@ from types import TracebackType
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.ownership import drop_unrelated
-from rlhfdoctor.i18n.message import plural, quoted, say
+from rlhfdoctor.i18n.message import joined, plural, quoted, say
 from rlhfdoctor.logs.events import PATTERNS, order_events, read_events
 from rlhfdoctor.logs.flight import MOST_BYTES, rank_of_dump, read_dump
 from rlhfdoctor.logs.open import Source, find_sources
@@ -178,11 +178,15 @@ class Session:
             self.gaps.append(gap)
 
     def _nothing(self) -> SourceError:
-        why = "; ".join(f"{gap.what}: {gap.why}" for gap in self.gaps[:3]) or "no files, or all of them empty"
+        why = joined(*(say("{what}: {why}", what=gap.what, why=gap.why) for gap in self.gaps[:3]))
         return SourceError(
-            f"nothing to read in {', '.join([*self.paths, *self._configs])} ({why}).\n"
-            "Give the folder of a Ray session (for example /tmp/ray/session_latest/logs), the job's log, dmesg, "
-            "and the launch script."
+            say(
+                "nothing to read in {paths:, } ({why}).\n"
+                "Give the folder of a Ray session (for example /tmp/ray/session_latest/logs), the job's log, dmesg, "
+                "and the launch script.",
+                paths=(*self.paths, *self._configs),
+                why=why or say("no files, or all of them empty"),
+            )
         )
 
     def _open_runs(self, paths: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Facts about a death -> the limit, the consumer, the moment and the course of an incident."""
+"""Facts about a death -> the four axes of an incident."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines at the end of a log that read like a failure and that no pattern knows."""
+"""Lines at the end of a log that read like a failure but that no pattern knows."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, TypeAlias
 
@@ -13,19 +13,23 @@ from rlhfdoctor.types import Incident
 from rlhfdoctor.vocabulary.run import SPOKEN, Phase
 
 _Known: TypeAlias = Limit | Consumer | Moment | Course
-_FULL: Mapping[LimitHit, tuple[Message, Message]] = {
-    "cgroup": (say("the job's memory limit was full"), say("the job's memory limit of {size:bytes} was full")),
-    "node": (say("the node's memory was full"), say("the node's {size:bytes} of memory were full")),
-    "numa node": (
-        say("the memory of the NUMA nodes that the job is bound to was full"),
-        say("the memory of the NUMA nodes that the job is bound to was full"),
-    ),
-    "ray": (say("Ray's threshold was passed"), say("Ray's threshold was passed on a node with {size:bytes}")),
-    "gpu": (say("the GPU's memory was full"), say("the GPU's {size:bytes} were full")),
-    "object store": (say("Ray's object store was full"), say("Ray's object store of {size:bytes} was full")),
-    "shm": (say("/dev/shm was full"), say("/dev/shm of {size:bytes} was full")),
+_FULL: Mapping[LimitHit, Message] = {
+    "cgroup": say("the job's memory limit was full"),
+    "node": say("the node's memory was full"),
+    "numa node": say("the memory of the NUMA nodes that the job is bound to was full"),
+    "ray": say("Ray's threshold was passed"),
+    "gpu": say("the GPU's memory was full"),
+    "object store": say("Ray's object store was full"),
+    "shm": say("/dev/shm was full"),
 }
-"""Without and with its size."""
+_SIZED: Mapping[LimitHit, Callable[[int], Message]] = {
+    "cgroup": lambda size: say("the job's memory limit of {size:bytes} was full", size=size),
+    "node": lambda size: say("the node's {size:bytes} of memory were full", size=size),
+    "ray": lambda size: say("Ray's threshold was passed on a node with {size:bytes}", size=size),
+    "gpu": lambda size: say("the GPU's {size:bytes} were full", size=size),
+    "object store": lambda size: say("Ray's object store of {size:bytes} was full", size=size),
+    "shm": lambda size: say("/dev/shm of {size:bytes} was full", size=size),
+}
 _WHILE: Mapping[Phase, Message] = {
     "load": say("while loading"),
     "rollout": say("during the rollout"),
@@ -61,10 +65,9 @@ def _limit(limit: Limit) -> Message:
             threshold=limit.threshold_ratio,
             size=limit.bytes,
         )
-    bare, sized = _FULL[limit.name]
+    full = _SIZED[limit.name](limit.bytes) if limit.bytes and limit.name in _SIZED else _FULL[limit.name]
     if not limit.bytes:
-        return bare
-    full = Message(sized.id, (("size", limit.bytes),)) if "{size" in sized.id else sized
+        return full
     if limit.name == "cgroup" and limit.node_bytes and limit.node_bytes > 1.1 * limit.bytes:
         return say("{full}, on a node with {node:bytes}", full=full, node=limit.node_bytes)
     return full

@@ -1,4 +1,4 @@
-"""Lines that read like a failure and that no pattern knows."""
+"""Lines that read like a failure, which no pattern knows."""
 
 from __future__ import annotations
 
