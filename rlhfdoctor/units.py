@@ -156,3 +156,14 @@ def show_count(value: int, one: str, many: str = "") -> str:
     ('1 step', '3 processes')
     """
     return f"{value} {one if value == 1 else many or one + 's'}"
+
+
+def show_value(value: object) -> str:
+    """A value as configuration files write it.
+
+    >>> show_value(True), show_value(None), show_value(0.5)
+    ('true', 'null', '0.5')
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "null" if value is None else str(value)

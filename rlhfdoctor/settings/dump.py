@@ -30,6 +30,8 @@ _QUOTE = re.compile(r"(?:\s{0,8}[>│┃] ?)+")
 _FULL_WIDTH = str.maketrans("，：；（）｛｝［］＝－“”‘’　。", ",:;(){}[]=-\"\"'' .")
 """As Chinese input methods and forums write the signs."""
 _DOTTED = re.compile(r"(?:^|[\s\]])(?P<key>[A-Za-z_]\w{0,80}) \.{2,60} ?(?P<value>.*)$")
+_CUT = re.compile(r"\s{0,200}(?:\[?\.\.\.\]?|\[?…\]?)\s*$")
+"""A line that stands for those that a person left out; it has no writer."""
 _NARROWEST = 40
 _MOST_FOREIGN = 40
 
@@ -114,6 +116,7 @@ class Dump:
 
     def _of_form(self, form: _Form, start: int) -> Iterator[Written]:
         kept = own_lines(self.lines)
+        body: Sequence[tuple[int, str]]
         body = [(0, _clean(self.lines[0])[start:]), *((place, _clean(line)) for place, line in kept[1:])]
         if form.dotted:
             yield from self._dotted(form, body)
@@ -156,6 +159,13 @@ def parse_dump(lines: Sequence[str], origin: Origin) -> Iterator[Written]:
     yield from Dump(lines, origin).settings()
 
 
+def speaker(line: str) -> str:
+    """Ray's or the launcher's mark of who wrote a line; empty without one."""
+    plain = _QUOTE.sub("", line, count=1) if _QUOTE.match(line) else line
+    found = _RAY.match(plain) or _RANK.match(plain)
+    return found[0].strip() if found else ""
+
+
 def own_lines(lines: Sequence[str]) -> list[tuple[int, str]]:
     """(place, line) of the lines by the writer of the first, without what Ray, a launcher or a reply put before them.
 
@@ -164,17 +174,10 @@ def own_lines(lines: Sequence[str]) -> list[tuple[int, str]]:
     """
     if not lines:
         return []
-    first = _speaker(lines[0])
-    alone = first and not any(_speaker(line) for line in lines[1:4])  # pasted with the prefix of the first line only
-    wanted = [(i, line) for i, line in enumerate(lines) if alone or not i or _speaker(line) == first]
+    first = speaker(lines[0])
+    alone = first and not any(speaker(line) for line in lines[1:4])  # pasted with the prefix of the first line only
+    wanted = [(i, line) for i, line in enumerate(lines) if alone or speaker(line) == first or _CUT.match(line)]
     return [(place, _bare(line)) for place, line in wanted]
-
-
-def _speaker(line: str) -> str:
-    """Ray's or the launcher's mark of who wrote a line."""
-    plain = _QUOTE.sub("", line, count=1) if _QUOTE.match(line) else line
-    found = _RAY.match(plain) or _RANK.match(plain)
-    return found[0].strip() if found else ""
 
 
 def _bare(line: str) -> str:
