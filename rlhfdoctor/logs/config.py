@@ -31,8 +31,8 @@ _CLASSES = "|".join(
 _VARIABLE = (
     r"(?:(?:NCCL|RAY|VLLM|PYTORCH|TORCH|MALLOC|GLOO|DEEPSPEED|DS|SGLANG|CUDA|OMP)_\w+|LD_PRELOAD|GLIBC_TUNABLES)"
 )
-_BEFORE = r"^(?:\s*(?:[>│] ?)*(?:\([^()\n]*\) ?)?)"
-"""A reply's quotation mark, Ray's prefix."""
+_BEFORE = r"^(?:\s*(?:[>│] ?)*(?:\([^()\n]*\) ?)?(?:\[[^\]\n]*\]:? ?)?)"
+"""A reply's quotation mark, the prefix of Ray or of a launcher."""
 _PROMPT = r"(?:[^$#%>\n]*\$ +|[^$#%>\n]+[#%] +|\++ +|.*\bcmd = )?"
 _WRAPPER = r"(?:nohup|exec|time|sudo|env|srun|numactl|uv run)"
 _LAUNCHER = (

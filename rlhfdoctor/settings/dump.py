@@ -103,16 +103,14 @@ class Dump:
 
     def settings(self) -> Iterator[Written]:
         """The settings in order, each with its line."""
-        head = self.lines[0] if self.lines else ""
-        start = None if "{" in head or "(" in _bare(head) else _YAML_START.search(head)
-        if start:
-            found = _yaml_entries(start["key"], [_bare(line) for line in self.lines])
-            yield from (self._written(".".join(path), value, place) for path, value, place in found)
-            return
+        head = _clean(self.lines[0]) if self.lines else ""
         for form in _FORMS:
-            if (match := form.anchor.search(_clean(head))) is not None:
+            if (match := form.anchor.search(head)) is not None:
                 yield from self._of_form(form, match.end())
                 return
+        if start := _YAML_START.search(head):
+            found = _yaml_entries(start["key"], [_bare(line) for line in self.lines])
+            yield from (self._written(".".join(path), value, place) for path, value, place in found)
 
     def _of_form(self, form: _Form, start: int) -> Iterator[Written]:
         kept = own_lines(self.lines)
@@ -143,7 +141,7 @@ class Dump:
                 continue
             value = found["value"].strip()
             if re.match(r"\w{1,100}=\S", value):
-                for entry in Printed([value], bare=True).entries():
+                for entry in Printed([f"{value},"], bare=True).entries():
                     yield self._written(form.spell((found["key"], *entry.path)), entry.value, place, form.owner)
             else:
                 yield self._written(form.spell((found["key"],)), value, place, form.owner)
