@@ -38,6 +38,8 @@ _MOST_LONG = 32
 _OVERLAP = 8 * 1024
 _ANSI = re.compile(rb"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\n]*\x07|[@-Z\\-_])")
 _NAMED = re.compile(r"\?P<\w+>")
+_REST = re.compile(r"(?<!\\)\.\*(\)*)$")
+"""The rest of a line at the end of an expression: hyperscan would report each of its characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +175,7 @@ def _find_with_hyperscan(patterns: Sequence[Pattern]) -> Finder | None:
         import hyperscan
     except ImportError:
         return None
-    database = _load_database(hyperscan, [_NAMED.sub("?:", p.regex).encode() for p in patterns])
+    database = _load_database(hyperscan, [_REST.sub(r"\1", _NAMED.sub("?:", p.regex)).encode() for p in patterns])
     places: list[tuple[int, int]] = []
 
     def on_match(index: int, _start: int, end: int, _flags: int, _context: object) -> None:
