@@ -1,4 +1,4 @@
-"""Settings for which the user's files and the log of the run disagree; the log is what ran."""
+"""Settings for which the log of the run shows another value than the user's file; the log is what ran."""
 
 from __future__ import annotations
 
