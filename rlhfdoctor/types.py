@@ -88,6 +88,26 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """A setting for which the user's file and the log of the run have different values."""
+
+    own: Setting
+    """Of the file."""
+    logged: Setting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Differences:
+    """How the user's files and the log of the run agree; the log is what ran."""
+
+    settings: tuple[Difference, ...] = ()
+    compared_count: int = 0
+    """Settings that both show."""
+    another_run: bool = False
+    """Whether so much differs that the files are hardly those of the run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Framework:
     """Which framework ran, in which version, and how this is known."""
 
@@ -290,6 +310,7 @@ class Incident:
     coverage: Coverage = field(default_factory=Coverage)
     unrecognised: tuple[Event, ...] = ()
     """Lines that read like a failure and that no pattern knows."""
+    differences: Differences = field(default_factory=Differences)
 
     @property
     def best(self) -> Finding | None:

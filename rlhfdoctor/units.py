@@ -156,3 +156,14 @@ def show_confidence(share: float) -> str:
     """
     step = int(round(share * 100, 4) // 5)
     return "0.95+" if step >= 19 else f"{step / 20:.2f}" if step else "<0.05"
+
+
+def show_value(value: object) -> str:
+    """A value as configuration files write it.
+
+    >>> show_value(True), show_value(None), show_value(0.5)
+    ('true', 'null', '0.5')
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "null" if value is None else str(value)

@@ -37,6 +37,7 @@ def patch(paths: tuple[str, ...], write: bool, consent: tuple[str, ...], revert:
       doctor patch launch.sh --revert
     """
     from rlhfdoctor.patch.apply import revert_files, selected
+    from rlhfdoctor.report.sections.differences import warn
 
     if revert:
         restored = revert_files([Path(path) for path in paths])
@@ -57,6 +58,9 @@ def patch(paths: tuple[str, ...], write: bool, consent: tuple[str, ...], revert:
                 )
             )
     chosen = selected(incident.findings, consent)
+    warning = warn(incident)
+    if warning is not None and any(finding.patches for finding in incident.findings):
+        click.echo(f"# {warning}", err=write)
     if not write:
         for finding in incident.findings:
             for item in finding.patches:

@@ -25,6 +25,7 @@ from rlhfdoctor.evidence.setup import machine_of, make_inputs
 from rlhfdoctor.patch.effect import Counterfactual, make_counterfactual
 from rlhfdoctor.patch.plan import Configuration, plan_patches
 from rlhfdoctor.patch.size import size_treatments
+from rlhfdoctor.settings.force import find_differences
 from rlhfdoctor.settings.read import read_configuration
 from rlhfdoctor.types import Death, Event, Evidence, Finding, Incident, Part, Patch, RuledOut, Setting, Verdict
 from rlhfdoctor.vocabulary import EVENT, FACT
@@ -103,6 +104,7 @@ def make_incident(session: Session, rules: Sequence[Rule] | None = None, min_con
         axes=axes,
         coverage=coverage,
         unrecognised=tuple(unrecognised[-_UNRECOGNISED_COUNT:]) if verdict in ("undecided", "inconclusive") else (),
+        differences=find_differences(s for s in case.settings if s.framework),
     )
 
 

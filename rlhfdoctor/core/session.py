@@ -24,7 +24,8 @@ from rlhfdoctor.logs.scan import Scanner
 from rlhfdoctor.logs.unrecognised import Tail
 from rlhfdoctor.patch.apply import find_original
 from rlhfdoctor.settings.framework import find_framework, find_versions, name_of
-from rlhfdoctor.settings.read import is_configuration, is_source, parse_configuration, parse_logged
+from rlhfdoctor.settings.logged import parse_logged
+from rlhfdoctor.settings.read import is_configuration, is_source, parse_configuration
 from rlhfdoctor.settings.written import Written, interpret
 from rlhfdoctor.trace.archive import shown, unpacked
 from rlhfdoctor.trace.events import Recorded, drop_foreign
@@ -35,6 +36,8 @@ from rlhfdoctor.vocabulary import EVENT
 CONFIG_LIMIT_BYTES = 2 * 1024**2
 _SAID_BY_SOURCES = ("config", "framework", "version")
 """Whose events count in a source file, beside notes on the machine: code that can raise an error has not raised it."""
+_SHOWN_BY_LOGS = (EVENT.config.command, EVENT.config.dump, EVENT.config.variable)
+"""What a file of configuration says of itself is read as configuration, with places that can be edited."""
 _NOTES = (EVENT.host.note_limit, EVENT.host.note_total, EVENT.host.note_used)
 Progress = Callable[[str, int], None]
 
@@ -150,12 +153,12 @@ class Session:
             )
         versions = find_versions(events)
         prefer = name_of(self._framework) if self._framework else None
-        written = [*self._configured(), *_logged(events)]
+        written = [*self._configured(), *_logged(events, self._note)]
         settings = interpret(written, prefer)
-        framework = find_framework(events, settings, versions, self._framework)
+        framework = find_framework(events, settings, versions, self._framework, recorded=bool(self.traces))
         if framework is not None and framework.name != prefer:  # its table takes precedence
             settings = interpret(written, framework.name)
-            framework = find_framework(events, settings, versions, self._framework)
+            framework = find_framework(events, settings, versions, self._framework, recorded=bool(self.traces))
         return Case(events, settings, framework, versions, self.traces)
 
     def _is_inside(self, event: Event) -> bool:
@@ -252,7 +255,7 @@ class Session:
             data = replace(source, stream=self._counting(source)).read(MOST_BYTES)
             self.events.extend(read_dump(data, source.name, self.gaps))
             return
-        found = self._events_of(source)
+        found = (event for event in self._events_of(source) if event.kind not in _SHOWN_BY_LOGS)
         if is_source(source.name):  # a program that can raise an error has not raised it
             found = (event for event in found if event.kind.scope in _SAID_BY_SOURCES or event.kind in _NOTES)
         self.events.extend(found)
@@ -289,8 +292,21 @@ class Session:
             trace.node.folder, trace.file = self.shown(trace.node.folder), self.shown(trace.file)
 
 
-def _logged(events: Sequence[Event]) -> Iterator[Written]:
-    """The settings that logs show."""
+def _logged(events: Sequence[Event], note: Callable[[Gap], None]) -> list[Written]:
+    """The settings that logs show; what is only printed again is left out, and of a library its first engine counts."""
+    found: dict[tuple[str, str, str | None], Written] = {}
+    kept: list[Written] = []
+    gaps: list[Gap] = []
     for event in events:
-        if event.kind.scope == "config":
-            yield from parse_logged(event)
+        if event.kind.scope != "config":
+            continue
+        for written in parse_logged(event, gaps):
+            key = (written.origin.file, written.spelled, written.owner)
+            before = found.get(key)
+            if before is not None and (written.owner or before.value == written.value):
+                continue
+            found[key] = written
+            kept.append(written)
+    for gap in gaps:
+        note(gap)
+    return kept

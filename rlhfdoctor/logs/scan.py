@@ -16,6 +16,7 @@ import hashlib
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -29,9 +30,16 @@ BLOCK_BYTES = 512 * 1024
 _LONGEST_LINE = 4 * 1024 * 1024
 _WINDOW = 64 * 1024
 _AFTER_BYTES = 64 * 1024
+_LINE_BYTES = 256
+"""Of a line behind a hit, where many are asked for."""
+_LONG = 100
+_MOST_LONG = 32
+"""How many hits of one pattern get more than `_LONG` lines behind them, in one stream."""
 _OVERLAP = 8 * 1024
 _ANSI = re.compile(rb"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\n]*\x07|[@-Z\\-_])")
 _NAMED = re.compile(r"\?P<\w+>")
+_REST = re.compile(r"(?<!\\)\.\*(\)*)$")
+"""The rest of a line at the end of an expression: hyperscan would report each of its characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +62,7 @@ class Scanner:
         self.patterns = tuple(patterns)
         self.longest_line_cut = False
         """Whether the last stream had a line too long to be seen in one piece."""
-        self._follow = max((p.follow for p in self.patterns), default=0)
+        self._long: Counter[int] = Counter()
         self._find = _find_with_hyperscan(self.patterns) if engine != "re" else None
         if self._find is None and engine == "hyperscan":
             raise RuntimeError("hyperscan is not installed")
@@ -66,6 +74,7 @@ class Scanner:
         """Hits in the order of the text. Memory is bounded, regardless of the length of a line."""
         line = 1
         self.longest_line_cut = False
+        self._long.clear()
         blocks = _blocks(stream)
         current = next(blocks, None)
         while current is not None:
@@ -97,7 +106,11 @@ class Scanner:
                 continue  # seen at the end of the block before
             line += block.count(b"\n", max(lines_until, overlap), start)
             lines_until = max(start, lines_until)
-            after = _following(block, end, upcoming, pattern.follow) if pattern.follow else ()
+            follow = pattern.follow
+            if follow > _LONG:
+                self._long[index] += 1
+                follow = follow if self._long[index] <= _MOST_LONG else 0
+            after = _following(block, end, upcoming, follow) if follow else ()
             yield Hit(pattern, match, text, line, after)
 
 
@@ -142,9 +155,10 @@ def _segment(block: bytes, position: int) -> tuple[int, int]:
 
 
 def _following(block: bytes, end: int, upcoming: bytes, count: int) -> tuple[str, ...]:
-    text = block[end : end + _AFTER_BYTES]
-    if len(block) - end < _AFTER_BYTES:
-        text += upcoming[:_AFTER_BYTES]
+    size = max(_AFTER_BYTES, count * _LINE_BYTES)
+    text = block[end : end + size]
+    if len(block) - end < size:
+        text += upcoming[:size]
     lines = _ANSI.sub(b"", text).replace(b"\r", b"\n").split(b"\n")
     kept = [part for part in lines[1 : count * 3] if part.strip()]
     return tuple(part[:2000].decode("utf-8", "replace") for part in kept[:count])
@@ -161,7 +175,7 @@ def _find_with_hyperscan(patterns: Sequence[Pattern]) -> Finder | None:
         import hyperscan
     except ImportError:
         return None
-    database = _load_database(hyperscan, [_NAMED.sub("?:", p.regex).encode() for p in patterns])
+    database = _load_database(hyperscan, [_REST.sub(r"\1", _NAMED.sub("?:", p.regex)).encode() for p in patterns])
     places: list[tuple[int, int]] = []
 
     def on_match(index: int, _start: int, end: int, _flags: int, _context: object) -> None:
