@@ -37,6 +37,9 @@ _NEAR_S = 90.0
 """Judgement: a driver notices a lost worker within Ray's health checks, some seconds to a minute after the kill."""
 _GOES_ON_S = 300.0
 """Judgement: a run that writes for this long behind a kill, and notices nothing, was not hit by it."""
+_LOST = (EVENT.ray.actor_died, EVENT.ray.worker_died, EVENT.ray.worker_vanished)
+_LOST_ERRORS = ("ActorDiedError", "RayActorError", "WorkerCrashedError", "NodeDiedError", "LocalRayletDiedError")
+"""How a driver sees that a process of its is gone (python/ray/exceptions.py)."""
 _GOOD_ENDS = (EVENT.phase.finished, EVENT.ray.job_succeeded, EVENT.job.exit_0)
 
 
@@ -73,7 +76,7 @@ class _Job:
         self._pids = {pid for e in events for pid in (e.origin.pid, whole(e, FIELD.pid)) if pid is not None}
         self._vanished = [
             e for e, f in shown if f.certainty == VANISHED or (f.certainty == CERTAIN and f.killer in SIGKILLERS)
-        ]
+        ] + [e for e in events if e.kind in _LOST or str(e.fields.get(FIELD.name)).rpartition(".")[2] in _LOST_ERRORS]
         own_error = any(failure.certainty == EXCEPTION for _, failure in shown)
         finished = any(event.kind in _GOOD_ENDS for event in events)
         self._ended_itself = not self._vanished and (own_error or finished)
