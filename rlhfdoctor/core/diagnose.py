@@ -19,7 +19,7 @@ from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.classify import classify
 from rlhfdoctor.evidence.collect import find_evidence
 from rlhfdoctor.evidence.death import find_death
-from rlhfdoctor.evidence.ending import find_good_end
+from rlhfdoctor.evidence.ending import find_good_end, find_unrecognised
 from rlhfdoctor.evidence.ledger import make_ledger
 from rlhfdoctor.evidence.setup import machine_of, make_inputs
 from rlhfdoctor.patch.effect import Counterfactual, make_counterfactual
@@ -28,12 +28,11 @@ from rlhfdoctor.patch.size import size_treatments
 from rlhfdoctor.settings.force import find_differences
 from rlhfdoctor.settings.read import read_configuration
 from rlhfdoctor.types import Death, Event, Evidence, Finding, Incident, Part, Patch, RuledOut, Setting, Verdict
-from rlhfdoctor.vocabulary import EVENT, FACT
+from rlhfdoctor.vocabulary import FACT
 from rlhfdoctor.vocabulary.names import Fact, Kind
 from rlhfdoctor.vocabulary.run import AXES
 
 _TIMELINE_COUNT = 40
-_UNRECOGNISED_COUNT = 5
 _TREATED_SCORE = -1.1
 """Below (log-odds), a finding is a remote possibility, and a patch for it would be a guess."""
 
@@ -86,7 +85,7 @@ def make_incident(session: Session, rules: Sequence[Rule] | None = None, min_con
     findings = [f for f in findings if f.confidence >= min_confidence]
     kept = {f.cause for f in findings}
     findings = [f for f in findings if f.explained_by is None or f.explained_by in kept]
-    unrecognised = case.of(EVENT.job.unrecognised)
+    unrecognised = find_unrecognised(case)
     verdict: Verdict = "cause" if decided else "undecided"
     if death is None:
         verdict = "healthy" if find_good_end(case) is not None else "undecided" if unrecognised else "inconclusive"
@@ -103,7 +102,7 @@ def make_incident(session: Session, rules: Sequence[Rule] | None = None, min_con
         settings=tuple(s for s in case.settings if s.framework),
         axes=axes,
         coverage=coverage,
-        unrecognised=tuple(unrecognised[-_UNRECOGNISED_COUNT:]) if verdict in ("undecided", "inconclusive") else (),
+        unrecognised=tuple(unrecognised) if verdict in ("undecided", "inconclusive") else (),
         differences=find_differences(s for s in case.settings if s.framework),
     )
 
