@@ -27,7 +27,8 @@ def find_errors(case: Case) -> Iterator[Evidence]:
         yield Evidence(name=FACT.python.error_says, value=says, says=says, origin=own[-1].origin, text=own[-1].text)
     else:
         crash = case.first(
-            EVENT.python.signal, EVENT.python.fatal, EVENT.kernel.segfault, EVENT.torch.cuda_error, EVENT.torch.cuda_oom
+            *(EVENT.python.signal, EVENT.python.fatal, EVENT.kernel.segfault, EVENT.torch.cuda_error),
+            *(EVENT.torch.cuda_oom, EVENT.numbers.stopped, EVENT.numbers.diverged, EVENT.ray.worker_exit_code),
         )
         says = (
             _crash_says(case, crash)

@@ -18,14 +18,17 @@ from rlhfdoctor.logs import (
     config,
     data,
     deepspeed,
+    exits,
     frameworks,
     job,
     kernel,
     nccl,
+    numbers,
     phases,
     python,
     ray,
     reward,
+    schedulers,
     torch,
     vllm,
 )
@@ -39,7 +42,10 @@ from rlhfdoctor.vocabulary.names import Field, Kind
 
 PATTERNS: tuple[Pattern, ...] = tuple(
     pattern
-    for speaker in (kernel, ray, torch, nccl, deepspeed, vllm, job, python, frameworks, phases, reward, data, config)
+    for speaker in (
+        *(kernel, ray, torch, nccl, deepspeed, vllm, schedulers, exits, job, python, numbers, frameworks, phases),
+        *(reward, data, config),
+    )
     for pattern in speaker.PATTERNS
 )
 

@@ -72,7 +72,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.ray.memory_kill_notice,
-        r"Task was killed due to the node running low on memory"
+        r"Task was killed due to the node running low on memory|exit[ _]type(?: =|:) NODE_OUT_OF_MEMORY"
         r"|worker\(s\) were killed due to the node running low on memory"
         r"|failed due to oom\. There are|Memory on the node \(IP: [0-9.a-f:]+, ID: \w+\) where the task",
         "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
@@ -164,6 +164,18 @@ PATTERNS: tuple[Pattern, ...] = (
         "exits with a connection error code 2. End of file.",
     ),
     line(
+        EVENT.ray.worker_exit_code,
+        r"Worker exits with an exit code (?P<exit_code>-?\d+)",
+        "Worker exit type: SYSTEM_ERROR Worker exit detail: Worker exits with an exit code 1. sys.exit(1)",
+        when="1.13+; src/ray/core_worker/core_worker.cc",
+    ),
+    line(
+        EVENT.ray.killed_on_request,
+        r"The actor is dead because it was killed by `?ray\.kill"
+        r"|exit[ _]detail(?: =|:) [^\n]{0,80}?killed by `?ray\.kill",
+        "ray.exceptions.ActorDiedError: The actor is dead because it was killed by `ray.kill`.",
+    ),
+    line(
         EVENT.ray.actor_died,
         r"(?P<error>ActorDiedError|RayActorError|ActorUnavailableError|ActorUnschedulableError|NodeDiedError"
         r"|WorkerCrashedError|OwnerDiedError|LocalRayletDiedError)\b",
@@ -230,8 +242,15 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.ray.object_store_error,
-        r"ObjectStoreFullError|OutOfDiskError|the local object store is full",
+        r"ObjectStoreFullError|local object store is full of",
         "ray.exceptions.ObjectStoreFullError: Failed to put object ab in object store because it is full.",
+    ),
+    line(
+        EVENT.ray.out_of_disk,
+        r"OutOfDiskError|Out-of-disk: Failed to create object"
+        r"|The object cannot be created because the local object store is full and the local disk",
+        "ray.exceptions.OutOfDiskError: Local disk is full",
+        when="1.13+; python/ray/exceptions.py",
     ),
     line(
         EVENT.ray.object_store_retry,
@@ -297,12 +316,15 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.ray.job_failed,
-        r"Job '?(?P<job_text>raysubmit_\w+)'? failed|Status message: (?P<message_text>.{1,300})",
+        r"\bJob '?(?P<job_text>raysubmit_\w+|[\w-]{4,80})'? (?:has )?failed(?: |$)"
+        r"|Status message: (?P<message_text>(?:Job |Unexpected |Failed ).{0,60}(?:failed|exception|died|error).{0,300})"
+        r"|\bstatus\"?[:=] ?\"?(?:JobStatus\.)?FAILED\b",
         "2025-09-17 06:22:48,337 ERR cli.py:71 -- Job 'raysubmit_Qz7' failed",
     ),
     line(
         EVENT.ray.job_succeeded,
-        r"Job '?(?P<job_text>raysubmit_\w+)'? succeeded",
+        r"\bJob '?(?P<job_text>raysubmit_\w+|[\w-]{4,80})'? succeeded\b"
+        r"|\bstatus\"?[:=] ?\"?(?:JobStatus\.)?SUCCEEDED\b",
         "Job 'raysubmit_Qz7' succeeded",
     ),
 )

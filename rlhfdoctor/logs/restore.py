@@ -58,7 +58,8 @@ _STARTS_ANEW = re.compile(
     r"|\(\w+ pid=|\[rank\d|(?:INFO|ERROR|WARNING|DEBUG|CRITICAL)\b|Traceback \(|File \"|\[ *\d+\] )"
 )
 _WIDE = {code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)} | {
-    ord(wide): plain for wide, plain in zip("。、“”„‘’–—\u00a0\u3000\u2028【】《》", ".,\"\"\"''-- \u0020 []<>", strict=True)
+    ord(wide): plain
+    for wide, plain in zip("。、“”„‘’–—\u00a0\u3000\u2028【】《》", '.,"""\'\'-- \u0020 []<>', strict=True)
 }
 _WIDE |= {ord("…"): "...", 0x200B: "", 0xFEFF: ""}
 _AFTER = dict.fromkeys("，；！？、。", " ") | {"：": "", "）": " "}

@@ -14,8 +14,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlhfdoctor.errors import SourceError
 from rlhfdoctor.core.diagnose import analyze
+from rlhfdoctor.errors import SourceError
 from rlhfdoctor.logs.events import PATTERNS, read_events
 from rlhfdoctor.logs.open import Source
 from rlhfdoctor.logs.pattern import Pattern
