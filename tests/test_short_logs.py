@@ -45,7 +45,7 @@ LOGS = {
         "The actor is dead because its worker process has died. Worker exit type: NODE_OUT_OF_MEMORY",
         ("undecided", "ray-memory-monitor", None),
     ),
-    "disk of spilled objects": ("ray.exceptions.OutOfDiskError: Local disk is full", ("cause", "exception", "other-disk-full")),
+    "disk of spilled objects": ("ray.exceptions.OutOfDiskError: Local disk is full", ("cause", "object-store-full", "other-disk-full")),
     "zsh": ("zsh: killed     python x.py", ("undecided", "sigkill-unknown", None)),
 }
 

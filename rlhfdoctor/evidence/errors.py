@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rlhfdoctor.evidence.case import Case
+from rlhfdoctor.evidence.case import Case, fact
 from rlhfdoctor.evidence.classify import classify
 from rlhfdoctor.i18n.message import Message, quoted, say
 from rlhfdoctor.logs.kernel import HARDWARE_XIDS
@@ -50,6 +50,7 @@ def find_errors(case: Case) -> Iterator[Evidence]:
         yield Evidence(
             name=FACT.nccl.ib_text, value=fabric.text[-200:], says=quoted(fabric.text[-200:]), origin=fabric.origin
         )
+    yield from _full_first(case)
     for kind in (EVENT.ray.object_store_capacity, EVENT.ray.object_store_usage):
         store = case.first(kind)
         value = store.fields.get(FIELD.capacity_bytes) if store is not None else None
@@ -61,6 +62,29 @@ def find_errors(case: Case) -> Iterator[Evidence]:
                 origin=store.origin,
                 text=store.text,
             )
+
+
+def _full_first(case: Case) -> Iterator[Evidence]:
+    """Whether Ray's OutOfDiskError began with the store, or with the disk that should have taken what it spills.
+
+    A store that is full without spilling goes on in the file system of the session (dlmalloc.cc's fallback) and fills
+    that; a disk that is full already takes nothing, and Ray warns of it before.
+    """
+    error = case.first(EVENT.ray.out_of_disk)
+    waited, disk = case.first(EVENT.ray.object_store_retry), case.first(EVENT.ray.disk_full)
+    if error is None:
+        return
+    order = {id(event): place for place, event in enumerate(case.events)}
+    spilled = any(str(e.fields.get(FIELD.spilled_text, "0")) != "0" for e in case.of(EVENT.ray.spilled))
+    first = waited is not None and not spilled and (disk is None or order[id(waited)] < order[id(disk)])
+    yield fact(
+        FACT.store.full_first,
+        first,
+        say("the object store was full before the disk was, and nothing was spilled")
+        if first
+        else say("the disk was full, so that objects could not be spilled"),
+        waited if first and waited is not None else error,
+    )
 
 
 def _crash_says(case: Case, crash: Event) -> Message:

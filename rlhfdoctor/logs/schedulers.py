@@ -21,8 +21,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.slurm.limit_killed,
-        r"(?:Job|Step) (?P<step_text>[0-9.]+) exceeded memory limit(?: ?\((?P<used_kb>\d+) ?> ?(?P<limit_kb>\d+)\))?"
-        r"|Exceeded (?:job|step) memory limit",
+        r"(?:Job|Step) (?P<step_text>[0-9.]+) exceeded memory limit(?: ?\((?P<used_kb>\d+) ?> ?(?P<limit_kb>\d+)\))?",
         "slurmstepd-node01: error: Step 1141809.0 exceeded memory limit (41393168 > 20971520), being killed",
         when="to 17",
     ),

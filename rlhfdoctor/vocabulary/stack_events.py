@@ -119,7 +119,7 @@ class ray(Scope):
         "an exception that says that the object store is full", failure=Failure("object-store-full", CERTAIN)
     )
     out_of_disk = says(
-        "an exception that says that the disk for objects is full", failure=Failure("exception", EXCEPTION)
+        "the object store is full, and so is the disk for what it spills", failure=Failure("object-store-full", CERTAIN)
     )
     object_store_retry = says("the object store waits for space", F.object_id, F.object_bytes)
     object_store_capacity = says("capacity of the object store", F.capacity_bytes)

@@ -102,7 +102,6 @@ def test_no_exit(line: str) -> None:
 SCHEDULERS = [
     ("608.batch  batch  OUT_OF_ME+  0:125", "slurm.task_oom"),
     ("JobState=OUT_OF_MEMORY Reason=OutOfMemory", "slurm.task_oom"),
-    ("slurmstepd: error: Exceeded job memory limit at some point.", "slurm.limit_killed"),
     ("slurmstepd: error: *** STEP 12.0 ON n1 CANCELLED AT 2025-10-04T17:41:09 DUE TO TIME LIMIT ***", "slurm.cancelled"),
     ("608  train  gpu  acct  8  CANCELLED by 1000  0:0", "slurm.cancelled"),
     ("JobState=TIMEOUT Reason=TimeLimit Dependency=(null)", "slurm.cancelled"),
