@@ -20,7 +20,7 @@ def find_errors(case: Case) -> Iterator[Evidence]:
         for e in case.of(EVENT.python.error, EVENT.python.bare_error)
         if (found := classify(e)) and found[0] == "exception"
     ]
-    own = [e for e in own if not _RESOURCE.search(e.text)]
+    own = [e for e in own if not _RESOURCE.search(e.text) and not _is_cut(case, e)]
     if own:
         says = quoted(f"{own[-1].fields.get(FIELD.name)}: {own[-1].fields.get(FIELD.message_text, '')}"[:300])
         yield Evidence(name=FACT.python.own_error, value=True, says=says, origin=own[-1].origin, text=own[-1].text)
@@ -62,6 +62,18 @@ def find_errors(case: Case) -> Iterator[Evidence]:
                 origin=store.origin,
                 text=store.text,
             )
+
+
+def _is_cut(case: Case, error: Event) -> bool:
+    """Whether the end of the message is missing, which would say of what kind the error is.
+
+    It ends in dots, or at the edge of a screen beyond which no line of the file goes.
+    """
+    text = error.text.rstrip(" `\"'")
+    if text.endswith(("...", "…", "[...]")):
+        return True
+    longest = max((len(e.text) for e in case.events if e.origin.file == error.origin.file), default=0)
+    return len(error.text) == longest and longest in _SCREENS
 
 
 def _full_first(case: Case) -> Iterator[Evidence]:
@@ -107,6 +119,8 @@ def _crash_says(case: Case, crash: Event) -> Message:
     )
 
 
+_SCREENS = (80, 100, 120, 132, 160, 200)
+"""Widths of terminals in columns."""
 _RESOURCE = re.compile(
     r"out of memory|No available memory|cache blocks|KV cache|Errno 28|Errno 12|Errno 24|Too many open files"
     r"|start new thread|object store|/dev/shm|NCCL|Connection|killed by signal|ECC error|Memory usage increased"

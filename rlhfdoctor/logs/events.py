@@ -27,6 +27,7 @@ from rlhfdoctor.logs import (
     phases,
     python,
     ray,
+    ray_exits,
     reward,
     schedulers,
     torch,
@@ -43,8 +44,23 @@ from rlhfdoctor.vocabulary.names import Field, Kind
 PATTERNS: tuple[Pattern, ...] = tuple(
     pattern
     for speaker in (
-        *(kernel, ray, torch, nccl, deepspeed, vllm, schedulers, exits, job, python, numbers, frameworks, phases),
-        *(reward, data, config),
+        kernel,
+        ray,
+        ray_exits,
+        torch,
+        nccl,
+        deepspeed,
+        vllm,
+        schedulers,
+        exits,
+        job,
+        python,
+        numbers,
+        frameworks,
+        phases,
+        reward,
+        data,
+        config,
     )
     for pattern in speaker.PATTERNS
 )

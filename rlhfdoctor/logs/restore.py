@@ -52,6 +52,8 @@ _ANY_LONG = re.compile(f"[^\n]{{{_LONG_LINE},}}")
 _SPLIT_FROM = 2
 _MOST_LEADS = 6
 _NARROWEST, _WIDEST = 40, 240
+_SCREENS = (72, 76, 78, 79, 80, 100, 120, 132, 160, 200)
+"""Widths at which mail programs or terminals wrap."""
 _MOST_JOINED = 24
 _STARTS_ANEW = re.compile(
     r"[ \t]*(?:\[ *\d{1,7}\.\d{6}\]|[\[(]?20\d\d-\d\d-\d\d[T ]|[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d"
@@ -78,7 +80,7 @@ def restored(text: str) -> list[Version]:
     if not marked and not _NARROWEST <= width <= _WIDEST:
         return []
     lines = [Line(clean, index, index) for index, part in enumerate(raw) for clean in _undecorated(part)]
-    versions = [_translated(lines, spaced) for spaced in (0, 1, 2)] if wide else [lines]
+    versions = [_translated(lines, spaced) for spaced in (0, 1, 2, 3)] if wide else [lines]
     joined = [version for base in versions for version in _unwrapped(base)]
     changed = wide or len(lines) != len(raw) or any(line.text != part for line, part in zip(lines, raw))
     return [*(versions if changed else []), *joined]
@@ -128,7 +130,10 @@ def _unescape(match: re.Match[str]) -> str:
 
 
 def _translated(lines: Version, spaced: int) -> Version:
-    """Plain punctuation; `spaced` says what blanks come back: none, behind all but a colon, or behind a colon too."""
+    """Plain punctuation; `spaced` says where blanks come back.
+
+    0: nowhere; 1: everywhere but behind a colon before a number; 2: everywhere; 3: as 1, and not before parentheses.
+    """
     return [line._replace(text=_plain(line.text, spaced)) if _WIDE_SIGN.search(line.text) else line for line in lines]
 
 
@@ -141,7 +146,7 @@ def _plain(text: str, spaced: int) -> str:
 
 def _with_blanks(char: str, following: str, spaced: int) -> str:
     if char == "（":
-        return " ("
+        return "(" if spaced == 3 else " ("
     if char == "：" and (spaced == 2 or not following.isdigit()):
         return ": "
     return char + _AFTER.get(char, "")
@@ -152,7 +157,8 @@ def _unwrapped(lines: Version) -> Iterator[Version]:
     width = max((len(line.text) for line in lines), default=0)
     if not _NARROWEST <= width <= _WIDEST:
         return
-    for hard in (False, True):
+    at_edge = width in _SCREENS or sum(len(line.text) == width for line in lines) > 1
+    for hard in (False, True) if at_edge else (False,):
         joined = list(_joined(lines, width, hard))
         if len(joined) < len(lines):
             yield joined
@@ -180,5 +186,7 @@ def _goes_on(text: str, following: str, width: int, hard: bool) -> bool:
         return False
     if hard:
         return len(text) == width
+    if following[:2] == "  " and text[:2] != "  ":
+        return False
     word = following.split(maxsplit=1)[0]
     return len(text) + 1 + len(word) > width and len(text) > width // 2

@@ -123,14 +123,18 @@ class Scanner:
 
 
 def _richest(read: Sequence[list[Hit]], begins: dict[int, int]) -> list[Hit]:
-    """For each message, which is a kind with the line where it begins, the hits of the version that has most fields."""
-    best: dict[tuple[Kind, int], tuple[tuple[int, int], list[Hit]]] = {}
+    """For each message, which is a kind with the line where it begins, the hits of the version that says most.
+
+    That is the one with most fields, then with most hits, then with the longest fields.
+    """
+    best: dict[tuple[Kind, int], tuple[tuple[int, int, int], list[Hit]]] = {}
     for hits in read:
         groups: dict[tuple[Kind, int], list[Hit]] = {}
         for hit in hits:
             groups.setdefault((hit.pattern.kind, begins.get(hit.line, hit.line)), []).append(hit)
         for key, group in groups.items():
-            rank = max(sum(text is not None for text in hit.match.groups()) for hit in group), len(group)
+            texts = [[text for text in hit.match.groups() if text is not None] for hit in group]
+            rank = max(map(len, texts)), len(group), sum(len(text) for found in texts for text in found)
             if key not in best or rank > best[key][0]:
                 best[key] = rank, group
     return sorted((hit for _, group in best.values() for hit in group), key=lambda hit: hit.line)
