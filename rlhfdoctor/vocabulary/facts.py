@@ -152,6 +152,7 @@ class store(Scope):
     """Ray's object store."""
 
     capacity_bytes = fact("bytes", "capacity of Ray's object store")
+    full_first = fact("flag", "Ray's OutOfDiskError came of a full store that spilled nothing, not of a full disk")
 
 
 class cuda(Scope):

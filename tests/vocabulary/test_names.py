@@ -37,7 +37,6 @@ BY_TIME = {
     "ray.stopped",
     "ray.intended_exit",
     "ray.node_crashed",
-    "ray.job_failed",
     "torch.loader_exited",
     "nccl.down",
     "nccl.dist_error",
