@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 
 from rlhfdoctor.errors import SourceError
+from rlhfdoctor.evidence.bars import name_training_bars
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.i18n.message import plural, quoted, say
 from rlhfdoctor.logs.events import PATTERNS, order_events, read_events
@@ -96,6 +97,7 @@ class Session:
         self._written: dict[str, list[Written]] = {}
         self._seen: set[bytes] = set()
         self._byte_count = 0
+        self._line_counts: dict[str, int] = {}
 
     def __enter__(self) -> Session:
         """Reads the paths.
@@ -133,7 +135,7 @@ class Session:
     @cached_property
     def case(self) -> Case:
         """Events of the window in order of time, with settings, framework and versions."""
-        events = [event for event in order_events(self.events) if self._is_inside(event)]
+        events = [event for event in name_training_bars(order_events(self.events)) if self._is_inside(event)]
         events, foreign = drop_foreign(events, self.traces)
         if foreign:
             self._note(
@@ -152,7 +154,7 @@ class Session:
         if framework is not None and framework.name != prefer:  # its table takes precedence
             settings = interpret(written, framework.name)
             framework = find_framework(events, settings, versions, self._framework)
-        return Case(events, settings, framework, versions, self.traces)
+        return Case(events, settings, framework, versions, self.traces, self._line_counts)
 
     def _is_inside(self, event: Event) -> bool:
         since, until = self._window
@@ -255,6 +257,7 @@ class Session:
         def stream() -> Iterator[bytes]:
             for block in source.stream():
                 self._byte_count += len(block)
+                self._line_counts[source.name] = self._line_counts.get(source.name, 0) + block.count(b"\n")
                 if self._progress is not None:
                     self._progress(source.name, self._byte_count)
                 yield block
@@ -270,6 +273,7 @@ class Session:
         self.texts = {self.shown(name): text for name, text in self.texts.items()}
         self._places = {self.shown(name): place for name, place in self._places.items()}
         self._shown_only = {self.shown(name) for name in self._shown_only}
+        self._line_counts = {self.shown(name): count for name, count in self._line_counts.items()}
         for real, to_show in self.names.items():
             if real != to_show:
                 self.gaps = [self._renamed(gap, real, to_show) for gap in self.gaps]

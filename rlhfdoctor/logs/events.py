@@ -26,6 +26,7 @@ from rlhfdoctor.logs import (
     python,
     ray,
     reward,
+    steps,
     torch,
     vllm,
 )
@@ -39,7 +40,22 @@ from rlhfdoctor.vocabulary.names import Field, Kind
 
 PATTERNS: tuple[Pattern, ...] = tuple(
     pattern
-    for speaker in (kernel, ray, torch, nccl, deepspeed, vllm, job, python, frameworks, phases, reward, data, config)
+    for speaker in (
+        kernel,
+        ray,
+        torch,
+        nccl,
+        deepspeed,
+        vllm,
+        job,
+        python,
+        frameworks,
+        phases,
+        steps,
+        reward,
+        data,
+        config,
+    )
     for pattern in speaker.PATTERNS
 )
 
