@@ -122,6 +122,7 @@ def _of_death(case: Case, death: Death | None) -> Iterator[Evidence]:
     if death.step is not None:
         yield fact(FACT.death.step, death.step, say("it happened in step {step}", step=death.step))
     yield from steps.find_first_step(case, death)
+    yield from steps.find_after_training(case, death)
     before = [e for e in case.events if event is None or _precedes(e, event)]
     marks = [
         e

@@ -34,6 +34,32 @@ def find_first_step(case: Case, death: Death) -> Iterator[Evidence]:
         yield fact(FACT.death.before_first_step, True, NOTHING, loading)
 
 
+def find_after_training(case: Case, death: Death) -> Iterator[Evidence]:
+    """`death.after_training`: the trainer's last words came before the failure, and no step after them.
+
+    A full bar is drawn anew when it is closed, so behind the words.
+    """
+    over = next((e for e in reversed(case.events) if e.kind == EVENT.phase.finished), None)
+    if over is None:
+        return
+    later = [
+        e
+        for e in case.of(*STEPS, EVENT.phase.rollout, EVENT.phase.update)
+        if e.origin.file == over.origin.file and (e.origin.line or 0) > (over.origin.line or 0) and "100%" not in e.text
+    ]
+    if not later and not _precedes(death.event, over):
+        yield fact(FACT.death.after_training, True, NOTHING, over)
+
+
+def _precedes(one: Event | None, other: Event) -> bool:
+    """Whether a line is before another by place or time; no where neither can be compared."""
+    if one is None:
+        return False
+    if one.origin.file == other.origin.file:
+        return (one.origin.line or 0) < (other.origin.line or 0)
+    return one.time is not None and other.time is not None and one.time < other.time
+
+
 def last_step(case: Case) -> int | None:
     """The number of the last step that a line of the log shows, or that a mark of the trace does; None if none does."""
     shown = [step for e in case.of(*STEPS) if (step := whole(e, FIELD.step)) is not None]
