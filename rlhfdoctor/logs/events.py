@@ -28,6 +28,7 @@ from rlhfdoctor.logs import (
     reward,
     steps,
     torch,
+    trainers,
     vllm,
 )
 from rlhfdoctor.logs.clock import read_time
@@ -52,6 +53,7 @@ PATTERNS: tuple[Pattern, ...] = tuple(
         frameworks,
         phases,
         steps,
+        trainers,
         reward,
         data,
         config,
