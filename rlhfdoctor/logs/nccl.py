@@ -121,7 +121,7 @@ PATTERNS: tuple[Pattern, ...] = (
         r"|recvValue failed|wait timeout after (?P<wait_ms>\d+)ms"
         r"|Timed out after \S{1,20} seconds waiting for clients"
         r"|client socket has timed out after \S{1,20} while trying to connect"
-        r"|RendezvousTimeoutError|timed out waiting for all \d{1,9} members to join"
+        r"|RendezvousTimeoutError|Rendezvous timeout occurred|timed out waiting for all \d{1,9} members to join"
         r"|timed out in _all_gather after",
         "RuntimeError: Timed out initializing process group in store based barrier on rank: 0, for key: "
         "store_based_barrier_key:1",
