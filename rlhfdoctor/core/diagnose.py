@@ -19,7 +19,7 @@ from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.classify import classify
 from rlhfdoctor.evidence.collect import find_evidence
 from rlhfdoctor.evidence.death import find_death
-from rlhfdoctor.evidence.ending import find_good_end, find_unrecognised
+from rlhfdoctor.evidence.ending import EXITS, find_good_end, find_unrecognised
 from rlhfdoctor.evidence.ledger import make_ledger
 from rlhfdoctor.evidence.setup import machine_of, make_inputs
 from rlhfdoctor.patch.effect import Counterfactual, make_counterfactual
@@ -88,7 +88,9 @@ def make_incident(session: Session, rules: Sequence[Rule] | None = None, min_con
     unrecognised = find_unrecognised(case)
     verdict: Verdict = "cause" if decided else "undecided"
     if death is None:
-        verdict = "healthy" if find_good_end(case) is not None else "undecided" if unrecognised else "inconclusive"
+        good = find_good_end(case)
+        proven = good is not None and (good.kind in EXITS or not session.is_end_in_doubt)
+        verdict = "healthy" if proven else "undecided" if unrecognised else "inconclusive"
     return Incident(
         sources=session.paths,
         verdict=verdict,

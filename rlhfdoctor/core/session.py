@@ -14,8 +14,9 @@ from pathlib import Path
 from types import TracebackType
 
 from rlhfdoctor.errors import SourceError
+from rlhfdoctor.evidence.bars import name_training_bars
 from rlhfdoctor.evidence.case import Case
-from rlhfdoctor.evidence.ownership import drop_unrelated
+from rlhfdoctor.evidence.ownership import drop_unrelated, may_be_own
 from rlhfdoctor.i18n.message import joined, plural, quoted, say
 from rlhfdoctor.logs.events import PATTERNS, order_events, read_events
 from rlhfdoctor.logs.flight import MOST_BYTES, rank_of_dump, read_dump
@@ -88,6 +89,8 @@ class Session:
         self.newest_s = 0.0
         """When a log was last written to."""
         self.gaps: list[Gap] = []
+        self.is_end_in_doubt = False
+        """Whether a kill was left out that may be the run's: then the last words of its log do not show its end."""
         self.traces: list[Recorded] = []
         """What recorders wrote, as much as a verdict needs."""
         self.whole: list[Recorded] = []
@@ -103,6 +106,7 @@ class Session:
         self._written: dict[str, list[Written]] = {}
         self._seen: set[bytes] = set()
         self._byte_count = 0
+        self._line_counts: dict[str, int] = {}
 
     def __enter__(self) -> Session:
         """Reads the paths.
@@ -140,8 +144,12 @@ class Session:
     @cached_property
     def case(self) -> Case:
         """Events of the window in order of time, with settings, framework and versions."""
-        events = [event for event in order_events(self.events) if self._is_inside(event)]
-        events, foreign = drop_foreign(events, self.traces) if self.traces else drop_unrelated(events)
+        events = [event for event in name_training_bars(order_events(self.events)) if self._is_inside(event)]
+        if self.traces:
+            events, foreign = drop_foreign(events, self.traces)
+        else:
+            events, others = drop_unrelated(events)
+            foreign, self.is_end_in_doubt = len(others), any(map(may_be_own, others))
         if foreign:
             self._note(
                 Gap(
@@ -159,7 +167,7 @@ class Session:
         if framework is not None and framework.name != prefer:  # its table takes precedence
             settings = interpret(written, framework.name)
             framework = find_framework(events, settings, versions, self._framework, recorded=bool(self.traces))
-        return Case(events, settings, framework, versions, self.traces)
+        return Case(events, settings, framework, versions, self.traces, self._line_counts)
 
     def _is_inside(self, event: Event) -> bool:
         since, until = self._window
@@ -269,6 +277,7 @@ class Session:
         def stream() -> Iterator[bytes]:
             for block in source.stream():
                 self._byte_count += len(block)
+                self._line_counts[source.name] = self._line_counts.get(source.name, 0) + block.count(b"\n")
                 if self._progress is not None:
                     self._progress(source.name, self._byte_count)
                 yield block
@@ -285,6 +294,7 @@ class Session:
         self.logs = {self.shown(name): None for name in self.logs}
         self._places = {self.shown(name): place for name, place in self._places.items()}
         self._shown_only = {self.shown(name) for name in self._shown_only}
+        self._line_counts = {self.shown(name): count for name, count in self._line_counts.items()}
         for real, to_show in self.names.items():
             if real != to_show:
                 self.gaps = [self._renamed(gap, real, to_show) for gap in self.gaps]

@@ -31,6 +31,8 @@ class Case:
     """Package -> (version, where it was read)."""
     traces: Sequence[Recorded] = ()
     """What recorders wrote, one a node."""
+    line_counts: Mapping[str, int] = field(default_factory=dict)
+    """File -> how many lines it has, read or not."""
 
     def of(self, *kinds: Kind) -> list[Event]:
         """Events of these kinds, in order."""

@@ -104,6 +104,8 @@ def classify(event: Event) -> Failure | None:
         EVENT.trace.job_exit,
         EVENT.k8s.exit,
         EVENT.sglang.crashed,
+        EVENT.vllm.worker_died,
+        EVENT.torch.saver_died,
     ):
         return _by_exit(event)
     if kind == EVENT.torch.loader_killed:

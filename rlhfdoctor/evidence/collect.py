@@ -24,12 +24,13 @@ from rlhfdoctor.evidence import (
     setup,
     shm,
     sizing,
+    steps,
     workers,
 )
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.i18n.message import NOTHING, Message, quoted, say
 from rlhfdoctor.types import Death, Event, Evidence, Gap
-from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
+from rlhfdoctor.vocabulary import EVENT, FACT
 from rlhfdoctor.vocabulary.names import Fact
 from rlhfdoctor.vocabulary.run import HOST_KILLERS
 
@@ -97,18 +98,6 @@ def find_evidence(case: Case, death: Death | None, gaps: list[Gap]) -> dict[Fact
     return found
 
 
-def _step_mark(case: Case) -> Event | None:
-    """A mark of the trainer that a step after the first has begun."""
-    return next(
-        (
-            e
-            for e in case.of(EVENT.trace.mark)
-            if isinstance(e.fields.get(FIELD.step), int) and e.fields[FIELD.step] not in (-1, 0)
-        ),
-        None,
-    )
-
-
 def _of_death(case: Case, death: Death | None) -> Iterator[Evidence]:
     yield Evidence(
         name=FACT.death.any, value=death is not None, says=(say("something died") if death else say("nothing died"))
@@ -132,10 +121,8 @@ def _of_death(case: Case, death: Death | None) -> Iterator[Evidence]:
         yield fact(FACT.death.phase, death.phase, NOTHING)
     if death.step is not None:
         yield fact(FACT.death.step, death.step, say("it happened in step {step}", step=death.step))
-    finished = case.first(
-        EVENT.phase.step, EVENT.phase.episode, EVENT.phase.update, EVENT.phase.finished
-    ) or _step_mark(case)
-    yield fact(FACT.death.before_first_step, finished is None, NOTHING)
+    yield from steps.find_first_step(case, death)
+    yield from steps.find_after_training(case, death)
     before = [e for e in case.events if event is None or _precedes(e, event)]
     marks = [
         e

@@ -15,6 +15,7 @@ from rlhfdoctor.evidence.classify import RAY_SERVICE, classify
 from rlhfdoctor.evidence.flight import find_flight
 from rlhfdoctor.evidence.roles import MARKS, find_phase, find_role
 from rlhfdoctor.evidence.setup import find_refused
+from rlhfdoctor.evidence.steps import last_step
 from rlhfdoctor.evidence.window import find_culprit, kernel_was_silent
 from rlhfdoctor.logs.kernel import read_oom_kill
 from rlhfdoctor.types import Death, Event, Process
@@ -46,7 +47,7 @@ def find_death(case: Case) -> Death | None:
             killer=killer,
             time=event.time if event.time is not None else _time_near(case, event),
             phase=_phase(case, event),
-            step=_step(case),
+            step=last_step(case),
             node=event.origin.host,
             victim=_victim(case, event, killer),
             culprit=_culprit(case, killer),
@@ -132,7 +133,7 @@ def _cut_traceback(case: Case) -> Death | None:
         killer="cuda-oom" if waking and case.first(EVENT.ray.unhandled_task_error, EVENT.vllm.awake) else "exception",
         time=event.time,
         phase=_phase(case, event),
-        step=_step(case),
+        step=last_step(case),
         event=event,
         certain=False,
     )
@@ -217,12 +218,6 @@ def _phase(case: Case, event: Event) -> Phase | None:
             return None if over else MARKS[before.kind]
     later = [e for e in case.events if e.kind in MARKS and e.origin.file != event.origin.file]
     return MARKS[later[-1].kind] if later and event.time is None else None
-
-
-def _step(case: Case) -> int | None:
-    mark = case.last(EVENT.phase.step, EVENT.phase.episode)
-    marked = [step for e in case.of(EVENT.trace.mark) if (step := whole(e, FIELD.step)) is not None and step >= 0]
-    return whole(mark, FIELD.step) if mark is not None or not marked else marked[-1]
 
 
 def _victim(case: Case, event: Event, killer: str) -> Process:

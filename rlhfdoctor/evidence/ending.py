@@ -8,7 +8,13 @@ from rlhfdoctor.vocabulary import EVENT, RECORD
 
 _TRAINS = (EVENT.phase.rollout, EVENT.phase.score, EVENT.phase.update, EVENT.phase.step, EVENT.phase.episode)
 _UNRECOGNISED_COUNT = 5
+_FLUSHED_COUNT = 5
+"""Judgement: Ray writes what its workers printed to the driver's log some lines late."""
 _ENDS = (EVENT.phase.finished, EVENT.ray.job_succeeded, EVENT.job.exit_0, EVENT.trace.job_done)
+
+
+EXITS = (EVENT.ray.job_succeeded, EVENT.job.exit_0, EVENT.trace.job_done)
+"""Those that end the run itself, beyond its last words."""
 
 
 def find_good_end(case: Case) -> Event | None:
@@ -24,10 +30,16 @@ def find_unrecognised(case: Case) -> list[Event]:
 
 
 def _goes_on(case: Case, end: Event) -> bool:
-    """Whether the log goes on training behind the line: then a program or a stage on the way ended."""
-    return any(
-        event.kind in _TRAINS
+    """Whether the log goes on training behind the line: then a program or a stage on the way ended.
+
+    Lines of other processes may be flushed behind the driver's last word, a few of them.
+    """
+    behind = [
+        event.origin
+        for event in case.events
+        if event.kind in _TRAINS
         and event.origin.file == end.origin.file
         and (event.origin.line or 0) > (end.origin.line or 0)
-        for event in case.events
-    )
+    ]
+    writer = (end.origin.actor, end.origin.pid)
+    return len(behind) > _FLUSHED_COUNT or any((origin.actor, origin.pid) == writer for origin in behind)

@@ -18,6 +18,11 @@ _OURS = re.compile(
 )
 
 
+def looks_own(comm: str) -> bool:
+    """Whether a process name is one that a training run's processes have."""
+    return bool(_OURS.match(comm))
+
+
 def find_kernel(case: Case) -> Iterator[Evidence]:
     """The victim's three kinds of RSS, the binding limit, and who else was in the task table."""
     killed = case.first(EVENT.kernel.killed)
@@ -25,7 +30,7 @@ def find_kernel(case: Case) -> Iterator[Evidence]:
     if killed is not None and anon is not None:
         shmem = whole(killed, FIELD.shmem_bytes)
         comm = str(killed.fields.get(FIELD.comm))
-        yield fact(FACT.kernel.victim_of_run, bool(_OURS.match(comm)), say("the victim is {comm}", comm=comm), killed)
+        yield fact(FACT.kernel.victim_of_run, looks_own(comm), say("the victim is {comm}", comm=comm), killed)
         if shmem is not None and anon + shmem > 0 and comm != "raylet":  # a raylet maps the object store
             share = shmem / (anon + shmem)
             yield fact(

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from rlhfdoctor.evidence.case import whole
 from rlhfdoctor.evidence.classify import classify
+from rlhfdoctor.evidence.kernel_kill import looks_own
 from rlhfdoctor.types import Event
 from rlhfdoctor.vocabulary import EVENT, FIELD
 from rlhfdoctor.vocabulary.names import Kind
@@ -43,14 +44,14 @@ _LOST_ERRORS = ("ActorDiedError", "RayActorError", "WorkerCrashedError", "NodeDi
 _GOOD_ENDS = (EVENT.phase.finished, EVENT.ray.job_succeeded, EVENT.job.exit_0)
 
 
-def drop_unrelated(events: Sequence[Event]) -> tuple[list[Event], int]:
-    """Events without the kernel's reports of kills that are not the run's, and how many kills those were."""
+def drop_unrelated(events: Sequence[Event]) -> tuple[list[Event], list[Event]]:
+    """Events without the kernel's reports of kills that are not the run's, and the last lines of those reports."""
     job = _Job([event for event in events if event.kind.scope != "kernel"])
     dropped: set[int] = set()
-    foreign = 0
+    foreign: list[Event] = []
     for report in _reports(events):
         if not job.owns(report):
-            foreign += 1
+            foreign.append(report[-1])
             dropped |= {id(event) for event in report}
     return [event for event in events if id(event) not in dropped], foreign
 
@@ -66,6 +67,11 @@ def _reports(events: Sequence[Event]) -> Iterator[list[Event]]:
         if event.kind in _ENDS:
             yield report
             report = []
+
+
+def may_be_own(killed: Event) -> bool:
+    """Whether a kill that was left out is of a process such as the run has: then a last word is no proof of its end."""
+    return looks_own(str(killed.fields.get(FIELD.comm)))
 
 
 class _Job:

@@ -95,7 +95,6 @@ MARKS: dict[Kind, Phase] = {
     EVENT.phase.score: "score",
     EVENT.phase.weight_sync: "weight_sync",
     EVENT.phase.checkpoint: "checkpoint",
-    EVENT.phase.finished: "checkpoint",
     EVENT.phase.checkpoint_load: "load",
     EVENT.phase.load: "load",
     EVENT.deepspeed.checkpoint_load: "load",

@@ -17,6 +17,14 @@ PATTERNS: tuple[Pattern, ...] = (
         "[ERROR] [launch.py:321:sigkill_handler] ['/usr/bin/python3', '-u', 'run.py'] exits with return code = -9",
     ),
     line(
+        EVENT.deepspeed.saver_died,
+        r"Checkpoint process died unexpectedly"
+        r"|Checkpoint commit timed out after [\d.]{1,12} seconds\. Process alive: False",
+        "RuntimeError: [0] Checkpoint process died unexpectedly. Check logs for OOM or other errors in the "
+        "checkpoint subprocess.",
+        when="the decoupled checkpoint engine, 0.18 and newer",
+    ),
+    line(
         EVENT.deepspeed.version,
         r"DeepSpeed info: version=(?P<version>[0-9][0-9.]*)",
         "[INFO] [logging.py:96:log_dist] [Rank 0] DeepSpeed info: version=0.13.0, git-hash=unknown, git-branch=unknown",

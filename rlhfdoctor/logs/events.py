@@ -30,7 +30,9 @@ from rlhfdoctor.logs import (
     ray_exits,
     reward,
     schedulers,
+    steps,
     torch,
+    trainers,
     vllm,
 )
 from rlhfdoctor.logs.clock import read_time
@@ -58,6 +60,8 @@ PATTERNS: tuple[Pattern, ...] = tuple(
         numbers,
         frameworks,
         phases,
+        steps,
+        trainers,
         reward,
         data,
         config,

@@ -14,6 +14,13 @@ from rlhfdoctor.vocabulary import EVENT
 
 PATTERNS: tuple[Pattern, ...] = (
     line(
+        EVENT.torch.pin_failed,
+        r"did you run into the locked memory limit",
+        "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/ibverbs/buffer.cc:48] ibv_reg_mr: Cannot allocate "
+        "memory (did you run into the locked memory limit?)",
+        when="gloo over ibverbs, where ulimit -l is too small",
+    ),
+    line(
         EVENT.nccl.timeout,
         r"(?:\[Rank (?P<rank>\d+)\] )?(?:Watchdog caught collective operation timeout: |Work )"
         r"WorkNCCL\((?:SeqNum=(?P<seq>\d+), )?"
@@ -48,7 +55,8 @@ PATTERNS: tuple[Pattern, ...] = (
     line(
         EVENT.nccl.remote_error,
         r"remote process exited or there was a network error|ncclRemoteError|ncclSystemError"
-        r"|NCCL communicator was aborted on rank",
+        r"|NCCL communicator was aborted on rank"
+        r"|socket(?:Start|Poll|Progress)?Connect(?:Check)?: exceeded (?:timeouts|retries|error retry count)",
         "NCCL error in: ProcessGroupNCCL.cpp:1333, remote process exited or there was a network error, NCCL version "
         "2.18.6",
     ),
@@ -78,9 +86,28 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.nccl.shm_failed,
-        r"NCCL WARN.*(?:/dev/shm/nccl|posix_fallocate|shared memory segment).*(?:failed|No space left)",
+        r"NCCL WARN.*(?:/dev/shm/nccl|posix_fallocate|shared memory segment).*(?:failed|No space left)"
+        r"|Error while (?:creating|attaching to) shared memory segment"
+        r"|Error: failed to (?:extend|create|open) (?:/dev/shm/|shared memory (?:file|mapping))",
         "NCCL WARN Error: failed to extend /dev/shm/nccl-AbCdEf to 9637892 bytes, error: No space left on device (28) "
         "failed",
+    ),
+    line(
+        EVENT.torch.pin_failed,
+        r"Failed to CUDA host alloc \d{1,19} bytes",
+        "include/alloc.h:62 NCCL WARN Failed to CUDA host alloc 4194304 bytes",
+        when="src/include/alloc.h, 2.18 and newer",
+    ),
+    line(
+        EVENT.python.memory_error,
+        r"NCCL WARN Failed to malloc (?P<request_bytes>\d{1,18}) bytes",
+        "include/alloc.h:120 NCCL WARN Failed to malloc 67108864 bytes",
+    ),
+    line(
+        EVENT.nccl.init_timeout,
+        r"NCCL timeout (?:in:? |when waiting for nonblocking call)",
+        "RuntimeError: NCCL timeout in communicator initialization.",
+        when="torch/csrc/distributed/c10d/NCCLUtils.cpp with nonblocking communicators, 2.1 and newer",
     ),
     line(
         EVENT.nccl.version,
@@ -91,7 +118,11 @@ PATTERNS: tuple[Pattern, ...] = (
         EVENT.nccl.store_timeout,
         r"Timed out initializing process group in store based barrier on rank:? (?P<rank>\d+)"
         r"|store->get\('[^']*'\) got error"
-        r"|recvValue failed|wait timeout after (?P<wait_ms>\d+)ms",
+        r"|recvValue failed|wait timeout after (?P<wait_ms>\d+)ms"
+        r"|Timed out after \S{1,20} seconds waiting for clients"
+        r"|client socket has timed out after \S{1,20} while trying to connect"
+        r"|RendezvousTimeoutError|Rendezvous timeout occurred|timed out waiting for all \d{1,9} members to join"
+        r"|timed out in _all_gather after",
         "RuntimeError: Timed out initializing process group in store based barrier on rank: 0, for key: "
         "store_based_barrier_key:1",
     ),
@@ -121,7 +152,9 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.gloo.timeout,
-        r"\[.*gloo/transport/.*\] Timed out waiting (?P<limit_ms>\d+)ms for (?P<what_text>recv|send) operation",
+        r"\[.*gloo/transport/.*\] Timed out waiting (?P<limit_ms>\d+)ms for (?P<what_text>recv|send) operation"
+        r"|gloo/[\w/.]{1,60}:\d+\] (?:Application timeout caused pair closure|(?:Read|Write|Connect) timeout"
+        r"|Wait timeout for key)",
         "RuntimeError: [../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for "
         "recv operation to complete",
     ),
@@ -133,7 +166,8 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.gloo.closed,
-        r"gloo/transport/.*(?:Connection closed by peer|Connection reset by peer|Connection refused)",
+        r"gloo/transport/.*(?:Connection closed by peer|Connection reset by peer|Connection refused"
+        r"|Socket unexpectedly closed)",
         "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer "
         "[127.0.0.1]:41234",
     ),

@@ -47,21 +47,23 @@ PATTERNS: tuple[Pattern, ...] = (
         _with(
             EVENT.phase.checkpoint,
             r"Saving sharded model checkpoint|Saving model (?:checkpoint|to)|save_checkpoint\b"
-            r"|Saved (?:model|optim|checkpoint) to",
+            r"|Saved (?:model|optim|checkpoint) to|Writing model shards: +\d+%",
         ),
         "(WorkerDict pid=18233, ip=10.0.0.11) Saving sharded model checkpoint to /ckpt/global_step_1/actor",
     ),
     line(
         EVENT.phase.checkpoint_load,
-        _with(EVENT.phase.checkpoint_load, r"Resuming from|load_checkpoint\("),
+        _with(
+            EVENT.phase.checkpoint_load, r"Resuming from|load_checkpoint\(|Loading model from \S{1,200}checkpoint-\d+"
+        ),
         "(TaskRunner pid=7) Load from checkpoint folder: /ckpt/global_step_100",
     ),
     line(
         EVENT.phase.load,
         _with(
             EVENT.phase.load,
-            r"Loading checkpoint shards: +\d+%|Loading safetensors checkpoint shards|Initializing language decoder"
-            r"|from_pretrained\(",
+            r"Loading (?:checkpoint shards|weights): +\d+%|Loading safetensors checkpoint shards"
+            r"|Initializing language decoder|from_pretrained\(",
         ),
         "Loading checkpoint shards:  50%|#####     | 7/14 [00:12<00:12,  1.77s/it]",
     ),
@@ -79,7 +81,8 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.phase.finished,
-        r"'train_runtime': |(?:^|[\]:>)-] |INFO )[Tt]raining (?:completed|finished)(?:[.,!]|: \d|\s*$| (?:in|at)\b)"
+        r"['\"]train_runtime['\"]: "
+        r"|(?:^|[\]:>)-] |INFO )[Tt]raining (?:completed|finished)(?:[.,!]|: \d|\s*$| (?:in|at)\b)"
         r"|(?:^|[\]:>)-] |INFO )Job finished|Final validation metrics: ",
         "{'train_runtime': 18204.7719, 'train_samples_per_second': 0.447}",
     ),

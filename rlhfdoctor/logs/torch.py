@@ -29,12 +29,14 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.torch.cuda_oom_class,
-        r"torch\.(?:cuda\.)?OutOfMemoryError",
+        r"torch\.(?:cuda\.)?OutOfMemoryError|would exceed allowed memory\. \(out of memory\)"
+        r"|CU(?:BLAS|DNN|SOLVER|SPARSE|FFT)_(?:STATUS_)?ALLOC_FAILED"
+        r"|CUDA out of memory occurred when warming up|No executable batch size found, reached zero",
         "torch.OutOfMemoryError:",
     ),
     line(
         EVENT.torch.cuda_error,
-        r"CUDA error: (?P<error_text>out of memory|invalid argument|device-side assert triggered"
+        r"(?:CUDA(?: driver)?|HIP) error: (?P<error_text>out of memory|invalid argument|device-side assert triggered"
         r"|an illegal memory access was encountered"
         r"|unspecified launch failure|uncorrectable ECC error encountered|initialization error"
         r"|operation not permitted)",
@@ -103,6 +105,17 @@ PATTERNS: tuple[Pattern, ...] = (
         EVENT.torch.leaked_objects,
         r"There appear to be (?P<object_count>\d+) leaked (?P<what_text>shared_memory|semaphore) objects",
         "resource_tracker: There appear to be 6 leaked shared_memory objects to clean up at shutdown",
+    ),
+    line(
+        EVENT.torch.saver_died,
+        r"Checkpoint background process is dead\. Exit code: (?P<exit_code>-?\d{1,4})",
+        "RuntimeError: Checkpoint background process is dead. Exit code: -9",
+        when="torch/distributed/checkpoint/_async_process_executor.py, 2.5 and newer",
+    ),
+    line(
+        EVENT.python.memory_error,
+        r"MKL \w{1,12} (?:ERROR|fatal error): (?:Not enough memory|cannot allocate memory)",
+        "Intel oneMKL DFTI ERROR: Not enough memory to allocate",
     ),
     line(
         EVENT.torch.child_failed,

@@ -25,10 +25,16 @@ _FAILURE = re.compile(
 """Severity words, exception names, signals, exit statuses, words for an end, in English and Chinese."""
 _HARMLESS = re.compile(
     r"(?i:\b(?:no|0|zero|without) (?:\w{1,20} )?(?:errors?|failures?)\b|\b(?:errors?|failed|failures?)[\"']? ?[:=] ?"
-    r"(?:0\b|none|null|false|\[\])|\bretry|\bretries|\bwarn|deprecat|\bignor|\berror[_-]\w|\bloss\b|\bif \w{1,40} fail"
+    r"(?:0\b|none|null|false|\[\])|\bfail\w{0,4} [\w ]{0,40}: ?0\b|\bretry|\bretries|\bwarn|deprecat|\bignor|\berror[_-]\w|\bloss\b|\bif \w{1,40} fail"
     r"|^\W*(?:raise|return|assert|except) )"
+    r"|\b(?:INFO|DEBUG|TRACE)\b|^\[[\d :,.-]{10,40} [IWD] \d"
     r"|无错误|没有错误|重试|警告|忽略"
 )
+
+_SERVICE = re.compile(
+    r"(?:raylet|gcs_server|monitor|log_monitor|dashboard|runtime_env|agent|ray_client|event_[A-Z]|python-core-)[\w-]*[.-]"
+)
+"""Files of Ray's own services (ray/_private/ray_constants.py)."""
 
 
 class Tail:
@@ -54,7 +60,9 @@ class Tail:
         return event
 
     def unrecognised(self) -> list[Event]:
-        """The last lines that read like a failure, in order."""
+        """The last lines that read like a failure, in order; Ray's services log their peers' ends at any shutdown."""
+        if _SERVICE.match(self._source.name.rpartition("!")[2].rpartition("/")[2]):
+            return []
         first = self._line_count - self._kept.count(b"\n") + 1
         found: list[Event] = []
         for number, line in reversed(list(enumerate(self._kept.split(b"\n"), first))):

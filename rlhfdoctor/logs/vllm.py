@@ -71,8 +71,17 @@ PATTERNS: tuple[Pattern, ...] = (
         EVENT.vllm.engine_dead,
         r"EngineDeadError|EngineCore failed to start|Engine core initialization failed|MQLLMEngine is already dead"
         r"|Engine loop has died"
-        r"|Worker proc \S+ died unexpectedly|EngineCore encountered a(?:n issue| fatal error)",
+        r"|Worker proc \S+ died unexpectedly|EngineCore encountered a(?:n issue| fatal error)"
+        r"|Engine core proc \S{1,60} died unexpectedly|Engine process \(pid \d{1,10}\) died|Engine iteration timed out"
+        r"|(?:MQLLMEngine|RPCServer) didn't reply within|RPC call to \w{1,60} timed out",
         "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
+    ),
+    line(
+        EVENT.vllm.worker_died,
+        r"(?:Worker \S{1,80} pid (?P<pid>\d{1,10}) died, exit code:|\(PID: \d{1,10}\) died with exit code) "
+        r"(?P<exit_code>-?\d{1,4})",
+        "ERROR 01-11 15:58:20 multiproc_worker_utils.py:120] Worker VllmWorkerProcess pid 4711 died, exit code: -9",
+        when="executor/multiproc_worker_utils.py to 0.10; v1/utils.py",
     ),
     line(
         EVENT.vllm.version,
@@ -93,12 +102,28 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.sglang.no_memory,
-        r"Not enough memory\. Please try to increase --mem-fraction-static|alloc_req_slots runs out of memory",
+        r"Not enough memory\. Please try to increase --mem-fraction-static|alloc_req_slots runs out of memory"
+        r"|\b\w{1,20} out of memory\. Try to lower your batch size"
+        r"|Out of memory\. Please set a smaller number for|Failed to retract any request",
         "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.",
     ),
     line(
         EVENT.sglang.crashed,
-        r"Subprocess scheduler_\d+ .{0,60}crashed with exit code (?P<exit_code>-?\d+)",
+        r"(?:Subprocess scheduler_\d+ .{0,60}crashed with|Child process unexpectedly failed with an) exit code "
+        r"(?P<exit_code>-?\d+)",
         "Subprocess scheduler_0 (pid=1) crashed with exit code -6.",
+    ),
+    line(
+        EVENT.sglang.scheduler_dead,
+        r"Rank \d{1,6} scheduler (?:is dead|died)|Received sigquit from a child process"
+        r"|SIGQUIT received\. .{0,80}child failed",
+        "[2026-02-03 11:20:15] Rank 3 scheduler is dead. Please check if there are relevant logs.",
+        when="srt/entrypoints/engine.py, 0.4 and newer",
+    ),
+    line(
+        EVENT.sglang.watchdog,
+        r"Watchdog timeout \(self\.watchdog_timeout=",
+        "[2026-02-03 11:20:15 TP0] Watchdog timeout (self.watchdog_timeout=300)",
+        when="a forward pass hung; srt/managers/scheduler.py, 0.3 and newer",
     ),
 )

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
+from rlhfdoctor.evidence.bars import LiveBars
 from rlhfdoctor.evidence.roles import MARKS
 from rlhfdoctor.i18n.message import quoted, say, term
 from rlhfdoctor.marks import PROBE
@@ -75,6 +76,7 @@ class Activity:
         self._unread: dict[int, int] = {}
         """Pid -> how often its environment was empty: between exec and its first instruction it has none."""
         self._last: tuple[str | None, int | None] = (None, None)
+        self._bars = LiveBars()
 
     def start(self, notifier: Notifier) -> list[Gap]:
         """Opens the kernel log and follows the job's own output; what is unavailable becomes a gap."""
@@ -135,7 +137,7 @@ class Activity:
                     if os.path.exists(f"/proc/{driver}"):
                         self.names.setdefault(driver, "main_task")
         for pattern, fields, path in self.tailer.read():
-            yield from self._log_mark(pattern.kind, fields, path)
+            yield from self._log_mark(self._bars.read(pattern.kind, fields, path), fields, path)
         yield from self._trainer_marks()
 
     @property

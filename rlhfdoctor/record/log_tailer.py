@@ -12,16 +12,21 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from rlhfdoctor.logs import frameworks, phases
+from rlhfdoctor.logs import frameworks, phases, steps
 from rlhfdoctor.logs.pattern import Pattern, compiled
 from rlhfdoctor.logs.scan import required_literals
 from rlhfdoctor.types import Value
+from rlhfdoctor.vocabulary import EVENT
 from rlhfdoctor.vocabulary.names import Field
 
 _KEEP_BYTES = 1 << 20
 _MOST_PER_READ = 256 << 10
 _MOST_FILES = 400
-_MARKS = tuple(p for p in (*frameworks.PATTERNS, *phases.PATTERNS) if p.kind.scope == "phase")
+_MARKS = tuple(
+    p
+    for p in (*frameworks.PATTERNS, *phases.PATTERNS, *steps.PATTERNS)
+    if p.kind.scope == "phase" or p.kind == EVENT.progress.bar
+)
 _SESSION_LOG = re.compile(
     r"^(?:worker-.*|raylet|gcs_server|python-core-.*|job-driver-.*|runtime_env_agent|monitor)\.(?:out|err|log)$"
 )

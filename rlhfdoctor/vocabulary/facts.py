@@ -21,7 +21,8 @@ class death(Scope):
     certain = fact("flag", "the killer names itself; false where a process only vanished")
     phase = fact("text", "phase of the failure")
     step = fact("number", "step of the failure")
-    before_first_step = fact("flag", "no step had been finished")
+    before_first_step = fact("flag", "no step had been finished; unknown where no step and no loading is shown")
+    after_training = fact("flag", "the training was over, the program was not")
     last_mark = fact("text", "kind of the last event that marks a phase")
     first_optimizer_step = fact("flag", "a note places the failure in the first optimizer step")
 

@@ -170,6 +170,7 @@ class torch(Scope):
     )
     leaked_objects = says("shared-memory objects or semaphores were left behind", F.object_count, F.what_text)
     child_failed = says("the exception of the elastic launcher")
+    saver_died = says("the process that writes checkpoints died", F.exit_code)
 
 
 class nccl(Scope):
@@ -193,6 +194,7 @@ class nccl(Scope):
     closed_by_peer = says("a peer closed its connection", F.ip, F.peer_text)
     ib_error = says("an InfiniBand transfer failed", F.ip, F.status, failure=Failure("exception", EXCEPTION))
     socket_setup = says("no network interface was found")
+    init_timeout = says("communicators were not set up in time", failure=Failure("collective-timeout", TIMEOUT))
     cuda_oom = says("NCCL found no GPU memory", F.request_bytes, failure=Failure("cuda-oom", CERTAIN))
     shm_failed = says("NCCL could not extend its file in /dev/shm")
     version = says("version of NCCL", F.version)
@@ -225,6 +227,7 @@ class deepspeed(Scope):
 
     killing = says("the launcher kills the other ranks", F.pid, failure=Failure("sigkill-unknown", VANISHED))
     exit = says("a rank ended with an exit code", F.exit_code)
+    saver_died = says("the process that writes checkpoints died", failure=Failure("sigkill-unknown", VANISHED))
     version = says("version of DeepSpeed", F.version)
     cpu_adam = says("Adam runs on the CPU: optimizer states are offloaded")
     zero_stage = says("ZeRO is being set up", F.stage)
@@ -266,6 +269,7 @@ class vllm(Scope):
     awake = says("the engine is awake", F.took)
     wake_oom = says("waking up found no GPU memory", failure=Failure("cuda-oom", CERTAIN))
     engine_dead = says("the engine's core process died", failure=Failure("exception", VANISHED))
+    worker_died = says("a worker of the engine died", F.pid, F.exit_code)
     version = says("version of vLLM", F.version)
     cache_freed = says("the KV cache was freed or is about to be built", F.when_text, F.allocated_text)
     ascend = says("the engine runs on an Ascend NPU")
@@ -279,6 +283,8 @@ class sglang(Scope):
     )
     no_memory = says("not enough GPU memory for the engine", failure=Failure("exception", EXCEPTION))
     crashed = says("a process of the engine crashed", F.exit_code)
+    scheduler_dead = says("a scheduler of the engine is gone", failure=Failure("exception", VANISHED))
+    watchdog = says("a forward pass of the engine hung", failure=Failure("collective-timeout", TIMEOUT))
 
 
 class flight(Scope):

@@ -16,7 +16,7 @@ class gpu(Scope):
 class phase(Scope):
     """Phases and steps of the training loop."""
 
-    step = says("a step of the training ended", F.step, F.epoch_text)
+    step = says("a step of the training ended", F.step, F.total_count)
     load = says("loading", F.step)
     rollout = says("generation of responses", F.step, F.done_count, F.total_count, F.elapsed_text)
     score = says("scores and log-probabilities", F.step)
@@ -33,6 +33,8 @@ class progress(Scope):
     """Progress bars."""
 
     long = says("a progress bar of work that takes long", F.elapsed_text, F.left_text)
+    bar = says("a progress bar without a description", F.step, F.total_count, F.elapsed_text, F.rate_text)
+    planned = says("the trainer announces the number of its steps", F.total_count)
 
 
 class reward(Scope):
