@@ -25,7 +25,8 @@ _FAILURE = re.compile(
 """Severity words, exception names, signals, exit statuses, words for an end, in English and Chinese."""
 _HARMLESS = re.compile(
     r"(?i:\b(?:no|0|zero|without) (?:\w{1,20} )?(?:errors?|failures?)\b|\b(?:errors?|failed|failures?)[\"']? ?[:=] ?"
-    r"(?:0\b|none|null|false|\[\])|\bfail\w{0,4} [\w ]{0,40}: ?0\b|\bretry|\bretries|\bwarn|deprecat|\bignor|\berror[_-]\w|\bloss\b|\bif \w{1,40} fail"
+    r"(?:0\b|none|null|false|\[\])|\bfail\w{0,4} [\w ]{0,40}: ?0\b|\bretry|\bretries|\bwarn|deprecat|\bignor"
+    r"|\berror[_-]\w|\bloss\b|\bif \w{1,40} fail"
     r"|^\W*(?:raise|return|assert|except) )"
     r"|\b(?:INFO|DEBUG|TRACE)\b|^\[[\d :,.-]{10,40} [IWD] \d"
     r"|无错误|没有错误|重试|警告|忽略"
