@@ -50,6 +50,9 @@ def find_errors(case: Case) -> Iterator[Evidence]:
         yield Evidence(
             name=FACT.nccl.ib_text, value=fabric.text[-200:], says=quoted(fabric.text[-200:]), origin=fabric.origin
         )
+    refused = case.first(EVENT.torch.cuda_oom)
+    if refused is not None and _is_cut(case, refused):
+        yield fact(FACT.cuda.figures_cut, True, say("the message is cut off before its figures end"), refused)
     yield from _full_first(case)
     for kind in (EVENT.ray.object_store_capacity, EVENT.ray.object_store_usage):
         store = case.first(kind)

@@ -33,7 +33,7 @@ _LEAD = re.compile(
     r"|[\w./-]{1,60}:\d{1,7}:"
     r"|[\w.-]{1,60} {0,20}\| )"
 )
-_TAIL = re.compile(r"[ \t]*(?:│|┃|\|)[ \t]*$|[ \t]+\\?$")
+_FRAME = ("│", "┃", "|")
 _JSON_SIGN = re.compile(r'\\[nrt"]')
 _JSON = re.compile(r'\\(u[0-9a-fA-F]{4}|[nrt"\\/])')
 _JSON_HEAD = re.compile(r'^[\s\[]*\{.{0,300}?"(?:log|message|msg|text|textPayload|body|line|content)": ?"')
@@ -109,7 +109,9 @@ def _undecorated(text: str) -> Iterator[str]:
             if lead is None:
                 break
             piece = piece[lead.end() :]
-        piece = _TAIL.sub("", piece)
+        piece = piece.rstrip(" \t")
+        if piece[-1:] in _FRAME:
+            piece = piece[:-1].rstrip(" \t")
         if piece[:1] == "`" and piece[-1:] == "`":
             piece = piece.strip("`")
         elif piece[:2] == piece[-2:] == "**":

@@ -65,7 +65,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.k8s.oom_killed,
-        r"[Rr]eason\"?[:=] *\"?OOM ?Killed|\s\d+/\d+ +OOMKilled\b|\bContainer .{1,120} was OOMKilled",
+        r"[Rr]eason\"?[:=] *\"?OOM ?Killed|\s\d+/\d+ +OOMKilled\b|\bContainer .{1,120} was (?:OOMKilled)",
         "  Reason:       OOMKilled",
     ),
     line(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+import zlib
 
 import pytest
 
@@ -22,11 +22,16 @@ def test_events_survive() -> None:
 
 
 def test_verdicts_only_weaken() -> None:
-    """Samples or cases of rules, some operations each: never healthy for a run that died, never another cause."""
-    rng = random.Random(19)
-    chosen = rng.sample(folders(), 12)
-    outcomes = [one for folder in chosen for one in judge(folder, rng.sample([*OPERATIONS], 2))]
-    assert ([one for one in outcomes if one.wrong], len(outcomes)) == ([], 24)
+    """Some samples or cases of rules, two operations each: never healthy for a run that died, never another cause."""
+    marks = {folder: zlib.crc32(folder.name.encode()) for folder in folders()}
+    names = list(OPERATIONS)
+    outcomes = [
+        one
+        for folder, mark in marks.items()
+        if mark % 12 == 0
+        for one in judge(folder, [names[mark // 12 % len(names)], names[mark // 300 % len(names)]])
+    ]
+    assert ([one for one in outcomes if one.wrong], len(outcomes) >= 10) == ([], True)
 
 
 @pytest.mark.parametrize("name", [*OPERATIONS])
