@@ -162,7 +162,7 @@ LOADING = "Loading checkpoint shards:  50%|#####     | 2/4 [00:12<00:12,  1.77s/
         ("Training Progress:   0%|          | 0/302 [00:00<?, ?it/s]\n" + UNREAD, True),
         ("Training Progress:  33%|###       | 100/302 [00:00<?, ?it/s]\n", True),
         ("Training Progress:   1%|          | 3/302 [02:10<2:41:01, 32.42s/it]\n", False),
-        ("{'train_runtime': '182.1', 'epoch': '1'}\n", False),
+        ("{'train_runtime': '182.1', 'epoch': '1'}\nrun.sh: line 3: 77 Killed   python3 sft.py\n", False),
     ],
     ids=["nothing", "unread", "loading", "loading, unread", "bar at zero", "bar resumed", "bar moved", "finished"],
 )
@@ -181,7 +181,8 @@ def test_the_last_words_of_the_trainer_are_no_checkpoint(tmp_path: Path) -> None
     """`train_runtime` says that the training is over; what came afterwards is unknown."""
     (tmp_path / "job.log").write_text(trl_log(strings=True) + "\n{'train_runtime': '182.1', 'epoch': '1'}\n")
     assert analyze([str(tmp_path)]).verdict == "healthy"
-    assert FACT.death.phase not in facts("{'train_runtime': '182.1', 'epoch': '1'}\n", tmp_path)
+    found = facts("{'train_runtime': '182.1', 'epoch': '1'}\nrun.sh: line 3: 77 Killed   python3 sft.py\n", tmp_path)
+    assert found[FACT.death.after_training] is True and FACT.death.phase not in found
 
 
 def live(events: list[Event]) -> list[Value]:
