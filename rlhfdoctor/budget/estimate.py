@@ -75,7 +75,16 @@ def _page_tables(found: Estimate) -> Iterator[Need]:
     for phase in found.phases:
         size = (found.of("host", phase) + found.of("shm", phase)) // _MAPPED_PER_BYTE
         what = say("page tables, 8 bytes a page of 4 KiB")
-        yield Need(role="kernel", process="kernel", place="host", phases=(phase,), bytes=size, count=1, what=what)
+        yield Need(
+            role="kernel",
+            process="kernel",
+            place="host",
+            phases=(phase,),
+            bytes=size,
+            count=1,
+            what=what,
+            held_for="process",
+        )
 
 
 def _needs(plan: Plan) -> Iterator[Need]:
