@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, cast
 
+from rlhfdoctor.explanation import Explanation
 from rlhfdoctor.i18n.message import NOTHING, Message, quoted
 from rlhfdoctor.units import in_unit
 from rlhfdoctor.vocabulary.names import Fact, Field, Kind
@@ -275,6 +276,8 @@ class Incident:
     findings: tuple[Finding, ...] = ()
     ruled_out: tuple[RuledOut, ...] = ()
     ledger: tuple[Part, ...] = ()
+    explained: Explanation | None = None
+    """What explains the bytes of each process; None if none were measured or nothing was killed."""
     gaps: tuple[Gap, ...] = ()
     timeline: tuple[Event, ...] = ()
     settings: tuple[Setting, ...] = ()

@@ -72,6 +72,16 @@ class host(Scope):
     growth_ratio = fact("share", "growth over the run")
 
 
+class consumer(Scope):
+    """Who held most of the memory that was measured in processes, and what the budget explains of it."""
+
+    role = fact("text", "role of the processes that held most")
+    role_ratio = fact("share", "what they held, of all that was measured in processes")
+    component = fact("text", "what they most likely held it for, one of COMPONENTS; absent where several explain it")
+    rest_ratio = fact("share", "part of it that no component of a possible configuration explains")
+    victim_is_bystander = fact("flag", "the process that was killed held a small part of what the largest one did")
+
+
 class trace(Scope):
     """What the recorder of `doctor watch` measured."""
 

@@ -1,0 +1,97 @@
+"""Measured processes -> an explanation: rows by component, and which part of the largest row filled the memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rlhfdoctor.budget.process import ON_CPU, ON_CUDA, Constants
+from rlhfdoctor.explain.compare import Outcome
+from rlhfdoctor.explain.hypotheses import Hypothesis
+from rlhfdoctor.explain.measured import Group, Holder, group
+from rlhfdoctor.explain.posterior import Story, compare, fitted, suspects_of
+from rlhfdoctor.explanation import Explained, Explanation, Held, Suspect
+from rlhfdoctor.i18n.message import NOTHING, Message
+from rlhfdoctor.vocabulary.run import OTHER, Component
+
+MODELLED = ("actor", "critic", "reference", "reward", "rollout engine")
+"""Roles whose processes hold a model."""
+
+
+def explain(
+    holders: Sequence[Holder],
+    hypotheses: Sequence[Hypothesis],
+    phases: Mapping[str, float],
+    *,
+    basis: Message,
+    victim: int | None = None,
+) -> Explanation | None:
+    """The explanation of what processes held; None if nothing was measured.
+
+    Args:
+        phases: phase -> prior, as far as it is known in which one it happened.
+        basis: what was measured.
+        victim: pid of the process that was killed.
+    """
+    groups = group(holders)
+    if not groups:
+        return None
+    trainer = any(one.role == "actor" for one in groups)
+    modelled = [_role(one, trainer, place == 0) for place, one in enumerate(groups)]
+    stories = compare(groups, modelled, hypotheses, phases) if any(modelled) and hypotheses else []
+    best = stories[0] if stories else None
+    cpu = bool(best and best.hypothesis and best.hypothesis.cpu)
+    rows = tuple(_row(one, place, best, ON_CPU if cpu else ON_CUDA) for place, one in enumerate(groups))
+    first = rows[0]
+    suspects = suspects_of(groups[0], 0, stories) if stories and modelled[0] else _plain_suspects(first)
+    known = next((holder.bytes for holder in holders if holder.pid == victim), None) if victim is not None else None
+    return Explanation(
+        basis=basis,
+        rows=rows,
+        suspects=suspects,
+        assumed=best.says if best is not None else NOTHING,
+        victim_ratio=known / first.largest_bytes if known is not None and first.largest_bytes else None,
+    )
+
+
+def _role(one: Group, trainer: bool, largest: bool) -> str | None:
+    """The role of the budget that a kind of process is; an unnamed one that holds most trains, if no other does."""
+    if one.role in MODELLED:
+        return one.role
+    return "actor" if one.role == OTHER and one.name and largest and not trainer else None
+
+
+def _row(one: Group, place: int, best: Story | None, constants: Constants) -> Explained:
+    outcomes: Sequence[Outcome] = best.outcomes.get(place, ()) if best is not None else ()
+    scale = best.scale if best is not None else 1.0
+    top = max(outcomes, key=lambda outcome: outcome.likelihood, default=None)
+    parts = fitted(one, top, scale) if top is not None else _base(one, constants)
+    return Explained(
+        role=one.role,
+        name=one.name,
+        count=len(one.sizes),
+        bytes=one.bytes,
+        largest_bytes=one.sizes[0],
+        parts=tuple(parts),
+    )
+
+
+def _base(one: Group, constants: Constants) -> list[Held]:
+    """Processes without a model: what each takes by itself, and what the object store has of a raylet."""
+    base = {
+        "driver": constants.driver,
+        "raylet": constants.services,
+        "reward worker": constants.worker,
+        "data loader": constants.loader,
+    }.get(one.role, constants.worker)
+    each = sum(min(base, size) for size in one.sizes)
+    parts = [Held(role=one.role, component="process", bytes=each)]
+    if one.role == "raylet" and one.bytes > each:
+        parts.append(Held(role=one.role, component="object store", bytes=one.bytes - each))
+    return sorted(parts, key=lambda part: -part.bytes)
+
+
+def _plain_suspects(row: Explained) -> tuple[Suspect, ...]:
+    """Of processes that the budget has no model of, what is not their own is something else."""
+    first: Component = row.parts[0].component if row.parts else "something else"
+    component = "something else" if row.rest_bytes > (row.parts[0].bytes if row.parts else 0) else first
+    return (Suspect(role=row.role, component=component, probability=1.0),)

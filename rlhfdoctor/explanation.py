@@ -1,0 +1,92 @@
+"""The types of an explanation: what processes of a run were measured to hold, and which parts of the budget fill it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rlhfdoctor.i18n.message import NOTHING, Message, say
+from rlhfdoctor.vocabulary.run import Component
+
+COMPONENT_SAYS: Mapping[Component, Message] = {
+    "weights": say("weights"),
+    "optimizer": say("optimizer states (fp32 master weights, Adam's moments)"),
+    "gradients": say("gradients"),
+    "activations": say("what a pass computes with"),
+    "load copy": say("copies while the model is loaded"),
+    "resume copy": say("copies while a checkpoint is read"),
+    "save copy": say("copies while a checkpoint is written"),
+    "sleep copy": say("the sleeping engine's copy of its weights"),
+    "swap blocks": say("the engine's swap blocks"),
+    "page-lock rounding": say("page-locked buffers rounded up to powers of two"),
+    "object store": say("Ray's object store, as far as it is mapped"),
+    "process": say("the processes themselves"),
+    "something else": say("something else"),
+}
+LIKELY = 0.6
+"""From this probability on a part is named as the one that filled the memory; below it, those possible are listed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """Bytes that a role's processes hold for one purpose."""
+
+    role: str
+    component: Component
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """One row: processes of a kind with what they held, all of them together."""
+
+    role: str
+    name: str
+    """As kernel, Ray or recorder call them."""
+    count: int
+    bytes: int
+    largest_bytes: int
+    """Of one process."""
+    parts: tuple[Held, ...]
+    """Largest first. Under the most likely configuration, so they may exceed what was measured by the budget's error."""
+
+    @property
+    def rest_bytes(self) -> int:
+        """What no part explains; below 0 where the parts are too large."""
+        return self.bytes - sum(part.bytes for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspect:
+    """Who may have filled the memory, and with what."""
+
+    role: str
+    component: Component
+    probability: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Measured bytes of each kind of process, explained by the budget's components."""
+
+    basis: Message
+    """What was measured, and by whom."""
+    rows: tuple[Explained, ...]
+    """The largest first."""
+    suspects: tuple[Suspect, ...]
+    """Of the largest row, the likeliest first; their probabilities add up to one."""
+    assumed: Message = NOTHING
+    """The configuration and the phase under which the rows are explained."""
+    victim_ratio: float | None = None
+    """What the process that was killed held, of what the largest row's largest did; None if it was not measured."""
+
+    @property
+    def total_bytes(self) -> int:
+        """All that was measured."""
+        return sum(row.bytes for row in self.rows)
+
+    @property
+    def likely(self) -> Suspect | None:
+        """The suspect that stands out, or None where several explain the bytes about equally well."""
+        first = self.suspects[0] if self.suspects else None
+        return first if first is not None and first.probability >= LIKELY else None
