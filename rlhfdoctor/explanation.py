@@ -29,11 +29,12 @@ LIKELY = 0.6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """Bytes that a role's processes hold for one purpose."""
+    """Bytes that processes hold for one purpose."""
 
-    role: str
     component: Component
     bytes: int
+    roles: tuple[str, ...] = ()
+    """For whom, where several roles share the processes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +76,8 @@ class Explanation:
     """The largest first."""
     suspects: tuple[Suspect, ...]
     """Of the largest row, the likeliest first; their probabilities add up to one."""
+    passing: tuple[Suspect, ...] = ()
+    """Copies made for a load or a save that the largest row may hold, with the probability that it does."""
     assumed: Message = NOTHING
     """The configuration and the phase under which the rows are explained."""
     victim_ratio: float | None = None
@@ -88,5 +91,9 @@ class Explanation:
     @property
     def likely(self) -> Suspect | None:
         """The suspect that stands out, or None where several explain the bytes about equally well."""
-        first = self.suspects[0] if self.suspects else None
-        return first if first is not None and first.probability >= LIKELY else None
+        return next((one for one in self.suspects if one.probability >= LIKELY), None)
+
+    @property
+    def copy(self) -> Suspect | None:
+        """The copy for a load or a save that was most likely there, or None."""
+        return next((one for one in self.passing if one.probability >= LIKELY), None)

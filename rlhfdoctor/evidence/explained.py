@@ -74,6 +74,13 @@ def facts_of(found: Explanation) -> Iterator[Evidence]:
             likely.component,
             say("most of what {role} held is explained by {what}", role=role, what=what),
         )
+    if found.copy is not None:
+        what = COMPONENT_SAYS[found.copy.component]
+        yield fact(
+            FACT.consumer.copy,
+            found.copy.component,
+            say("what {role} held has room for {what} ({sure:share} likely)", role=role, what=what, sure=found.copy.probability),
+        )
     if row.parts and row.parts[0].component != "process":
         rest = max(row.rest_bytes, 0) / max(row.bytes, 1)
         yield fact(
@@ -115,7 +122,7 @@ def _measured(case: Case, death: Death) -> tuple[list[Holder], Message]:
     if tasks:
         where = death.event.origin.file if death.event is not None else ""
         file = where if any(row.origin.file == where for row in tasks) else tasks[0].origin.file
-        return list(_of_kernel(case, file)), say("the kernel's task table, file pages left out where they are known")
+        return list(_of_kernel(case, death, file)), say("the kernel's task table, file pages left out where they are known")
     top, _ = read_rows(case)
     return [_holder(name, pid, size) for pid, size, name in top], say("Ray's ten largest")
 
@@ -125,11 +132,22 @@ def _holder(name: str, pid: int, size: int, shmem: int | None = None) -> Holder:
     return Holder(role=None if role in (None, "doctor") else role, name=name, pid=pid, bytes=size, shmem_bytes=shmem)
 
 
-def _of_kernel(case: Case, file: str) -> Iterator[Holder]:
+def _report(case: Case, death: Death, file: str) -> tuple[Event | None, int, int]:
+    """The kill that is explained, and the lines between which its report stands: a log may hold several."""
+    kills = [e for e in case.of(EVENT.kernel.killed) if e.origin.file == file]
+    own = next((e for e in kills if e is death.event or e.fields.get(FIELD.pid) == death.victim.pid), None)
+    killed = own or (kills[0] if kills else None)
+    last = killed.origin.line or 0 if killed is not None else 2**62
+    return killed, max((e.origin.line or 0 for e in kills if (e.origin.line or 0) < last), default=0), last
+
+
+def _of_kernel(case: Case, death: Death, file: str) -> Iterator[Holder]:
     """Rows of one kernel log, a process once; the victim's own line splits its memory where the table does not."""
-    killed = next((e for e in case.of(EVENT.kernel.killed) if e.origin.file == file), None)
+    killed, first, last = _report(case, death, file)
     header = next((e for e in case.of(EVENT.kernel.task_header) if e.origin.file == file), None)
-    rows = {whole(row, FIELD.pid) or 0: row for row in case.of(EVENT.kernel.task) if row.origin.file == file}
+    tasks = [row for row in case.of(EVENT.kernel.task) if row.origin.file == file]
+    tasks = [row for row in tasks if first < (row.origin.line or 0) < last] or tasks
+    rows = {whole(row, FIELD.pid) or 0: row for row in tasks}
     page = page_size(list(rows.values()), killed)
     columns = str(header.fields.get(FIELD.columns_text)) if header is not None else None
     files = whole(killed, FIELD.file_bytes) or 0
@@ -158,7 +176,9 @@ def _hypotheses(case: Case, holders: list[Holder]) -> list[Hypothesis]:
         pass
     groups = group(holders)
     models = {one.role: len(one.sizes) for one in groups if one.role in MODELLED}
-    if not models and not (groups and groups[0].role == OTHER and groups[0].name):
+    shape = _shape(case)
+    trains = case.framework is not None or shape is not None  # else an unnamed process may be anything
+    if not models and not (trains and groups and groups[0].role == OTHER and groups[0].name):
         return []
     trained = {role: count for role, count in models.items() if role in ("actor", "critic")}
     ranks = max((trained or models).values(), default=len(groups[0].sizes)) if models else len(groups[0].sizes)
@@ -167,7 +187,7 @@ def _hypotheses(case: Case, holders: list[Holder]) -> list[Hypothesis]:
     )
     roles = frozenset(models) or frozenset(("actor",))
     return generic(
-        Seen(roles=roles, ranks=ranks, hybrid=hybrid, shape=_shape(case), release=case.version("deepspeed"))
+        Seen(roles=roles, ranks=ranks, hybrid=hybrid, shape=shape, release=case.version("deepspeed"))
     )
 
 

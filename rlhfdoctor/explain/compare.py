@@ -20,7 +20,7 @@ RELATIVE_ERROR = 0.04
 """Scale of the budget's error, of what it predicts."""
 PINNED_ERROR = 0.03
 """Of page-locked bytes, which are sizes of buffers; the rest is shared memory of others."""
-_AT_LEVEL, _RISING, _MORE = 0.7, 0.15, 0.15
+_AT_LEVEL, _RISING, _MORE = 0.6, 0.25, 0.15
 """Judgement: most processes of a node wait while one rises; the three add up to one."""
 _DEGREES = 4
 _T_PEAK = 0.375
@@ -63,17 +63,18 @@ def weigh(group: Group, levels: Sequence[Level], scale: float, scene: Scene) -> 
     share = 1 / len(levels)
     for level in levels:
         usual = level.usual(scale)
-        shared = _shared(group, level, scale)
+        below = levels[level.before]
+        shared = _shared(group, level.pinned * scale, level.pinned * scale)
         fits = _error(group.usual, usual, scene.fixed_error_bytes) * _special(group, level, levels, scale, scene)
         found.append(Outcome(share * _AT_LEVEL * shared * fits, level))
         more = _above(group.usual, usual, scene) * (1.0 if group.special is None else scene.broad())
         if more:
             found.append(Outcome(share * _MORE * shared * more, level, more=True))
-        low = levels[level.before].usual(scale)
-        rises = _between(group.usual, low, usual)
+        rises = _between(group.usual, below.usual(scale), usual)
         if rises:
             special = 1.0 if group.special is None else _error(group.special, level.special(scale), 0) + scene.broad()
-            found.append(Outcome(share * _RISING * rises * special * _shared(group, level, None), level, rising=True))
+            shared = _shared(group, below.pinned * scale, level.pinned * scale)
+            found.append(Outcome(share * _RISING * rises * special * shared, level, rising=True))
     return found
 
 
@@ -110,12 +111,12 @@ def _special(group: Group, level: Level, levels: Sequence[Level], scale: float, 
     return 0.4 * own + 0.2 * rises + 0.2 * ahead + 0.2 * scene.broad()
 
 
-def _shared(group: Group, level: Level, scale: float | None) -> float:
-    """How well page-locked bytes fit, against anything being possible; 1 where they are unknown or change."""
-    if group.shmem_bytes is None or scale is None:
+def _shared(group: Group, low: float, high: float) -> float:
+    """How well page-locked bytes fit that are between these two, against anything being possible; 1 if unknown."""
+    if group.shmem_bytes is None:
         return 1.0
-    loose = 0.02 * group.usual + SMALL_BYTES
-    predicted = level.pinned * scale
-    off = (group.shmem_bytes - predicted) / math.hypot(PINNED_ERROR * predicted, loose)
-    spread = math.hypot(PINNED_ERROR * predicted, loose) / max(group.usual, 1)
-    return float(_T_PEAK * (1 + off * off / _DEGREES) ** (-(_DEGREES + 1) / 2) / max(spread, 0.02)) + 0.05
+    nearest = min(max(group.shmem_bytes, low), high)
+    spread = math.hypot(PINNED_ERROR * nearest, 0.02 * group.usual + SMALL_BYTES / 4)
+    off = (group.shmem_bytes - nearest) / spread
+    width = (spread / _T_PEAK + high - low) / max(group.usual, 1)
+    return float((1 + off * off / _DEGREES) ** (-(_DEGREES + 1) / 2) / max(width, 0.05)) + 0.05

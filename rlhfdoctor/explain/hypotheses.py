@@ -38,6 +38,8 @@ class Hypothesis:
     scale_says: tuple[Message, ...] = field(default=(NOTHING,))
     cpu: bool = False
     """Computes in host memory."""
+    from_files: bool = False
+    """It is the configuration at hand, or that with something which it leaves open."""
 
 
 def configured(plans: Sequence[Plan], known: frozenset[str], *, also_cpu: bool) -> list[Hypothesis]:
@@ -51,24 +53,27 @@ def configured(plans: Sequence[Plan], known: frozenset[str], *, also_cpu: bool) 
     for plan in plans:
         devices: tuple[Literal["cuda", "cpu"], ...] = (plan.device, "cpu") if also_cpu else (plan.device,)
         for device in dict.fromkeys(devices):
-            for prior, says, models in _left_open(plan, known):
-                whole = replace(plan, models=models, device=device, saves=True, resumes=True)
-                whole = replace(whole, saves_hf=True, saves_at_end="")
-                found.append(Hypothesis(estimate(whole), prior, says, cpu=device == "cpu"))
+            for prior, says, other in _left_open(plan, known):
+                whole = replace(other, device=device, saves=True, saves_hf=True, saves_at_end="", resumes=True)
+                found.append(Hypothesis(estimate(whole), prior, says, cpu=device == "cpu", from_files=True))
     return found
 
 
-def _left_open(plan: Plan, known: frozenset[str]) -> Iterator[tuple[float, Message, tuple[Model, ...]]]:
-    """The plan's models, and those under another value of what its files do not set."""
-    yield 1.0, say("as configured"), plan.models
+def _left_open(plan: Plan, known: frozenset[str]) -> Iterator[tuple[float, Message, Plan]]:
+    """The plan, and the same under another value of what its files do not set, or with what engines are known to keep."""
+    yield 1.0, say("as configured"), plan
+    if plan.engine is not None and plan.engine.swap_bytes:
+        twice = replace(plan.engine, swap_bytes=2 * plan.engine.swap_bytes)
+        yield _OPEN, say("with the swap blocks of an earlier rollout kept"), replace(plan, engine=twice)
     offload = any(model.offload_optimizer for model in plan.models)
     if "offload_optimizer" not in known and not any(m.trained and m.stage == 0 and not _fsdp(m) for m in plan.models):
         words = say("without optimizer offload") if offload else say("with optimizer offload")
-        yield _OPEN, words, tuple(_set(m, offload_optimizer=not offload, pin_optimizer=not offload) for m in plan.models)
+        changes = {"offload_optimizer": not offload, "pin_optimizer": not offload}
+        yield _OPEN, words, replace(plan, models=tuple(_set(m, **changes) for m in plan.models))
     if offload and "offload_optimizer.pin_memory" not in known and not any(map(_fsdp, plan.models)):
         pinned = any(model.pin_optimizer for model in plan.models)
         words = say("offload buffers not page-locked") if pinned else say("page-locked offload buffers")
-        yield _OPEN, words, tuple(_set(model, pin_optimizer=not pinned) for model in plan.models)
+        yield _OPEN, words, replace(plan, models=tuple(_set(m, pin_optimizer=not pinned) for m in plan.models))
 
 
 def _set(model: Model, **changes: Any) -> Model:

@@ -60,8 +60,8 @@ def process_of(found: Estimate, role: str) -> str | None:
 def make_levels(found: Estimate, process: str, phase: str) -> list[Level]:
     """Levels of a process in a phase, each after the one that it rises from.
 
-    Without the optimizer's states where the first step may not have made them yet, with them, and with what each moment
-    adds in the turn of each of its roles.
+    While it loads, the process alone; without the optimizer's states where the first step may not have made them yet;
+    with all that stays; and with what each moment adds in the turn of each of its roles.
     """
     needs = [n for n in found.needs if n.process == process and n.place == "host" and phase in n.phases]
     if not needs:
@@ -69,7 +69,9 @@ def make_levels(found: Estimate, process: str, phase: str) -> list[Level]:
     count = max(need.count for need in needs)
     steady = [n for n in needs if not n.transient and not n.exclusive]
     levels: list[Level] = []
-    if phase in _MAY_BE_EARLY and any(n.after_first_step for n in steady):
+    if phase == "load":
+        levels.append(_level("", [n for n in steady if n.component == "process"], count, 0))
+    elif phase in _MAY_BE_EARLY and any(n.after_first_step for n in steady):
         levels.append(_level("", [n for n in steady if not n.after_first_step], count, 0))
     levels.append(_level("", steady, count, 0))
     full = len(levels) - 1

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 
 from rlhfdoctor.explain.compare import Outcome, Scene, weigh
@@ -15,10 +15,13 @@ from rlhfdoctor.i18n.message import NOTHING, Message
 from rlhfdoctor.units import GIB, MIB
 from rlhfdoctor.vocabulary.run import Component
 
-_NONE_PRIOR = 0.1
-"""Prior of "no configuration that the budget knows"."""
+_NONE_PRIOR, _NONE_BESIDE_FILES = 0.1, 0.03
+"""Prior of "no configuration that the budget knows"; and where the files of the run are at hand."""
 _FIXED_ERROR = {True: 60 * MIB, False: 3 * GIB // 2}
 """How far a process without a model may be from the budget's constant: measured on CPUs, assumed for CUDA."""
+
+_NEGLIGIBLE = 1e-5
+"""Stories below this weight change no figure that is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +56,14 @@ def compare(
         modelled: the role of the estimate that each group is; None: the budget has no model of it.
         phases: phase -> prior; a phase that it lacks has a small one.
     """
+    none = _NONE_BESIDE_FILES if any(hypothesis.from_files for hypothesis in hypotheses) else _NONE_PRIOR
     most = max(int(1.2 * sum(group.bytes for group in groups)), 1)
     total_prior = sum(hypothesis.prior for hypothesis in hypotheses) or 1.0
     scenes = {cpu: Scene(most, _FIXED_ERROR[cpu]) for cpu in (True, False)}
     known = [place for place, role in enumerate(modelled) if role is not None]
     stories: list[Story] = []
     for hypothesis in hypotheses:
-        prior = (1 - _NONE_PRIOR) * hypothesis.prior / total_prior / len(hypothesis.scales)
+        prior = (1 - none) * hypothesis.prior / total_prior / len(hypothesis.scales)
         for phase, levels in _by_phase(hypothesis, phases, [modelled[place] for place in known]):
             for size, scale in enumerate(hypothesis.scales):
                 outcomes = {
@@ -72,7 +76,7 @@ def compare(
                 stories.append(
                     Story(prior * _share(phase, phases, hypothesis) * likelihood, hypothesis, phase, size, outcomes)
                 )
-    nothing = _NONE_PRIOR * scenes[False].broad() ** len(known)
+    nothing = none * scenes[False].broad() ** len(known)
     stories.append(Story(nothing, None, "", 0, {}))
     total = sum(story.weight for story in stories) or 1.0
     ranked = sorted(stories, key=lambda story: -story.weight)
@@ -96,63 +100,106 @@ def _share(phase: str, phases: Mapping[str, float], hypothesis: Hypothesis) -> f
 
 
 def parts_of(group: Group, outcome: Outcome, scale: float) -> list[Held]:
-    """Bytes of all processes of a group by component, the largest first; what the outcome adds is fitted to the rest."""
-    sums: dict[tuple[str, Component], float] = {}
+    """Bytes of all processes of a group by component, the largest first, as the level has them."""
+    sums: dict[Component, float] = {}
+    roles: dict[Component, list[str]] = {}
     count = len(group.sizes)
     for piece in outcome.level.pieces:
         size = scale if piece.component != "process" else 1.0
         whole = size * (count * piece.bytes + (piece.once_bytes if group.special is not None else 0))
-        sums[piece.role, piece.component] = sums.get((piece.role, piece.component), 0) + whole
-    parts = [Held(role=role, component=name, bytes=round(size)) for (role, name), size in sums.items()]
-    return sorted((part for part in parts if part.bytes), key=lambda part: -part.bytes)
+        sums[piece.component] = sums.get(piece.component, 0) + whole
+        roles.setdefault(piece.component, []).append(piece.role)
+    return _ordered(Held(component=name, bytes=round(size), roles=tuple(roles[name])) for name, size in sums.items())
 
 
-def suspects_of(group: Group, place: int, stories: Sequence[Story]) -> tuple[Suspect, ...]:
-    """Which component filled the memory of a group, by all stories together; the likeliest first."""
-    sums: dict[tuple[str, Component], float] = {}
+def _ordered(parts: Iterable[Held]) -> list[Held]:
+    return sorted((part for part in parts if part.bytes > 0), key=lambda part: -part.bytes)
+
+
+def suspects_of(
+    group: Group, place: int, stories: Sequence[Story], pick: Callable[[Group, Sequence[Held]], Component | None]
+) -> tuple[Suspect, ...]:
+    """Which component it is that `pick` takes of a group's parts, by all stories together; the likeliest first."""
+    sums: dict[Component | None, float] = {}
     for story in stories:
         outcomes = story.outcomes.get(place, ())
         total = sum(outcome.likelihood for outcome in outcomes)
         if not total:
-            key: tuple[str, Component] = (group.role, "something else")
-            sums[key] = sums.get(key, 0) + story.weight
+            sums[pick(group, ())] = sums.get(pick(group, ()), 0) + story.weight
             continue
         for outcome in outcomes:
             weight = story.weight * outcome.likelihood / total
-            if weight > 1e-5:
-                key = largest_of(group, outcome, story.scale)
-                sums[key] = sums.get(key, 0) + weight
+            if weight > _NEGLIGIBLE:
+                name = pick(group, fitted(group, outcome, story.scale))
+                sums[name] = sums.get(name, 0) + weight
     whole = sum(sums.values()) or 1.0
-    ordered = sorted(sums.items(), key=lambda item: -item[1])
-    return tuple(Suspect(role=role, component=name, probability=size / whole) for (role, name), size in ordered)
+    ordered = sorted(((name, size) for name, size in sums.items() if name is not None), key=lambda item: -item[1])
+    return tuple(Suspect(role=group.role, component=name, probability=size / whole) for name, size in ordered)
 
 
-def largest_of(group: Group, outcome: Outcome, scale: float) -> tuple[str, Component]:
-    """The component with most bytes; something else where more is unexplained than any one component has."""
-    parts = fitted(group, outcome, scale)
-    first = parts[0] if parts else Held(role=group.role, component="something else", bytes=group.bytes)
+def largest_of(group: Group, parts: Sequence[Held]) -> Component:
+    """The component with most bytes; something else where more is unexplained than any one component has.
+
+    Processes themselves are it only if they hold more than all that they were started for.
+    """
     rest = group.bytes - sum(part.bytes for part in parts)
-    return (group.role, "something else") if rest > first.bytes else (first.role, first.component)
+    process = sum(part.bytes for part in parts if part.component == "process")
+    other = [part for part in parts if part.component != "process"]
+    if rest > max([process, *(part.bytes for part in other)]):
+        return "something else"
+    return other[0].component if sum(part.bytes for part in other) > process else "process"
+
+
+def passing_of(group: Group, parts: Sequence[Held]) -> Component | None:
+    """The copy that is there for a moment only, if it is a noticeable part."""
+    return next((p.component for p in parts if p.component in COPIES and p.bytes > COPY_RATIO * group.bytes), None)
+
+
+COPIES: frozenset[Component] = frozenset(("load copy", "resume copy", "save copy"))
+COPY_RATIO = 0.05
+"""Judgement: a copy below this share of what its processes hold is within the budget's error."""
 
 
 def fitted(group: Group, outcome: Outcome, scale: float) -> list[Held]:
-    """The same as `parts_of`; while memory rises, what is made last is cut to what is there of it."""
+    """The same as `parts_of`; while memory rises, what is made last is cut to what is there of it.
+
+    What a process takes by itself is known least: within its error it is what the others leave.
+    """
     parts = parts_of(group, outcome, scale)
     over = sum(part.bytes for part in parts) - group.bytes
-    if not outcome.rising or over <= 0:
+    if outcome.rising and over > 0:
+        parts, over = _cut(parts, over)
+    process = next((part for part in parts if part.component == "process"), None)
+    if process is None or not over:
         return parts
+    by = max(min(-over, process.bytes // 2), -(process.bytes // 2))
+    return _ordered(replace(part, bytes=part.bytes + by) if part is process else part for part in parts)
+
+
+def _cut(parts: Sequence[Held], over: int) -> tuple[list[Held], int]:
+    """Parts less this many bytes of those that are made last, and how many bytes are left to cut."""
     cut: list[Held] = []
     for part in sorted(parts, key=lambda part: _MADE_LAST.get(part.component, len(_MADE_LAST))):
         size = max(part.bytes - over, 0) if part.component in _MADE_LAST else part.bytes
         over -= part.bytes - size
-        cut.append(Held(role=part.role, component=part.component, bytes=size))
-    return sorted((part for part in cut if part.bytes), key=lambda part: -part.bytes)
+        cut.append(replace(part, bytes=size))
+    return _ordered(cut), over
 
 
 _MADE_LAST: Mapping[Component, int] = {
     name: place
     for place, name in enumerate(
-        ("load copy", "resume copy", "save copy", "activations", "gradients", "optimizer", "weights")
+        (
+            "load copy",
+            "resume copy",
+            "save copy",
+            "activations",
+            "optimizer",
+            "gradients",
+            "weights",
+            "page-lock rounding",
+            "swap blocks",
+        )
     )
 }
 """In which order components that are only partly there are the ones missing."""

@@ -8,7 +8,7 @@ from rlhfdoctor.budget.process import ON_CPU, ON_CUDA, Constants
 from rlhfdoctor.explain.compare import Outcome
 from rlhfdoctor.explain.hypotheses import Hypothesis
 from rlhfdoctor.explain.measured import Group, Holder, group
-from rlhfdoctor.explain.posterior import Story, compare, fitted, suspects_of
+from rlhfdoctor.explain.posterior import Story, compare, fitted, largest_of, passing_of, suspects_of
 from rlhfdoctor.explanation import Explained, Explanation, Held, Suspect
 from rlhfdoctor.i18n.message import NOTHING, Message
 from rlhfdoctor.vocabulary.run import OTHER, Component
@@ -42,12 +42,14 @@ def explain(
     cpu = bool(best and best.hypothesis and best.hypothesis.cpu)
     rows = tuple(_row(one, place, best, ON_CPU if cpu else ON_CUDA) for place, one in enumerate(groups))
     first = rows[0]
-    suspects = suspects_of(groups[0], 0, stories) if stories and modelled[0] else _plain_suspects(first)
+    judged = bool(stories and modelled[0])
+    suspects = suspects_of(groups[0], 0, stories, largest_of) if judged else _plain_suspects(first)
     known = next((holder.bytes for holder in holders if holder.pid == victim), None) if victim is not None else None
     return Explanation(
         basis=basis,
         rows=rows,
         suspects=suspects,
+        passing=suspects_of(groups[0], 0, stories, passing_of) if judged else (),
         assumed=best.says if best is not None else NOTHING,
         victim_ratio=known / first.largest_bytes if known is not None and first.largest_bytes else None,
     )
@@ -84,9 +86,9 @@ def _base(one: Group, constants: Constants) -> list[Held]:
         "data loader": constants.loader,
     }.get(one.role, constants.worker)
     each = sum(min(base, size) for size in one.sizes)
-    parts = [Held(role=one.role, component="process", bytes=each)]
+    parts = [Held(component="process", bytes=each)]
     if one.role == "raylet" and one.bytes > each:
-        parts.append(Held(role=one.role, component="object store", bytes=one.bytes - each))
+        parts.append(Held(component="object store", bytes=one.bytes - each))
     return sorted(parts, key=lambda part: -part.bytes)
 
 
