@@ -1,4 +1,4 @@
-"""The bytes explained: what processes held when it happened, which configurations may have run, facts about the consumer."""
+"""The bytes explained: what processes held, which configurations may have run, facts about the consumer."""
 
 from __future__ import annotations
 
@@ -76,11 +76,8 @@ def facts_of(found: Explanation) -> Iterator[Evidence]:
         )
     if found.copy is not None:
         what = COMPONENT_SAYS[found.copy.component]
-        yield fact(
-            FACT.consumer.copy,
-            found.copy.component,
-            say("what {role} held has room for {what} ({sure:share} likely)", role=role, what=what, sure=found.copy.probability),
-        )
+        says = say("a part of what {role} held is explained by {what}", role=role, what=what)
+        yield fact(FACT.consumer.copy, found.copy.component, says)
     if row.parts and row.parts[0].component != "process":
         rest = max(row.rest_bytes, 0) / max(row.bytes, 1)
         yield fact(
@@ -122,7 +119,9 @@ def _measured(case: Case, death: Death) -> tuple[list[Holder], Message]:
     if tasks:
         where = death.event.origin.file if death.event is not None else ""
         file = where if any(row.origin.file == where for row in tasks) else tasks[0].origin.file
-        return list(_of_kernel(case, death, file)), say("the kernel's task table, file pages left out where they are known")
+        return list(_of_kernel(case, death, file)), say(
+            "the kernel's task table, file pages left out where they are known"
+        )
     top, _ = read_rows(case)
     return [_holder(name, pid, size) for pid, size, name in top], say("Ray's ten largest")
 
@@ -186,9 +185,7 @@ def _hypotheses(case: Case, holders: list[Holder]) -> list[Hypothesis]:
         any(_HYBRID.search(holder.name) for holder in holders) or case.has(TRAIT.engine_colocated)
     )
     roles = frozenset(models) or frozenset(("actor",))
-    return generic(
-        Seen(roles=roles, ranks=ranks, hybrid=hybrid, shape=shape, release=case.version("deepspeed"))
-    )
+    return generic(Seen(roles=roles, ranks=ranks, hybrid=hybrid, shape=shape, release=case.version("deepspeed")))
 
 
 def _shape(case: Case) -> Shape | None:

@@ -1,4 +1,4 @@
-"""Configurations that may have run: the one at hand with what it leaves open, else those that frameworks can be set to."""
+"""Configurations that may have run: the one at hand with what it leaves open, else all that frameworks can be set to."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from rlhfdoctor.budget.estimate import estimate
+from rlhfdoctor.budget.estimate import host_estimate
 from rlhfdoctor.budget.layout_settings import SWAP_GIB
 from rlhfdoctor.budget.plan import Engine, Model, Plan
 from rlhfdoctor.budget.shapes import Shape, of_size
@@ -55,12 +55,12 @@ def configured(plans: Sequence[Plan], known: frozenset[str], *, also_cpu: bool) 
         for device in dict.fromkeys(devices):
             for prior, says, other in _left_open(plan, known):
                 whole = replace(other, device=device, saves=True, saves_hf=True, saves_at_end="", resumes=True)
-                found.append(Hypothesis(estimate(whole), prior, says, cpu=device == "cpu", from_files=True))
+                found.append(Hypothesis(host_estimate(whole), prior, says, cpu=device == "cpu", from_files=True))
     return found
 
 
 def _left_open(plan: Plan, known: frozenset[str]) -> Iterator[tuple[float, Message, Plan]]:
-    """The plan, and the same under another value of what its files do not set, or with what engines are known to keep."""
+    """The plan; the same under another value of what its files do not set, or with what engines are known to keep."""
     yield 1.0, say("as configured"), plan
     if plan.engine is not None and plan.engine.swap_bytes:
         twice = replace(plan.engine, swap_bytes=2 * plan.engine.swap_bytes)
@@ -104,7 +104,8 @@ class Seen:
 def generic(seen: Seen) -> list[Hypothesis]:
     """Everything that a framework can be set to that makes a difference in host memory, with what is common more likely."""
     shape = seen.shape or of_size(_REFERENCE_BILLION * 1e9)
-    scales, words = (1.0,), (NOTHING,)
+    scales: tuple[float, ...] = (1.0,)
+    words: tuple[Message, ...] = (NOTHING,)
     if seen.shape is None:
         scales = tuple(size / _REFERENCE_BILLION for size in _SIZES_BILLION)
         words = tuple(say("a model of {size}B parameters", size=f"{size:g}") for size in _SIZES_BILLION)
@@ -127,7 +128,7 @@ def generic(seen: Seen) -> list[Hypothesis]:
                 copies_weights=not seen.hybrid,
             )
             all_says = joined(says, say("{ranks} ranks", ranks=seen.ranks * nodes), by=", ")
-            found.append(Hypothesis(estimate(plan), prior * nodes_prior, all_says, scales, words, seen.cpu))
+            found.append(Hypothesis(host_estimate(plan), prior * nodes_prior, all_says, scales, words, seen.cpu))
     return found
 
 
@@ -139,13 +140,16 @@ def _engines(seen: Seen, shape: Shape) -> Iterator[tuple[float, Engine | None]]:
     process, ranks = ("worker", seen.ranks) if seen.hybrid else ("rollout engine", 1)
     parallel = min(2, ranks)
     for prior, sleep_level, swap in ((0.4, 1, 0), (0.45, 0, 0), (0.15, 0, SWAP_GIB * GIB)):
-        yield prior, Engine(
-            shape=shape,
-            local_ranks=ranks,
-            tensor_parallel=parallel,
-            sleep_level=sleep_level,
-            swap_bytes=swap,
-            process=process,
+        yield (
+            prior,
+            Engine(
+                shape=shape,
+                local_ranks=ranks,
+                tensor_parallel=parallel,
+                sleep_level=sleep_level,
+                swap_bytes=swap,
+                process=process,
+            ),
         )
 
 
@@ -169,14 +173,21 @@ def _deepspeed_setups(seen: Seen) -> Iterator[_Setup]:
                 words = say("ZeRO stage {stage}, optimizer offload ({locked})", stage=stage, locked=locked)
                 yield prior * 0.4 * by_pin, words, offload
                 if stage == 3:
-                    words = say("ZeRO stage {stage}, optimizer and weights offloaded ({locked})", stage=3, locked=locked)
+                    words = say(
+                        "ZeRO stage {stage}, optimizer and weights offloaded ({locked})", stage=3, locked=locked
+                    )
                     both = offload | {"offload_param": True, "pin_param": pin}
                     yield prior * 0.15 * by_pin, words, both
 
 
 def _fsdp_setups() -> Iterator[_Setup]:
     """Offloads between the phases, weights in fp32 (verl) or bf16, a critic or none."""
-    for param, optimizer, by_offload in ((False, False, 0.4), (True, True, 0.4), (False, True, 0.1), (True, False, 0.1)):
+    for param, optimizer, by_offload in (
+        (False, False, 0.4),
+        (True, True, 0.4),
+        (False, True, 0.1),
+        (True, False, 0.1),
+    ):
         says = say(
             "FSDP, {weights}, {states}",
             weights=say("weights offloaded") if param else say("weights on the GPUs"),

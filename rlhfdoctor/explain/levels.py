@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rlhfdoctor.budget.types import Estimate, Need
 from rlhfdoctor.vocabulary.run import Component
 
-_MAY_BE_EARLY = ("rollout", "score", "update")
+MAY_BE_EARLY = ("rollout", "score", "update")
 """Phases that the first step passes through before the optimizer has made its states."""
 
 
@@ -57,13 +57,16 @@ def process_of(found: Estimate, role: str) -> str | None:
     return role if role in own else own[0] if own else None
 
 
-def make_levels(found: Estimate, process: str, phase: str) -> list[Level]:
+def make_levels(held: Sequence[Need], phase: str) -> list[Level]:
     """Levels of a process in a phase, each after the one that it rises from.
 
     While it loads, the process alone; without the optimizer's states where the first step may not have made them yet;
     with all that stays; and with what each moment adds in the turn of each of its roles.
+
+    Args:
+        held: what the process needs, in all phases.
     """
-    needs = [n for n in found.needs if n.process == process and n.place == "host" and phase in n.phases]
+    needs = [n for n in held if n.place == "host" and phase in n.phases]
     if not needs:
         return []
     count = max(need.count for need in needs)
@@ -71,7 +74,7 @@ def make_levels(found: Estimate, process: str, phase: str) -> list[Level]:
     levels: list[Level] = []
     if phase == "load":
         levels.append(_level("", [n for n in steady if n.component == "process"], count, 0))
-    elif phase in _MAY_BE_EARLY and any(n.after_first_step for n in steady):
+    elif phase in MAY_BE_EARLY and any(n.after_first_step for n in steady):
         levels.append(_level("", [n for n in steady if not n.after_first_step], count, 0))
     levels.append(_level("", steady, count, 0))
     full = len(levels) - 1
@@ -96,13 +99,15 @@ def _turns(needs: Sequence[Need]) -> Iterator[tuple[str, list[Need]]]:
 
 def _level(moment: str, needs: Iterable[Need], count: int, before: int) -> Level:
     sums: dict[tuple[str, Component], list[int]] = {}
+    parts: tuple[tuple[Component, int], ...]
     fixed = scaled = pinned = once = 0
     for need in needs:
         every = need.count >= count
         rounding = need.rounding_bytes
-        for component, size in ((need.component, need.bytes - rounding), ("page-lock rounding", rounding)):
+        parts = ((need.component, need.bytes - rounding), ("page-lock rounding", rounding))
+        for component, size in parts:
             if size:
-                row = sums.setdefault((need.role, component), [0, 0])  # type: ignore[arg-type]
+                row = sums.setdefault((need.role, component), [0, 0])
                 row[0 if every else 1] += size
         if not every:
             once += need.bytes

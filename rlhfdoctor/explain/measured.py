@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import median
 
 from rlhfdoctor.units import MIB
@@ -32,7 +33,7 @@ class Holder:
     """Page-locked or shared memory among them; None if unknown."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Group:
     """Processes of one kind on a node."""
 
@@ -43,17 +44,17 @@ class Group:
     shmem_bytes: int | None = None
     """Of the usual process; None if unknown."""
 
-    @property
+    @cached_property
     def bytes(self) -> int:
         """Of all together."""
         return sum(self.sizes)
 
-    @property
+    @cached_property
     def special(self) -> int | None:
         """The largest, where it stands apart from its peers."""
         return self.sizes[0] if len(self.sizes) > 1 and self.sizes[0] > _APART * self.sizes[1] else None
 
-    @property
+    @cached_property
     def usual(self) -> int:
         """What one of them holds, one that stands apart left out."""
         return int(median(self.sizes[1:] if self.special is not None else self.sizes))

@@ -8,7 +8,7 @@ from math import prod
 
 from rlhfdoctor.explain.compare import Outcome, Scene, weigh
 from rlhfdoctor.explain.hypotheses import Hypothesis, named
-from rlhfdoctor.explain.levels import Level, make_levels, process_of
+from rlhfdoctor.explain.levels import MAY_BE_EARLY, Level, make_levels, process_of
 from rlhfdoctor.explain.measured import Group
 from rlhfdoctor.explanation import Held, Suspect
 from rlhfdoctor.i18n.message import NOTHING, Message
@@ -20,8 +20,10 @@ _NONE_PRIOR, _NONE_BESIDE_FILES = 0.1, 0.03
 _FIXED_ERROR = {True: 60 * MIB, False: 3 * GIB // 2}
 """How far a process without a model may be from the budget's constant: measured on CPUs, assumed for CUDA."""
 
-_NEGLIGIBLE = 1e-5
+_NEGLIGIBLE = 3e-4
 """Stories below this weight change no figure that is shown."""
+_FAR = 2.0
+"""A configuration whose processes would hold half as much, or twice as much, is none that ran."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,10 @@ class Story:
 
 
 def compare(
-    groups: Sequence[Group], modelled: Sequence[str | None], hypotheses: Sequence[Hypothesis], phases: Mapping[str, float]
+    groups: Sequence[Group],
+    modelled: Sequence[str | None],
+    hypotheses: Sequence[Hypothesis],
+    phases: Mapping[str, float],
 ) -> list[Story]:
     """All stories, the likeliest first; their weights add up to one.
 
@@ -64,8 +69,10 @@ def compare(
     stories: list[Story] = []
     for hypothesis in hypotheses:
         prior = (1 - none) * hypothesis.prior / total_prior / len(hypothesis.scales)
-        for phase, levels in _by_phase(hypothesis, phases, [modelled[place] for place in known]):
+        for phase, share, levels in _by_phase(hypothesis, phases, [modelled[place] for place in known]):
             for size, scale in enumerate(hypothesis.scales):
+                if _far(groups[known[0]], levels[0], scale):
+                    continue
                 outcomes = {
                     place: weigh(groups[place], own, scale, scenes[hypothesis.cpu])
                     for place, own in zip(known, levels, strict=True)
@@ -73,9 +80,7 @@ def compare(
                 }
                 lost = scenes[hypothesis.cpu].broad() ** (len(known) - len(outcomes))
                 likelihood = prod(sum(o.likelihood for o in found) for found in outcomes.values()) * lost
-                stories.append(
-                    Story(prior * _share(phase, phases, hypothesis) * likelihood, hypothesis, phase, size, outcomes)
-                )
+                stories.append(Story(prior * share * likelihood, hypothesis, phase, size, outcomes))
     nothing = none * scenes[False].broad() ** len(known)
     stories.append(Story(nothing, None, "", 0, {}))
     total = sum(story.weight for story in stories) or 1.0
@@ -83,20 +88,31 @@ def compare(
     return [Story(s.weight / total, s.hypothesis, s.phase, s.place, s.outcomes) for s in ranked]
 
 
+def _far(group: Group, levels: Sequence[Level], scale: float) -> bool:
+    """Whether the largest group is so far from all levels that the story could only say "something else"."""
+    if not levels:
+        return False
+    sizes = [size for level in levels for size in (level.usual(scale), level.special(scale))]
+    return max(sizes) < group.usual / _FAR or min(sizes) > group.usual * _FAR
+
+
 def _by_phase(
     hypothesis: Hypothesis, phases: Mapping[str, float], roles: Sequence[str | None]
-) -> Iterator[tuple[str, list[list[Level]]]]:
+) -> Iterator[tuple[str, float, list[list[Level]]]]:
+    """Phases in which the processes differ, with their share of the prior and the levels of each role's process."""
     found = hypothesis.estimate
     processes = [process_of(found, role) if role else None for role in roles]
-    for phase in found.phases:
-        if phases.get(phase, 1.0):
-            yield phase, [make_levels(found, process, phase) if process else [] for process in processes]
-
-
-def _share(phase: str, phases: Mapping[str, float], hypothesis: Hypothesis) -> float:
-    found = hypothesis.estimate.phases
+    needs = {process: [n for n in found.needs if n.process == process] for process in processes if process}
     least = min(phases.values(), default=1.0)
-    return phases.get(phase, least) / sum(phases.get(one, least) for one in found)
+    priors = {phase: phases.get(phase, least) for phase in found.phases}
+    alike: dict[tuple[object, ...], list[str]] = {}
+    for phase in found.phases:
+        held = tuple(id(n) for own in needs.values() for n in own if phase in n.phases)
+        alike.setdefault((held, phase == "load", phase in MAY_BE_EARLY), []).append(phase)
+    for same in alike.values():
+        phase = max(same, key=lambda one: priors[one])
+        share = sum(priors[one] for one in same) / sum(priors.values())
+        yield phase, share, [make_levels(needs[process], phase) if process else [] for process in processes]
 
 
 def parts_of(group: Group, outcome: Outcome, scale: float) -> list[Held]:
@@ -122,6 +138,8 @@ def suspects_of(
     """Which component it is that `pick` takes of a group's parts, by all stories together; the likeliest first."""
     sums: dict[Component | None, float] = {}
     for story in stories:
+        if story.weight < _NEGLIGIBLE:
+            break  # the likeliest come first
         outcomes = story.outcomes.get(place, ())
         total = sum(outcome.likelihood for outcome in outcomes)
         if not total:
@@ -129,7 +147,7 @@ def suspects_of(
             continue
         for outcome in outcomes:
             weight = story.weight * outcome.likelihood / total
-            if weight > _NEGLIGIBLE:
+            if weight > _NEGLIGIBLE / 10:
                 name = pick(group, fitted(group, outcome, story.scale))
                 sums[name] = sums.get(name, 0) + weight
     whole = sum(sums.values()) or 1.0
@@ -186,20 +204,16 @@ def _cut(parts: Sequence[Held], over: int) -> tuple[list[Held], int]:
     return _ordered(cut), over
 
 
-_MADE_LAST: Mapping[Component, int] = {
-    name: place
-    for place, name in enumerate(
-        (
-            "load copy",
-            "resume copy",
-            "save copy",
-            "activations",
-            "optimizer",
-            "gradients",
-            "weights",
-            "page-lock rounding",
-            "swap blocks",
-        )
-    )
-}
+_LAST: tuple[Component, ...] = (
+    "load copy",
+    "resume copy",
+    "save copy",
+    "activations",
+    "optimizer",
+    "gradients",
+    "weights",
+    "page-lock rounding",
+    "swap blocks",
+)
+_MADE_LAST: Mapping[Component, int] = {name: place for place, name in enumerate(_LAST)}
 """In which order components that are only partly there are the ones missing."""
