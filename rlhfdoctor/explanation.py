@@ -10,16 +10,16 @@ from rlhfdoctor.vocabulary.run import Component
 
 COMPONENT_SAYS: Mapping[Component, Message] = {
     "weights": say("weights"),
-    "optimizer": say("optimizer states (fp32 master weights, Adam's moments)"),
+    "optimizer": say("optimizer states"),
     "gradients": say("gradients"),
-    "activations": say("what a pass computes with"),
-    "load copy": say("copies while the model is loaded"),
-    "resume copy": say("copies while a checkpoint is read"),
-    "save copy": say("copies while a checkpoint is written"),
+    "activations": say("buffers of a pass"),
+    "load copy": say("copies while loading"),
+    "resume copy": say("copies while reading a checkpoint"),
+    "save copy": say("copies while saving"),
     "sleep copy": say("the sleeping engine's copy of its weights"),
     "swap blocks": say("the engine's swap blocks"),
-    "page-lock rounding": say("page-locked buffers rounded up to powers of two"),
-    "object store": say("Ray's object store, as far as it is mapped"),
+    "page-lock rounding": say("rounding of page-locked buffers"),
+    "object store": say("object store"),
     "process": say("the processes themselves"),
     "something else": say("something else"),
 }
@@ -82,6 +82,12 @@ class Explanation:
     """The configuration and the phase under which the rows are explained."""
     victim_ratio: float | None = None
     """What the process that was killed held, of what the largest row's largest did; None if it was not measured."""
+
+    @property
+    def is_modelled(self) -> bool:
+        """Whether the budget has more to say of any row than that processes take memory."""
+        own = ("process", "object store")
+        return any(part.component not in own for row in self.rows for part in row.parts)
 
     @property
     def total_bytes(self) -> int:

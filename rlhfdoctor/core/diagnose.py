@@ -12,11 +12,12 @@ from rlhfdoctor.engine.rank import diagnose, is_decided, treatments
 from rlhfdoctor.engine.schema import Rule
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.classify import classify
-from rlhfdoctor.evidence.collect import find_evidence
+from rlhfdoctor.evidence.collect import explain_bytes, find_evidence
 from rlhfdoctor.evidence.death import find_death
 from rlhfdoctor.evidence.ending import find_good_end
 from rlhfdoctor.evidence.ledger import make_ledger
 from rlhfdoctor.evidence.setup import machine_of, make_inputs
+from rlhfdoctor.explanation import Explanation
 from rlhfdoctor.patch.effect import Counterfactual, make_counterfactual
 from rlhfdoctor.patch.plan import Configuration, plan_patches
 from rlhfdoctor.patch.size import size_treatments
@@ -71,7 +72,7 @@ def make_incident(session: Session, rules: Sequence[Rule] | None = None, min_con
         RuleError: the catalogue has faults.
     """
     case = session.case
-    death, findings, excluded, ledger = conclude(session, rules if rules is not None else load_rules())
+    death, findings, excluded, ledger, explained = conclude(session, rules if rules is not None else load_rules())
     decided = is_decided(findings)
     findings = [f for f in findings if f.confidence >= min_confidence]
     kept = {f.cause for f in findings}
@@ -87,6 +88,7 @@ def make_incident(session: Session, rules: Sequence[Rule] | None = None, min_con
         findings=tuple(findings),
         ruled_out=tuple(excluded),
         ledger=ledger,
+        explained=explained,
         gaps=tuple(session.gaps),
         timeline=tuple(_timeline(case, death)),
         settings=tuple(s for s in case.settings if s.framework),
@@ -95,14 +97,14 @@ def make_incident(session: Session, rules: Sequence[Rule] | None = None, min_con
 
 def conclude(
     session: Session, rules: Sequence[Rule]
-) -> tuple[Death | None, list[Finding], list[RuledOut], tuple[Part, ...]]:
-    """The first death over all hosts, what the rules say to the facts of its host, and that host's ledger.
+) -> tuple[Death | None, list[Finding], list[RuledOut], tuple[Part, ...], Explanation | None]:
+    """The first death over all hosts, what the rules say to the facts of its host, its ledger, its bytes explained.
 
     All conditions of one rule meet on one host: lines of other hosts are left out, lines without
     a host belong to every host.
     """
     case = session.case
-    death, own, facts = gather(session)
+    death, own, facts, explained = gather(session)
     findings, excluded = diagnose(rules, facts)
     by_id = {rule.id: rule for rule in rules}
     configuration = Configuration(
@@ -123,7 +125,7 @@ def conclude(
         replace(f, patches=patches(f.cause)) if f.explained_by is None and f.score >= _TREATED_SCORE else f
         for f in findings
     ]
-    return death, complete, excluded, ledger
+    return death, complete, excluded, ledger, explained
 
 
 def _foresee(case: Case, death: Death | None, facts: Facts, ledger: Sequence[Part]) -> Counterfactual | None:
@@ -154,15 +156,16 @@ def _before_the_run(session: Session, death: Death | None) -> list[Setting]:
     return found
 
 
-def gather(session: Session) -> tuple[Death | None, Case, Facts]:
-    """The first death, what belongs to its host, and the facts that rules use."""
+def gather(session: Session) -> tuple[Death | None, Case, Facts, Explanation | None]:
+    """The first death, what belongs to its host, the facts that rules use, and what explains its processes' bytes."""
     case = session.case
     death = find_death(case)
     hosts = sorted({e.origin.host for e in case.events if e.origin.host and classify(e) is not None})
     own = case
     if death is not None and death.node is not None and len(hosts) > 1:
         own = replace(case, events=[e for e in case.events if e.origin.host in (None, death.node)])
-    return death, own, make_facts(own, find_evidence(own, death, session.gaps))
+    explained = explain_bytes(own, death, session.gaps)
+    return death, own, make_facts(own, find_evidence(own, death, session.gaps, explained)), explained
 
 
 def make_facts(case: Case, evidence: Mapping[Fact, Evidence]) -> Facts:

@@ -15,7 +15,7 @@ from rlhfdoctor.evidence.roles import find_role
 from rlhfdoctor.evidence.window import NO_ROLE, find_failure_window, find_process_usage
 from rlhfdoctor.explain.hypotheses import Hypothesis, Seen, configured, generic
 from rlhfdoctor.explain.measured import Holder, group
-from rlhfdoctor.explain.table import MODELLED, explain
+from rlhfdoctor.explain.table import MODELLED, TEN, explain, ranks_of
 from rlhfdoctor.explanation import COMPONENT_SAYS, Explanation
 from rlhfdoctor.i18n.message import Message, say, term
 from rlhfdoctor.logs.kernel import read_task
@@ -174,17 +174,16 @@ def _hypotheses(case: Case, holders: list[Holder]) -> list[Hypothesis]:
     except DoctorError:  # no framework, no size of its model, or one that the budget does not know
         pass
     groups = group(holders)
-    models = {one.role: len(one.sizes) for one in groups if one.role in MODELLED}
+    models = frozenset(one.role for one in groups if one.role in MODELLED)
     shape = _shape(case)
     trains = case.framework is not None or shape is not None  # else an unnamed process may be anything
     if not models and not (trains and groups and groups[0].role == OTHER and groups[0].name):
         return []
-    trained = {role: count for role, count in models.items() if role in ("actor", "critic")}
-    ranks = max((trained or models).values(), default=len(groups[0].sizes)) if models else len(groups[0].sizes)
+    ranks = ranks_of(groups, cut=len(holders) <= TEN)
     hybrid = bool(models) and (
         any(_HYBRID.search(holder.name) for holder in holders) or case.has(TRAIT.engine_colocated)
     )
-    roles = frozenset(models) or frozenset(("actor",))
+    roles = models or frozenset(("actor",))
     return generic(Seen(roles=roles, ranks=ranks, hybrid=hybrid, shape=shape, release=case.version("deepspeed")))
 
 

@@ -33,6 +33,8 @@ class Outcome:
 
     likelihood: float
     level: Level
+    scale: float
+    """The model's size, of the one that the level was made for."""
     rising: bool = False
     """Between the level that this one rises from and it."""
     more: bool = False
@@ -66,15 +68,15 @@ def weigh(group: Group, levels: Sequence[Level], scale: float, scene: Scene) -> 
         below = levels[level.before]
         shared = _shared(group, level.pinned * scale, level.pinned * scale)
         fits = _error(group.usual, usual, scene.fixed_error_bytes) * _special(group, level, levels, scale, scene)
-        found.append(Outcome(share * _AT_LEVEL * shared * fits, level))
+        found.append(Outcome(share * _AT_LEVEL * shared * fits, level, scale))
         more = _above(group.usual, usual, scene) * (1.0 if group.special is None else scene.broad())
         if more:
-            found.append(Outcome(share * _MORE * shared * more, level, more=True))
+            found.append(Outcome(share * _MORE * shared * more, level, scale, more=True))
         rises = _between(group.usual, below.usual(scale), usual)
         if rises:
             special = 1.0 if group.special is None else _error(group.special, level.special(scale), 0) + scene.broad()
             shared = _shared(group, below.pinned * scale, level.pinned * scale)
-            found.append(Outcome(share * _RISING * rises * special * shared, level, rising=True))
+            found.append(Outcome(share * _RISING * rises * special * shared, level, scale, rising=True))
     return found
 
 

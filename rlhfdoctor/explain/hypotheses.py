@@ -1,4 +1,4 @@
-"""Configurations that may have run: the one at hand with what it leaves open, else all that frameworks can be set to."""
+"""Configurations that may have run: the one at hand with what it leaves open, else what frameworks can be set to."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ from rlhfdoctor.vocabulary.run import ROLES
 _SIZES_BILLION = (0.5, 1.5, 3, 7, 8, 14, 32, 72)
 """Of published models, tried where no name tells the size."""
 _REFERENCE_BILLION = 7.0
-_NODES = (1, 2, 4, 8)
+_NODES = (1, 2, 3, 4, 6, 8)
 """How many nodes a role's ranks may lie on, and their prior: most runs have few."""
-_NODES_PRIOR = (0.5, 0.25, 0.15, 0.1)
+_NODES_PRIOR = (0.45, 0.22, 0.08, 0.12, 0.05, 0.08)
+_ENGINES = ((0.12, 1, 0, 1), (0.18, 1, 0, 2), (0.1, 1, 0, 4), (0.45, 0, 0, 2), (0.15, 0, SWAP_GIB * GIB, 2))
+"""Prior, sleep level, swap blocks and tensor parallelism; verl's default is two GPUs."""
 _OPEN = 0.08
 """Prior of another value of what a configuration leaves to the release's default."""
 
@@ -102,7 +104,7 @@ class Seen:
 
 
 def generic(seen: Seen) -> list[Hypothesis]:
-    """Everything that a framework can be set to that makes a difference in host memory, with what is common more likely."""
+    """What frameworks can be set to that makes a difference in host memory, with what is common more likely."""
     shape = seen.shape or of_size(_REFERENCE_BILLION * 1e9)
     scales: tuple[float, ...] = (1.0,)
     words: tuple[Message, ...] = (NOTHING,)
@@ -138,8 +140,7 @@ def _engines(seen: Seen, shape: Shape) -> Iterator[tuple[float, Engine | None]]:
         yield 1.0, None
         return
     process, ranks = ("worker", seen.ranks) if seen.hybrid else ("rollout engine", 1)
-    parallel = min(2, ranks)
-    for prior, sleep_level, swap in ((0.4, 1, 0), (0.45, 0, 0), (0.15, 0, SWAP_GIB * GIB)):
+    for prior, sleep_level, swap, parallel in _ENGINES:
         yield (
             prior,
             Engine(

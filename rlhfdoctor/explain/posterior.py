@@ -17,6 +17,9 @@ from rlhfdoctor.vocabulary.run import Component
 
 _NONE_PRIOR, _NONE_BESIDE_FILES = 0.1, 0.03
 """Prior of "no configuration that the budget knows"; and where the files of the run are at hand."""
+_TEMPER = 0.7
+"""Power of the weights where the configuration is guessed: what ran is between what is tried, so that differences of fit
+mean less than the budget's error says. By simulated tables (tests/exam/explained.py)."""
 _FIXED_ERROR = {True: 60 * MIB, False: 3 * GIB // 2}
 """How far a process without a model may be from the budget's constant: measured on CPUs, assumed for CUDA."""
 
@@ -24,6 +27,13 @@ _NEGLIGIBLE = 3e-4
 """Stories below this weight change no figure that is shown."""
 _FAR = 2.0
 """A configuration whose processes would hold half as much, or twice as much, is none that ran."""
+
+
+_OF_ANY_SIZE = ("critic", "reward")
+OTHER_SIZES = (1 / 10, 1 / 5, 1 / 2, 2, 5, 10, 14)
+"""Sizes of published models, of one another."""
+_OTHER_SIZE = 0.25
+"""Judgement: how often critic and reward model are not of the actor's size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +52,6 @@ class Story:
     def says(self) -> Message:
         """In words."""
         return NOTHING if self.hypothesis is None else named(self.hypothesis, self.place, self.phase)
-
-    @property
-    def scale(self) -> float:
-        """The model's size, of the one in the estimate."""
-        return 1.0 if self.hypothesis is None else self.hypothesis.scales[self.place]
 
 
 def compare(
@@ -67,25 +72,39 @@ def compare(
     scenes = {cpu: Scene(most, _FIXED_ERROR[cpu]) for cpu in (True, False)}
     known = [place for place, role in enumerate(modelled) if role is not None]
     stories: list[Story] = []
+    first = next((n for n, place in enumerate(known) if groups[place].role not in _OF_ANY_SIZE), None)
     for hypothesis in hypotheses:
         prior = (1 - none) * hypothesis.prior / total_prior / len(hypothesis.scales)
         for phase, share, levels in _by_phase(hypothesis, phases, [modelled[place] for place in known]):
             for size, scale in enumerate(hypothesis.scales):
-                if _far(groups[known[0]], levels[0], scale):
+                if first is not None and _far(groups[known[first]], levels[first], scale):
                     continue
+                scene = scenes[hypothesis.cpu]
                 outcomes = {
-                    place: weigh(groups[place], own, scale, scenes[hypothesis.cpu])
+                    place: _weigh_any(groups[place], own, scale, scene, hypothesis.from_files)
                     for place, own in zip(known, levels, strict=True)
                     if own
                 }
-                lost = scenes[hypothesis.cpu].broad() ** (len(known) - len(outcomes))
+                lost = scene.broad() ** (len(known) - len(outcomes))
                 likelihood = prod(sum(o.likelihood for o in found) for found in outcomes.values()) * lost
                 stories.append(Story(prior * share * likelihood, hypothesis, phase, size, outcomes))
     nothing = none * scenes[False].broad() ** len(known)
     stories.append(Story(nothing, None, "", 0, {}))
+    if none == _NONE_PRIOR:
+        stories = [replace(story, weight=story.weight**_TEMPER) for story in stories]
     total = sum(story.weight for story in stories) or 1.0
     ranked = sorted(stories, key=lambda story: -story.weight)
     return [Story(s.weight / total, s.hypothesis, s.phase, s.place, s.outcomes) for s in ranked]
+
+
+def _weigh_any(group: Group, levels: Sequence[Level], scale: float, scene: Scene, known: bool) -> list[Outcome]:
+    """As `weigh`; a critic or reward model that does not fit may be of another size than the actor."""
+    found = weigh(group, levels, scale, scene)
+    if known or group.role not in _OF_ANY_SIZE or sum(one.likelihood for one in found) > scene.broad():
+        return found
+    share = _OTHER_SIZE / len(OTHER_SIZES)
+    other = [one for size in OTHER_SIZES for one in weigh(group, levels, scale * size, scene)]
+    return [*found, *(replace(one, likelihood=share * one.likelihood) for one in other)]
 
 
 def _far(group: Group, levels: Sequence[Level], scale: float) -> bool:
@@ -115,13 +134,13 @@ def _by_phase(
         yield phase, share, [make_levels(needs[process], phase) if process else [] for process in processes]
 
 
-def parts_of(group: Group, outcome: Outcome, scale: float) -> list[Held]:
+def parts_of(group: Group, outcome: Outcome) -> list[Held]:
     """Bytes of all processes of a group by component, the largest first, as the level has them."""
     sums: dict[Component, float] = {}
     roles: dict[Component, list[str]] = {}
     count = len(group.sizes)
     for piece in outcome.level.pieces:
-        size = scale if piece.component != "process" else 1.0
+        size = outcome.scale if piece.component != "process" else 1.0
         whole = size * (count * piece.bytes + (piece.once_bytes if group.special is not None else 0))
         sums[piece.component] = sums.get(piece.component, 0) + whole
         roles.setdefault(piece.component, []).append(piece.role)
@@ -148,7 +167,7 @@ def suspects_of(
         for outcome in outcomes:
             weight = story.weight * outcome.likelihood / total
             if weight > _NEGLIGIBLE / 10:
-                name = pick(group, fitted(group, outcome, story.scale))
+                name = pick(group, fitted(group, outcome))
                 sums[name] = sums.get(name, 0) + weight
     whole = sum(sums.values()) or 1.0
     ordered = sorted(((name, size) for name, size in sums.items() if name is not None), key=lambda item: -item[1])
@@ -178,12 +197,12 @@ COPY_RATIO = 0.05
 """Judgement: a copy below this share of what its processes hold is within the budget's error."""
 
 
-def fitted(group: Group, outcome: Outcome, scale: float) -> list[Held]:
+def fitted(group: Group, outcome: Outcome) -> list[Held]:
     """The same as `parts_of`; while memory rises, what is made last is cut to what is there of it.
 
     What a process takes by itself is known least: within its error it is what the others leave.
     """
-    parts = parts_of(group, outcome, scale)
+    parts = parts_of(group, outcome)
     over = sum(part.bytes for part in parts) - group.bytes
     if outcome.rising and over > 0:
         parts, over = _cut(parts, over)

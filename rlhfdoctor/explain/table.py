@@ -13,6 +13,9 @@ from rlhfdoctor.explanation import Explained, Explanation, Held, Suspect
 from rlhfdoctor.i18n.message import NOTHING, Message
 from rlhfdoctor.vocabulary.run import OTHER, Component
 
+TEN = 10
+"""Rows of Ray's table."""
+_USUAL_RANKS = 8
 MODELLED = ("actor", "critic", "reference", "reward", "rollout engine")
 """Roles whose processes hold a model."""
 
@@ -55,6 +58,18 @@ def explain(
     )
 
 
+def ranks_of(groups: Sequence[Group], *, cut: bool) -> int:
+    """Processes of the trained role with most on the node.
+
+    Args:
+        cut: the table shows the largest ten only; then several kinds of processes hide how many each has.
+    """
+    counts = {one.role: len(one.sizes) for one in groups if one.role in MODELLED}
+    trained = [count for role, count in counts.items() if role in ("actor", "critic")]
+    most = max(trained or counts.values(), default=len(groups[0].sizes))
+    return _USUAL_RANKS if cut and sum(counts.values()) >= TEN and 2 < most < _USUAL_RANKS else most
+
+
 def _role(one: Group, trainer: bool, largest: bool) -> str | None:
     """The role of the budget that a kind of process is; an unnamed one that holds most trains, if no other does."""
     if one.role in MODELLED:
@@ -64,9 +79,8 @@ def _role(one: Group, trainer: bool, largest: bool) -> str | None:
 
 def _row(one: Group, place: int, best: Story | None, constants: Constants) -> Explained:
     outcomes: Sequence[Outcome] = best.outcomes.get(place, ()) if best is not None else ()
-    scale = best.scale if best is not None else 1.0
     top = max(outcomes, key=lambda outcome: outcome.likelihood, default=None)
-    parts = fitted(one, top, scale) if top is not None else _base(one, constants)
+    parts = fitted(one, top) if top is not None else _base(one, constants)
     return Explained(
         role=one.role,
         name=one.name,

@@ -28,8 +28,8 @@ from rlhfdoctor.budget.plan import Engine, Model, Plan
 from rlhfdoctor.budget.shapes import Shape, find_shape
 from rlhfdoctor.explain.hypotheses import Hypothesis, Seen, configured, generic
 from rlhfdoctor.explain.levels import Level, make_levels
-from rlhfdoctor.explain.measured import Holder
-from rlhfdoctor.explain.table import explain
+from rlhfdoctor.explain.measured import Holder, group
+from rlhfdoctor.explain.table import TEN, explain, ranks_of
 from rlhfdoctor.explanation import LIKELY, Explanation
 from rlhfdoctor.i18n.message import quoted
 from rlhfdoctor.vocabulary.run import Component
@@ -180,12 +180,11 @@ def answer(drawn: Drawn, given: str) -> Explanation | None:
     if given == "configuration":
         hypotheses = configured([drawn.plan], frozenset(("offload_optimizer", "offload_optimizer.pin_memory")), also_cpu=False)
     else:
-        counts: dict[str, int] = {}
-        for holder in drawn.holders:
-            counts[str(holder.role)] = counts.get(str(holder.role), 0) + 1
+        roles = frozenset(str(holder.role) for holder in drawn.holders)
+        ranks = ranks_of(group(drawn.holders), cut=len(drawn.holders) <= TEN)
         hybrid = any("WorkerDict" in holder.name for holder in drawn.holders)
         shape = drawn.shape if given == "model's name" else None
-        hypotheses = generic(Seen(roles=frozenset(counts), ranks=max(counts.values()), hybrid=hybrid, shape=shape))
+        hypotheses = generic(Seen(roles=roles, ranks=ranks, hybrid=hybrid, shape=shape))
     near = _NEAR.get(drawn.phase, drawn.phase)
     phases = {name: 6.0 if _NEAR.get(name, name) == near else 0.5 for name in estimate(drawn.plan).phases}
     return explain(drawn.holders, hypotheses, phases, basis=quoted("simulated"))
