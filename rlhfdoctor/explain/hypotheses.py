@@ -13,7 +13,6 @@ from rlhfdoctor.budget.shapes import Shape, of_size
 from rlhfdoctor.budget.types import Estimate
 from rlhfdoctor.i18n.message import NOTHING, Message, joined, say, term
 from rlhfdoctor.units import GIB
-from rlhfdoctor.vocabulary.run import ROLES
 
 _SIZES_BILLION = (0.5, 1.5, 3, 7, 8, 14, 32, 72)
 """Of published models, tried where no name tells the size."""
@@ -21,6 +20,7 @@ _REFERENCE_BILLION = 7.0
 _NODES = (1, 2, 3, 4, 6, 8)
 """How many nodes a role's ranks may lie on, and their prior: most runs have few."""
 _NODES_PRIOR = (0.45, 0.22, 0.08, 0.12, 0.05, 0.08)
+_MODELS = ("actor", "critic", "reference", "reward")
 _ENGINES = ((0.12, 1, 0, 1), (0.18, 1, 0, 2), (0.1, 1, 0, 4), (0.45, 0, 0, 2), (0.15, 0, SWAP_GIB * GIB, 2))
 """Prior, sleep level, swap blocks and tensor parallelism; verl's default is two GPUs."""
 _OPEN = 0.08
@@ -158,7 +158,7 @@ _Setup = tuple[float, Message, dict[str, Any]]
 
 
 def _deepspeed_setups(seen: Seen) -> Iterator[_Setup]:
-    """Stage, offload, page-locked or not: priors after the defaults of OpenRLHF and TRL's examples, of runs that died."""
+    """Stage, offload, page-locked or not; priors are judgement, after OpenRLHF's and TRL's examples."""
     for width in (2, 4) if seen.cpu else (2,):
         for stage, by_stage in ((0, 0.05), (1, 0.05), (2, 0.4), (3, 0.5)):
             if stage < 2 and not seen.cpu:
@@ -215,7 +215,7 @@ def _models(seen: Seen, shape: Shape, ranks: int, setup: dict[str, Any]) -> Iter
     else:
         frozen |= {"offload_param": True, "width": 2}
     trained = ("actor", "critic") if setup.get("critic") else ("actor",)
-    roles = ("reference", *trained) if seen.hybrid else [role for role in ROLES if role in seen.roles]
+    roles = ("reference", *trained) if seen.hybrid else [role for role in _MODELS if role in seen.roles]
     for role in roles:
         is_trained = role in ("actor", "critic")
         yield Model(

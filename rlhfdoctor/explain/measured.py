@@ -11,8 +11,8 @@ from rlhfdoctor.units import MIB
 from rlhfdoctor.vocabulary.run import OTHER
 
 _APART = 1.12
-"""The largest of a kind is one that does more than its peers (rank 0 that gathers) from this ratio on: ranks of one kind
-were measured to differ by less."""
+"""From this ratio on the largest does more than its peers, such as rank 0 that gathers; measured ranks of a kind differ
+by less."""
 _FAR = 0.5
 """Unnamed processes are of one kind as long as each has at least this share of the next larger one."""
 _LEAST_RATIO = 0.01

@@ -16,6 +16,7 @@ from rlhfdoctor.vocabulary.run import OTHER, Component
 TEN = 10
 """Rows of Ray's table."""
 _USUAL_RANKS = 8
+_NONE_WINS = 0.5
 MODELLED = ("actor", "critic", "reference", "reward", "rollout engine")
 """Roles whose processes hold a model."""
 
@@ -41,17 +42,17 @@ def explain(
     trainer = any(one.role == "actor" for one in groups)
     modelled = [_role(one, trainer, place == 0) for place, one in enumerate(groups)]
     stories = compare(groups, modelled, hypotheses, phases) if any(modelled) and hypotheses else []
-    best = stories[0] if stories else None
+    judged = bool(stories and modelled[0])
+    suspects = suspects_of(groups[0], 0, stories, largest_of) if judged else ()
+    best = _best(stories, unknown=bool(suspects) and suspects[0].component == "something else")
     cpu = bool(best and best.hypothesis and best.hypothesis.cpu)
     rows = tuple(_row(one, place, best, ON_CPU if cpu else ON_CUDA) for place, one in enumerate(groups))
     first = rows[0]
-    judged = bool(stories and modelled[0])
-    suspects = suspects_of(groups[0], 0, stories, largest_of) if judged else _plain_suspects(first)
     known = next((holder.bytes for holder in holders if holder.pid == victim), None) if victim is not None else None
     return Explanation(
         basis=basis,
         rows=rows,
-        suspects=suspects,
+        suspects=suspects or _plain_suspects(first),
         passing=suspects_of(groups[0], 0, stories, passing_of) if judged else (),
         assumed=best.says if best is not None else NOTHING,
         victim_ratio=known / first.largest_bytes if known is not None and first.largest_bytes else None,
@@ -77,6 +78,18 @@ def _role(one: Group, trainer: bool, largest: bool) -> str | None:
     return "actor" if one.role == OTHER and one.name and largest and not trainer else None
 
 
+def _best(stories: Sequence[Story], *, unknown: bool) -> Story | None:
+    """The likeliest story, one with a configuration if all of those together are likelier than none.
+
+    Args:
+        unknown: what fills the memory is something else; then a guessed configuration says nothing.
+    """
+    none = sum(story.weight for story in stories if story.hypothesis is None)
+    best = next((story for story in stories if story.hypothesis is not None or none > _NONE_WINS), None)
+    guessed = best is not None and best.hypothesis is not None and not best.hypothesis.from_files
+    return None if unknown and guessed else best
+
+
 def _row(one: Group, place: int, best: Story | None, constants: Constants) -> Explained:
     outcomes: Sequence[Outcome] = best.outcomes.get(place, ()) if best is not None else ()
     top = max(outcomes, key=lambda outcome: outcome.likelihood, default=None)
@@ -98,7 +111,8 @@ def _base(one: Group, constants: Constants) -> list[Held]:
         "raylet": constants.services,
         "reward worker": constants.worker,
         "data loader": constants.loader,
-    }.get(one.role, constants.worker)
+        "rollout engine": constants.engine,
+    }.get(one.role, constants.rank if one.role in MODELLED else constants.worker)
     each = sum(min(base, size) for size in one.sizes)
     parts = [Held(component="process", bytes=each)]
     if one.role == "raylet" and one.bytes > each:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rlhfdoctor.charts import Chart
-from rlhfdoctor.explanation import COMPONENT_SAYS, Explained, Explanation
-from rlhfdoctor.i18n.message import NOTHING, Language, Message, joined, plural, quoted, say, term
+from rlhfdoctor.explanation import COMPONENT_SAYS, Explained, Explanation, Suspect
+from rlhfdoctor.i18n.message import NOTHING, Language, Message, joined, plural, say, term
 from rlhfdoctor.report.marked import plain
 from rlhfdoctor.report.page import Page
 from rlhfdoctor.report.said import said
@@ -71,30 +71,24 @@ def _verdict(found: Explanation) -> Message:
     role = term(found.rows[0].role)
     likely, copy = found.likely, found.copy
     if likely is not None:
-        sure = say(
-            "most of what {role} held: {what} ({sure:share} likely)",
-            role=role,
-            what=COMPONENT_SAYS[likely.component],
-            sure=likely.probability,
-        )
-        besides = (
-            say(
-                "besides them, {what} ({sure:share} likely)", what=COMPONENT_SAYS[copy.component], sure=copy.probability
-            )
-            if copy is not None and copy.component != likely.component
-            else NOTHING
-        )
-        return joined(sure, besides)
+        what = COMPONENT_SAYS[likely.component]
+        mostly = say("{role} held mostly {what} ({sure} likely)", role=role, what=what, sure=_sure(likely))
+        besides = NOTHING
+        if copy is not None and copy.component != likely.component:
+            besides = say("besides, {what} ({sure} likely)", what=COMPONENT_SAYS[copy.component], sure=_sure(copy))
+        return joined(mostly, besides)
     possible = [
-        say("{what} ({sure:share})", what=COMPONENT_SAYS[one.component], sure=one.probability)
+        say("{what} ({sure})", what=COMPONENT_SAYS[one.component], sure=_sure(one))
         for one in found.suspects
         if one.probability >= _POSSIBLE
     ]
-    return say(
-        "several explain what {role} held about equally well: {possible}",
-        role=role,
-        possible=joined(*possible, by=", "),
-    )
+    several = joined(*possible, by=", ")
+    return say("several explain what {role} held about equally well: {several}", role=role, several=several)
+
+
+def _sure(one: Suspect) -> str:
+    """In steps of 5 %, and never certain: what simulated tables carry (tests/exam/EXPLAINED.md)."""
+    return f"{min(round(one.probability * 20) / 20, 0.95):.0%}"
 
 
 def _basis(found: Explanation) -> Message:
@@ -147,7 +141,7 @@ def _to_dict(incident: Incident) -> dict[str, Any] | None:
         ],
         "copies": [{"component": one.component, "probability": round(one.probability, 3)} for one in found.passing],
         "victim_ratio": None if found.victim_ratio is None else round(found.victim_ratio, 3),
-        **said(basis=found.basis, assumed=found.assumed or quoted("")),
+        **said(basis=found.basis, assumed=found.assumed),
     }
 
 
@@ -155,7 +149,7 @@ SECTION = Section(
     name="explained",
     place=45,
     title=say("measured, explained by"),
-    has=lambda incident: incident.explained is not None,
+    has=lambda incident: incident.explained is not None and incident.explained.is_modelled,
     text=_text,
     markdown=_markdown,
     html=_html,
