@@ -80,6 +80,8 @@ class Explanation:
     """Copies made for a load or a save that the largest row may hold, with the probability that it does."""
     assumed: Message = NOTHING
     """The configuration and the phase under which the rows are explained."""
+    on_gpus: bool = True
+    """Models are on GPUs, so that optimizer states in host memory are offloaded ones."""
     victim_ratio: float | None = None
     """What the process that was killed held, of what the largest row's largest did; None if it was not measured."""
 

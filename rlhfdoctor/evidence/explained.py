@@ -28,6 +28,8 @@ _LEAST_BYTES = 128 * MIB
 """Tables whose processes hold less than this together explain no run."""
 _HYBRID = re.compile(r"WorkerDict|FSDPWorker|ActorRollout")
 """Classes of processes that hold all roles and the engine (verl and its forks)."""
+_OFFLOADED = ("optimizer", "gradients", "page-lock rounding")
+"""Components that are in host memory only because the optimizer is offloaded."""
 _BYSTANDER_RATIO = 0.25
 """Judgement: a victim that held less than this of the largest process's memory did not fill it."""
 _PHASES: Mapping[str, tuple[str, ...]] = {
@@ -73,6 +75,12 @@ def facts_of(found: Explanation) -> Iterator[Evidence]:
             FACT.consumer.component,
             likely.component,
             say("most of what {role} held is explained by {what}", role=role, what=what),
+        )
+    if likely is not None and found.on_gpus and likely.component in _OFFLOADED:
+        yield fact(
+            FACT.consumer.offloaded,
+            True,
+            say("what {role} held fits an optimizer that is offloaded to host memory", role=role),
         )
     if found.copy is not None:
         what = COMPONENT_SAYS[found.copy.component]

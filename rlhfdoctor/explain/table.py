@@ -54,6 +54,7 @@ def explain(
         rows=rows,
         suspects=suspects or _plain_suspects(first),
         passing=suspects_of(groups[0], 0, stories, passing_of) if judged else (),
+        on_gpus=not cpu,
         assumed=best.says if best is not None else NOTHING,
         victim_ratio=known / first.largest_bytes if known is not None and first.largest_bytes else None,
     )
