@@ -233,4 +233,4 @@ def _models(seen: Seen, shape: Shape, ranks: int, setup: dict[str, Any]) -> Iter
 
 def named(hypothesis: Hypothesis, place: int, phase: str) -> Message:
     """The hypothesis in words, with one of its sizes and a phase."""
-    return joined(hypothesis.says, hypothesis.scale_says[place], say("in {phase}", phase=term(phase)), by=", ")
+    return joined(hypothesis.says, hypothesis.scale_says[place], say("in {phase}", phase=term(phase.replace("_", " "))), by=", ")

@@ -95,6 +95,8 @@ def _basis(found: Explanation) -> Message:
     """What was measured, and under which configuration it is explained."""
     if not found.assumed:
         return say("measured: {basis}; no configuration that the budget knows explains it", basis=found.basis)
+    if found.likely is None:
+        return say("measured: {basis}; explained for example {assumed}", basis=found.basis, assumed=found.assumed)
     return say("measured: {basis}; explained {assumed}", basis=found.basis, assumed=found.assumed)
 
 
