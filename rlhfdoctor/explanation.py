@@ -49,7 +49,7 @@ class Explained:
     largest_bytes: int
     """Of one process."""
     parts: tuple[Held, ...]
-    """Largest first. Under the most likely configuration, so they may exceed what was measured by the budget's error."""
+    """Largest first, under the most likely configuration; by the budget's error they may exceed what was measured."""
 
     @property
     def rest_bytes(self) -> int:

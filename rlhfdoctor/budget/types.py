@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
@@ -28,6 +29,11 @@ _COPIES: Mapping[Component, frozenset[str]] = {
     "save copy": frozenset(("checkpoint", "final_save")),
 }
 """What is there in these phases only is a copy made for them."""
+
+
+@functools.cache
+def _copies_of(phases: tuple[str, ...]) -> Component | None:
+    return next((name for name, only in _COPIES.items() if only.issuperset(phases)), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +82,7 @@ class Need:
         """
         if self.held_for is not None:
             return self.held_for
-        phases = set(self.phases)
-        copies = next((name for name, only in _COPIES.items() if phases <= only), None)
+        copies = _copies_of(self.phases)
         if copies is not None:
             return copies
         if self.exclusive:

@@ -10,16 +10,18 @@ from rlhfdoctor.budget.estimate import host_estimate
 from rlhfdoctor.budget.layout_settings import SWAP_GIB
 from rlhfdoctor.budget.plan import Engine, Model, Plan
 from rlhfdoctor.budget.shapes import Shape, of_size
-from rlhfdoctor.budget.types import Estimate
+from rlhfdoctor.budget.types import Estimate, Need
 from rlhfdoctor.i18n.message import NOTHING, Message, joined, say, term
 from rlhfdoctor.units import GIB
 
 _SIZES_BILLION = (0.5, 1.5, 3, 7, 8, 14, 32, 72)
 """Of published models, tried where no name tells the size."""
 _REFERENCE_BILLION = 7.0
-_NODES = (1, 2, 3, 4, 6, 8)
+_NODES = {1: 0.45, 2: 0.22, 3: 0.08, 4: 0.12, 6: 0.05, 8: 0.08}
 """How many nodes a role's ranks may lie on, and their prior: most runs have few."""
-_NODES_PRIOR = (0.45, 0.22, 0.08, 0.12, 0.05, 0.08)
+_NODES_HYBRID = {1: 0.5, 2: 0.25, 4: 0.17, 8: 0.08}
+_NODES_UNKNOWN = {1: 0.7, 4: 0.3}
+"""Where the model's size is tried, too, which shards look alike by."""
 _MODELS = ("actor", "critic", "reference", "reward")
 _ENGINES = ((0.12, 1, 0, 1), (0.18, 1, 0, 2), (0.1, 1, 0, 4), (0.45, 0, 0, 2), (0.15, 0, SWAP_GIB * GIB, 2))
 """Prior, sleep level, swap blocks and tensor parallelism; verl's default is two GPUs."""
@@ -112,26 +114,26 @@ def generic(seen: Seen) -> list[Hypothesis]:
         scales = tuple(size / _REFERENCE_BILLION for size in _SIZES_BILLION)
         words = tuple(say("a model of {size}B parameters", size=f"{size:g}") for size in _SIZES_BILLION)
     found: list[Hypothesis] = []
-    setups = [
-        (prior * by_engine, says, setup, engine)
-        for prior, says, setup in (_fsdp_setups() if seen.hybrid else _deepspeed_setups(seen))
-        for by_engine, engine in _engines(seen, shape)
-    ]
-    for nodes, nodes_prior in zip(_NODES, _NODES_PRIOR, strict=True):
-        for prior, says, setup, engine in setups:
+    setups = list(_fsdp_setups() if seen.hybrid else _deepspeed_setups(seen))
+    engines = [(prior, _engine_needs(seen, engine)) for prior, engine in _engines(seen, shape)]
+    device: Literal["cuda", "cpu"] = "cpu" if seen.cpu else "cuda"
+    possible = _NODES_UNKNOWN if seen.shape is None else _NODES_HYBRID if seen.hybrid else _NODES
+    for nodes, nodes_prior in possible.items():
+        for prior, says, setup in setups:
             models = tuple(_models(seen, shape, seen.ranks * nodes, setup))
-            plan = Plan(
-                device="cpu" if seen.cpu else "cuda",
-                models=models,
-                engine=engine,
-                saves=True,
-                saves_hf=True,
-                resumes=True,
-                copies_weights=not seen.hybrid,
-            )
-            all_says = joined(says, say("{ranks} ranks", ranks=seen.ranks * nodes), by=", ")
-            found.append(Hypothesis(host_estimate(plan), prior * nodes_prior, all_says, scales, words, seen.cpu))
+            plan = Plan(device=device, models=models, saves=True, saves_hf=True, resumes=True)
+            trained = host_estimate(plan)
+            whole = joined(says, say("{ranks} ranks", ranks=seen.ranks * nodes), by=", ")
+            for engine_prior, needs in engines:
+                together = replace(trained, needs=(*trained.needs, *needs))
+                found.append(Hypothesis(together, prior * nodes_prior * engine_prior, whole, scales, words, seen.cpu))
     return found
+
+
+def _engine_needs(seen: Seen, engine: Engine | None) -> tuple[Need, ...]:
+    """What an engine adds; in the same processes as the models it adds no process."""
+    plan = Plan(device="cpu" if seen.cpu else "cuda", models=(), engine=engine, ray=False)
+    return tuple(n for n in host_estimate(plan).needs if not (seen.hybrid and n.component == "process"))
 
 
 def _engines(seen: Seen, shape: Shape) -> Iterator[tuple[float, Engine | None]]:
@@ -233,4 +235,6 @@ def _models(seen: Seen, shape: Shape, ranks: int, setup: dict[str, Any]) -> Iter
 
 def named(hypothesis: Hypothesis, place: int, phase: str) -> Message:
     """The hypothesis in words, with one of its sizes and a phase."""
-    return joined(hypothesis.says, hypothesis.scale_says[place], say("in {phase}", phase=term(phase.replace("_", " "))), by=", ")
+    return joined(
+        hypothesis.says, hypothesis.scale_says[place], say("in {phase}", phase=term(phase.replace("_", " "))), by=", "
+    )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from rlhfdoctor.budget.types import Estimate, Need
 from rlhfdoctor.vocabulary.run import Component
@@ -24,13 +25,15 @@ class Piece:
     """More of one of them: what rank 0 gathers."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Level:
     """What a process holds at one moment."""
 
     moment: str
     """Empty: throughout the phase."""
-    pieces: tuple[Piece, ...]
+    needs: tuple[Need, ...]
+    count: int
+    """Processes of its kind; what fewer of them need, one needs."""
     fixed: int
     """Bytes that do not grow with the model."""
     scaled: int
@@ -41,6 +44,19 @@ class Level:
     """More of one process."""
     before: int
     """Place in the list of the level that it rises from; its own where it rises from none."""
+
+    @cached_property
+    def pieces(self) -> tuple[Piece, ...]:
+        """Its needs by role and component; only levels that fit are asked."""
+        sums: dict[tuple[str, Component], list[int]] = {}
+        parts: tuple[tuple[Component, int], ...]
+        for need in self.needs:
+            parts = ((need.component, need.bytes - need.rounding_bytes), ("page-lock rounding", need.rounding_bytes))
+            for component, size in parts:
+                if size:
+                    row = sums.setdefault((need.role, component), [0, 0])
+                    row[0 if need.count >= self.count else 1] += size
+        return tuple(Piece(role, component, *sizes) for (role, component), sizes in sums.items())
 
     def usual(self, scale: float = 1.0) -> float:
         """Bytes of a process, of a model this many times as large."""
@@ -73,7 +89,7 @@ def make_levels(held: Sequence[Need], phase: str) -> list[Level]:
     steady = [n for n in needs if not n.transient and not n.exclusive]
     levels: list[Level] = []
     if phase == "load":
-        levels.append(_level("", [n for n in steady if n.component == "process"], count, 0))
+        levels.append(_level("", [n for n in steady if n.held_for == "process"], count, 0))
     elif phase in MAY_BE_EARLY and any(n.after_first_step for n in steady):
         levels.append(_level("", [n for n in steady if not n.after_first_step], count, 0))
     levels.append(_level("", steady, count, 0))
@@ -97,24 +113,16 @@ def _turns(needs: Sequence[Need]) -> Iterator[tuple[str, list[Need]]]:
             yield role, own
 
 
-def _level(moment: str, needs: Iterable[Need], count: int, before: int) -> Level:
-    sums: dict[tuple[str, Component], list[int]] = {}
-    parts: tuple[tuple[Component, int], ...]
+def _level(moment: str, needs: Sequence[Need], count: int, before: int) -> Level:
     fixed = scaled = pinned = once = 0
     for need in needs:
-        every = need.count >= count
-        rounding = need.rounding_bytes
-        parts = ((need.component, need.bytes - rounding), ("page-lock rounding", rounding))
-        for component, size in parts:
-            if size:
-                row = sums.setdefault((need.role, component), [0, 0])
-                row[0 if every else 1] += size
-        if not every:
+        if need.count < count:
             once += need.bytes
-        elif need.component == "process":
+            continue
+        if need.held_for == "process":
             fixed += need.bytes
         else:
             scaled += need.bytes
-        pinned += need.bytes if need.pinned and every else 0
-    pieces = tuple(Piece(role, component, *sizes) for (role, component), sizes in sums.items())
-    return Level(moment, pieces, fixed, scaled, pinned, once, before)
+        if need.pinned:
+            pinned += need.bytes
+    return Level(moment, tuple(needs), count, fixed, scaled, pinned, once, before)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from statistics import median
 
 from rlhfdoctor.units import MIB
@@ -63,8 +64,8 @@ class Group:
 def group(holders: Sequence[Holder]) -> list[Group]:
     """Kinds of processes, the largest first; small unnamed ones are one kind, `other`.
 
-    >>> [g.sizes for g in group([Holder(role=None, name="python", pid=n, bytes=s << 30) for n, s in enumerate((90, 9, 8))])]
-    [(96636764160, 9663676416, 8589934592)]
+    >>> [g.sizes for g in group([Holder(role=None, name="python", pid=n, bytes=n * 10**9) for n in (90, 9, 8)])]
+    [(90000000000, 9000000000, 8000000000)]
     """
     roles: dict[str, list[Holder]] = {}
     unnamed: dict[str, list[Holder]] = {}
@@ -88,7 +89,7 @@ def group(holders: Sequence[Holder]) -> list[Group]:
 def _alike(rows: Sequence[Holder]) -> Iterator[Holder]:
     """The largest process, and those of about one size that follow; a single largest one may stand apart."""
     yield rows[0]
-    for number, (before, row) in enumerate(zip(rows, rows[1:], strict=False)):
+    for number, (before, row) in enumerate(pairwise(rows)):
         apart = number == 0 and row.bytes >= _LEAST_RATIO * before.bytes
         if row.bytes < _FAR * before.bytes and not apart:
             return

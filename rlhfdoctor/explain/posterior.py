@@ -1,8 +1,8 @@
-"""From hypotheses to a posterior: what may have run, what each kind of process was doing, which part filled the memory."""
+"""From hypotheses to a posterior: what may have run, what each process was doing, which part filled the memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -18,8 +18,8 @@ from rlhfdoctor.vocabulary.run import Component
 _NONE_PRIOR, _NONE_BESIDE_FILES = 0.1, 0.03
 """Prior of "no configuration that the budget knows"; and where the files of the run are at hand."""
 _TEMPER = 0.7
-"""Power of the weights where the configuration is guessed: what ran is between what is tried, so that differences of fit
-mean less than the budget's error says. By simulated tables (tests/exam/explained.py)."""
+"""Power of the weights where the configuration is guessed: what ran is between what is tried, so that differences of
+fit mean less than the budget's error says. By simulated tables (tests/exam/explained.py)."""
 _FIXED_ERROR = {True: 60 * MIB, False: 3 * GIB // 2}
 """How far a process without a model may be from the budget's constant: measured on CPUs, assumed for CUDA."""
 
@@ -151,26 +151,32 @@ def _ordered(parts: Iterable[Held]) -> list[Held]:
     return sorted((part for part in parts if part.bytes > 0), key=lambda part: -part.bytes)
 
 
-def suspects_of(
-    group: Group, place: int, stories: Sequence[Story], pick: Callable[[Group, Sequence[Held]], Component | None]
-) -> tuple[Suspect, ...]:
-    """Which component it is that `pick` takes of a group's parts, by all stories together; the likeliest first."""
-    sums: dict[Component | None, float] = {}
+def suspects_of(group: Group, place: int, stories: Sequence[Story]) -> tuple[tuple[Suspect, ...], tuple[Suspect, ...]]:
+    """By all stories together: which component filled the memory of a group, and which copies it held for a moment."""
+    largest: dict[Component, float] = {}
+    passing: dict[Component, float] = {}
     for story in stories:
         if story.weight < _NEGLIGIBLE:
             break  # the likeliest come first
         outcomes = story.outcomes.get(place, ())
         total = sum(outcome.likelihood for outcome in outcomes)
         if not total:
-            sums[pick(group, ())] = sums.get(pick(group, ()), 0) + story.weight
-            continue
-        for outcome in outcomes:
+            largest["something else"] = largest.get("something else", 0) + story.weight
+        for outcome in outcomes if total else ():
             weight = story.weight * outcome.likelihood / total
-            if weight > _NEGLIGIBLE / 10:
-                name = pick(group, fitted(group, outcome))
-                sums[name] = sums.get(name, 0) + weight
-    whole = sum(sums.values()) or 1.0
-    ordered = sorted(((name, size) for name, size in sums.items() if name is not None), key=lambda item: -item[1])
+            if weight < _NEGLIGIBLE / 10:
+                continue
+            parts = fitted(group, outcome)
+            name, copy = largest_of(group, parts), passing_of(group, parts)
+            largest[name] = largest.get(name, 0) + weight
+            if copy is not None:
+                passing[copy] = passing.get(copy, 0) + weight
+    whole = sum(largest.values()) or 1.0
+    return _suspects(group, largest, whole), _suspects(group, passing, whole)
+
+
+def _suspects(group: Group, sums: Mapping[Component, float], whole: float) -> tuple[Suspect, ...]:
+    ordered = sorted(sums.items(), key=lambda item: -item[1])
     return tuple(Suspect(role=group.role, component=name, probability=size / whole) for name, size in ordered)
 
 

@@ -8,7 +8,7 @@ from rlhfdoctor.budget.process import ON_CPU, ON_CUDA, Constants
 from rlhfdoctor.explain.compare import Outcome
 from rlhfdoctor.explain.hypotheses import Hypothesis
 from rlhfdoctor.explain.measured import Group, Holder, group
-from rlhfdoctor.explain.posterior import Story, compare, fitted, largest_of, passing_of, suspects_of
+from rlhfdoctor.explain.posterior import Story, compare, fitted, suspects_of
 from rlhfdoctor.explanation import Explained, Explanation, Held, Suspect
 from rlhfdoctor.i18n.message import NOTHING, Message
 from rlhfdoctor.vocabulary.run import OTHER, Component
@@ -43,7 +43,7 @@ def explain(
     modelled = [_role(one, trainer, place == 0) for place, one in enumerate(groups)]
     stories = compare(groups, modelled, hypotheses, phases) if any(modelled) and hypotheses else []
     judged = bool(stories and modelled[0])
-    suspects = suspects_of(groups[0], 0, stories, largest_of) if judged else ()
+    suspects, passing = suspects_of(groups[0], 0, stories) if judged else ((), ())
     best = _best(stories, unknown=bool(suspects) and suspects[0].component == "something else")
     cpu = bool(best and best.hypothesis and best.hypothesis.cpu)
     rows = tuple(_row(one, place, best, ON_CPU if cpu else ON_CUDA) for place, one in enumerate(groups))
@@ -53,7 +53,7 @@ def explain(
         basis=basis,
         rows=rows,
         suspects=suspects or _plain_suspects(first),
-        passing=suspects_of(groups[0], 0, stories, passing_of) if judged else (),
+        passing=passing,
         on_gpus=not cpu,
         assumed=best.says if best is not None else NOTHING,
         victim_ratio=known / first.largest_bytes if known is not None and first.largest_bytes else None,
