@@ -30,7 +30,7 @@ _HYBRID = re.compile(r"WorkerDict|FSDPWorker|ActorRollout")
 """Classes of processes that hold all roles and the engine (verl and its forks)."""
 _OFFLOADED = ("optimizer", "gradients", "page-lock rounding")
 """Components that are in host memory only because the optimizer is offloaded."""
-_BYSTANDER_RATIO = 0.25
+_BYSTANDER_RATIO = 1 / 3
 """Judgement: a victim that held less than this of the largest process's memory did not fill it."""
 _PHASES: Mapping[str, tuple[str, ...]] = {
     "load": ("load", "resume"),
