@@ -1,4 +1,4 @@
-"""The types of an explanation: what processes of a run were measured to hold, and which parts of the budget fill it."""
+"""The types of an explanation: what processes of a run held, by the parts of the budget that account for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes by kind: those of one role or name together, their usual size, and one that is larger than its peers."""
+"""Processes by kind: their sizes, their usual size, one that is larger than its peers."""
 
 from __future__ import annotations
 

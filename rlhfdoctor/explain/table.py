@@ -1,4 +1,4 @@
-"""Measured processes -> an explanation: rows by component, and which part of the largest row filled the memory."""
+"""Measured processes -> an explanation: rows by component, the part of the largest row that filled the memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measured, explained by: what each kind of process held, and which parts of a configuration account for it."""
+"""Measured, explained by: what each kind of process held, by the parts of a configuration that account for it."""
 
 from __future__ import annotations
 
