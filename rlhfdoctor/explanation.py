@@ -80,6 +80,8 @@ class Explanation:
     """Copies made for a load or a save that the largest row may hold, with the probability that it does."""
     assumed: Message = NOTHING
     """The configuration and the phase under which the rows are explained."""
+    is_guessed: bool = False
+    """No configuration was at hand; `assumed` is the one that fits best."""
     on_gpus: bool = True
     """Models are on GPUs, so that optimizer states in host memory are offloaded ones."""
     victim_ratio: float | None = None

@@ -54,6 +54,7 @@ def explain(
         rows=rows,
         suspects=suspects or _plain_suspects(first),
         passing=passing,
+        is_guessed=best is not None and best.hypothesis is not None and not best.hypothesis.from_files,
         on_gpus=not cpu,
         assumed=best.says if best is not None else NOTHING,
         victim_ratio=known / first.largest_bytes if known is not None and first.largest_bytes else None,

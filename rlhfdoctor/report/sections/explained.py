@@ -95,8 +95,10 @@ def _basis(found: Explanation) -> Message:
     """What was measured, and under which configuration it is explained."""
     if not found.assumed:
         return say("measured: {basis}; no configuration that the budget knows explains it", basis=found.basis)
-    if found.likely is None:
-        return say("measured: {basis}; explained for example {assumed}", basis=found.basis, assumed=found.assumed)
+    if found.is_guessed:
+        return say(
+            "measured: {basis}; no configuration at hand, fits: {assumed}", basis=found.basis, assumed=found.assumed
+        )
     return say("measured: {basis}; explained {assumed}", basis=found.basis, assumed=found.assumed)
 
 
@@ -142,6 +144,7 @@ def _to_dict(incident: Incident) -> dict[str, Any] | None:
             for one in found.suspects
         ],
         "copies": [{"component": one.component, "probability": round(one.probability, 3)} for one in found.passing],
+        "guessed": found.is_guessed,
         "victim_ratio": None if found.victim_ratio is None else round(found.victim_ratio, 3),
         **said(basis=found.basis, assumed=found.assumed),
     }
