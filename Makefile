@@ -63,6 +63,9 @@ schemas: .venv/.dev ## read the names that each release takes, and count the pat
 upstream: .venv/.dev ## the estimate on the frameworks' own examples (needs clones, see the head of the script)
 	$(BIN)/python -m tests.frameworks.upstream
 
+mangle: .venv/.check ## what is still read of logs that were quoted, cut, wrapped or translated
+	$(BIN)/python -m tests.exam.mangle
+
 bench: .venv/.dev ## ratios against anchors, apart from the tests
 	$(BIN)/python tests/bench/scan.py && $(BIN)/python tests/bench/start.py && $(BIN)/python tests/bench/record.py
 
@@ -77,4 +80,4 @@ lock: ## resolve the development environment anew (needs the network)
 	$(BIN)/pip install -q torch==2.13.0 && $(BIN)/pip install -q -r .ci/dev.in && $(BIN)/pip freeze --exclude rlhfdoctor | grep -v '^torch==' > .ci/dev.lock
 	rm -rf .venv && $(PYTHON) -m venv .venv && $(BIN)/pip install -q -c .ci/dev.lock -r .ci/base.lock -r .ci/check.in && $(BIN)/pip freeze > .ci/check.lock
 
-.PHONY: help install demo lab check test lint messages calibrate exam schemas upstream bench docs lock
+.PHONY: help install demo lab check test lint messages calibrate exam mangle schemas upstream bench docs lock

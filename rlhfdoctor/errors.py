@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from rlhfdoctor.i18n.message import Message, quoted
+
 
 class DoctorError(Exception):
-    """Base of all errors that end a command with exit code 2."""
+    """Base of all errors that end a command with exit code 2; its text is English, `says` is for any language."""
+
+    def __init__(self, says: Message) -> None:
+        """`says`: the cause, then the next step."""
+        super().__init__(str(says))
+        self.says = says
 
 
 class UsageError(DoctorError):
@@ -18,9 +25,17 @@ class SourceError(DoctorError):
     """
 
 
-class RuleError(DoctorError):
+class _FaultsError(DoctorError):
+    """Faults of files that maintainers write, one a line: English in every language, as editors and searches want."""
+
+    def __init__(self, faults: Message | str) -> None:
+        """`faults`: file, line and fault, one a line; a message where it is no fault of a file."""
+        super().__init__(quoted(faults) if isinstance(faults, str) else faults)
+
+
+class RuleError(_FaultsError):
     """One or more faults in a rule; each line names file and line."""
 
 
-class PluginError(DoctorError):
+class PluginError(_FaultsError):
     """One or more faults in a framework's folder; each line names file and line."""

@@ -10,11 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, cast
 
+from rlhfdoctor.axes import Axes
+from rlhfdoctor.coverage import Coverage
 from rlhfdoctor.explanation import Explanation
 from rlhfdoctor.i18n.message import NOTHING, Message, quoted
 from rlhfdoctor.units import in_unit
 from rlhfdoctor.vocabulary.names import Fact, Field, Kind
-from rlhfdoctor.vocabulary.run import Killer, Phase
+from rlhfdoctor.vocabulary.run import Axis, Killer, Phase
 
 Value: TypeAlias = str | int | float | bool | None
 """What an event field, an evidence or a setting may hold."""
@@ -84,6 +86,26 @@ class Setting:
     def written(self) -> Value:
         """The value as the user wrote it; `value` is in the setting's own unit."""
         return cast(Value, in_unit(self.value, self.factor))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """A setting for which the user's file and the log of the run have different values."""
+
+    own: Setting
+    """Of the file."""
+    logged: Setting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Differences:
+    """How the user's files and the log of the run agree; the log is what ran."""
+
+    settings: tuple[Difference, ...] = ()
+    compared_count: int = 0
+    """Settings that both show."""
+    another_run: bool = False
+    """Whether so much differs that the files are hardly those of the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,10 +260,16 @@ class Finding:
     patches: tuple[Patch, ...] = ()
     explained_by: str | None = None
     """The finding of which this one is a secondary failure."""
+    axis: Axis = "consumer"
+    """What it says of the incident; findings of one kind compete within their axis."""
     score: float = 0.0
-    """Log-odds before calibration: the rule's prior and the weights that hold."""
-    goes_with: tuple[str, ...] = ()
-    """Causes that may hold at the same time."""
+    """Log-odds by its own evidence: the rule's prior and the weights that hold."""
+    odds: float = 0.0
+    """Log-odds among its rivals and something else, before calibration."""
+    next_step: Message = NOTHING
+    """What to do now, where no setting cures it."""
+    check: Message = NOTHING
+    """How to see it by hand."""
     differs: Message = NOTHING
     """How to distinguish this cause from the first finding's."""
 
@@ -281,6 +309,11 @@ class Incident:
     gaps: tuple[Gap, ...] = ()
     timeline: tuple[Event, ...] = ()
     settings: tuple[Setting, ...] = ()
+    axes: Axes = field(default_factory=Axes)
+    coverage: Coverage = field(default_factory=Coverage)
+    unrecognised: tuple[Event, ...] = ()
+    """Lines that read like a failure and that no pattern knows."""
+    differences: Differences = field(default_factory=Differences)
 
     @property
     def best(self) -> Finding | None:

@@ -120,6 +120,15 @@ def show_duration(value: float) -> str:
     return f"{seconds // 86400} d {seconds % 86400 // 3600} h"
 
 
+def show_clock(at: float) -> str:
+    """Unix seconds as a time of day in UTC, to the second.
+
+    >>> show_clock(0.5)
+    '00:00:00'
+    """
+    return show_time(at)[11:19]
+
+
 def show_time(seconds: float) -> str:
     """A moment in ISO 8601, UTC, with milliseconds.
 
@@ -149,10 +158,12 @@ def show_confidence(share: float) -> str:
     return "0.95+" if step >= 19 else f"{step / 20:.2f}" if step else "<0.05"
 
 
-def show_count(value: int, one: str, many: str = "") -> str:
-    """A number with its noun.
+def show_value(value: object) -> str:
+    """A value as configuration files write it.
 
-    >>> show_count(1, "step"), show_count(3, "process", "processes")
-    ('1 step', '3 processes')
+    >>> show_value(True), show_value(None), show_value(0.5)
+    ('true', 'null', '0.5')
     """
-    return f"{value} {one if value == 1 else many or one + 's'}"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "null" if value is None else str(value)

@@ -30,6 +30,8 @@ _AREAS = {
     "report": ("report", "cli", "core", "jupyter.py", "i18n"),
     "evidence": ("evidence", "engine"),
     "budget": ("budget", "patch"),
+    "record": ("record",),
+    "vocabulary": ("vocabulary",),
 }
 """Catalogue -> folders of the package; the rest goes to `reading`."""
 

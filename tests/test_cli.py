@@ -163,14 +163,13 @@ def test_rules_test_names_what_is_wrong(doctor: Doctor, tmp_path: Path) -> None:
     """Causes that no rule has, translations with other figures or of sentences that are gone; a catalogue of one's own needs no translation."""
     doctor("rules", "new", "gpu-my-cause", "--folder", tmp_path)
     rule, chinese = (tmp_path / "gpu-my-cause" / name for name in ("rule.yaml", "zh.po"))
-    rule.write_text(rule.read_text() + "suppresses: [host-leek]\ncompatible_with: [gpu-my-cause, host-leak]\n")
+    rule.write_text(rule.read_text() + "suppresses: [host-leek, host-leak]\n")
     chinese.write_text(
         'msgid "One sentence for the user, with figures such as {cuda.request_bytes}."\nmsgstr "一句话"\n\n'
         'msgid "gone"\nmsgstr "没了"\n'
     )
     lines = doctor("rules", "test", rule.parent).stderr.splitlines()
     assert f"{rule}: 'suppresses' names host-leek, and no rule has that id" in lines
-    assert [line for line in lines if "compatible_with" in line] == []
     assert [line.removeprefix(f"{chinese}: ") for line in lines if "braces" in line or "any more" in line] == [
         "other places in braces than 'One sentence for the user, with figures such as {cuda.request_bytes}.' has",
         "nothing says 'gone' any more",

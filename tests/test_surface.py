@@ -34,6 +34,7 @@ OPTIONS = {
         "alert_command",
         "metrics_port",
         "engines",
+        "lang",
     },
     "compare": {"before", "after", "form", "out", "lang"},
     "estimate": {

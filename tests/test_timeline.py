@@ -76,7 +76,7 @@ def test_a_limit_far_above_is_told_in_words(tmp_path: Path) -> None:
     """A picture that holds a limit of ten times the use would show nothing else."""
     (found,) = charts_of(write_run(tmp_path / "run", 30, use=lambda t: 100.0, anon={"actor": lambda t: 100.0}))
     assert all(not panel.bounds for panel in found.panels)
-    assert tuple(map(str, found.notes)) == ("node (64.0 GiB) lies above the picture",)
+    assert tuple(map(str, found.notes)) == ("node memory (64.0 GiB) lies above the picture",)
 
 
 def test_logs_alone_have_no_chart() -> None:

@@ -122,17 +122,29 @@ class Group:
         }
 
 
+_START_COUNT = 4
+_SLOW_START = "timed out during startup"
+"""Ray waits for its raylet for 30 seconds, whatever the machine has to do (ray/_private/node.py at 2.60)."""
+
+
 def start_ray(config: Config, engines: int) -> None:
     """Joins a cluster, or starts one on this machine that has room for all ranks."""
     address = config.cluster.address or os.environ.get("RAY_ADDRESS")
     if address:
         ray.init(address=address)
         return
-    ray.init(
-        num_cpus=max(config.cluster.num_cpus or os.cpu_count() or 1, config.cluster.world_size + engines),
-        object_store_memory=config.cluster.object_store_memory,
-        include_dashboard=False,
-    )
+    for attempt in range(_START_COUNT):
+        try:
+            ray.init(
+                num_cpus=max(config.cluster.num_cpus or os.cpu_count() or 1, config.cluster.world_size + engines),
+                object_store_memory=config.cluster.object_store_memory,
+                include_dashboard=False,
+            )
+            return
+        except Exception as error:  # Ray raises no class of its own
+            if _SLOW_START not in str(error) or attempt + 1 == _START_COUNT:
+                raise
+            ray.shutdown()
 
 
 def start_groups(config: Config, engines: int) -> tuple[dict[str, Group], PlacementGroup]:

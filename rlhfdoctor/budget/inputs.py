@@ -20,6 +20,7 @@ from rlhfdoctor.vocabulary.names import Trait
 
 _ALWAYS_SHOWN: tuple[BoundName, ...] = ("node", "GPU")
 """Limits that are listed even if their size is unknown."""
+_MODEL = say("the model")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +137,7 @@ class Inputs:
         if sentence not in self.assumed:
             self.assumed.append(sentence)
 
-    def shape(self, *names: str, of: str = "the model") -> Shape | None:
+    def shape(self, *names: str, of: Message = _MODEL) -> Shape | None:
         """The shape of the model that the first of these settings names; None where none of them is set.
 
         Raises:
@@ -151,13 +152,18 @@ class Inputs:
                 return found
             if self.machine.model is None:
                 raise UsageError(
-                    f"{setting.spelled} {setting.value}: neither the name nor a config.json there tells the size of "
-                    f"{of}; add --model, such as --model Qwen2.5-7B, --model 13B or --model FOLDER"
+                    say(
+                        "{spelled} {value}: neither the name nor a config.json there tells the size of {model}; "
+                        "add --model, such as --model Qwen2.5-7B, --model 13B or --model FOLDER",
+                        spelled=setting.spelled,
+                        value=setting.value,
+                        model=of,
+                    )
                 )
             break
         return None
 
-    def shape_or(self, other: Shape, *names: str, of: str) -> Shape:
+    def shape_or(self, other: Shape, *names: str, of: Message) -> Shape:
         """Like `shape`, for roles other than the actor: if the size is unknown, that of `other` is assumed."""
         try:
             found = self.shape(*names, of=of)
@@ -179,7 +185,9 @@ class Inputs:
             return read_shape(Path(name))
         found = find_shape(name)
         if found is None:
-            raise UsageError(f"--model {name}: no public model by this name, no size in it (7B), and no such folder")
+            raise UsageError(
+                say("--model {name}: no public model by this name, no size in it (7B), and no such folder", name=name)
+            )
         self._note_size(found, name)
         return found
 

@@ -46,10 +46,12 @@ def make_plans(inputs: Inputs) -> list[Plan]:
     name = inputs.framework.name if inputs.framework is not None else ""
     layout = find_layout(name)
     if layout is None:
-        known = ", ".join(name for name in folders.names() if find_layout(name) is not None)
         raise UsageError(
-            "the framework cannot be detected; give the launch script or configuration of an RLHF run, "
-            f"or add --framework NAME[==VERSION] ({known})"
+            say(
+                "the framework cannot be detected; give the launch script or configuration of an RLHF run, "
+                "or add --framework NAME[==VERSION] ({known:, })",
+                known=tuple(name for name in folders.names() if find_layout(name) is not None),
+            )
         )
     if inputs.framework is not None and inputs.framework.version is None and not inputs.has(TRAIT.released_with_doctor):
         newest = quoted(inputs.release) if inputs.release else say("the newest")

@@ -25,9 +25,11 @@ def actor_shape(inputs: Inputs, *names: str) -> Shape:
     Raises:
         UsageError: it is unknown from both.
     """
-    shape = inputs.given_shape() or inputs.shape(*names, of="the actor")
+    shape = inputs.given_shape() or inputs.shape(*names, of=say("the actor"))
     if shape is None:
-        raise UsageError(f"no model in the files ({', '.join(names[:2])}); add --model, such as --model Qwen2.5-7B")
+        raise UsageError(
+            say("no model in the files ({names:, }); add --model, such as --model Qwen2.5-7B", names=names[:2])
+        )
     return shape
 
 

@@ -10,7 +10,6 @@ from rlhfdoctor.budget.layout_settings import find_file_size
 from rlhfdoctor.budget.plan import Engine, Model, Plan
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.i18n.message import joined, plural, say, term
-from rlhfdoctor.units import show_count
 
 GPUS = 8
 
@@ -24,6 +23,17 @@ class Placed:
     nodes: int = 1
 
 
+def _too_few(gpus: int, widest: Placed) -> UsageError:
+    return UsageError(
+        say(
+            "--gpus-per-node {given}: {roles: and } want {gpus} on a node",
+            given=gpus,
+            roles=tuple(term(role) for role in widest.roles),
+            gpus=plural("{n} GPU", "{n} GPUs", widest.gpus),
+        )
+    )
+
+
 def make_nodes(
     inputs: Inputs, groups: list[Placed], models: dict[str, Model], engine: Engine | None, **rest: Any
 ) -> list[Plan]:
@@ -33,9 +43,7 @@ def make_nodes(
         gpus = max([GPUS, *(group.gpus for group in groups)])
     widest = max(groups, key=lambda group: group.gpus)
     if 0 < gpus < widest.gpus:
-        raise UsageError(
-            f"--gpus-per-node {gpus}: {' and '.join(widest.roles)} want {show_count(widest.gpus, 'GPU')} on a node"
-        )
+        raise _too_few(gpus, widest)
     if inputs.machine.gpus_per_node != 0:
         inputs.assume(
             say(

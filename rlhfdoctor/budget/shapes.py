@@ -18,6 +18,7 @@ from typing import Any
 import yaml
 
 from rlhfdoctor.errors import SourceError, UsageError
+from rlhfdoctor.i18n.message import joined, quoted, say
 
 _BILLIONS = re.compile(r"(?<![\w.])(\d{1,4}(?:\.\d+)?)b(?![a-z0-9])", re.I)
 _TYPICAL_LAYER_RATIO = 128
@@ -183,11 +184,11 @@ def read_shape(path: Path) -> Shape:
     try:
         config = json.loads(file.read_text())
     except OSError as error:
-        raise SourceError(f"{file}: {error.strerror or error}") from None
+        raise SourceError(joined(quoted(file), quoted(error.strerror or error), by=": ")) from None
     except ValueError as error:
-        raise SourceError(f"{file}: no JSON ({error})") from None
+        raise SourceError(say("{file}: no JSON ({error})", file=str(file), error=str(error))) from None
     if not isinstance(config, dict):
-        raise UsageError(f"{file}: not the config.json of a decoder-only transformer")
+        raise UsageError(say("{file}: not the config.json of a decoder-only transformer", file=str(file)))
     return of_config(config, str(path))
 
 
@@ -225,5 +226,9 @@ def of_config(config: Mapping[str, Any], name: str) -> Shape:
         )
     except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         raise UsageError(
-            f"{name}: not the config.json of a decoder-only transformer ({type(error).__name__}: {error})"
+            say(
+                "{file}: not the config.json of a decoder-only transformer ({error})",
+                file=name,
+                error=f"{type(error).__name__}: {error}",
+            )
         ) from None

@@ -16,12 +16,14 @@ from rlhfdoctor import __version__
 from rlhfdoctor.cli.analyze import analyze
 from rlhfdoctor.cli.bundle import bundle
 from rlhfdoctor.cli.compare import compare
+from rlhfdoctor.cli.console import words
 from rlhfdoctor.cli.estimate import estimate
 from rlhfdoctor.cli.patch import patch
 from rlhfdoctor.cli.report import report
 from rlhfdoctor.cli.rules import rules
 from rlhfdoctor.cli.watch import watch
 from rlhfdoctor.errors import DoctorError
+from rlhfdoctor.i18n.message import say
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -36,7 +38,7 @@ class _Group(click.Group):
         try:
             return super().invoke(ctx)
         except DoctorError as error:
-            click.echo(f"doctor: {error}", err=True)
+            click.echo(f"doctor: {words()(error.says)}", err=True)
             ctx.exit(2)
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -46,12 +48,13 @@ class _Group(click.Group):
         except Exception as error:
             if os.environ.get("RLHFDOCTOR_DEBUG"):
                 raise
-            message = f"{type(error).__name__}: {error}"[:300]
-            click.echo(
-                f"doctor: internal error in doctor (not in your run): {message}\n"
+            fault = f"{type(error).__name__}: {error}"[:300]
+            says = say(
+                "internal error in doctor (not in your run): {fault}\n"
                 "Please report it with the output of the same command under RLHFDOCTOR_DEBUG=1.",
-                err=True,
+                fault=fault,
             )
+            click.echo(f"doctor: {words()(says)}", err=True)
             ctx.exit(2)
 
 

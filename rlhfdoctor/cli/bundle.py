@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from rlhfdoctor.cli.console import Progress
-from rlhfdoctor.units import show_bytes, show_count
+from rlhfdoctor.cli.console import Progress, tell
+from rlhfdoctor.i18n.message import NOTHING, Message, joined, plural, quoted, say
+from rlhfdoctor.report.phrasing import VERDICTS
 
 if TYPE_CHECKING:
     from rlhfdoctor.core.bundle import Bundle
 
 _KINDS = {
-    "user": "users",
-    "host": "hosts",
-    "address": "addresses",
-    "email": "e-mail addresses",
-    "path": "private paths",
-    "word": "words of --hide",
+    "user": say("users"),
+    "host": say("hosts"),
+    "address": say("addresses"),
+    "email": say("e-mail addresses"),
+    "path": say("private paths"),
+    "word": say("words of --hide"),
 }
 
 
@@ -55,26 +57,38 @@ def bundle(paths: tuple[str, ...], out: str, hide: tuple[str, ...], framework: s
 
     with Progress() as progress:
         made = make_bundle(paths, Path(out), hide=hide, framework=framework, progress=progress)
-    click.echo(_said(made))
+    for line in _said(made):
+        tell(line)
     sys.exit(0 if made.same else 1)
 
 
-def _said(made: Bundle) -> str:
+def _said(made: Bundle) -> Iterator[Message]:
     """What the archive holds, what was changed, and whether it still gives the same diagnosis."""
-    size = sum(int(file["bytes"]) for file in made.files)
-    lines = [
-        f"wrote {made.path}: {show_count(len(made.files) - 1, 'file')}, {show_bytes(size)}, "
-        f"packed {show_bytes(made.path.stat().st_size)}"
-    ]
+    yield say(
+        "wrote {file}: {files}, {size:bytes}, packed {packed:bytes}",
+        file=str(made.path),
+        files=plural("{n} file", "{n} files", len(made.files) - 1),
+        size=sum(int(file["bytes"]) for file in made.files),
+        packed=made.path.stat().st_size,
+    )
     for kind, count in made.tokens.items():
-        lines.append(f"   {count:4} {_KINDS[kind]} have tokens, in {show_count(made.changes.get(kind, 0), 'place')}")
+        places = plural("{n} place", "{n} places", made.changes.get(kind, 0))
+        yield say("   {count:4} {kind} have tokens, in {places}", count=count, kind=_KINDS[kind], places=places)
     if made.changes.get("secret"):
-        lines.append(f"   {made.changes['secret']:4} keys, tokens or passwords were taken out")
-    lines += [f"   cut: {what}" for what in made.cut]
-    first = made.after.findings[0].cause if made.after is not None and made.after.findings else ""
-    verdict = f"{made.after.verdict}{f' ({first})' if first else ''}" if made.after is not None else ""
+        yield say("   {count:4} keys, tokens or passwords were taken out", count=made.changes["secret"])
+    for what in made.cut:
+        yield say("   cut: {what}", what=what)
+    yield _verdict_said(made)
+    yield say("look through it before you publish it: no pattern knows every secret")
+
+
+def _verdict_said(made: Bundle) -> Message:
+    verdict, first = NOTHING, made.after.findings[0].cause if made.after is not None and made.after.findings else ""
+    if made.after is not None:
+        verdict = joined(VERDICTS[made.after.verdict], quoted(f"({first})" if first else ""), by=" ")
     if made.same:
-        lines.append(f"it gives the same verdict as its source: {verdict}")
-    else:
-        lines.append(f"it does NOT give the verdict of its source, but {verdict}: what was cut or replaced was needed")
-    return "\n".join([*lines, "look through it before you publish it: no pattern knows every secret"])
+        return say("it gives the same verdict as its source: {verdict}", verdict=verdict)
+    return say(
+        "it does NOT give the verdict of its source, but {verdict}: what was cut or replaced was needed",
+        verdict=verdict,
+    )

@@ -12,25 +12,46 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlhfdoctor.errors import UsageError
+from rlhfdoctor.errors import DoctorError, UsageError
+from rlhfdoctor.i18n.message import ENGLISH, Language, Message, joined, quoted, say
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+_LANGUAGE = f"{__name__}.language"
+"""Where the context of a command keeps what --lang chose."""
 
 
 def language_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """`--lang`; the default is the environment's language."""
 
-    def chosen(_context: click.Context, _option: click.Parameter, value: str | None) -> str:
+    def chosen(context: click.Context, _option: click.Parameter, value: str | None) -> str:
         from rlhfdoctor.i18n.language import preferred
 
-        return value or preferred()
+        context.meta[_LANGUAGE] = value or preferred()
+        return str(context.meta[_LANGUAGE])
 
     from rlhfdoctor.i18n.language import languages
 
     return click.option(
         "--lang", type=click.Choice(languages()), callback=chosen, help="Language of the report.  [default: by LANG]"
     )(command)
+
+
+def words() -> Language:
+    """The language of the command that runs: of its --lang, else of the environment; English if its catalogue fails."""
+    from rlhfdoctor.i18n.language import load_language, preferred
+
+    context = click.get_current_context(silent=True)
+    try:
+        return load_language(context.meta.get(_LANGUAGE) or preferred() if context is not None else preferred())
+    except DoctorError:
+        return ENGLISH
+
+
+def tell(message: Message, *, err: bool = False) -> None:
+    """A line for the user, on standard output or standard error."""
+    click.echo(words()(message), err=err)
 
 
 def make_page(to_file: bool, width: int = 160) -> Console:
@@ -71,20 +92,20 @@ def write(text: str, out: str | None) -> None:
     """
     if out is None:
         if sys.stdout is None:
-            raise UsageError("standard output is closed; use --out FILE")
+            raise UsageError(say("standard output is closed; use --out FILE"))
         try:
             sys.stdout.write(text)
             sys.stdout.flush()
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise UsageError(f"standard output: {error.strerror}") from None
+            raise UsageError(say("standard output: {error}", error=error.strerror)) from None
         return
     try:
         Path(out).write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
-        raise UsageError(f"--out {out}: {error.strerror}") from None
-    click.echo(f"wrote {out}", err=True)
+        raise UsageError(joined(quoted(f"--out {out}"), quoted(error.strerror), by=": ")) from None
+    tell(say("wrote {file}", file=out), err=True)
 
 
 def write_bytes(data: bytes, target: Path) -> None:
@@ -96,8 +117,8 @@ def write_bytes(data: bytes, target: Path) -> None:
     try:
         target.write_bytes(data)
     except OSError as error:
-        raise UsageError(f"--out {target}: {error.strerror}") from None
-    click.echo(f"wrote {target}", err=True)
+        raise UsageError(joined(quoted(f"--out {target}"), quoted(error.strerror), by=": ")) from None
+    tell(say("wrote {file}", file=str(target)), err=True)
 
 
 class Progress:
@@ -107,14 +128,15 @@ class Progress:
         self.shown = False
         if not sys.stderr.isatty():
             return None
-        last = time.monotonic() + 0.5
+        last, language = time.monotonic() + 0.5, words()
 
         def show(name: str, count: int) -> None:
             nonlocal last
             if time.monotonic() - last < 0.2:
                 return
             last, self.shown = time.monotonic(), True
-            sys.stderr.write(f"\r\x1b[Kreading {count / 1048576:,.0f} MiB  {name[-60:]}")
+            read = say("reading {size:,.0f} MiB  {file}", size=count / 1048576, file=name[-60:])
+            sys.stderr.write(f"\r\x1b[K{language(read)}")
             sys.stderr.flush()
 
         return show

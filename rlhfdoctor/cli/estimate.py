@@ -9,6 +9,7 @@ import click
 
 from rlhfdoctor.cli.console import language_option, make_page, trimmed, write
 from rlhfdoctor.errors import UsageError
+from rlhfdoctor.i18n.message import say
 
 _GPU_SIZES = {
     "a10": 24,
@@ -98,7 +99,9 @@ def estimate(
     from rlhfdoctor.report.estimate_verdict import sentence, verdict
 
     if framework is not None and not framework.partition("==")[0].strip():
-        raise UsageError(f"--framework '{framework}': write NAME or NAME==VERSION, such as openrlhf==0.5.3")
+        raise UsageError(
+            say("--framework '{name}': write NAME or NAME==VERSION, such as openrlhf==0.5.3", name=framework)
+        )
     machine = Machine(
         nodes=nodes,
         gpus_per_node=gpus_per_node,
@@ -133,7 +136,7 @@ def _size(flag: str, text: str | None) -> int | None:
         return None
     size = parse_bytes(text)
     if not size or size < 1 << 30:
-        raise UsageError(f"{flag} {text}: write a size such as 512G, 1.5T or 80GiB")
+        raise UsageError(say("{option} {text}: write a size such as 512G, 1.5T or 80GiB", option=flag, text=text))
     return size
 
 
@@ -148,8 +151,12 @@ def _gpu(name: str | None) -> int | None:
     size = int(stated[1]) if stated else found
     if not size:
         raise UsageError(
-            f"--gpu {name}: not known; add its size, such as {plain}-80g, or give --gpu-memory. "
-            f"Known: {', '.join(_GPU_SIZES)}"
+            say(
+                "--gpu {name}: not known; add its size, such as {plain}-80g, or give --gpu-memory. Known: {known:, }",
+                name=name,
+                plain=plain,
+                known=tuple(_GPU_SIZES),
+            )
         )
     return int(size * _USABLE * (1 << 30))
 

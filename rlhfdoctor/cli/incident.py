@@ -9,6 +9,7 @@ import click
 
 from rlhfdoctor.cli.console import Progress, make_page, text_of
 from rlhfdoctor.errors import UsageError
+from rlhfdoctor.i18n.message import say
 
 if TYPE_CHECKING:
     from rlhfdoctor.core.session import Session
@@ -57,15 +58,17 @@ def incident_of(
     from rlhfdoctor.logs.clock import read_time
 
     if min_confidence != min_confidence:
-        raise UsageError("--min-confidence takes a number from 0 to 1")
+        raise UsageError(say("--min-confidence takes a number from 0 to 1"))
     if framework is not None and not framework.partition("==")[0].strip():
-        raise UsageError(f"--framework '{framework}': write NAME or NAME==VERSION, such as openrlhf==0.5.3")
+        raise UsageError(
+            say("--framework '{name}': write NAME or NAME==VERSION, such as openrlhf==0.5.3", name=framework)
+        )
     bounds = []
     for name, text in (("--since", since), ("--until", until)):
         full = None if text is None else text if ":" in text else f"{text} 00:00"
         value = None if full is None else read_time(full if full.count(":") > 1 else f"{full}:00")
         if full is not None and value is None:
-            raise UsageError(f"{name} {text}: write a time such as '2026-01-31 12:00'")
+            raise UsageError(say("{option} {text}: write a time such as '2026-01-31 12:00'", option=name, text=text))
         bounds.append(value)
     with (
         Progress() as progress,

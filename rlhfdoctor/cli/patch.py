@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rlhfdoctor.cli.console import tell
 from rlhfdoctor.cli.incident import EXIT_CODES, incident_of, paths_argument, reading_options
 from rlhfdoctor.errors import UsageError
+from rlhfdoctor.i18n.message import NOTHING, joined, plural, quoted, say
+from rlhfdoctor.report.phrasing import NOT_SET, SAFETIES
 
 if TYPE_CHECKING:
     from rlhfdoctor.types import Incident, Patch
@@ -34,20 +37,30 @@ def patch(paths: tuple[str, ...], write: bool, consent: tuple[str, ...], revert:
       doctor patch launch.sh --revert
     """
     from rlhfdoctor.patch.apply import revert_files, selected
+    from rlhfdoctor.report.sections.differences import warn
 
     if revert:
         restored = revert_files([Path(path) for path in paths])
         for path in restored:
-            click.echo(f"restored {path}")
+            tell(say("restored {file}", file=str(path)))
         if not restored:
-            raise UsageError("nothing to take back: no patched file below " + ", ".join(paths))
+            raise UsageError(say("nothing to take back: no patched file below {paths:, }", paths=paths))
         return
     incident, _ = incident_of(paths, **reading)
     known = {finding.cause for finding in incident.findings}
     for rule in consent:
         if rule not in known:
-            raise UsageError(f"--consent {rule}: no such finding here. Findings: {', '.join(sorted(known)) or 'none'}")
+            raise UsageError(
+                say(
+                    "--consent {cause}: no such finding here. Findings: {known:, }",
+                    cause=rule,
+                    known=tuple(sorted(known)) or say("none"),
+                )
+            )
     chosen = selected(incident.findings, consent)
+    warning = warn(incident)
+    if warning is not None and any(finding.patches for finding in incident.findings):
+        click.echo(f"# {warning}", err=write)
     if not write:
         for finding in incident.findings:
             for item in finding.patches:
@@ -57,9 +70,11 @@ def patch(paths: tuple[str, ...], write: bool, consent: tuple[str, ...], revert:
 
 
 def _show_patch(cause: str, item: Patch, wanted: bool) -> None:
-    state = "would be written" if wanted else f"not written: {item.safety}" if item.diff else "no file to change"
-    change = "" if item.after in (None, "null") else f" {item.before or '(not set)'} -> {item.after}"
-    click.echo(f"# {cause}: {item.spelled}{change} [{item.safety}] {state}")
+    kept = say("not written: {safety}", safety=SAFETIES[item.safety]) if item.diff else say("no file to change")
+    state = say("would be written") if wanted else kept
+    before = quoted(item.before) if item.before else NOT_SET
+    change = NOTHING if item.after in (None, "null") else say("{before} -> {after}", before=before, after=item.after)
+    tell(joined(quoted(f"# {cause}: {item.spelled}"), change, quoted(f"[{item.safety}]"), state, by=" "))
     click.echo(item.diff.encode("utf-8", "surrogateescape"), nl=False)
 
 
@@ -73,12 +88,18 @@ def _write_patches(
     chosen = selected(incident.findings, consent)
     inside = next((p.file for p in chosen if p.file and "!" in p.file), None)
     if inside is not None:
-        raise UsageError(f"{inside}: is inside an archive; extract it before patching")
+        raise UsageError(say("{file}: is inside an archive; extract it before patching", file=inside))
     texts = apply_all(chosen)
     if not texts:
-        click.echo("nothing written: no patch of a known cause is safe or has your consent", err=True)
+        tell(say("nothing written: no patch of a known cause is safe or has your consent"), err=True)
         sys.exit(1)
     for name, (text, count) in texts.items():
         write_file(Path(name), text)
-        changes = f"{count} change{'s' if count > 1 else ''}"
-        click.echo(f"patched {name} ({changes}); take it back with: doctor patch {name} --revert")
+        changes = plural("{n} change", "{n} changes", count)
+        tell(
+            say(
+                "patched {file} ({changes}); take it back with: doctor patch {file} --revert",
+                file=name,
+                changes=changes,
+            )
+        )

@@ -11,6 +11,7 @@ import click
 from rlhfdoctor.cli.console import Progress, language_option, write, write_bytes
 from rlhfdoctor.cli.incident import EXIT_CODES
 from rlhfdoctor.errors import UsageError
+from rlhfdoctor.i18n.message import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,12 +47,12 @@ def report(paths: tuple[str, ...], out: str | None, form: str | None, framework:
       doctor report ray_logs launch.sh --out issue.md
     """
     if out == "-":
-        raise UsageError("--out -: name a file; `doctor analyze --format html` prints the page")
+        raise UsageError(say("--out -: name a file; `doctor analyze --format html` prints the page"))
     target = Path(out or f"doctor-report.{form or 'html'}")
     ending = target.suffix.lstrip(".").lower()
     chosen = form or {"htm": "html", "markdown": "md"}.get(ending, ending)
     if chosen not in FORMS:
-        raise UsageError(f"--out {target}: end it in .html, .md, .png or .svg, or say --format")
+        raise UsageError(say("--out {file}: end it in .html, .md, .png or .svg, or say --format", file=str(target)))
     from rlhfdoctor.core.diagnose import make_incident
     from rlhfdoctor.core.session import Session
     from rlhfdoctor.i18n.language import load_language

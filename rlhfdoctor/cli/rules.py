@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
-from rlhfdoctor.cli.console import language_option
+from rlhfdoctor.cli.console import language_option, tell
 from rlhfdoctor.errors import UsageError
+from rlhfdoctor.i18n.message import NOTHING, joined, plural, say
 
 
 @click.group()
@@ -58,7 +59,9 @@ def rules_explain(rule_id: str, lang: str) -> None:
 
         near = difflib.get_close_matches(rule_id, [rule.id for rule in load_rules()], 3, 0.4)
         raise UsageError(
-            f"no rule '{rule_id}'." + (f" Did you mean {', '.join(near)}?" if near else " See doctor rules list.")
+            say("no rule '{name}'. Did you mean {near:, }?", name=rule_id, near=tuple(near))
+            if near
+            else say("no rule '{name}'. See doctor rules list.", name=rule_id)
         )
     click.echo(explain(found, load_language(lang)))
 
@@ -76,9 +79,9 @@ def rules_test(folder: Path | None) -> None:
     failures, count = check_rules(folder)
     for line in (*failures, *missing):
         click.echo(line, err=True)
-    click.echo(
-        f"{count - len(failures)} of {count} samples pass" + (f", {len(missing)} parts are missing" if missing else "")
-    )
+    passed = say("{good} of {count} samples pass", good=count - len(failures), count=count)
+    lacking = plural("{n} part is missing", "{n} parts are missing", len(missing)) if missing else NOTHING
+    tell(joined(passed, lacking, by=", "))
     sys.exit(1 if failures or missing else 0)
 
 
@@ -91,4 +94,10 @@ def rules_new(rule_id: str, folder: Path | None) -> None:
     from rlhfdoctor.places import rules_folder
 
     path = write_skeleton((folder or rules_folder()) / rule_id)
-    click.echo(f"wrote {path}; fill it in until 'doctor rules test {path.parent}' names nothing more")
+    tell(
+        say(
+            "wrote {file}; fill it in until 'doctor rules test {folder}' names nothing more",
+            file=str(path),
+            folder=str(path.parent),
+        )
+    )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
 
+from rlhfdoctor.cli.console import language_option, tell
 from rlhfdoctor.cli.incident import EXIT_CODES, incident_of, render_incident
 from rlhfdoctor.errors import UsageError
+from rlhfdoctor.i18n.message import say
 
 
 @click.command(context_settings={"ignore_unknown_options": False})
@@ -48,6 +51,7 @@ from rlhfdoctor.errors import UsageError
 @click.option(
     "--engine", "engines", multiple=True, metavar="HOST:PORT", help="vLLM server whose /metrics to read; repeatable."
 )
+@language_option
 def watch(
     command: tuple[str, ...],
     pids: tuple[int, ...],
@@ -61,6 +65,7 @@ def watch(
     alert_command: str | None,
     metrics_port: int | None,
     engines: tuple[str, ...],
+    lang: str,
 ) -> None:
     """Record a run from outside, and say what ended it.
 
@@ -82,7 +87,7 @@ def watch(
     for name, text in (("--interval", interval), ("--alert-at", alert_at)):
         seconds = parse_seconds(text)
         if seconds is None or not 0 < seconds < 10 * 86400:
-            raise UsageError(f"{name} {text}: write a time such as 1s, 500ms, 10m or 2h")
+            raise UsageError(say("{option} {text}: write a time such as 1s, 500ms, 10m or 2h", option=name, text=text))
         times.append(seconds)
     options = WatchOptions(
         command=command,
@@ -96,21 +101,22 @@ def watch(
         port=metrics_port,
         metrics=engines,
         view=not no_view,
+        language=lang,
     )
+    verdict = partial(_verdict, lang)
     if ray_address is not None:
         from rlhfdoctor.record.cluster import watch_ray
 
-        sys.exit(watch_ray(options, ray_address, _verdict))
-    sys.exit(run(options, _verdict))
+        sys.exit(watch_ray(options, ray_address, verdict))
+    sys.exit(run(options, verdict))
 
 
-def _verdict(folder: Path, command: bool) -> int:
+def _verdict(lang: str, folder: Path, command: bool) -> int:
     """Analyzes a recorded run and prints what ended it; to standard error where standard output is the command's."""
     incident, _ = incident_of((str(folder),), (), None, None, None)
-    from rlhfdoctor.i18n.language import preferred
-
-    text = render_incident(incident, "text", False, False, preferred())
+    text = render_incident(incident, "text", False, False, lang)
     to_stderr = command and not sys.stdout.isatty()
     click.echo(text, nl=False, err=to_stderr)
-    click.echo(f"\nagain, or with more files: doctor analyze {folder}", err=True)
+    click.echo(err=True)
+    tell(say("again, or with more files: doctor analyze {folder}", folder=str(folder)), err=True)
     return EXIT_CODES[incident.verdict]

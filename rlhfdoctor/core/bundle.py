@@ -17,6 +17,7 @@ from typing import Any
 from rlhfdoctor.core.diagnose import analyze, make_incident
 from rlhfdoctor.core.session import Session
 from rlhfdoctor.errors import UsageError
+from rlhfdoctor.i18n.message import joined, quoted, say
 from rlhfdoctor.logs.flight import MOST_BYTES, plain_dump, rank_of_dump
 from rlhfdoctor.logs.open import Source, find_sources
 from rlhfdoctor.plugins import folders
@@ -80,11 +81,11 @@ def make_bundle(
         UsageError: the archive cannot be written.
     """
     if not target.name.endswith((".tar.gz", ".tgz")):
-        raise UsageError(f"{target}: the archive is a .tar.gz; name it so")
+        raise UsageError(say("{file}: the archive is a .tar.gz; name it so", file=str(target)))
     if "-" in paths:
-        raise UsageError("-: a bundle is made of files; write standard input to one first")
+        raise UsageError(say("-: a bundle is made of files; write standard input to one first"))
     if target.exists():
-        raise UsageError(f"{target}: File exists; an archive is not written over")
+        raise UsageError(say("{file}: File exists; an archive is not written over", file=str(target)))
     bundle, redactor = Bundle(path=target), Redactor(hide, folders.words())
     with Session(paths, framework=framework) as session:
         bundle.before = make_incident(session)
@@ -119,7 +120,7 @@ def _write(session: Session, bundle: Bundle, redactor: Redactor) -> None:
             writer.add_bytes(MANIFEST, json.dumps(_manifest(bundle), indent=1).encode(), time.time())
     except OSError as error:
         target.unlink(missing_ok=True)
-        raise UsageError(f"{target}: {error.strerror or error}") from None
+        raise UsageError(joined(quoted(target), quoted(error.strerror or error), by=": ")) from None
     except BaseException:
         target.unlink(missing_ok=True)  # no partly redacted file remains
         raise

@@ -5,26 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from rlhfdoctor.axes import Axes
 from rlhfdoctor.conditions.match import Facts
+from rlhfdoctor.core.coverage import find_coverage, trusted
 from rlhfdoctor.core.session import Session
+from rlhfdoctor.engine.calibrate import load_curve
 from rlhfdoctor.engine.catalogue import load_rules
-from rlhfdoctor.engine.rank import diagnose, is_decided, treatments
+from rlhfdoctor.engine.rank import diagnose, treatments
+from rlhfdoctor.engine.rivals import is_decided, shares
 from rlhfdoctor.engine.schema import Rule
+from rlhfdoctor.evidence.axes import place_on_axes
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.classify import classify
 from rlhfdoctor.evidence.collect import explain_bytes, find_evidence
 from rlhfdoctor.evidence.death import find_death
-from rlhfdoctor.evidence.ending import find_good_end
+from rlhfdoctor.evidence.ending import find_good_end, find_unrecognised
 from rlhfdoctor.evidence.ledger import make_ledger
 from rlhfdoctor.evidence.setup import machine_of, make_inputs
 from rlhfdoctor.explanation import Explanation
 from rlhfdoctor.patch.effect import Counterfactual, make_counterfactual
 from rlhfdoctor.patch.plan import Configuration, plan_patches
 from rlhfdoctor.patch.size import size_treatments
+from rlhfdoctor.settings.force import find_differences
 from rlhfdoctor.settings.read import read_configuration
 from rlhfdoctor.types import Death, Event, Evidence, Finding, Incident, Part, Patch, RuledOut, Setting, Verdict
 from rlhfdoctor.vocabulary import FACT
 from rlhfdoctor.vocabulary.names import Fact, Kind
+from rlhfdoctor.vocabulary.run import AXES
 
 _TIMELINE_COUNT = 40
 _TREATED_SCORE = -1.1
@@ -72,14 +79,18 @@ def make_incident(session: Session, rules: Sequence[Rule] | None = None, min_con
         RuleError: the catalogue has faults.
     """
     case = session.case
-    death, findings, excluded, ledger, explained = conclude(session, rules if rules is not None else load_rules())
+    catalogue = rules if rules is not None else load_rules()
+    death, findings, excluded, ledger, explained, axes = conclude(session, catalogue)
     decided = is_decided(findings)
+    coverage = find_coverage(session)
+    findings = [replace(f, confidence=trusted(f.confidence, death, coverage)) for f in findings]
     findings = [f for f in findings if f.confidence >= min_confidence]
     kept = {f.cause for f in findings}
     findings = [f for f in findings if f.explained_by is None or f.explained_by in kept]
+    unrecognised = find_unrecognised(case)
     verdict: Verdict = "cause" if decided else "undecided"
     if death is None:
-        verdict = "healthy" if find_good_end(case) is not None else "inconclusive"
+        verdict = "healthy" if find_good_end(case) is not None else "undecided" if unrecognised else "inconclusive"
     return Incident(
         sources=session.paths,
         verdict=verdict,
@@ -92,13 +103,17 @@ def make_incident(session: Session, rules: Sequence[Rule] | None = None, min_con
         gaps=tuple(session.gaps),
         timeline=tuple(_timeline(case, death)),
         settings=tuple(s for s in case.settings if s.framework),
+        axes=axes,
+        coverage=coverage,
+        unrecognised=tuple(unrecognised) if verdict in ("undecided", "inconclusive") else (),
+        differences=find_differences(s for s in case.settings if s.framework),
     )
 
 
 def conclude(
     session: Session, rules: Sequence[Rule]
-) -> tuple[Death | None, list[Finding], list[RuledOut], tuple[Part, ...], Explanation | None]:
-    """The first death over all hosts, what the rules say to the facts of its host, its ledger, its bytes explained.
+) -> tuple[Death | None, list[Finding], list[RuledOut], tuple[Part, ...], Explanation | None, Axes]:
+    """The first death over all hosts, what the rules say to the facts of its host, its ledger, its bytes, the axes.
 
     All conditions of one rule meet on one host: lines of other hosts are left out, lines without
     a host belong to every host.
@@ -125,7 +140,11 @@ def conclude(
         replace(f, patches=patches(f.cause)) if f.explained_by is None and f.score >= _TREATED_SCORE else f
         for f in findings
     ]
-    return death, complete, excluded, ledger, explained
+    axes = place_on_axes(death, facts)
+    if axes.limit is not None:
+        curve = load_curve()
+        axes = replace(axes, candidates={axis: shares(findings, axis, curve) for axis in AXES})
+    return death, complete, excluded, ledger, explained, axes
 
 
 def _foresee(case: Case, death: Death | None, facts: Facts, ledger: Sequence[Part]) -> Counterfactual | None:

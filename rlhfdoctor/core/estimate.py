@@ -53,7 +53,7 @@ def suggest(
 
 def estimate_session(session: Session, machine: Machine | None = None) -> Estimate:
     """As `estimate`, of a session that is open."""
-    return replace(fullest(make_inputs(session.case, machine or Machine())), gaps=tuple(session.gaps))
+    return replace(fullest(make_inputs(session.case, machine or Machine(), planned=True)), gaps=tuple(session.gaps))
 
 
 def suggest_session(session: Session, machine: Machine | None = None) -> tuple[Estimate, list[Patch]]:
@@ -61,7 +61,7 @@ def suggest_session(session: Session, machine: Machine | None = None) -> tuple[E
     from rlhfdoctor.patch.plan import Configuration
     from rlhfdoctor.patch.suggest import suggest as find_change
 
-    inputs = make_inputs(session.case, machine or Machine())
+    inputs = make_inputs(session.case, machine or Machine(), planned=True)
     configuration = Configuration(session.texts, list(inputs.settings.values()), inputs.framework, inputs.versions)
     found, patches = find_change(inputs, configuration)
     return replace(found, gaps=tuple(session.gaps)), patches

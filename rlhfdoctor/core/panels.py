@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from rlhfdoctor.i18n.message import Message, say, term
 from rlhfdoctor.trace.events import Recorded
 from rlhfdoctor.trace.schema import NULL
 from rlhfdoctor.vocabulary import RECORD_FIELD as R
-from rlhfdoctor.vocabulary.limits import LimitName, limit_of
+from rlhfdoctor.vocabulary.limits import LimitName, limit_of, say_limit
 
 if TYPE_CHECKING:
     import polars
@@ -36,11 +36,8 @@ _ORDER = (
     "raylet",
     "other",
 )
-_WORDS: Mapping[LimitName, Message] = {
-    "cgroup": say("container limit"),
-    "node": say("node"),
-    "ray": say("Ray's threshold"),
-}
+_OF_HOST: tuple[LimitName, ...] = ("cgroup", "node", "ray")
+"""Limits of host memory."""
 
 
 def make_panels(trace: Recorded, window: FailureWindow) -> list[Panel]:
@@ -171,7 +168,7 @@ def _by_kind(trace: Recorded, window: FailureWindow) -> Panel | None:
         levels=_levels(trace, parts["at"], [parts[name] for name in names]),
     )
     return _with_bounds(
-        panel, [(_WORDS["node" if window.of_node else "cgroup"], window.limit_bytes)] if window.limit_bytes else []
+        panel, [(say_limit("node" if window.of_node else "cgroup"), window.limit_bytes)] if window.limit_bytes else []
     )
 
 
@@ -232,12 +229,12 @@ def _levels(trace: Recorded, at: polars.Series, columns: Sequence[polars.Series]
 def known_limits(trace: Recorded, window: FailureWindow) -> Iterator[tuple[Message, int]]:
     """(name, bytes) of the limits that bound host memory, as they were seen last."""
     seen = {
-        _WORDS[name]: size
+        say_limit(name): size
         for row in trace.known["limit"].values()
         if (name := limit_of(row.get(R.name))) is not None
-        and name in _WORDS
+        and name in _OF_HOST
         and isinstance(size := row.get(R.limit_bytes), int)
     }
     if window.limit_bytes:
-        seen[_WORDS["node" if window.of_node else "cgroup"]] = window.limit_bytes
+        seen[say_limit("node" if window.of_node else "cgroup")] = window.limit_bytes
     yield from seen.items()

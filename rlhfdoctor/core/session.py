@@ -15,14 +15,17 @@ from types import TracebackType
 
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.evidence.case import Case
-from rlhfdoctor.i18n.message import plural, quoted, say
+from rlhfdoctor.evidence.ownership import drop_unrelated
+from rlhfdoctor.i18n.message import joined, plural, quoted, say
 from rlhfdoctor.logs.events import PATTERNS, order_events, read_events
 from rlhfdoctor.logs.flight import MOST_BYTES, rank_of_dump, read_dump
 from rlhfdoctor.logs.open import Source, find_sources
 from rlhfdoctor.logs.scan import Scanner
+from rlhfdoctor.logs.unrecognised import Tail
 from rlhfdoctor.patch.apply import find_original
 from rlhfdoctor.settings.framework import find_framework, find_versions, name_of
-from rlhfdoctor.settings.read import is_configuration, is_source, parse_configuration, parse_logged
+from rlhfdoctor.settings.logged import parse_logged
+from rlhfdoctor.settings.read import is_configuration, is_source, parse_configuration
 from rlhfdoctor.settings.written import Written, interpret
 from rlhfdoctor.trace.archive import shown, unpacked
 from rlhfdoctor.trace.events import Recorded, drop_foreign
@@ -33,6 +36,8 @@ from rlhfdoctor.vocabulary import EVENT
 CONFIG_LIMIT_BYTES = 2 * 1024**2
 _SAID_BY_SOURCES = ("config", "framework", "version")
 """Whose events count in a source file, beside notes on the machine: code that can raise an error has not raised it."""
+_SHOWN_BY_LOGS = (EVENT.config.command, EVENT.config.dump, EVENT.config.variable)
+"""What a file of configuration says of itself is read as configuration, with places that can be edited."""
 _NOTES = (EVENT.host.note_limit, EVENT.host.note_total, EVENT.host.note_used)
 Progress = Callable[[str, int], None]
 
@@ -76,6 +81,8 @@ class Session:
         """Of all sources, in the order of reading; `case` has them in order of time."""
         self.texts: dict[str, str] = {}
         """Configuration files whole, by name."""
+        self.logs: dict[str, None] = {}
+        """Names of what was read line by line, in order."""
         self.originals: dict[str, tuple[str, float]] = {}
         """Text before the doctor patched a file, and when it did."""
         self.newest_s = 0.0
@@ -134,7 +141,7 @@ class Session:
     def case(self) -> Case:
         """Events of the window in order of time, with settings, framework and versions."""
         events = [event for event in order_events(self.events) if self._is_inside(event)]
-        events, foreign = drop_foreign(events, self.traces)
+        events, foreign = drop_foreign(events, self.traces) if self.traces else drop_unrelated(events)
         if foreign:
             self._note(
                 Gap(
@@ -146,12 +153,12 @@ class Session:
             )
         versions = find_versions(events)
         prefer = name_of(self._framework) if self._framework else None
-        written = [*self._configured(), *_logged(events)]
+        written = [*self._configured(), *_logged(events, self._note)]
         settings = interpret(written, prefer)
-        framework = find_framework(events, settings, versions, self._framework)
+        framework = find_framework(events, settings, versions, self._framework, recorded=bool(self.traces))
         if framework is not None and framework.name != prefer:  # its table takes precedence
             settings = interpret(written, framework.name)
-            framework = find_framework(events, settings, versions, self._framework)
+            framework = find_framework(events, settings, versions, self._framework, recorded=bool(self.traces))
         return Case(events, settings, framework, versions, self.traces)
 
     def _is_inside(self, event: Event) -> bool:
@@ -174,11 +181,15 @@ class Session:
             self.gaps.append(gap)
 
     def _nothing(self) -> SourceError:
-        why = "; ".join(f"{gap.what}: {gap.why}" for gap in self.gaps[:3]) or "no files, or all of them empty"
+        why = joined(*(say("{what}: {why}", what=gap.what, why=gap.why) for gap in self.gaps[:3]))
         return SourceError(
-            f"nothing to read in {', '.join([*self.paths, *self._configs])} ({why}).\n"
-            "Give the folder of a Ray session (for example /tmp/ray/session_latest/logs), the job's log, dmesg, "
-            "and the launch script."
+            say(
+                "nothing to read in {paths:, } ({why}).\n"
+                "Give the folder of a Ray session (for example /tmp/ray/session_latest/logs), the job's log, dmesg, "
+                "and the launch script.",
+                paths=(*self.paths, *self._configs),
+                why=why or say("no files, or all of them empty"),
+            )
         )
 
     def _open_runs(self, paths: Sequence[str]) -> list[str]:
@@ -213,8 +224,11 @@ class Session:
                 data = replace(source, stream=self._counting(source)).read(MOST_BYTES)
                 self.events.extend(read_dump(data, source.name, self.gaps))
             else:
+                self.logs[source.name] = None
                 self.newest_s = max(self.newest_s, source.modified or 0.0)
-                self.events.extend(self._events_of(source))
+                tail = Tail(source)
+                self.events.extend(map(tail.know, self._events_of(replace(source, stream=tail.stream))))
+                self.events.extend(tail.unrecognised())
 
     def _is_copy(self, source: Source) -> bool:
         """Whether the same bytes were read before; ranks may have written the same dump."""
@@ -241,7 +255,7 @@ class Session:
             data = replace(source, stream=self._counting(source)).read(MOST_BYTES)
             self.events.extend(read_dump(data, source.name, self.gaps))
             return
-        found = self._events_of(source)
+        found = (event for event in self._events_of(source) if event.kind not in _SHOWN_BY_LOGS)
         if is_source(source.name):  # a program that can raise an error has not raised it
             found = (event for event in found if event.kind.scope in _SAID_BY_SOURCES or event.kind in _NOTES)
         self.events.extend(found)
@@ -268,6 +282,7 @@ class Session:
         """Names of what was unpacked, as the user gave them: by the archive."""
         self.events = [replace(e, origin=replace(e.origin, file=self.shown(e.origin.file))) for e in self.events]
         self.texts = {self.shown(name): text for name, text in self.texts.items()}
+        self.logs = {self.shown(name): None for name in self.logs}
         self._places = {self.shown(name): place for name, place in self._places.items()}
         self._shown_only = {self.shown(name) for name in self._shown_only}
         for real, to_show in self.names.items():
@@ -277,8 +292,21 @@ class Session:
             trace.node.folder, trace.file = self.shown(trace.node.folder), self.shown(trace.file)
 
 
-def _logged(events: Sequence[Event]) -> Iterator[Written]:
-    """The settings that logs show."""
+def _logged(events: Sequence[Event], note: Callable[[Gap], None]) -> list[Written]:
+    """The settings that logs show; what is only printed again is left out, and of a library its first engine counts."""
+    found: dict[tuple[str, str, str | None], Written] = {}
+    kept: list[Written] = []
+    gaps: list[Gap] = []
     for event in events:
-        if event.kind.scope == "config":
-            yield from parse_logged(event)
+        if event.kind.scope != "config":
+            continue
+        for written in parse_logged(event, gaps):
+            key = (written.origin.file, written.spelled, written.owner)
+            before = found.get(key)
+            if before is not None and (written.owner or before.value == written.value):
+                continue
+            found[key] = written
+            kept.append(written)
+    for gap in gaps:
+        note(gap)
+    return kept

@@ -10,11 +10,11 @@ from rlhfdoctor.charts import Chart, Mark, Panel, Span
 from rlhfdoctor.core.panels import ABOVE, known_limits, make_panels
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.window import FailureWindow, find_failure_window, find_steps
-from rlhfdoctor.i18n.message import Message, plural, quoted, say
+from rlhfdoctor.i18n.message import Message, plural, say
 from rlhfdoctor.report.phrasing import killer_says
 from rlhfdoctor.trace.events import Recorded
 from rlhfdoctor.trace.read import NodeTrace
-from rlhfdoctor.trace.record import RecordEvent, time_of
+from rlhfdoctor.trace.record import RecordEvent, message_of, time_of
 from rlhfdoctor.trace.run import read_traces
 from rlhfdoctor.trace.tables import require_polars
 from rlhfdoctor.types import Incident
@@ -51,7 +51,7 @@ def draw_charts(traces: Sequence[Recorded], incident: Incident) -> list[Chart]:
     """As `make_charts`, of traces that a session has read with every sample."""
     if not traces:
         return []
-    require_polars("charts of a recorded run")
+    require_polars(say("charts of a recorded run"))
     first = find_failure_window(Case(incident.timeline, traces=traces), incident.death)
     traces = sorted(traces, key=lambda trace: first is None or trace is not first.trace)
     charts = []
@@ -81,7 +81,7 @@ def draw_charts(traces: Sequence[Recorded], incident: Incident) -> list[Chart]:
 
 def trace_charts(nodes: Sequence[NodeTrace]) -> list[Chart]:
     """The charts of traces that were read already, without the annotations of an incident."""
-    require_polars("charts of a recorded run")
+    require_polars(say("charts of a recorded run"))
     charts = []
     for trace in map(Recorded, nodes):
         window = _fullest(trace)
@@ -189,7 +189,7 @@ def _marks(trace: Recorded, begin_s: float, incident: Incident | None) -> Iterat
         yield Mark(
             at_s=_at(trace, event, begin_s),
             kind="alarm",
-            says=quoted(event[R.text]) if event.get(R.text) else say("alarm"),
+            says=message_of(event, R.text) or say("alarm"),
         )
     for event in trace.of(RECORD.note.oom_kill):
         yield Mark(at_s=_at(trace, event, begin_s), kind="kill", says=say("the kernel's OOM killer"))

@@ -1,7 +1,8 @@
-"""Log-odds of a rule -> the share of such findings that were right, by a curve fitted to labelled incidents.
+"""Odds of a finding -> the share of such findings that were right, by a curve fitted to labelled incidents.
 
-The curve is `calibration.yaml` in the catalogue's folder: a few knots, straight lines between them, 0.5 at 0.
-`make calibrate` fits it again. Without it the confidence is the logistic of the log-odds.
+The curve is `calibration.yaml` in the catalogue's folder: the temperature at which findings compete (rivals.py), and a
+few knots with straight lines between them, 0.5 at 0 for first findings. `make calibrate` fits both again. Without it
+the confidence is the logistic of the odds.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import itertools
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
@@ -26,31 +28,42 @@ Knots = Sequence[tuple[float, float]]
 """(log-odds, share that was right), both rising."""
 
 
-@functools.cache
-def load_knots(folder: Path | None = None, which: str = "knots") -> Knots:
-    """A fitted curve of a catalogue; empty if it has none.
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """How odds become confidences."""
 
-    Args:
-        which: `knots` for first findings, `behind` for runners-up: at the same score fewer of them are right.
+    knots: Knots = ()
+    behind: Knots = ()
+    """The same for findings behind the first: what they say may be true and still not be what has to change."""
+    temperature: float = 1.0
+    """What scores are divided by before they compete: below 1, a distance between two findings counts for more."""
+
+
+@functools.cache
+def load_curve(folder: Path | None = None) -> Curve:
+    """The fitted curve of a catalogue; without a file the logistic of the rules' own log-odds.
 
     Raises:
         RuleError: the file is no rising curve.
     """
     path = (folder or rules_folder()) / FILE
     if not path.exists():
-        return ()
+        return Curve()
     try:
         raw = yaml.safe_load(path.read_text())
-        if which != "knots" and which not in raw:
-            return ()
-        knots = [(float(x), float(y)) for x, y in raw[which]]
-    except (OSError, KeyError, TypeError, ValueError, yaml.YAMLError) as error:
-        raise RuleError(f"{path}: wants 'knots: [[log-odds, share], ...]' ({error})") from None
-    rising = all(one[0] < two[0] and one[1] <= two[1] for one, two in itertools.pairwise(knots))
-    even = which != "knots" or (0.0, 0.5) in knots
-    if not rising or not even or len(knots) < 2 or knots[0][1] < 0 or knots[-1][1] > 1:
-        raise RuleError(f"{path}: '{which}' must rise, stay between 0 and 1, and (for first findings) be 0.5 at 0")
-    return tuple(knots)
+        first, behind = ([(float(x), float(y)) for x, y in raw[name]] for name in ("knots", "behind"))
+        curve = Curve(first, behind, float(raw.get("temperature", 1.0)))
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, yaml.YAMLError) as error:
+        raise RuleError(f"{path}: wants 'knots' and 'behind: [[log-odds, share], ...]' ({error})") from None
+    for knots in (curve.knots, curve.behind):
+        rising = all(one[0] < two[0] and one[1] <= two[1] for one, two in itertools.pairwise(knots))
+        if not rising or len(knots) < 2 or knots[0][1] < 0 or knots[-1][1] > 1:
+            raise RuleError(f"{path}: 'knots' and 'behind' must rise and stay between 0 and 1")
+    if (0.0, 0.5) not in curve.knots:
+        raise RuleError(f"{path}: 'knots' must be 0.5 at 0")
+    if not 0.1 <= curve.temperature <= 10:
+        raise RuleError(f"{path}: 'temperature' must lie between 0.1 and 10")
+    return curve
 
 
 def confidence(score: float, knots: Knots) -> float:

@@ -15,6 +15,7 @@ from rlhfdoctor.engine.resolve import read_rule
 from rlhfdoctor.engine.schema import Rule, named_causes
 from rlhfdoctor.engine.treatments import check_treatments, join
 from rlhfdoctor.errors import RuleError
+from rlhfdoctor.i18n.message import say
 from rlhfdoctor.places import bundled_folder, rules_folder
 from rlhfdoctor.vocabulary.names import did_you_mean
 
@@ -38,7 +39,9 @@ def load_rules(folder: Path | None = None) -> tuple[Rule, ...]:
     """
     where = folder or rules_folder()
     if not where.is_dir():
-        raise RuleError(f"{where}: no folder of rules. Set RLHFDOCTOR_RULES or install rlhfdoctor again.")
+        raise RuleError(
+            say("{folder}: no folder of rules. Set RLHFDOCTOR_RULES or install rlhfdoctor again.", folder=str(where))
+        )
     rules, faults = [], []
     conditions = load_conditions(where)
     for path in sorted(where.glob("*/rule.yaml")):
@@ -55,7 +58,7 @@ def load_rules(folder: Path | None = None) -> tuple[Rule, ...]:
     if faults:
         raise RuleError("\n".join(faults))
     if not rules:
-        raise RuleError(f"{where}: holds no rule (a folder with rule.yaml)")
+        raise RuleError(say("{folder}: holds no rule (a folder with rule.yaml)", folder=str(where)))
     return tuple(rules)
 
 

@@ -14,6 +14,7 @@ from rlhfdoctor.engine.schema import Rule, named_causes
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.i18n import catalogue
 from rlhfdoctor.i18n.language import languages
+from rlhfdoctor.i18n.message import say
 from rlhfdoctor.places import rules_folder
 
 _SAID = {
@@ -23,6 +24,7 @@ _SAID = {
     "meaning",
     "impact",
     "check",
+    "next_step",
     "differs",
     "other",
     "effect",
@@ -43,9 +45,9 @@ def write_skeleton(folder: Path) -> Path:
         UsageError: the name is no id, or the folder exists.
     """
     if not re.fullmatch(r"[a-z]+(-[a-z0-9]+)+", folder.name):
-        raise UsageError(f"'{folder.name}' is no rule id; expected e.g. host-my-cause")
+        raise UsageError(say("'{name}' is no rule id; expected e.g. host-my-cause", name=folder.name))
     if folder.exists():
-        raise UsageError(f"{folder} exists already")
+        raise UsageError(say("{folder} exists already", folder=str(folder)))
     sample = "RuntimeError: CUDA error: out of memory\n"
     for kind, text in (("fires/example", sample), ("silent/look-alike", "Job finished\n")):
         (folder / kind).mkdir(parents=True)

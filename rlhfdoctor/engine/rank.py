@@ -1,7 +1,8 @@
 """Ranks the findings of the rules: best first, secondary failures after their cause.
 
-The score of a rule is the sum of its prior and of the weights of all conditions that hold, in log-odds; its confidence
-is the share of such findings that were right (calibrate.py). What is unknown moves nothing and is listed as missing.
+The score of a rule is the sum of its prior and of the weights of all conditions that hold, in log-odds; how likely it
+is among its rivals is in rivals.py, the share of such findings that were right in calibrate.py. What is unknown moves
+nothing and is listed as missing.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from rlhfdoctor.conditions.match import Answer, Facts, ask
-from rlhfdoctor.engine.calibrate import Knots, confidence, load_knots
+from rlhfdoctor.engine.calibrate import confidence, load_curve
+from rlhfdoctor.engine.rivals import compete
 from rlhfdoctor.engine.schema import PLACE, Rule, Treatment
 from rlhfdoctor.i18n.message import Argument, Message, say, template, term
 from rlhfdoctor.types import Finding, Missing, Quote, RuledOut
@@ -22,15 +24,13 @@ SHOWN_SCORE = -2.2
 """Findings are shown above this (log-odds)."""
 BARE_SCORE = -0.85
 """Score (log-odds) from which a finding without supporting evidence is shown."""
-CLOSE_SCORE = 0.2
-"""Two roots that are nearer to each other than this (log-odds) leave it undecided."""
 
 
 def diagnose(rules: Sequence[Rule], facts: Facts) -> tuple[list[Finding], list[RuledOut]]:
     """All findings of the rules, best first, and the causes that a fact excludes."""
     findings: list[Finding] = []
     excluded: list[RuledOut] = []
-    knots = load_knots()
+    curve = load_curve()
     for rule in rules:
         if ask(rule.requires, facts).value is not True:
             continue
@@ -38,7 +38,7 @@ def diagnose(rules: Sequence[Rule], facts: Facts) -> tuple[list[Finding], list[R
         if reason is not None:
             excluded.append(RuledOut(cause=rule.id, because=fill(reason, facts)))
             continue
-        finding = judge(rule, facts, knots)
+        finding = judge(rule, facts)
         if round(finding.score, 6) > SHOWN_SCORE:
             findings.append(finding)
         elif rule.speaks_against and finding.against:
@@ -46,22 +46,10 @@ def diagnose(rules: Sequence[Rule], facts: Facts) -> tuple[list[Finding], list[R
     findings.sort(key=lambda f: (-f.score, f.cause))
     # a finding without support is kept only if there is no other, to show how to check it
     findings = [f for f in findings if f.evidence or f.score >= BARE_SCORE] or findings[:2]
-    return _tell_apart(_fold(findings, rules), rules), excluded
+    return _tell_apart(compete(_fold(findings, rules), curve), rules), excluded
 
 
-def is_decided(findings: Sequence[Finding]) -> bool:
-    """Whether the first finding is a verdict: more likely than not, with no rival as likely by the same facts.
-
-    A rival is a finding that excludes the first.
-    """
-    roots = [f for f in findings if f.explained_by is None]
-    if not roots or roots[0].score < 0:
-        return False
-    rivals = [f for f in roots[1:] if f.cause not in roots[0].goes_with and roots[0].cause not in f.goes_with]
-    return not rivals or round(roots[0].score - rivals[0].score, 6) >= CLOSE_SCORE
-
-
-def judge(rule: Rule, facts: Facts, knots: Knots = ()) -> Finding:
+def judge(rule: Rule, facts: Facts) -> Finding:
     """The result of one rule on the facts."""
     score = rule.prior
     speaking: list[Quote] = []
@@ -91,10 +79,13 @@ def judge(rule: Rule, facts: Facts, knots: Knots = ()) -> Finding:
     return Finding(
         cause=rule.id,
         title=template(rule.title),
-        confidence=confidence(score, knots),
+        axis=rule.axis,
+        confidence=confidence(score, load_curve().knots),
         score=score,
-        goes_with=rule.compatible_with,
+        odds=score,
         summary=fill(rule.summary, facts),
+        next_step=template(rule.next_step),
+        check=template(rule.docs["check"]),
         evidence=_once(speaking),
         against=tuple(against),
         missing=tuple(missing),
@@ -150,23 +141,12 @@ def _fold(findings: list[Finding], rules: Sequence[Rule]) -> list[Finding]:
 
 
 def _tell_apart(findings: list[Finding], rules: Sequence[Rule]) -> list[Finding]:
-    """Add to each runner-up how it differs from the first finding, and its runner-up confidence."""
+    """Add to each runner-up how it differs from the first finding."""
     if not findings:
         return findings
     rule = next(rule for rule in rules if rule.id == findings[0].cause)
     differs = {cause: look_alike.differs for look_alike in rule.false_positives for cause in look_alike.causes}
-    behind = load_knots(which="behind")
-    first = findings[0]
-    shares = [
-        f.confidence
-        if round(first.score - f.score, 6) < CLOSE_SCORE
-        else min(confidence(f.score, behind), first.confidence)
-        for f in findings[1:]
-    ]  # as likely as the first one is no second
-    return [
-        first,
-        *(replace(f, differs=template(differs.get(f.cause, "")), confidence=c) for f, c in zip(findings[1:], shares)),
-    ]
+    return [findings[0], *(replace(f, differs=template(differs.get(f.cause, ""))) for f in findings[1:])]
 
 
 def fill(text: str, facts: Facts) -> Message:

@@ -174,6 +174,7 @@ def _resolved(form: RuleForm, look: RuleResolver, path: Path) -> Rule:
     return Rule(
         id=form.id,
         kind=form.kind,
+        axis=form.axis,
         title=" ".join(form.title.split()),
         summary=" ".join(form.summary.split()),
         requires=look.condition(detect.requires, ("detect", "requires")),
@@ -193,8 +194,8 @@ def _resolved(form: RuleForm, look: RuleResolver, path: Path) -> Rule:
             for i, m in enumerate(detect.missing)
         ),
         suppresses=tuple(form.suppresses),
-        compatible_with=tuple(form.compatible_with),
         docs={heading: " ".join(getattr(form.docs, heading).split()) for heading in DOC_HEADINGS},
+        next_step=" ".join(form.docs.next_step.split()),
         false_positives=tuple(
             look.look_alike(one, ("docs", "false_positives", i)) for i, one in enumerate(form.docs.false_positives)
         ),

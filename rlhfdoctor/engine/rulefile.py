@@ -11,6 +11,7 @@ from msgspec import UNSET, Struct, UnsetType
 from rlhfdoctor.conditions.files import Place
 from rlhfdoctor.conditions.form import Scalar, When
 from rlhfdoctor.types import Safety
+from rlhfdoctor.vocabulary.run import Axis
 
 
 class Weight(Struct, forbid_unknown_fields=True):
@@ -63,6 +64,8 @@ class Docs(Struct, forbid_unknown_fields=True):
     impact: str
     check: str
     false_positives: list[LookAlikeForm]
+    next_step: str = ""
+    """What to do now, where no setting cures it; the last line of the report."""
 
 
 class TargetForm(Struct, forbid_unknown_fields=True, rename={"from_": "from", "else_": "else", "raise_": "raise"}):
@@ -128,8 +131,9 @@ class RuleForm(Struct, forbid_unknown_fields=True):
     summary: str
     detect: Detect
     docs: Docs
+    axis: Axis = "consumer"
+    """What of an incident the cause says; causes of one kind compete within their axis only."""
     suppresses: list[str] = []
-    compatible_with: list[str] = []
     remediation: list[Remedy] = []
     references: list[str] = []
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from rlhfdoctor.conditions.condition import Condition
 from rlhfdoctor.types import Safety, Value
 from rlhfdoctor.vocabulary.names import Fact
+from rlhfdoctor.vocabulary.run import Axis
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,7 @@ class Rule:
 
     id: str
     kind: str
+    axis: Axis
     title: str
     summary: str
     requires: Condition
@@ -117,9 +119,9 @@ class Rule:
     missing: tuple[DataRequest, ...]
     suppresses: tuple[str, ...]
     """Causes that are secondary failures if this one applies."""
-    compatible_with: tuple[str, ...]
-    """Causes that may hold at the same time."""
     docs: Mapping[str, str]
+    next_step: str
+    """What to do now, where no setting cures it; else empty."""
     false_positives: tuple[LookAlike, ...]
     remediation: tuple[Treatment, ...]
     references: tuple[str, ...]
@@ -129,7 +131,6 @@ class Rule:
 def named_causes(rule: Rule) -> Iterator[tuple[str, str]]:
     """The keys under which a rule names other causes, and each cause."""
     yield from (("suppresses", cause) for cause in rule.suppresses)
-    yield from (("compatible_with", cause) for cause in rule.compatible_with)
     yield from (("false_positives", cause) for one in rule.false_positives for cause in one.causes)
 
 

@@ -9,6 +9,7 @@ from packaging.specifiers import SpecifierSet
 
 from rlhfdoctor.i18n.message import Message, template
 from rlhfdoctor.plugins import folders
+from rlhfdoctor.settings.force import in_force
 from rlhfdoctor.settings.spell import parse_version
 from rlhfdoctor.trace.events import Recorded
 from rlhfdoctor.types import Event, Evidence, Framework, Setting, Value
@@ -44,16 +45,12 @@ class Case:
         return next((event for event in reversed(self.events) if event.kind in kinds), None)
 
     def setting(self, name: str) -> Setting | None:
-        """The setting in force under a canonical name: files before dumps, later before earlier."""
-        found = [s for s in self.settings if s.name == name]
-        own = [s for s in found if s.form not in ("dump", "argv")]
-        chosen = own or found
-        return chosen[-1] if chosen else None
+        """The setting in force under a canonical name: what the log of the run shows before what a file says."""
+        return in_force(s for s in self.settings if s.name == name).get(name)
 
-    def in_force(self) -> dict[str, Setting]:
-        """Every setting in force, by canonical name."""
-        shown = {s.name: s for s in self.settings if s.form in ("dump", "argv")}
-        return shown | {s.name: s for s in self.settings if s.form not in ("dump", "argv")}
+    def in_force(self, *, files_first: bool = False) -> dict[str, Setting]:
+        """Every setting in force, by canonical name; `files_first` for a run that is planned."""
+        return in_force(self.settings, files_first=files_first)
 
     def value(self, name: str) -> Value:
         """The value in force, or None."""

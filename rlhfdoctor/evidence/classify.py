@@ -46,6 +46,10 @@ _ECHO_ERRORS = (
 
 _WARNING = re.compile(r"\[W\d{3,4} \d\d:\d\d:")
 TRIED_AGAIN = re.compile(r"(?<!fork: )\bretry|\bWARN", re.I)
+_WORKER_ENDED = re.compile(
+    r"DataLoader worker \(pid(?:\(s\))? [\d, ]{1,200}\) (?:is killed by signal|exited unexpectedly)"
+)
+"""What torch's loader says of a worker that something else ended (torch/utils/data/dataloader.py)."""
 _CUDA_ERROR = re.compile(r"CUDA(?: driver| runtime)? error|CUDA out of memory|CUDA kernel")
 """Inputs by torch.cuda_error and torch.cuda_oom."""
 RAY_SERVICE = re.compile(
@@ -55,6 +59,17 @@ RAY_SERVICE = re.compile(
 """Logs of Ray's services: an exception there is not the job's."""
 _RAY_CORE = re.compile(r"\[\d{4}-\d\d-\d\d [\d:,]+ [IWE] \d+ \d+\] \w+\.cc:\d+: ")
 """A line of Ray's C++ core; an IOError there is a status of its own, not a Python exception."""
+
+
+_OF_WORKERS = (
+    EVENT.ray.worker_exit_gcs,
+    EVENT.ray.worker_died,
+    EVENT.ray.worker_vanished,
+    EVENT.ray.worker_exit_code,
+)
+_WHOLE_JOB = (EVENT.trace.job_exit, EVENT.docker.exit, EVENT.k8s.exit)
+_INTENDED = re.compile(r"INTENDED_(?:USER|SYSTEM)_EXIT|killed by `?ray\.kill")
+_EXIT_CODE = re.compile(r"exits with an exit code -?\d")
 
 
 def classify(event: Event) -> Failure | None:
@@ -67,21 +82,20 @@ def classify(event: Event) -> Failure | None:
     kind, fields = event.kind, event.fields
     if kind.scope == "nccl" and _WARNING.search(event.text):
         return None  # severity W: logged at orderly exits too
+    if kind in _OF_WORKERS:
+        return _by_worker(event)
     if kind.failure is not None:
         return None if kind == EVENT.host.process_limit and TRIED_AGAIN.search(event.text) else kind.failure
     if kind in (EVENT.kernel.killed, EVENT.kernel.kill_choice):
         memcg = str(fields.get(FIELD.scope) or "").startswith("Memory cgroup")
         return Failure("kernel-oom-cgroup" if memcg else "kernel-oom-node", CERTAIN)
     if kind == EVENT.kernel.oom_kill:
-        memcg = fields.get(FIELD.constraint) == "CONSTRAINT_MEMCG"
+        memcg = str(fields.get(FIELD.constraint)).startswith("CONSTRAINT_MEMC") or "oom_memcg=" in event.text
         return Failure("kernel-oom-cgroup" if memcg else "kernel-oom-node", CERTAIN)
     if kind == EVENT.docker.oom_killed:
         return Failure("kernel-oom-cgroup", CERTAIN) if fields.get(FIELD.flag) == "true" else None
     if kind == EVENT.ray.memory_summary:
         return Failure("ray-memory-monitor", CERTAIN) if fields.get(FIELD.oom_count, 1) else None
-    if kind == EVENT.ray.worker_exit_gcs:
-        memory = fields.get(FIELD.exit_type) == "NODE_OUT_OF_MEMORY"
-        return Failure("ray-memory-monitor", CERTAIN) if memory else None
     if kind in (
         EVENT.deepspeed.exit,
         EVENT.torch.process_failed,
@@ -140,9 +154,25 @@ def _by_exit(event: Event) -> Failure | None:
         return Failure("sigsegv", CERTAIN)
     if code in (-15, 143):
         return Failure("other", VANISHED)
-    if event.kind == EVENT.trace.job_exit and code != 0:
+    if code in (-4, -5, -8, 132, 133, 136):
+        return Failure("exception", CERTAIN)
+    if code in (-6, 134) or (code and event.kind in _WHOLE_JOB):
         return Failure("exception", VANISHED)  # a driver also ends with 1 because an actor of its was killed
     return None
+
+
+def _by_worker(event: Event) -> Failure | None:
+    """How a worker of Ray ended, by the type or detail of its exit (src/ray/protobuf/common.proto, WorkerExitType)."""
+    exit_type = event.fields.get(FIELD.exit_type)
+    if exit_type == "NODE_OUT_OF_MEMORY":
+        return Failure("ray-memory-monitor", CERTAIN)
+    if _INTENDED.search(event.text) or event.fields.get(FIELD.exit_code) == 0:
+        return None
+    if event.kind == EVENT.ray.worker_exit_code:
+        return _by_exit(event) or Failure("exception", EXCEPTION)
+    if event.kind == EVENT.ray.worker_exit_gcs or _EXIT_CODE.search(event.text):
+        return None  # the exit status says more
+    return event.kind.failure
 
 
 def _by_error(event: Event) -> Failure | None:
@@ -154,6 +184,7 @@ def _by_error(event: Event) -> Failure | None:
         return None
     if (
         "WorkNCCL" in message
+        or _WORKER_ENDED.match(message)
         or "Exception ignored" in event.text
         or _CUDA_ERROR.search(message[:60])
         or _RAY_CORE.search(event.text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rlhfdoctor.evidence.case import Case
+from rlhfdoctor.evidence.case import Case, fact
 from rlhfdoctor.evidence.classify import classify
 from rlhfdoctor.i18n.message import Message, quoted, say
 from rlhfdoctor.logs.kernel import HARDWARE_XIDS
@@ -20,14 +20,15 @@ def find_errors(case: Case) -> Iterator[Evidence]:
         for e in case.of(EVENT.python.error, EVENT.python.bare_error)
         if (found := classify(e)) and found[0] == "exception"
     ]
-    own = [e for e in own if not _RESOURCE.search(e.text)]
+    own = [e for e in own if not _RESOURCE.search(e.text) and not _is_cut(case, e)]
     if own:
         says = quoted(f"{own[-1].fields.get(FIELD.name)}: {own[-1].fields.get(FIELD.message_text, '')}"[:300])
         yield Evidence(name=FACT.python.own_error, value=True, says=says, origin=own[-1].origin, text=own[-1].text)
         yield Evidence(name=FACT.python.error_says, value=says, says=says, origin=own[-1].origin, text=own[-1].text)
     else:
         crash = case.first(
-            EVENT.python.signal, EVENT.python.fatal, EVENT.kernel.segfault, EVENT.torch.cuda_error, EVENT.torch.cuda_oom
+            *(EVENT.python.signal, EVENT.python.fatal, EVENT.kernel.segfault, EVENT.torch.cuda_error),
+            *(EVENT.torch.cuda_oom, EVENT.numbers.stopped, EVENT.numbers.diverged, EVENT.ray.worker_exit_code),
         )
         says = (
             _crash_says(case, crash)
@@ -49,6 +50,7 @@ def find_errors(case: Case) -> Iterator[Evidence]:
         yield Evidence(
             name=FACT.nccl.ib_text, value=fabric.text[-200:], says=quoted(fabric.text[-200:]), origin=fabric.origin
         )
+    yield from _full_first(case)
     for kind in (EVENT.ray.object_store_capacity, EVENT.ray.object_store_usage):
         store = case.first(kind)
         value = store.fields.get(FIELD.capacity_bytes) if store is not None else None
@@ -60,6 +62,41 @@ def find_errors(case: Case) -> Iterator[Evidence]:
                 origin=store.origin,
                 text=store.text,
             )
+
+
+def _is_cut(case: Case, error: Event) -> bool:
+    """Whether the end of the message is missing, which would say of what kind the error is.
+
+    It ends in dots, or at the edge of a screen beyond which no line of the file goes.
+    """
+    text = error.text.rstrip(" `\"'")
+    if text.endswith(("...", "…", "[...]")):
+        return True
+    longest = max((len(e.text) for e in case.events if e.origin.file == error.origin.file), default=0)
+    return len(error.text) == longest and longest in _SCREENS
+
+
+def _full_first(case: Case) -> Iterator[Evidence]:
+    """Whether Ray's OutOfDiskError began with the store, or with the disk that should have taken what it spills.
+
+    A store that is full without spilling goes on in the file system of the session (dlmalloc.cc's fallback) and fills
+    that; a disk that is full already takes nothing, and Ray warns of it before.
+    """
+    error = case.first(EVENT.ray.out_of_disk)
+    waited, disk = case.first(EVENT.ray.object_store_retry), case.first(EVENT.ray.disk_full)
+    if error is None:
+        return
+    order = {id(event): place for place, event in enumerate(case.events)}
+    spilled = any(str(e.fields.get(FIELD.spilled_text, "0")) != "0" for e in case.of(EVENT.ray.spilled))
+    first = waited is not None and not spilled and (disk is None or order[id(waited)] < order[id(disk)])
+    yield fact(
+        FACT.store.full_first,
+        first,
+        say("the object store was full before the disk was, and nothing was spilled")
+        if first
+        else say("the disk was full, so that objects could not be spilled"),
+        waited if first and waited is not None else error,
+    )
 
 
 def _crash_says(case: Case, crash: Event) -> Message:
@@ -82,6 +119,8 @@ def _crash_says(case: Case, crash: Event) -> Message:
     )
 
 
+_SCREENS = (80, 100, 120, 132, 160, 200)
+"""Widths of terminals in columns."""
 _RESOURCE = re.compile(
     r"out of memory|No available memory|cache blocks|KV cache|Errno 28|Errno 12|Errno 24|Too many open files"
     r"|start new thread|object store|/dev/shm|NCCL|Connection|killed by signal|ECC error|Memory usage increased"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from statistics import median
 
 from rlhfdoctor.evidence.window import SIGNIFICANT_RATIO, FailureWindow, find_steps
 from rlhfdoctor.i18n.message import Message, plural, say
@@ -14,6 +15,7 @@ from rlhfdoctor.vocabulary import RECORD_FIELD as R
 from rlhfdoctor.vocabulary.names import Fact
 
 _LEAST_STEPS = 3
+_LEAST_POINTS = 20
 Rows = Iterator[tuple[Fact, Value, Message]]
 """Facts of a trace, before each gets its origin."""
 
@@ -46,6 +48,7 @@ def find_growth(window: FailureWindow, _death: Death | None) -> Rows:
         }[growth.kind]
         yield FACT.trace.growth, growth.kind, says
         yield FACT.trace.is_growing, growth.slope_bytes_per_s > 0, says
+    yield from _late_growth(settled, window.limit_bytes)
     yield from _grown_shmem(window, settled[0][0] if settled else window.until_s)
     if not starts:
         return
@@ -76,6 +79,23 @@ def find_growth(window: FailureWindow, _death: Death | None) -> Rows:
         say("it rose in {up} of {steps}", up=up, steps=plural("{n} step", "{n} steps", len(rises))),
     )
     yield FACT.host.growth_ratio, grown, say("the peaks grew by {grown:share}", grown=grown)
+
+
+def _late_growth(points: Sequence[tuple[float, int]], limit_bytes: int) -> Rows:
+    """How much of the limit the last tenth of the time stood above the second quarter: loading is over by then."""
+    if len(points) < _LEAST_POINTS:
+        return
+    first_s, last_s = points[0][0], points[-1][0]
+    early = [value for at, value in points if 0.25 <= (at - first_s) / (last_s - first_s) < 0.5]
+    late = [value for at, value in points if (at - first_s) / (last_s - first_s) >= 0.9]
+    if not early or not late:
+        return
+    rise = median(late) - median(early)
+    yield (
+        FACT.trace.late_growth_ratio,
+        rise / limit_bytes,
+        say("it rose by {rise:bytes} from the second quarter of the time to its end", rise=int(rise)),
+    )
 
 
 def _grown_shmem(window: FailureWindow, since_s: float) -> Rows:

@@ -46,9 +46,13 @@ _OWN_COUNT = 3
 """With this many of the user's own settings found, one that is not among them is at its default."""
 
 
-def make_inputs(case: Case, machine: Machine) -> Inputs:
-    """Inputs of the budget for a case: its settings, and what its logs show about the machine and edited code."""
-    settings = case.in_force()
+def make_inputs(case: Case, machine: Machine, *, planned: bool = False) -> Inputs:
+    """Inputs of the budget for a case: its settings, and what its logs show about the machine and edited code.
+
+    Args:
+        planned: the files are those of a run to come; a log is that of an earlier one.
+    """
+    settings = case.in_force(files_first=planned)
     edited = case.first(EVENT.config.pin_edited)
     name = "offload_optimizer.pin_memory"
     if edited is not None and name not in settings:

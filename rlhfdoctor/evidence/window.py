@@ -112,8 +112,12 @@ def until(series: list[tuple[float, int]], until_s: float) -> list[tuple[float, 
 
 def kernel_was_silent(trace: Recorded) -> bool:
     """Whether the recorder read the kernel log until the run's end, and no process of the run was killed in it."""
-    unread = any(gap.get(R.what) == KERNEL_LOG for gap in trace.of(RECORD.note.gap))
-    return not unread and bool(trace.of(RECORD.recorder.end)) and not trace.of(RECORD.kernel.line)
+    return kernel_was_read(trace) and bool(trace.of(RECORD.recorder.end)) and not trace.of(RECORD.kernel.line)
+
+
+def kernel_was_read(trace: Recorded) -> bool:
+    """Whether the recorder could read the kernel log."""
+    return not any(gap.get(R.what) == KERNEL_LOG for gap in trace.of(RECORD.note.gap))
 
 
 def find_steps(trace: Recorded) -> list[float]:

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, Union, get_args
 
-from rlhfdoctor.units import show_bytes, show_duration, show_ratio, show_seconds, show_time
+from rlhfdoctor.units import show_bytes, show_clock, show_duration, show_ratio, show_seconds, show_time
 
 Argument: TypeAlias = Union[str, int, float, "Message", tuple["Argument", ...], None]
 """Text is a name or a quotation and shown as it is; what is translated is a message itself."""
 
+_Piece: TypeAlias = tuple[str, bool]
+"""A part of what is shown, and whether it is quoted text."""
 Separator: TypeAlias = Literal["; ", ", ", ". ", ": ", " and ", " "]
 SEPARATORS: tuple[Separator, ...] = get_args(Separator)
 """What stands between the parts of a joined message."""
@@ -28,9 +31,16 @@ _SHOWN: Mapping[str, Callable[[float], str]] = {
     "s": show_seconds,
     "duration": show_duration,
     "time": show_time,
+    "clock": show_clock,
 }
+_FORM = re.compile(r"[+,]{0,2}\d?(?:\.\d)?[a-z%]?")
+"""A format of a number that is short whatever the number; longer ones may fill the memory."""
+_DEEPEST = 8
 _HAN = "[\u4e00-\u9fff]"
-_AFTER_FULL_WIDTH = re.compile("(?<=[。；：，]) +")
+_BLANKS = re.compile(
+    rf"(?<=[A-Za-z0-9%])(?={_HAN})|(?<={_HAN})(?=[A-Za-z0-9/])|(?<={_HAN}) +(?={_HAN})|(?<=[。；：，]) +"
+)
+"""Where a blank is missing (an empty match), or is one too many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,17 +153,23 @@ class Language:
 
     def __call__(self, message: Message) -> str:
         """The message in this language."""
-        return self._spaced(self._render(message))
+        pieces = list(self._render(message))
+        text = "".join(piece for piece, _ in pieces)
+        return self._spaced(text, pieces) if self._is_spaced else text
 
-    def _render(self, message: Message) -> str:
+    def _render(self, message: Message) -> Iterator[_Piece]:
         values = dict(message.arguments)
-
-        def show(match: re.Match[str]) -> str:
+        text, end = self._find(message, values.get("n")), 0
+        for match in _PLACE.finditer(text):
+            yield text[end : match.start()], False
+            end = match.end()
             if match[3]:
-                return match[3][0]
-            return self._show(values[match[1]], match[2] or "") if match[1] in values else match[0]
-
-        return _PLACE.sub(show, self._find(message, values.get("n")))
+                yield match[3][0], False
+            elif match[1] in values:
+                yield from self._show(values[match[1]], match[2] or "")
+            else:
+                yield match[0], False
+        yield text[end:], False
 
     def _find(self, message: Message, n: Argument) -> str:
         found = self._catalogue.get(message.id)
@@ -163,27 +179,81 @@ class Language:
             return found
         return found[min(self._choose(n) if isinstance(n, int) else 0, len(found) - 1)]
 
-    def _show(self, value: Argument, form: str) -> str:
+    def _show(self, value: Argument, form: str) -> Iterator[_Piece]:
         if isinstance(value, Message):
-            return self._render(value)
-        if isinstance(value, tuple):
+            yield from self._render(value)
+        elif isinstance(value, tuple):
             by, each = (form, "") if form in SEPARATORS else (", ", form)
-            return str(self._catalogue.get(by, by)).join(self._show(item, each) for item in value)
-        if isinstance(value, str) or value is None or not math.isfinite(value):
-            return str(value)
-        if form in _SHOWN:
-            return _SHOWN[form](value)
-        return format(value, form) if form else str(value)
+            for number, item in enumerate(value):
+                if number:
+                    yield str(self._catalogue.get(by, by)), False
+                yield from self._show(item, each)
+        else:
+            yield _show_plain(value, form), isinstance(value, str)
 
-    def _spaced(self, text: str) -> str:
-        """A blank between Han and Latin words, but not between Han ones, however the parts were joined."""
-        if not self._is_spaced or not text:
-            return text
-        text = re.sub(rf"({_HAN})([A-Za-z0-9/])", r"\1 \2", re.sub(rf"([A-Za-z0-9%])({_HAN})", r"\1 \2", text))
-        return _AFTER_FULL_WIDTH.sub("", re.sub(rf"({_HAN}) +(?={_HAN})", r"\1", text))
+    def _spaced(self, text: str, pieces: Sequence[_Piece]) -> str:
+        """A blank between Han and Latin words, but not between Han ones, however the parts were joined.
+
+        Quoted text stays as it is, with the blanks around it; where it meets a Han or Latin word, one may be put.
+        """
+        spans, at = [], 0
+        for piece, is_quoted in pieces:
+            if is_quoted and piece:
+                spans.append((at, at + len(piece)))
+            at += len(piece)
+        begins = [begin for begin, _ in spans]
+
+        def changed(match: re.Match[str]) -> str:
+            begin, end = match.span()
+            start, stop = spans[bisect_right(begins, end) - 1] if spans else (-1, -1)
+            if begin == end:
+                return "" if start < begin < stop else " "
+            between_han = text[begin - 1] not in "。；：，"
+            touches = start <= end and begin <= stop if between_han else start < end and begin < stop
+            return match[0] if touches else ""
+
+        return _BLANKS.sub(changed, text)
 
 
 ENGLISH = Language("en")
+
+
+def _show_plain(value: str | float | None, form: str) -> str:
+    if isinstance(value, str) or value is None or not math.isfinite(value):
+        return str(value)
+    if form in _SHOWN:
+        return _SHOWN[form](value)
+    return format(value, form) if form else str(value)
+
+
+def revived(plain: object) -> Message:
+    """The message of `Message.to_dict`; its plural is not stored.
+
+    Raises:
+        ValueError: it is none, or none of the recorder's: it may be a stranger's file. Forms of values are short, and
+            each argument stands in one place, so that the text is not much longer than what it is made of.
+    """
+    return _revive(plain, 0)
+
+
+def _revive(plain: object, depth: int) -> Message:
+    if not isinstance(plain, dict) or not isinstance(plain.get("id"), str) or depth > _DEEPEST:
+        raise ValueError("no message")
+    places = [match for match in _PLACE.finditer(plain["id"]) if match[1]]
+    if len({place[1] for place in places}) < len(places):
+        raise ValueError("a value in two places")
+    if any(place[2] not in (None, *_SHOWN, *SEPARATORS) and not _FORM.fullmatch(place[2]) for place in places):
+        raise ValueError("no form of a value")
+    arguments = plain.get("arguments", {})
+    if not isinstance(arguments, dict):
+        raise ValueError("no arguments")
+    return Message(plain["id"], tuple((name, _argument(value, depth + 1)) for name, value in arguments.items()))
+
+
+def _argument(plain: object, depth: int) -> Argument:
+    if isinstance(plain, list) and depth <= _DEEPEST:
+        return tuple(_argument(item, depth + 1) for item in plain)
+    return plain if plain is None or isinstance(plain, str | int | float) else _revive(plain, depth)
 
 
 def _plain(value: Argument) -> Any:

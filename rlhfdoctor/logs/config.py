@@ -1,4 +1,4 @@
-"""Where a log shows the configuration in force: argv, Hydra overrides, dumps, versions, modules."""
+"""Where a log shows the configuration in force: argv, overrides, commands, variables, dumps, versions, modules."""
 
 from __future__ import annotations
 
@@ -21,7 +21,91 @@ _LIBRARIES = (
 )
 _PACKAGES = "|".join([*(re.sub("[-_]", "[-_]", p.name) for spec in folders.load() for p in spec.packages), *_LIBRARIES])
 
+_CLASSES = "|".join(
+    [
+        r"(?:Async)?EngineArgs|ServerArgs|Namespace|\w*TrainingArguments",
+        r"(?:BCO|CPO|DPO|GKD|GRPO|KTO|NashMD|OnlineDPO|ORPO|PPO|PPOv2|PRM|RLOO|Reward|SFT|XPO)Config",
+    ]
+)
+"""Whose repr is a configuration: argparse's, vLLM's, sglang's, transformers', TRL's."""
+_VARIABLE = (
+    r"(?:(?:NCCL|RAY|VLLM|PYTORCH|TORCH|MALLOC|GLOO|DEEPSPEED|DS|SGLANG|CUDA|OMP)_\w+|LD_PRELOAD|GLIBC_TUNABLES)"
+)
+_BEFORE = r"^(?:\s*(?:[>│] ?)*(?:\([^()\n]*\) ?)?(?:\[[^\]\n]*\]:? ?)?)"
+"""A reply's quotation mark, the prefix of Ray or of a launcher."""
+_PROMPT = r"(?:[^$#%>\n]*\$ +|[^$#%>\n]+[#%] +|\++ +|.*\bcmd = )?"
+_WRAPPER = r"(?:nohup|exec|time|sudo|env|srun|numactl|uv run)"
+_LAUNCHER = (
+    r"(?:python3?(?:\.\d+)?(?: -u)? (?:-m [\w.]|\S+\.py\b)|torchrun |deepspeed |accelerate launch |ray job submit "
+    r"|vllm serve |trl (?:dpo|grpo|kto|sft|reward|rloo|vllm-serve) )"
+)
+
 PATTERNS: tuple[Pattern, ...] = (
+    line(
+        EVENT.config.dump,
+        rf"(?P<list_text>(?:API server (?:version \S+ )?args: )?\b(?:{_CLASSES})\(.*)",
+        "(train pid=40122) Namespace(zero_stage=3, adam_offload=True, micro_train_batch_size=2, bf16=True)",
+        follow=500,
+        when="argparse; transformers/training_args.py __str__, one field a line; sglang's launch_server",
+    ),
+    line(
+        EVENT.config.dump,
+        r"(?P<list_text>non-default args: \{.*)",
+        "INFO 08-14 09:00:11 [utils.py:253] non-default args: {'model': 'm/7b', 'gpu_memory_utilization': 0.55}",
+        follow=60,
+        when="vLLM from 0.10 on",
+    ),
+    line(
+        EVENT.config.dump,
+        r"(?P<list_text>LLM engine (?:\(v[^)]*\) )?with config: .*)",
+        "INFO 03-25 10:01:02 [core.py:53] Initializing a V1 LLM engine (v0.8.2) with config: model='m/7b', "
+        "dtype=torch.bfloat16, max_seq_len=4096, enforce_eager=False",
+        when="vLLM's engine core, every release",
+    ),
+    line(
+        EVENT.config.dump,
+        r"(?P<list_text>\bjson = \{.*)",
+        "[2025-02-18 09:14:22,204] [INFO] [config.py:994:print_user_config]   json = {",
+        follow=300,
+        when="DeepSpeed, runtime/config.py print_user_config",
+    ),
+    line(
+        EVENT.config.dump,
+        r"(?P<list_text>DeepSpeedEngine configuration:?)",
+        "[2025-02-18 09:14:22,204] [INFO] [config.py:1003:print] DeepSpeedEngine configuration:",
+        follow=160,
+        when="DeepSpeed, runtime/config.py print",
+    ),
+    line(
+        EVENT.config.dump,
+        r"(?P<list_text>-{6,} arguments -{6,})",
+        "------------------------ arguments ------------------------",
+        follow=1000,
+        when="Megatron-LM, training/arguments.py _print_args",
+    ),
+    line(
+        EVENT.config.command,
+        rf"{_BEFORE}{_PROMPT}(?P<list_text>(?:\w+=\S* +|{_WRAPPER} +(?:-\S+ +)*)*(?:\S*/)?{_LAUNCHER}.*)",
+        "+ python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_batch_size=256",
+        follow=200,
+        when="set -x of a shell, DeepSpeed's launcher/runner.py, what people paste",
+    ),
+    line(
+        EVENT.config.variable,
+        rf"{_BEFORE}(?:\++ )?(?:export +|declare -x +|setenv +)?(?P<list_text>{_VARIABLE}=.*)",
+        'declare -x PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True"',
+    ),
+    line(
+        EVENT.config.variable,
+        rf"(?P<list_text>['\"]{_VARIABLE}['\"] ?: ?['\"].*)",
+        "runtime_env={'env_vars': {'RAY_memory_usage_threshold': '0.97'}}",
+    ),
+    line(
+        EVENT.config.variable,
+        r"(?P<list_text>NCCL_\w+ set by environment to \S+)",
+        "node-1:4123:4123 [0] NCCL INFO NCCL_CUMEM_ENABLE set by environment to 0.",
+        when="NCCL, misc/param.cc",
+    ),
     line(
         EVENT.config.argv,
         r"\[(?:ERROR|INFO)\] \[launch\.py:\d+:\w+\] (?:process \d+ spawned with command: )?(?P<list_text>\[.*)",

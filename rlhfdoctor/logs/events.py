@@ -18,14 +18,18 @@ from rlhfdoctor.logs import (
     config,
     data,
     deepspeed,
+    exits,
     frameworks,
     job,
     kernel,
     nccl,
+    numbers,
     phases,
     python,
     ray,
+    ray_exits,
     reward,
+    schedulers,
     torch,
     vllm,
 )
@@ -39,7 +43,25 @@ from rlhfdoctor.vocabulary.names import Field, Kind
 
 PATTERNS: tuple[Pattern, ...] = tuple(
     pattern
-    for speaker in (kernel, ray, torch, nccl, deepspeed, vllm, job, python, frameworks, phases, reward, data, config)
+    for speaker in (
+        kernel,
+        ray,
+        ray_exits,
+        torch,
+        nccl,
+        deepspeed,
+        vllm,
+        schedulers,
+        exits,
+        job,
+        python,
+        numbers,
+        frameworks,
+        phases,
+        reward,
+        data,
+        config,
+    )
     for pattern in speaker.PATTERNS
 )
 
@@ -65,7 +87,7 @@ def read_events(source: Source, scanner: Scanner, gaps: list[Gap]) -> Iterator[E
     first: dict[Kind, int] = {}
     last: dict[Kind, deque[Event]] = {}
     dropped: dict[Kind, int] = {}
-    for hit in scanner.scan(source.stream()):
+    for hit in scanner.scan(source.stream(), restore=True):
         event = make_event(hit, source.name, year, source.zone, source.host)
         if event.time is not None and source.modified is not None and event.time > source.modified + 86400:
             earlier = read_time(event.text, year - 1, source.zone) if year is not None else None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from rlhfdoctor.logs.pattern import Pattern
+from rlhfdoctor.logs.pattern import Pattern, line
 from rlhfdoctor.plugins import folders
 
 PATTERNS: tuple[Pattern, ...] = tuple(
-    Pattern(kind=row.event, regex=row.regex, sample=row.sample, follow=row.follow, when=row.when)
+    line(row.event, row.regex, row.sample, follow=row.follow, when=row.when)
     for spec in folders.load()
     for row in spec.logs
 )

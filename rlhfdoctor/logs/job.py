@@ -1,4 +1,4 @@
-"""What slurm, Kubernetes, docker or a shell says of a job, or people note of the host.
+"""What people note of the host, or tools print of it.
 
 Notes such as `container memory limit: 480G` or the output of `free`, `df /dev/shm`, `cat
 memory.limit_in_bytes` are often handed over with the logs; they are read here too.
@@ -10,103 +10,6 @@ from rlhfdoctor.logs.pattern import Pattern, line
 from rlhfdoctor.vocabulary import EVENT
 
 PATTERNS: tuple[Pattern, ...] = (
-    line(
-        EVENT.slurm.oom,
-        r"Detected (?P<kill_count>\d+) oom[-_]kill event(?:\(s\)|s)? in (?P<step_text>(?:step )?[\w=.]*\w)",
-        "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=2043.batch cgroup. Some of your processes may have "
-        "been killed by the "
-        "cgroup out-of-memory handler.",
-        when="17.11+",
-    ),
-    line(
-        EVENT.slurm.limit_killed,
-        r"(?:Job|Step) (?P<step_text>[0-9.]+) exceeded memory limit \((?P<used_kb>\d+) > (?P<limit_kb>\d+)\), being "
-        r"killed",
-        "slurmstepd-node01: error: Step 1141809.0 exceeded memory limit (41393168 > 20971520), being killed",
-        when="to 17",
-    ),
-    line(
-        EVENT.slurm.task_oom,
-        r"srun: error: (?P<ip>\S+): tasks? [0-9,-]+: Out Of Memory|OUT_OF_ME\+|State: OUT_OF_MEMORY",
-        "srun: error: node01: task 0: Out Of Memory",
-    ),
-    line(
-        EVENT.slurm.cancelled,
-        r"\*\*\* (?:JOB|STEP) (?P<step_text>[0-9.]+) ON (?P<ip>\S+) CANCELLED AT (?P<at_text>\S+)"
-        r"(?: DUE TO (?P<reason_text>[A-Z ]+?))? \*\*\*",
-        "slurmstepd: error: *** JOB 7715 ON node01 CANCELLED AT 2025-10-04T17:41:09 DUE TO TIME LIMIT ***",
-    ),
-    line(
-        EVENT.slurm.preempted,
-        r"this job is preempted|DUE TO PREEMPTION|Job requeued",
-        "submitit WARNING (2025-10-04 17:41:08,453) - Caught signal SIGUSR2 on node01: this job is preempted.",
-    ),
-    line(
-        EVENT.shell.killed,
-        r"line \d+: +(?P<pid>\d+) Killed\b(?P<command_text>.*)|^Killed$",
-        "/var/spool/slurmd/job1/slurm_script: line 61:  30418 Killed                  python3 main.py",
-    ),
-    line(
-        EVENT.shell.terminated,
-        r"line \d+: +(?P<pid>\d+) Terminated\b|^Terminated$",
-        "run.sh: line 61:  30418 Terminated              python3 main.py",
-    ),
-    line(
-        EVENT.shell.bus_error,
-        r"line \d+: +(?P<pid>\d+) Bus error\b|^Bus error(?: \(core dumped\))?$",
-        "run.sh: line 3:  77 Bus error               (core dumped) python3 main.py",
-    ),
-    line(
-        EVENT.k8s.oom_killed,
-        r"Reason: +OOM ?Killed|\"?reason\"?: \"?OOMKilled",
-        "  Reason:       OOMKilled",
-    ),
-    line(
-        EVENT.docker.oom_killed,
-        r"\"OOMKilled\": (?P<flag>true|false)",
-        '            "OOMKilled": true,',
-    ),
-    line(
-        EVENT.docker.exit,
-        r"\"ExitCode\": (?P<exit_code>\d+)",
-        '            "ExitCode": 137,',
-    ),
-    line(
-        EVENT.k8s.exit,
-        r"Exit Code: +(?P<exit_code>\d+)",
-        "  Exit Code:    137",
-    ),
-    line(
-        EVENT.k8s.evicted,
-        r"The node was low on resource: (?P<resource_text>[a-z-]+)\.?(?: Threshold quantity: [^.]*\.)?"
-        r"(?: Container (?P<name>\S+) was using (?P<used_size>[0-9]+[KMGT]i), "
-        r"(?:which exceeds its )?request (?:of|is) (?P<request_text>[\w]+))?"
-        r"|The node had condition: \[(?P<condition_text>\w+)\]|Pod was evicted",
-        "The node was low on resource: memory. Container ppo was using 7340032Ki, which exceeds its request of 0.",
-    ),
-    line(
-        EVENT.k8s.pod_limit_guess,
-        r"may have exceeded K8s pod memory limits",
-        "Worker exits with an exit code None. The worker may have exceeded K8s pod memory limits.",
-    ),
-    line(
-        EVENT.job.exit_0,
-        r"^\W*(?:echo )?exit(?:=|[ _](?:code|status)(?:=|: ?| ))0\s*$"
-        r"|\b(?:[Jj]ob|[Rr]un|[Tt]raining|[Cc]ommand|[Ss]cript) (?:\S{1,60} ){0,4}"
-        r"(?:exited|finished|ended) with (?:exit )?(?:code|status) 0\b"
-        r"|^\W*Process finished with exit code 0\b",
-        "Process finished with exit code 0",
-    ),
-    line(
-        EVENT.job.exit_137,
-        r"exit(?:ed with)? (?:code|status) (?:137|-9)\b|died with <Signals\.SIGKILL",
-        "subprocess.CalledProcessError: Command died with <Signals.SIGKILL: 9>.",
-    ),
-    line(
-        EVENT.job.interrupted,
-        r"^\W*KeyboardInterrupt\b|received signal (?:SIGTERM|15)\b|Caught signal SIG(?:TERM|USR\d)",
-        "KeyboardInterrupt",
-    ),
     line(
         EVENT.host.meminfo,
         r"(?P<name>MemTotal|MemAvailable|MemFree|Cached|Shmem|Mlocked|SwapTotal|SwapFree): +(?P<size_kb>\d+) kB",

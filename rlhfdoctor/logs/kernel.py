@@ -19,21 +19,24 @@ from rlhfdoctor.logs.pattern import Pattern, line
 from rlhfdoctor.types import Value
 from rlhfdoctor.vocabulary import EVENT
 
+_TOTAL = r"(?P<total_vm_kb>\d+) ?kB"
 _RSS = (
-    r"total-vm:(?P<total_vm_kb>\d+)kB, anon-rss:(?P<anon_kb>\d+)kB, file-rss:(?P<file_kb>\d+)kB"
-    r"(?:, shmem-rss:(?P<shmem_kb>\d+)kB)?"
+    r"(?:[^\n]{0,80}?anon-rss: ?(?P<anon_kb>\d+) ?kB)?"
+    r"(?:[^\n]{0,80}?file-rss: ?(?P<file_kb>\d+) ?kB)?(?:[^\n]{0,80}?shmem-rss: ?(?P<shmem_kb>\d+) ?kB)?"
 )
+_WHO = r"(?P<pid>\d+),?(?: UID \d+,?)?(?: ?\((?P<comm>[^\n]{0,40}?)\))?"
 
 PATTERNS: tuple[Pattern, ...] = (
     line(
         EVENT.kernel.oom_invoked,
-        r"(?:^|[\]:>] +|;|[+-]\d\d:\d\d )(?:> *)?(?P<comm>[^\]>;\s][^\]>;\n]{0,14}?) "
-        r"invoked oom-killer: gfp_mask=(?P<gfp_text>0x[0-9a-f]+)",
+        r"(?:^|[\]:>|] +|;|[+-]\d\d:\d\d )(?:> *)?(?P<comm>[^\]>;\s][^\]>;\n]{0,14}?) "
+        r"invoked oom-killer(?:: ?gfp_mask=(?P<gfp_text>0x[0-9a-f]+))?",
         "[ 4127.318402] python invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0",
     ),
     line(
         EVENT.kernel.memcg_usage,
-        r"(?:^|[^+\w])memory: usage (?P<usage_kb>\d+)kB, limit (?P<limit_kb>\d+)kB, failcnt (?P<fail_count>\d+)",
+        r"(?:^|[^+\w])memory: usage (?P<usage_kb>\d+) ?kB(?:, ?limit (?P<limit_kb>\d+) ?kB)?"
+        r"(?:, ?failcnt (?P<fail_count>\d+))?",
         "[ 7781.402913] memory: usage 4194304kB, limit 4194304kB, failcnt 90412",
     ),
     line(
@@ -44,7 +47,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.kernel.task_header,
-        r"\[ *pid *\] +uid +tgid total_vm +rss (?P<columns_text>.*oom_score_adj name)",
+        r"\[ *pid *\] +uid +tgid +total_vm +rss (?P<columns_text>.*oom_score_adj name)",
         "[  pid  ]   uid  tgid total_vm      rss pgtables_bytes swapents oom_score_adj name",
     ),
     line(
@@ -55,24 +58,38 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.kernel.oom_kill,
-        r"oom-kill:constraint=(?P<constraint>CONSTRAINT_[A-Z_]+)(?P<rest_text>.*)",
+        r"oom-kill: ?constraint=(?P<constraint>CONSTRAINT_[A-Z_]+)?(?P<rest_text>.*)",
         "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=a,mems_allowed=0,"
         "oom_memcg=/docker/a,task_memcg=/docker/a,task=python,pid=5127,uid=0",
         when="4.19+",
     ),
     line(
         EVENT.kernel.killed,
-        r"(?:(?P<scope>Memory cgroup out of memory|Out of memory)[^:]{0,40}: )?"
-        r"Killed process (?P<pid>\d+),?(?: UID \d+,)? \((?P<comm>[^\n]{0,40}?)\),?(?: UID \d+,)? " + _RSS,
+        r"(?P<scope>Memory cgroup out of memory|Out of memory)[^:]{0,40}: ?Killed process "
+        + _WHO
+        + rf"(?:[^\n]{{0,80}}?total-vm: ?{_TOTAL})?"
+        + _RSS,
         "Memory cgroup out of memory: Killed process 23793 (leaker) total-vm:2623712kB, "
         "anon-rss:506500kB, file-rss:1268kB, shmem-rss:0kB",
     ),
     line(
+        EVENT.kernel.killed,
+        r"(?:^|[^: ] |kernel: ?)Killed process " + _WHO + rf"[^\n]{{0,10}}?(?:total-vm: ?){_TOTAL}" + _RSS,
+        "Killed process 29591 (python2.7) total-vm:1040264kB, anon-rss:1013612kB, file-rss:0kB",
+        when="to 4.20, below the choice; in reports since then, where the head of the line is cut",
+    ),
+    line(
         EVENT.kernel.kill_choice,
-        r"(?P<scope>Memory cgroup out of memory|Out of memory): Kill process (?P<pid>\d+) "
-        r"\((?P<comm>[^\n]{0,40}?)\) score (?P<score>\d+) or sacrifice child",
+        r"(?P<scope>Memory cgroup out of memory|Out of memory)[^:]{0,40}: ?[Kk]ill process (?P<pid>\d+)"
+        r"(?: ?\((?P<comm>[^\n]{0,40}?)\))?(?: score (?P<score>\d+))?",
         "Out of memory: Kill process 29591 (python2.7) score 658 or sacrifice child",
         when="to 4.20",
+    ),
+    line(
+        EVENT.kernel.reaped,
+        r"\boom_reaper: ?reaped process (?P<pid>\d+)(?: ?\((?P<comm>[^\n]{0,40}?)\))?",
+        "oom_reaper: reaped process 23793 (leaker), now anon-rss:0kB, file-rss:0kB, shmem-rss:0kB",
+        when="4.6+",
     ),
     line(
         EVENT.kernel.oom_group,
@@ -81,7 +98,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.kernel.no_killable,
-        r"Out of memory and no killable processes",
+        r"Out of memory and no killable processes|Kernel panic - not syncing: (?:Out of memory|System is deadlocked)",
         "Out of memory and no killable processes...",
     ),
     line(EVENT.kernel.ram, r"(?P<ram_pages>\d+) pages RAM\b", "[  913.207716] 6144000 pages RAM"),
@@ -105,8 +122,15 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.kernel.segfault,
-        r"(?P<comm>[^\s\]\[][^\]\[\n]{0,15})\[(?P<pid>\d+)\]: segfault at (?P<address_text>[0-9a-f]+)",
+        r"(?P<comm>ray::[^\]\[\n]{0,11}|[^\s\]\[:][^\]\[:\n]{0,15})\[(?P<pid>\d+)\](?:: segfault"
+        r"(?: at (?P<address_text>[0-9a-f]+))?| general protection)",
         "[ 2233.123456] python3[4711]: segfault at 0 ip 00007f0000000000 sp 00007ffd00000000 error 4",
+        when="traps: ... general protection fault ip:..., too",
+    ),
+    line(
+        EVENT.kernel.trap,
+        r"\btraps: (?P<comm>[^\]\[\n]{1,16})\[(?P<pid>\d+)\] trap (?P<error_text>invalid opcode|divide error|int3)",
+        "traps: python3[4711] trap invalid opcode ip:7f0000000000 sp:7ffd00000000 error:0 in libtorch_cpu.so",
     ),
     line(
         EVENT.kernel.xid,

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from rlhfdoctor.errors import SourceError
-from rlhfdoctor.i18n.message import quoted, say
+from rlhfdoctor.i18n.message import joined, quoted, say
 from rlhfdoctor.logs.archive import READ_ERRORS, is_archive, read_members, reason
 from rlhfdoctor.logs.flight import rank_of_dump
 from rlhfdoctor.logs.streams import Binary, decoded, decompressed, pieces, sniffed
@@ -98,15 +98,18 @@ def find_sources(paths: Sequence[str], gaps: list[Gap]) -> Iterator[Source]:
     for name in paths:
         if name == "-":
             if sys.stdin is None or sys.stdin.closed:
-                raise SourceError("-: standard input is closed")
+                raise SourceError(say("-: standard input is closed"))
             yield Source("-", lambda: _guard("-", lambda: sniffed(sys.stdin.buffer), gaps))
             continue
         path = Path(name)
         if not _exists(path):
             raise SourceError(
-                f"{name}: no such file or folder.\n"
-                "Give the folder that Ray wrote (for example /tmp/ray/session_latest/logs), a log file, or - for "
-                "standard input."
+                say(
+                    "{name}: no such file or folder.\n"
+                    "Give the folder that Ray wrote (for example /tmp/ray/session_latest/logs), a log file, or - for "
+                    "standard input.",
+                    name=name,
+                )
             )
         for file in _walk(path, gaps):
             count += 1
@@ -136,7 +139,7 @@ def _exists(path: Path) -> bool:
     try:
         return path.exists()
     except OSError as error:
-        raise SourceError(f"{str(path)[:200]}: {error.strerror or error}") from None
+        raise SourceError(joined(quoted(str(path)[:200]), quoted(error.strerror or error), by=": ")) from None
 
 
 def _walk(path: Path, gaps: list[Gap]) -> Iterator[Path]:

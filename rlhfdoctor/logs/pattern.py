@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import cast
 
+from rlhfdoctor.logs.anchor import tolerant
 from rlhfdoctor.types import Value
 from rlhfdoctor.units import KIB, parse_bytes
 from rlhfdoctor.vocabulary.names import Field, Kind
@@ -49,8 +50,8 @@ class Pattern:
 
 
 def line(kind: Kind, regex: str, sample: str, *, follow: int = 0, when: str = "") -> Pattern:
-    """A line that a program writes, as the tables of patterns declare it."""
-    return Pattern(kind=kind, regex=regex, sample=sample, follow=follow, when=when)
+    """A line that a program writes, as the tables of patterns declare it; it may be cut behind its anchor."""
+    return Pattern(kind=kind, regex=tolerant(regex), sample=sample, follow=follow, when=when)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -1,9 +1,8 @@
-"""Messages of Ray: memory kills, lost workers or nodes, object store, disk, scheduling.
+"""Messages of Ray: memory kills, object store, disk, scheduling, jobs.
 
 Six generations of the memory kill from 0.6 to 2.60 (src/ray/raylet/node_manager.cc,
 src/ray/common/memory_monitor.cc, python/ray/_private/memory_monitor.py). Ray writes `GB` and
-means 1024**3 bytes. The stock text of a vanished worker names the OOM killer as one guess of
-three: it is no evidence of an OOM.
+means 1024**3 bytes.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.ray.memory_kill_notice,
-        r"Task was killed due to the node running low on memory"
+        r"Task was killed due to the node running low on memory|exit[ _]type(?: =|:) NODE_OUT_OF_MEMORY"
         r"|worker\(s\) were killed due to the node running low on memory"
         r"|failed due to oom\. There are|Memory on the node \(IP: [0-9.a-f:]+, ID: \w+\) where the task",
         "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
@@ -138,90 +137,6 @@ PATTERNS: tuple[Pattern, ...] = (
         "23.54GB limit (0.085223)",
     ),
     line(
-        EVENT.ray.worker_exit_gcs,
-        r"Reporting worker exit, worker id = (?P<worker_id>\w+), node id = (?P<node_id>\w+), address = [^,]*, "
-        r"exit_type = (?P<exit_type>\w+), "
-        r"exit_detail = (?P<detail_text>.*)",
-        "gcs_worker_manager.cc:55: Reporting worker exit, worker id = ab, node id = cd, address = , exit_type = "
-        "NODE_OUT_OF_MEMORY, "
-        "exit_detail = Task was killed due to the node running low on memory.",
-    ),
-    line(
-        EVENT.ray.worker_died,
-        r"A worker died or was killed while executing a task by an unexpected system error"
-        r"(?:.*Worker PID: (?P<pid>\d+))?",
-        "(raylet) A worker died or was killed while executing a task by an unexpected system error. To troubleshoot "
-        "the problem, "
-        "check the logs for the dead worker. RayTask ID: ff Worker ID: 75 Node ID: a7 Worker IP address: 10.0.0.2 "
-        "Worker port: 10233 "
-        "Worker PID: 884210 Worker exit type: SYSTEM_ERROR",
-    ),
-    line(
-        EVENT.ray.worker_vanished,
-        r"Worker exit type: (?:SYSTEM_ERROR|UNEXPECTED_SYSTEM_EXIT) Worker exit detail: (?P<detail_text>.{1,400})",
-        "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit detail: "
-        "Worker unexpectedly "
-        "exits with a connection error code 2. End of file.",
-    ),
-    line(
-        EVENT.ray.actor_died,
-        r"(?P<error>ActorDiedError|RayActorError|ActorUnavailableError|ActorUnschedulableError|NodeDiedError"
-        r"|WorkerCrashedError|OwnerDiedError|LocalRayletDiedError)\b",
-        "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.",
-    ),
-    line(
-        EVENT.ray.actor_lost,
-        r"ActorUnavailableError|The actor [^\n]{0,80} is unavailable",
-        "ray.exceptions.ActorUnavailableError: The actor ab is unavailable: The actor is temporarily unavailable",
-    ),
-    line(
-        EVENT.ray.actor_class,
-        r"^\W*class_name: (?P<name>\S+)",
-        "        class_name: create_colocated_worker_cls.<locals>.WorkerDict",
-    ),
-    line(
-        EVENT.ray.intended_exit,
-        r"ray\.kill|INTENDED_(?:USER|SYSTEM)_EXIT|The actor is dead because it was killed by `ray\.kill`|ACTOR_REMOVED",
-        "exit_type = INTENDED_USER_EXIT, exit_detail = Worker exits by an user request. exit_actor() is called.",
-    ),
-    line(
-        EVENT.ray.stopped,
-        r"received SIGTERM|Received SIGTERM|SIGTERM handler is called|Terminated by signal SIGTERM|Shutting down Ray"
-        r"|Sent SIG(?:TERM|KILL) to",
-        "[2025-04-02 15:02:00,117 I 135782 135782] (raylet) main.cc:812: received SIGTERM. Existing local drain "
-        "request = None",
-    ),
-    line(
-        EVENT.ray.node_dead,
-        r"has been marked dead because the (?:monitor|detector) has missed too many heartbeats",
-        "The node with node id: ab and ip: 10.0.0.1 has been marked dead because the detector has missed too many "
-        "heartbeats from it.",
-    ),
-    line(
-        EVENT.ray.node_crashed,
-        r"Owner's node has crashed|The node has died|raylet (?:crashed|died) unexpectedly"
-        r"|mistakenly been marked as dead by the GCS",
-        "Owner worker exit type: SYSTEM_ERROR Worker exit detail: Owner's node has crashed.",
-    ),
-    line(
-        EVENT.ray.raylet_died,
-        r"Raylet is terminated\. Termination is unexpected",
-        "(raylet) Raylet is terminated. Termination is unexpected. Possible reasons include: (1) SIGKILL by the user "
-        "or system OOM killer",
-        when="2.60",
-    ),
-    line(
-        EVENT.ray.gcs_lost,
-        r"Failed to connect to GCS within \d+ seconds",
-        "rpc_client.h:204: Failed to connect to GCS within 20 seconds. GCS may have been killed.",
-    ),
-    line(
-        EVENT.ray.raylet_agent_failed,
-        r"The raylet exited immediately because the|The raylet fate shares with the agent",
-        "agent_manager.cc:134: The raylet exited immediately because the Ray agent failed. The raylet fate shares "
-        "with the agent.",
-    ),
-    line(
         EVENT.ray.object_store_full,
         r"Failed to put object (?P<object_id>\w+) in object store because it is full\. Object size is "
         r"(?P<object_bytes>\d+) bytes",
@@ -230,8 +145,15 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.ray.object_store_error,
-        r"ObjectStoreFullError|OutOfDiskError|the local object store is full",
+        r"ObjectStoreFullError|local object store is full of",
         "ray.exceptions.ObjectStoreFullError: Failed to put object ab in object store because it is full.",
+    ),
+    line(
+        EVENT.ray.out_of_disk,
+        r"OutOfDiskError|Out-of-disk: Failed to create object"
+        r"|The object cannot be created because the local object store is full and the local disk",
+        "ray.exceptions.OutOfDiskError: Local disk is full",
+        when="1.13+; python/ray/exceptions.py",
     ),
     line(
         EVENT.ray.object_store_retry,
@@ -297,12 +219,15 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.ray.job_failed,
-        r"Job '?(?P<job_text>raysubmit_\w+)'? failed|Status message: (?P<message_text>.{1,300})",
+        r"\bJob '?(?P<job_text>raysubmit_\w+|[\w-]{4,80})'? (?:has )?failed(?: |$)"
+        r"|Status message: (?P<message_text>(?:Job |Unexpected |Failed ).{0,60}(?:failed|exception|died|error).{0,300})"
+        r"|\bstatus\"?[:=] ?\"?(?:JobStatus\.)?FAILED\b",
         "2025-09-17 06:22:48,337 ERR cli.py:71 -- Job 'raysubmit_Qz7' failed",
     ),
     line(
         EVENT.ray.job_succeeded,
-        r"Job '?(?P<job_text>raysubmit_\w+)'? succeeded",
+        r"\bJob '?(?P<job_text>raysubmit_\w+|[\w-]{4,80})'? succeeded\b"
+        r"|\bstatus\"?[:=] ?\"?(?:JobStatus\.)?SUCCEEDED\b",
         "Job 'raysubmit_Qz7' succeeded",
     ),
 )

@@ -16,22 +16,32 @@ import hashlib
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from rlhfdoctor.logs.pattern import Pattern, compiled
+from rlhfdoctor.logs.restore import looks_changed, restored
+from rlhfdoctor.vocabulary.names import Kind
 
 BLOCK_BYTES = 512 * 1024
 """Size of a block; blocks end at a line's end if possible."""
 _LONGEST_LINE = 4 * 1024 * 1024
 _WINDOW = 64 * 1024
 _AFTER_BYTES = 64 * 1024
+_LINE_BYTES = 256
+"""Of a line behind a hit, where many are asked for."""
+_LONG = 100
+_MOST_LONG = 32
+"""How many hits of one pattern get more than `_LONG` lines behind them, in one stream."""
 _OVERLAP = 8 * 1024
 _ANSI = re.compile(rb"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\n]*\x07|[@-Z\\-_])")
 _NAMED = re.compile(r"\?P<\w+>")
+_REST = re.compile(r"(?<!\\)\.\*(\)*)$")
+"""The rest of a line at the end of an expression: hyperscan would report each of its characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +64,7 @@ class Scanner:
         self.patterns = tuple(patterns)
         self.longest_line_cut = False
         """Whether the last stream had a line too long to be seen in one piece."""
-        self._follow = max((p.follow for p in self.patterns), default=0)
+        self._long: Counter[int] = Counter()
         self._find = _find_with_hyperscan(self.patterns) if engine != "re" else None
         if self._find is None and engine == "hyperscan":
             raise RuntimeError("hyperscan is not installed")
@@ -62,19 +72,39 @@ class Scanner:
         if self._find is None:
             self._find = _find_with_re(self.patterns)
 
-    def scan(self, stream: Iterable[bytes]) -> Iterator[Hit]:
-        """Hits in the order of the text. Memory is bounded, regardless of the length of a line."""
+    def scan(self, stream: Iterable[bytes], *, restore: bool = False) -> Iterator[Hit]:
+        """Hits in the order of the text. Memory is bounded, regardless of the length of a line.
+
+        With `restore`, lines are also read as they were before somebody quoted, wrapped or escaped them.
+        """
         line = 1
         self.longest_line_cut = False
+        self._long.clear()
         blocks = _blocks(stream)
         current = next(blocks, None)
+        alone = True
         while current is not None:
             upcoming = next(blocks, None)
             block, overlap = current
             self.longest_line_cut |= overlap > 0
-            yield from self._hits(block, line, upcoming[0] if upcoming else b"", overlap)
+            hits = self._hits(block, line, upcoming[0] if upcoming else b"", overlap)
+            alone = alone and upcoming is None
+            if restore and not overlap and (alone or looks_changed(block)):
+                hits = self._restored(block, line, list(hits))
+            yield from hits
             line += block.count(b"\n", overlap)
-            current = upcoming
+            current, alone = upcoming, False
+
+    def _restored(self, block: bytes, line: int, raw: list[Hit]) -> Iterator[Hit]:
+        """The hits of a block, or what a version of it gives in their place or in addition."""
+        begins: dict[int, int] = {}
+        read = [raw]
+        for version in restored(block.decode("utf-8", "replace")):
+            for part in version:
+                begins.update((line + place, line + part.first) for place in range(part.first + 1, part.last + 1))
+            text = "\n".join(part.text for part in version).encode("utf-8", "replace")
+            read.append([replace(hit, line=line + version[hit.line].first) for hit in self._hits(text, 0, b"", 0)])
+        return iter(raw if len(read) == 1 else _richest(read, begins))
 
     def _hits(self, block: bytes, line: int, upcoming: bytes, overlap: int) -> Iterator[Hit]:
         assert self._find is not None
@@ -97,8 +127,30 @@ class Scanner:
                 continue  # seen at the end of the block before
             line += block.count(b"\n", max(lines_until, overlap), start)
             lines_until = max(start, lines_until)
-            after = _following(block, end, upcoming, pattern.follow) if pattern.follow else ()
+            follow = pattern.follow
+            if follow > _LONG:
+                self._long[index] += 1
+                follow = follow if self._long[index] <= _MOST_LONG else 0
+            after = _following(block, end, upcoming, follow) if follow else ()
             yield Hit(pattern, match, text, line, after)
+
+
+def _richest(read: Sequence[list[Hit]], begins: dict[int, int]) -> list[Hit]:
+    """For each message, which is a kind with the line where it begins, the hits of the version that says most.
+
+    That is the one with most fields, then with most hits, then with the longest fields.
+    """
+    best: dict[tuple[Kind, int], tuple[tuple[int, int, int], list[Hit]]] = {}
+    for hits in read:
+        groups: dict[tuple[Kind, int], list[Hit]] = {}
+        for hit in hits:
+            groups.setdefault((hit.pattern.kind, begins.get(hit.line, hit.line)), []).append(hit)
+        for key, group in groups.items():
+            texts = [[text for text in hit.match.groups() if text is not None] for hit in group]
+            rank = max(map(len, texts)), len(group), sum(len(text) for found in texts for text in found)
+            if key not in best or rank > best[key][0]:
+                best[key] = rank, group
+    return sorted((hit for _, group in best.values() for hit in group), key=lambda hit: hit.line)
 
 
 def _blocks(stream: Iterable[bytes]) -> Iterator[tuple[bytes, int]]:
@@ -142,9 +194,10 @@ def _segment(block: bytes, position: int) -> tuple[int, int]:
 
 
 def _following(block: bytes, end: int, upcoming: bytes, count: int) -> tuple[str, ...]:
-    text = block[end : end + _AFTER_BYTES]
-    if len(block) - end < _AFTER_BYTES:
-        text += upcoming[:_AFTER_BYTES]
+    size = max(_AFTER_BYTES, count * _LINE_BYTES)
+    text = block[end : end + size]
+    if len(block) - end < size:
+        text += upcoming[:size]
     lines = _ANSI.sub(b"", text).replace(b"\r", b"\n").split(b"\n")
     kept = [part for part in lines[1 : count * 3] if part.strip()]
     return tuple(part[:2000].decode("utf-8", "replace") for part in kept[:count])
@@ -161,7 +214,7 @@ def _find_with_hyperscan(patterns: Sequence[Pattern]) -> Finder | None:
         import hyperscan
     except ImportError:
         return None
-    database = _load_database(hyperscan, [_NAMED.sub("?:", p.regex).encode() for p in patterns])
+    database = _load_database(hyperscan, [_REST.sub(r"\1", _NAMED.sub("?:", p.regex)).encode() for p in patterns])
     places: list[tuple[int, int]] = []
 
     def on_match(index: int, _start: int, end: int, _flags: int, _context: object) -> None:

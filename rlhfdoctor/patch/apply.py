@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlhfdoctor.errors import SourceError, UsageError
+from rlhfdoctor.i18n.message import say
 from rlhfdoctor.types import Finding, Patch
 
 _JOURNAL = ".rlhfdoctor"
@@ -61,7 +62,9 @@ def write_file(path: Path, text: str) -> None:
             _replace(journal, json.dumps(entry).encode())
         _replace(path.resolve(), data, path.stat().st_mode)
     except OSError as error:
-        raise SourceError(f"{path}: cannot be written: {error.strerror}. Nothing was changed there.") from None
+        raise SourceError(
+            say("{file}: cannot be written: {error}. Nothing was changed there.", file=str(path), error=error.strerror)
+        ) from None
 
 
 def find_original(path: Path) -> tuple[str, float] | None:
@@ -94,14 +97,22 @@ def revert_files(folders: Sequence[Path]) -> list[Path]:
             if not folder.is_dir() and path != folder:
                 continue
             if not path.exists() or _hash(path.read_bytes()) != entry["written"]:
-                raise UsageError(f"{path}: changed since it was patched; the original is kept in {journal}")
+                raise UsageError(
+                    say(
+                        "{file}: changed since it was patched; the original is kept in {journal}",
+                        file=str(path),
+                        journal=str(journal),
+                    )
+                )
             try:
                 _replace(path.resolve(), base64.b64decode(entry["original"]), path.stat().st_mode)
                 journal.unlink()
                 if not any(journal.parent.iterdir()):
                     journal.parent.rmdir()
             except OSError as error:
-                raise SourceError(f"{path}: cannot be written: {error.strerror}") from None
+                raise SourceError(
+                    say("{file}: cannot be written: {error}", file=str(path), error=error.strerror)
+                ) from None
             restored.append(path)
     return restored
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlhfdoctor.errors import UsageError
+from rlhfdoctor.i18n.message import joined, quoted, say
 from rlhfdoctor.patch.spans import collide, splice
 from rlhfdoctor.types import Patch, Replacement
 
@@ -37,7 +38,11 @@ def join(patches: Sequence[Patch]) -> dict[str, tuple[str, list[Replacement]]]:
         base, there = joined.setdefault(patch.file, (patch.base, []))
         if patch.base != base or any(collide(new, old) for new in patch.replacements for old in there):
             raise UsageError(
-                f"{patch.file}: the patch of {patch.spelled} touches the same place as another; apply them one by one"
+                say(
+                    "{file}: the patch of {spelled} touches the same place as another; apply them one by one",
+                    file=patch.file,
+                    spelled=patch.spelled,
+                )
             )
         there.extend(new for new in patch.replacements if new not in there)
     return joined
@@ -48,7 +53,7 @@ def _rest(name: str, base: str) -> str:
     try:
         data, known = Path(name).read_bytes(), base.encode("utf-8", "surrogateescape")
     except OSError as error:
-        raise UsageError(f"{name}: {error.strerror}") from None
+        raise UsageError(joined(quoted(name), quoted(error.strerror), by=": ")) from None
     if not data.startswith(known):
-        raise UsageError(f"{name}: changed since it was analysed; run doctor patch again")
+        raise UsageError(say("{file}: changed since it was analysed; run doctor patch again", file=name))
     return data[len(known) :].decode("utf-8", "surrogateescape")

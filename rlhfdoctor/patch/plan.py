@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -16,8 +16,10 @@ from rlhfdoctor.patch.edit import Edit, add_setting, as_written, change_setting,
 from rlhfdoctor.patch.spans import make_diff, splice
 from rlhfdoctor.patch.target import UNKNOWN, find_target
 from rlhfdoctor.plugins import folders
+from rlhfdoctor.settings.force import LOGGED, in_force, is_same
 from rlhfdoctor.settings.spell import FRAMEWORKS, Spelling, parse_version, spell, spellings
 from rlhfdoctor.types import Framework, Patch, Setting, Value
+from rlhfdoctor.units import show_value
 from rlhfdoctor.vocabulary import TRAIT
 
 _SIDE_TABLES = ("container", "ray", "torch", "deepspeed", "vllm")
@@ -53,9 +55,8 @@ class Configuration:
         return found[-1] if found else None
 
     def logged(self, name: str) -> Setting | None:
-        """A setting that only a log shows."""
-        found = [s for s in self.settings if s.name == name]
-        return found[-1] if found else None
+        """The setting as the run had it: as a log shows it, else as a file says it."""
+        return in_force(s for s in self.settings if s.name == name).get(name)
 
 
 def plan_patches(treatments: Sequence[Treatment], facts: Facts, configuration: Configuration) -> Iterator[Patch]:
@@ -97,7 +98,8 @@ def _plan(treatment: Treatment, facts: Facts, configuration: Configuration) -> P
     own = configuration.editable(treatment.setting)
     if treatment.to is None and (own is None or own.value is not True):
         return None
-    value = find_target(treatment, own or configuration.logged(treatment.setting), facts)
+    ran = configuration.logged(treatment.setting)
+    value = find_target(treatment, _base(own, ran), facts)
     if value is UNKNOWN:
         return None
     if (
@@ -108,10 +110,10 @@ def _plan(treatment: Treatment, facts: Facts, configuration: Configuration) -> P
     ):
         return None
     if own is not None:
-        if _same(own.value, value):
-            return None
+        if _same(own.value, value) or (ran is not None and _same(ran.value, value)):
+            return None  # the file has it, or the run had it, whatever the file says by now
         return _of_line(treatment, own, value, facts, configuration)
-    logged = configuration.logged(treatment.setting)
+    logged = ran
     if logged is not None and _same(logged.value, value):
         return None
     table, spelling = _spelling(treatment, configuration)
@@ -121,12 +123,19 @@ def _plan(treatment: Treatment, facts: Facts, configuration: Configuration) -> P
         return None
     if spelling is None or spelling.form == "code":
         return _shown(treatment, table, spelling, logged, value, facts, configuration)
-    if treatment.add or (logged is not None and logged.form in ("argv", "dump")):
+    if treatment.add or (logged is not None and logged.form in LOGGED):
         new = as_written(value, spelling.spelled, spelling.factor)
         added = add_setting(spelling, new, configuration.texts, configuration.settings)
         if added is not None:
             return _patch(treatment, spelling.spelled, logged, new, added, facts, configuration)
     return _shown(treatment, table, spelling, logged, value, facts, configuration)
+
+
+def _base(own: Setting | None, ran: Setting | None) -> Setting | None:
+    """What a factor is applied to: the value that ran, as the file's setting is written."""
+    if own is None or ran is None or ran.form not in LOGGED or is_same(own.value, ran.value):
+        return own or ran
+    return replace(own, value=ran.value)
 
 
 def _effect(treatment: Treatment, facts: Facts) -> Message:
@@ -156,17 +165,6 @@ def _same(one: Value, two: Any) -> bool:
 
 def _same_as_default(spelling: Spelling, value: Any) -> bool:
     return isinstance(spelling.default, bool | int | float) and show_value(spelling.default) == show_value(value)
-
-
-def show_value(value: Any) -> str:
-    """A value as configuration files write it.
-
-    >>> show_value(True), show_value(None), show_value(0.5)
-    ('true', 'null', '0.5')
-    """
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return "null" if value is None else str(value)
 
 
 def _of_line(

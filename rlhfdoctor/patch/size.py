@@ -40,7 +40,7 @@ def _is_known(treatment: Treatment, facts: Facts) -> bool:
 
 
 def _size(treatment: Treatment, configuration: Configuration, counterfactual: Counterfactual) -> Evidence | None:
-    own = configuration.editable(treatment.setting) or configuration.logged(treatment.setting)
+    own = configuration.logged(treatment.setting) or configuration.editable(treatment.setting)
     if own is None or own.form == "python" or isinstance(own.value, bool) or not isinstance(own.value, int | float):
         return None
     least = treatment.to.least if isinstance(treatment.to, Target) else None

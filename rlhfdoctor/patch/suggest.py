@@ -17,12 +17,12 @@ from rlhfdoctor.errors import UsageError
 from rlhfdoctor.i18n.message import Message, say
 from rlhfdoctor.patch.edit import add_setting, as_written, change_setting, remove_setting
 from rlhfdoctor.patch.merge import join
-from rlhfdoctor.patch.plan import Configuration, show_value
+from rlhfdoctor.patch.plan import Configuration
 from rlhfdoctor.patch.spans import make_diff, splice
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.settings.spell import FRAMEWORKS, Spelling, parse_version, spell
 from rlhfdoctor.types import Patch, Safety, Setting, Value
-from rlhfdoctor.units import GIB, in_unit
+from rlhfdoctor.units import GIB, in_unit, show_value
 from rlhfdoctor.vocabulary import TRAIT
 
 _MOST_CHANGES = 4

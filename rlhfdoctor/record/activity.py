@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from rlhfdoctor.evidence.roles import MARKS
-from rlhfdoctor.i18n.message import say, term
+from rlhfdoctor.i18n.message import quoted, say, term
 from rlhfdoctor.marks import PROBE
 from rlhfdoctor.record.log_tailer import LogTailer
 from rlhfdoctor.record.target import Process, Target
@@ -19,7 +19,7 @@ from rlhfdoctor.report.sanitize import clean
 from rlhfdoctor.sources.kmsg import KernelLog
 from rlhfdoctor.sources.procfs import has_host_pids, parse_cmdline, read_file
 from rlhfdoctor.sources.ray import SessionNames, find_node
-from rlhfdoctor.trace.record import Emit, RecordEvent, StoredEvent
+from rlhfdoctor.trace.record import Emit, RecordEvent, StoredEvent, said
 from rlhfdoctor.types import Gap, Value
 from rlhfdoctor.vocabulary import EVENT, FIELD, RECORD
 from rlhfdoctor.vocabulary import RECORD_FIELD as R
@@ -243,4 +243,4 @@ class Activity:
         for _ in self._trainer_marks():
             pass
         for text in sorted(self.tailer.failed):
-            self._emit(RECORD.note.gap, {R.what: "log", R.why: text})
+            self._emit(RECORD.note.gap, said({R.what: say("log"), R.why: quoted(text)}))

@@ -20,18 +20,17 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import click
-
 from rlhfdoctor.errors import DoctorError, UsageError
-from rlhfdoctor.record.command import WatchOptions, find_ray_pids
+from rlhfdoctor.i18n.message import Message, joined, quoted, say
+from rlhfdoctor.record.command import WatchOptions, find_ray_pids, teller
 from rlhfdoctor.record.command import watch as watch_here
 from rlhfdoctor.record.node_recorder import NodeRecorder, read_files
+from rlhfdoctor.record.phrasing import say_event, say_line
 from rlhfdoctor.record.recorder_config import RecorderConfig
 from rlhfdoctor.record.start import describe_run, make_folder
 from rlhfdoctor.record.state import State
-from rlhfdoctor.record.view import say_event, show_line
 from rlhfdoctor.trace.follow import Follower
-from rlhfdoctor.trace.record import RecordEvent, is_a, make_record, time_of
+from rlhfdoctor.trace.record import RecordEvent, is_a, make_record, said, time_of
 from rlhfdoctor.trace.store import Writer
 from rlhfdoctor.vocabulary import RECORD
 from rlhfdoctor.vocabulary import RECORD_FIELD as R
@@ -87,20 +86,20 @@ class Collector:
         """Stores an event of the cluster."""
         self.store.event(make_record(kind, fields))
 
-    def look(self) -> list[str]:
+    def look(self) -> list[Message]:
         """Starts recorders on nodes that are new or back; what happened, as lines."""
         self._looked_s = time.monotonic()
-        said = []
+        lines = []
         alive = {n["NodeID"]: n for n in self.ray.nodes() if n.get("Alive")}
         for node_id, row in alive.items():
             if node_id not in self.nodes:
-                said.append(self._start(node_id, str(row.get("NodeManagerAddress") or "?")))
+                lines.append(self._start(node_id, str(row.get("NodeManagerAddress") or "?")))
         for node in self.nodes.values():
             if not node.lost and node.node_id not in alive:
-                said.append(self._lose(node, "Ray says that it is dead"))
-        return said
+                lines.append(self._lose(node, say("Ray says that it is dead")))
+        return lines
 
-    def _start(self, node_id: str, address: str) -> str:
+    def _start(self, node_id: str, address: str) -> Message:
         name = f"{address}-{node_id[:6]}"
         before = [n for n in self.nodes.values() if n.address == address and n.lost]
         actor = self._start_agent(node_id)
@@ -114,8 +113,9 @@ class Collector:
             )
         except self.failures as error:  # whatever Ray raises: this node has no recorder, the others go on
             node.lost = True
-            self.emit(RECORD.note.gap, {R.what: f"recorder on {name}", R.why: _first_line(error)})
-            return f"no recorder on {name}: {_first_line(error)}"
+            why = quoted(_first_line(error))
+            self.emit(RECORD.note.gap, said({R.what: say("recorder on {node}", node=name), R.why: why}))
+            return say("no recorder on {node}: {why}", node=name, why=why)
         node.remote, node.host = started["folder"], started["host"]
         node.folder.mkdir(parents=True, exist_ok=True)
         node.follower = Follower(str(node.folder))
@@ -125,7 +125,12 @@ class Collector:
         )
         for old in before:
             self._fetch_rest(old, actor)
-        return f"recording on {name} (raylet {started['raylet']}, clock {offset * 1000:+.0f} ms)"
+        return say(
+            "recording on {node} (raylet {pid}, clock {offset:+.0f} ms)",
+            node=name,
+            pid=started["raylet"],
+            offset=offset * 1000,
+        )
 
     def _start_agent(self, node_id: str) -> Any:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -133,7 +138,7 @@ class Collector:
         place = NodeAffinitySchedulingStrategy(node_id, soft=False)
         return self.ray.remote(NodeRecorder).options(num_cpus=0, max_restarts=0, scheduling_strategy=place).remote()
 
-    def _replace(self, node: Node, why: str) -> str:
+    def _replace(self, node: Node, why: str) -> Message:
         """The agent is gone (Ray's memory monitor takes the newest first); the recorder and its folder are still there.
 
         If the node is gone too, the new agent never answers, and the node counts as lost after a while.
@@ -141,10 +146,14 @@ class Collector:
         node.agents_count += 1
         alive = any(n["NodeID"] == node.node_id and n.get("Alive") for n in self.ray.nodes())
         if not alive or node.agents_count > _MOST_AGENTS:
-            return self._lose(node, why)
+            return self._lose(node, quoted(why))
         node.actor = self._start_agent(node.node_id)
         self.emit(RECORD.courier.lost, {R.node: node.name, R.why: why})
-        return f"the courier on {node.name} is gone ({why}); the recorder goes on, and another courier was sent"
+        return say(
+            "the courier on {node} is gone ({why}); the recorder goes on, and another courier was sent",
+            node=node.name,
+            why=why,
+        )
 
     def _measure(self, actor: Any) -> float:
         """The node's clock less ours, by the quickest of some round trips."""
@@ -156,9 +165,9 @@ class Collector:
             best = min(best, (end - begin, there - (begin + end) / 2))
         return best[1] if abs(best[1]) > best[0] else 0.0
 
-    def collect(self) -> list[str]:
+    def collect(self) -> list[Message]:
         """One round: new bytes of every node; what happened, as lines."""
-        said = self.look() if time.monotonic() - self._looked_s >= _LOOK_S else []
+        lines = self.look() if time.monotonic() - self._looked_s >= _LOOK_S else []
         now = time.monotonic()
         for node in self.nodes.values():
             if not node.lost and node.pending is None:
@@ -171,24 +180,24 @@ class Collector:
                 try:
                     self._keep(node, self.ray.get(ref))
                 except self.failures as error:  # the actor died: with its worker, its raylet or its node
-                    said.append(self._replace(node, _first_line(error)))
+                    lines.append(self._replace(node, _first_line(error)))
             elif now - node.asked_s > _PATIENCE_S:
-                said.append(self._lose(node, f"it did not answer for {_PATIENCE_S:.0f} s"))
+                lines.append(self._lose(node, say("it did not answer for {waited:s}", waited=_PATIENCE_S)))
         for node in self.nodes.values():
             if node.follower is not None:
                 for item, columns in node.follower.read():
                     node.state.take(item, columns)
-                said.extend(self._news(node))
-        return said
+                lines.extend(self._news(node))
+        return lines
 
-    def _news(self, node: Node) -> list[str]:
+    def _news(self, node: Node) -> list[Message]:
         """Events of a node that are shown to the user: alerts, kills, gaps."""
         fresh = [event for event in node.state.events if time_of(event) > node.reported_ns]
         node.reported_ns = max([node.reported_ns, *(time_of(event) for event in fresh)])
         return [
-            f"{node.name}: {text}"
+            joined(quoted(node.name), says, by=": ")
             for event in fresh
-            if (text := say_event(event)[0]) and not is_a(event, RECORD.ray.node)
+            if (says := say_event(event)[0]) and not is_a(event, RECORD.ray.node)
         ]
 
     def _keep(self, node: Node, pieces: dict[str, tuple[int, bytes]]) -> None:
@@ -202,19 +211,20 @@ class Collector:
                 handle.write(data)
             node.offsets[name] = start + len(data)
 
-    def _lose(self, node: Node, why: str) -> str:
+    def _lose(self, node: Node, why: Message) -> Message:
         node.lost, node.pending = True, None
-        self.emit(RECORD.node.lost, {R.node: node.name, R.why: why})
+        self.emit(RECORD.node.lost, {R.node: node.name, **said({R.why: why})})
         if node.host == os.uname().nodename and Path(node.remote).is_dir():  # on this machine its folder is still there
             self._keep(node, read_files(node.remote, node.offsets))
-        return f"node {node.name} is lost: {why}"
+        return say("node {node} is lost: {why}", node=node.name, why=why)
 
     def _fetch_rest(self, old: Node, actor: Any) -> None:
         """A node is back with its disk: what its earlier recorder wrote after we lost it."""
         try:
             self._keep(old, self.ray.get(actor.read.remote(old.remote, old.offsets), timeout=60))
         except self.failures as error:  # its disk is new: only what was copied before is available
-            self.emit(RECORD.note.gap, {R.what: f"rest of {old.name}", R.why: _first_line(error)})
+            why = quoted(_first_line(error))
+            self.emit(RECORD.note.gap, said({R.what: say("rest of {node}", node=old.name), R.why: why}))
 
     def finish(self) -> None:
         """Stops the recorders and copies the rest, as far as Ray still works."""
@@ -230,8 +240,9 @@ class Collector:
                     self._keep(node, pieces)
                 self.ray.get(node.actor.clean.remote(node.remote), timeout=10)
             except self.failures as error:  # the cluster is going down
-                self.emit(RECORD.note.gap, {R.what: f"last samples of {node.name}", R.why: _first_line(error)})
-        self.emit(RECORD.recorder.end, {R.why: "the cluster's run ended"})
+                why = quoted(_first_line(error))
+                self.emit(RECORD.note.gap, said({R.what: say("last samples of {node}", node=node.name), R.why: why}))
+        self.emit(RECORD.recorder.end, said({R.why: say("the cluster's run ended")}))
         self.store.close()
 
     def alive(self) -> bool:
@@ -246,18 +257,19 @@ def watch_ray(options: WatchOptions, address: str, verdict: Callable[[Path, bool
         UsageError: no cluster there, or Ray is not installed and no raylet runs here.
     """
     if options.command or options.pids or options.cgroup:
-        raise UsageError("--ray stands alone: it follows everything below the raylets")
+        raise UsageError(say("--ray stands alone: it follows everything below the raylets"))
     if options.attach or options.alert_command or options.port is not None or options.metrics:
-        raise UsageError("--ray does not take --attach, --alert-command, --metrics-port or --engine yet")
+        raise UsageError(say("--ray does not take --attach, --alert-command, --metrics-port or --engine yet"))
+    tell = teller(options.language)
     try:
         import ray
     except ImportError:
         pids = find_ray_pids()
         if not pids:
             raise UsageError(
-                "--ray: the ray package is not installed beside the doctor, and no raylet runs here"
+                say("--ray: the ray package is not installed beside the doctor, and no raylet runs here")
             ) from None
-        click.echo("doctor: the ray package is not installed beside the doctor: only this node is recorded", err=True)
+        tell(say("the ray package is not installed beside the doctor: only this node is recorded"))
         return watch_here(WatchOptions(**{**asdict(options), "pids": tuple(pids)}), verdict)
     folder = make_folder(options.out, "ray")
     package = str(Path(__file__).resolve().parent.parent)
@@ -271,7 +283,11 @@ def watch_ray(options: WatchOptions, address: str, verdict: Callable[[Path, bool
         )
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise UsageError(
-            f"--ray {address}: no Ray cluster there ({_first_line(error)}). Start Ray first, or give its address"
+            say(
+                "--ray {address}: no Ray cluster there ({error}). Start Ray first, or give its address",
+                address=address,
+                error=_first_line(error),
+            )
         ) from None
     describe_run(folder, RecorderConfig(name="ray", node="cluster"), argv=[])
     return run_collector(Collector(ray, folder, options), verdict)
@@ -280,25 +296,25 @@ def watch_ray(options: WatchOptions, address: str, verdict: Callable[[Path, bool
 def run_collector(collector: Collector, verdict: Callable[[Path, bool], int]) -> int:
     """Collects until the cluster is gone or the user stops it, then reports what happened."""
     reported_s = time.monotonic()
-    click.echo(f"doctor: recording the cluster to {collector.folder}; Ctrl-C ends it", err=True)
+    tell = teller(collector.options.language)
+    tell(say("recording the cluster to {folder}; Ctrl-C ends it", folder=str(collector.folder)))
     before = signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
     try:
         while True:
             for line in collector.collect():
-                click.echo(f"doctor: {line}", err=True)
+                tell(line)
             if not collector.alive():
                 break
             if time.monotonic() - reported_s > _LINE_S:
                 reported_s = time.monotonic()
                 for node in collector.nodes.values():
-                    click.echo(
-                        f"doctor: {node.name}{' (lost)' if node.lost else ''}: {show_line(node.state)}", err=True
-                    )
+                    name = say("{node} (lost)", node=node.name) if node.lost else quoted(node.name)
+                    tell(joined(name, say_line(node.state), by=": "))
             time.sleep(_COLLECT_S)
     except KeyboardInterrupt:
-        click.echo("doctor: stopping the recorders", err=True)
+        tell(say("stopping the recorders"))
     except (DoctorError, OSError, RuntimeError) as error:
-        click.echo(f"doctor: the cluster does not answer any more ({_first_line(error)})", err=True)
+        tell(say("the cluster does not answer any more ({error})", error=_first_line(error)))
     finally:
         signal.signal(signal.SIGTERM, before)
         collector.finish()

@@ -9,10 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Protocol
 
 import click
 
 from rlhfdoctor.errors import UsageError
+from rlhfdoctor.i18n.language import load_language
+from rlhfdoctor.i18n.message import Message, plural, say
 from rlhfdoctor.record.recorder_config import RecorderConfig
 from rlhfdoctor.record.start import (
     command_of,
@@ -24,17 +27,25 @@ from rlhfdoctor.record.start import (
     start_recorder,
 )
 from rlhfdoctor.record.watch import Outcome, Watch
+from rlhfdoctor.report.sanitize import clean
 from rlhfdoctor.sources.cgroupfs import find_hierarchy, find_path, list_processes
 from rlhfdoctor.sources.procfs import list_pids, parse_cmdline, read_file
 from rlhfdoctor.sources.ray import find_node
 from rlhfdoctor.trace.record import is_a
-from rlhfdoctor.units import show_bytes, show_count
 from rlhfdoctor.vocabulary import RECORD
 from rlhfdoctor.vocabulary.names import Record
 
 _FULL_DISK_BYTES = 1 << 20
 _LOW_DISK_BYTES = 256 << 20
+_LINE_LENGTH = 1000
 _BAD_END: tuple[Record, ...] = (RECORD.kernel.line, RECORD.cgroup.oom, RECORD.node.lost)
+
+
+class Teller(Protocol):
+    """Prints a line to standard error."""
+
+    def __call__(self, message: Message, lead: str = "doctor: ") -> None:
+        """`lead`: what stands before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +63,7 @@ class WatchOptions:
     port: int | None = None
     metrics: tuple[str, ...] = ()
     view: bool = True
+    language: str = "en"
 
 
 def watch(options: WatchOptions, verdict: Callable[[Path, bool], int]) -> int:
@@ -65,21 +77,33 @@ def watch(options: WatchOptions, verdict: Callable[[Path, bool], int]) -> int:
     """
     if options.attach is not None:
         if options.command or options.pids or options.cgroup is not None:
-            raise UsageError("--attach stands alone: it comes back to a recording, and starts nothing")
+            raise UsageError(say("--attach stands alone: it comes back to a recording, and starts nothing"))
         return _attach(options, verdict)
     config, argv, folder = prepare(options)
     live = options.view and is_open(1) and os.isatty(1) and os.environ.get("TERM") != "dumb"
-    recorder = start_recorder(folder, config)
-    click.echo(f"doctor: recording to {_short(folder)}", err=True)
+    recorder, tell = start_recorder(folder, config), teller(options.language)
+    tell(say("recording to {folder}", folder=_short(folder)))
     free = shutil.disk_usage(folder).free
     if free < _LOW_DISK_BYTES:
-        click.echo(
-            f"doctor: only {show_bytes(free)} are free there, and the command's output goes there too; "
-            "--out DIR takes another disk",
-            err=True,
+        tell(
+            say(
+                "only {free:bytes} are free there, and the command's output goes there too; "
+                "--out DIR takes another disk",
+                free=free,
+            )
         )
     session = Watch(folder, recorder, through=not live, live=live)
-    return _finish(_wait(session, live), folder, bool(argv and config.command), verdict, options.interval_s)
+    return _finish(_wait(session, live, options), folder, bool(argv and config.command), verdict, options)
+
+
+def teller(language: str) -> Teller:
+    """Prints lines of `doctor watch` to standard error, without control characters of what they quote."""
+    words = load_language(language)
+
+    def tell(message: Message, lead: str = "doctor: ") -> None:
+        click.echo(f"{lead}{clean(words(message), _LINE_LENGTH)}", err=True)
+
+    return tell
 
 
 def prepare(options: WatchOptions) -> tuple[RecorderConfig, list[str], Path]:
@@ -87,18 +111,22 @@ def prepare(options: WatchOptions) -> tuple[RecorderConfig, list[str], Path]:
     modes = [bool(options.command), bool(options.pids), options.cgroup is not None]
     if sum(modes) != 1:
         raise UsageError(
-            "nothing to watch: give a command behind --, or --pid, --cgroup or --ray.\n"
-            "For example: doctor watch -- python train.py"
+            say(
+                "nothing to watch: give a command behind --, or --pid, --cgroup or --ray.\n"
+                "For example: doctor watch -- python train.py"
+            )
             if not any(modes)
-            else "give one of: a command behind --, --pid, --cgroup, --ray"
+            else say("give one of: a command behind --, --pid, --cgroup, --ray")
         )
     if options.port is not None and find_spec("prometheus_client") is None:
-        raise UsageError("--metrics-port: the package prometheus_client is missing: pip install 'rlhfdoctor[metrics]'")
+        raise UsageError(
+            say("--metrics-port: the package prometheus_client is missing: pip install 'rlhfdoctor[metrics]'")
+        )
     cgroup, pids = options.cgroup, options.pids
     if options.command:
         argv, name = list(options.command), name_of(options.command)
         if shutil.which(argv[0]) is None:
-            raise UsageError(f"{argv[0]}: no such command, or it may not be run")
+            raise UsageError(say("{command}: no such command, or it may not be run", command=argv[0]))
     elif pids:
         for pid in pids:
             require_process(pid)
@@ -135,21 +163,27 @@ def find_cgroup(path: str) -> str:
     """
     hierarchy = find_hierarchy()
     if hierarchy is None:
-        raise UsageError("--cgroup: no cgroup hierarchy with the memory controller is mounted here")
+        raise UsageError(say("--cgroup: no cgroup hierarchy with the memory controller is mounted here"))
     if path.strip("/ ") == "":
-        raise UsageError("--cgroup: the whole node is no cgroup of a run; give the path of one, or auto for our own")
+        raise UsageError(
+            say("--cgroup: the whole node is no cgroup of a run; give the path of one, or auto for our own")
+        )
     if path == "auto":
         found = find_path(hierarchy, "", "self")
         if found is None:
-            raise UsageError("--cgroup auto: our own memory cgroup cannot be seen")
+            raise UsageError(say("--cgroup auto: our own memory cgroup cannot be seen"))
         return found
     for folder in (path, hierarchy.mount + "/" + path.strip("/")):
         if Path(folder, "cgroup.procs").exists():
             if not list_processes(folder):
-                raise UsageError(f"--cgroup {path}: no process is in it")
+                raise UsageError(say("--cgroup {path}: no process is in it", path=path))
             return folder.rstrip("/")
     raise UsageError(
-        f"--cgroup {path}: no such cgroup below {hierarchy.mount}. See /proc/PID/cgroup for a process's path"
+        say(
+            "--cgroup {path}: no such cgroup below {mount}. See /proc/PID/cgroup for a process's path",
+            path=path,
+            mount=hierarchy.mount,
+        )
     )
 
 
@@ -175,48 +209,41 @@ def _same_stream() -> bool:
 def _attach(options: WatchOptions, verdict: Callable[[Path, bool], int]) -> int:
     folder = Path(options.attach or "")
     if not any(folder.glob("*.trace")):
-        raise UsageError(f"--attach {folder}: no trace in it; give the folder that doctor watch named")
+        raise UsageError(
+            say("--attach {folder}: no trace in it; give the folder that doctor watch named", folder=str(folder))
+        )
     live = options.view and is_open(1) and os.isatty(1) and os.environ.get("TERM") != "dumb"
     session = Watch(folder.resolve(), None, through=False, live=True)
-    outcome = _wait(session, live)
-    return _finish(outcome, folder, outcome.state.job_pid is not None, verdict, options.interval_s)
+    outcome = _wait(session, live, options)
+    return _finish(outcome, folder, outcome.state.job_pid is not None, verdict, options)
 
 
-def _wait(session: Watch, live: bool) -> Outcome:
+def _wait(session: Watch, live: bool, options: WatchOptions) -> Outcome:
     if not live:
-        return session.wait(say=lambda line: click.echo(f"doctor: {line}", err=True))
+        return session.wait(tell=teller(options.language))
     from rich.console import Console
     from rich.live import Live
 
     from rlhfdoctor.record.view import View
 
     console = Console(highlight=False, emoji=False, markup=False)
-    view = View(session.state, session.title, _short(session.folder), session.output.lines)
+    words = load_language(options.language)
+    view = View(session.state, session.title, _short(session.folder), session.output.lines, words)
     with Live(view, console=console, screen=True, auto_refresh=False, transient=True) as display:
         return session.wait(show=display.refresh)
 
 
 def _finish(
-    outcome: Outcome, folder: Path, command: bool, verdict: Callable[[Path, bool], int], interval_s: float
+    outcome: Outcome, folder: Path, command: bool, verdict: Callable[[Path, bool], int], options: WatchOptions
 ) -> int:
     """What is printed at the end, and the exit status: the command's own if there was one."""
-    if outcome.detached or outcome.running:
-        pid, recorder = outcome.state.job_pid, outcome.recorder_pid
-        if outcome.running and not outcome.detached:
-            click.echo(
-                f"doctor: the recorder is dead, and pid {pid} still runs. Go on with: doctor watch --pid {pid}",
-                err=True,
-            )
-            return 1
-        lines = [
-            f"doctor: left the view; run and recorder go on.\n  come back:  doctor watch --attach {_short(folder)}"
-        ]
-        if pid is not None and outcome.exit_code is None:
-            lines.append(f"  end the run:  kill -TERM -{pid}")
-        if recorder:
-            lines.append(f"  stop recording:  kill {recorder}")
-        click.echo("\n".join(lines), err=True)
-        return 0
+    tell = teller(options.language)
+    if outcome.detached:
+        return _leave(outcome, folder, tell)
+    if outcome.running:
+        pid = outcome.state.job_pid
+        tell(say("the recorder is dead, and pid {pid} still runs. Go on with: doctor watch --pid {pid}", pid=pid))
+        return 1
     code = outcome.exit_code
     bad = (
         (code not in (0, None))
@@ -224,32 +251,53 @@ def _finish(
         or any(is_a(event, *_BAD_END) for event in outcome.state.events)
     )
     if command and code is None:
-        click.echo("doctor: how the command ended is not known: its recorder died with it", err=True)
+        tell(say("how the command ended is not known: its recorder died with it"))
         bad = True
-    free = shutil.disk_usage(folder).free
-    if bad and free < _FULL_DISK_BYTES:
-        click.echo(
-            f"doctor: the disk of {_short(folder)} is full ({show_bytes(free)} left): the command's output could not "
-            "be written there any more, which may be what ended it",
-            err=True,
-        )
-    if outcome.surviving_count:
-        click.echo(
-            f"doctor: {show_count(outcome.surviving_count, 'process', 'processes')} that the command started still run "
-            "and are not recorded any more",
-            err=True,
-        )
+    _tell_of_end(outcome, folder, bad, tell)
     found = 0
     if bad or not command:
-        time.sleep(min(interval_s, 0.5))
+        time.sleep(min(options.interval_s, 0.5))
         found = verdict(folder, command)
     else:
-        click.echo(f"doctor: the command ended well; the trace is in {_short(folder)}", err=True)
+        tell(say("the command ended well; the trace is in {folder}", folder=_short(folder)))
     if not command:
         return found
     if code is None:
         return 1
     return code if code >= 0 else 128 - code
+
+
+def _leave(outcome: Outcome, folder: Path, tell: Teller) -> int:
+    """The user left: how to come back, and how to end what goes on."""
+    tell(say("left the view; run and recorder go on."))
+    tell(say("come back:  doctor watch --attach {folder}", folder=_short(folder)), "  ")
+    if outcome.state.job_pid is not None and outcome.exit_code is None:
+        tell(say("end the run:  kill -TERM -{pid}", pid=outcome.state.job_pid), "  ")
+    if outcome.recorder_pid:
+        tell(say("stop recording:  kill {pid}", pid=outcome.recorder_pid), "  ")
+    return 0
+
+
+def _tell_of_end(outcome: Outcome, folder: Path, bad: bool, tell: Teller) -> None:
+    """A full disk, and processes that are left over."""
+    free = shutil.disk_usage(folder).free
+    if bad and free < _FULL_DISK_BYTES:
+        tell(
+            say(
+                "the disk of {folder} is full ({free:bytes} left): the command's output could not "
+                "be written there any more, which may be what ended it",
+                folder=_short(folder),
+                free=free,
+            )
+        )
+    if outcome.surviving_count:
+        tell(
+            plural(
+                "{n} process that the command started still runs and is not recorded any more",
+                "{n} processes that the command started still run and are not recorded any more",
+                outcome.surviving_count,
+            )
+        )
 
 
 def _short(folder: Path) -> str:

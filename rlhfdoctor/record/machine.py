@@ -18,7 +18,7 @@ from rlhfdoctor.sources.pressure import parse_pressure
 from rlhfdoctor.sources.procfs import Mappings, parse_maps, read_file
 from rlhfdoctor.sources.shm import SharedMemory, SharedObject, find_orphans, find_owners, list_objects, read_shm
 from rlhfdoctor.sources.vllm import EngineLoad, find_port, read_metrics
-from rlhfdoctor.trace.record import Emit
+from rlhfdoctor.trace.record import Emit, said
 from rlhfdoctor.trace.schema import NULL, RATIO_SCALE, SECONDS_SCALE, TABLES
 from rlhfdoctor.vocabulary import RECORD
 from rlhfdoctor.vocabulary import RECORD_FIELD as R
@@ -289,7 +289,7 @@ class Machine:
         self.gpus = [gpu for gpus, _, _ in self._gpu_readings.values() for gpu in gpus]
         self._gpu_processes = [process for _, processes, _ in self._gpu_readings.values() for process in processes]
         for gap in reading[2]:
-            self._emit(RECORD.note.gap, {R.what: str(gap.what), R.why: str(gap.why)})
+            self._emit(RECORD.note.gap, said({R.what: gap.what, R.why: gap.why}))
 
     def _take_slow(self) -> None:
         objects = self._lane.take("/dev/shm")
@@ -303,7 +303,7 @@ class Machine:
             if load is not None:
                 self._engines[address] = load
         for gap in self._lane.gaps():
-            self._emit(RECORD.note.gap, {R.what: str(gap.what), R.why: str(gap.why)})
+            self._emit(RECORD.note.gap, said({R.what: gap.what, R.why: gap.why}))
 
     def _take_objects(self, objects: list[SharedObject]) -> None:
         orphans = find_orphans(objects, time.time())

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlhfdoctor.errors import SourceError
+from rlhfdoctor.i18n.message import NOTHING, Message, quoted, say
 from rlhfdoctor.record import daemon
 from rlhfdoctor.record.activity import Activity
 from rlhfdoctor.record.alarm import Alarms
@@ -31,6 +32,7 @@ from rlhfdoctor.record.recorder_config import RecorderConfig, read_config
 from rlhfdoctor.record.target import Target
 from rlhfdoctor.record.wakeups import Notifier
 from rlhfdoctor.sources.procfs import has_host_pids, read_boot_id
+from rlhfdoctor.trace.record import said
 from rlhfdoctor.vocabulary import RECORD
 from rlhfdoctor.vocabulary import RECORD_FIELD as R
 
@@ -101,8 +103,8 @@ class Recorder:
                 over = self._failed(error)
             if self.tick % 10 == 0:
                 self.pace.measure_cost()
-            if over is not None:
-                self.emit(RECORD.recorder.end, {R.why: over, **self.log.state()})
+            if over:
+                self.emit(RECORD.recorder.end, {**said({R.why: over}), **self.log.state()})
                 return
             deadline += self.pace.interval_s
             now = time.monotonic()
@@ -113,17 +115,19 @@ class Recorder:
                     self._woken(name)
                     if name != "kmsg":
                         deadline = min(deadline, self.pace.earliest_s(began))
-        self.emit(RECORD.recorder.end, {R.why: "asked to stop", **self.log.state()})
+        self.emit(RECORD.recorder.end, {**said({R.why: say("asked to stop")}), **self.log.state()})
 
-    def _failed(self, error: Exception) -> str | None:
+    def _failed(self, error: Exception) -> Message:
         """A failed tick is reported once per kind of fault; too many in a row end the recording."""
         self.failures += 1
         why = f"{type(error).__name__}: {error}"[:300]
         if why not in self.faults:
             self.faults.add(why)
             traceback.print_exc()  # into recorder.log
-            self.emit(RECORD.note.gap, {R.what: "a tick of the recorder", R.why: why})
-        return f"too many faults of the recorder itself ({why})" if self.failures > _MOST_FAULTS else None
+            self.emit(RECORD.note.gap, said({R.what: say("a tick of the recorder"), R.why: quoted(why)}))
+        return (
+            say("too many faults of the recorder itself ({why})", why=why) if self.failures > _MOST_FAULTS else NOTHING
+        )
 
     def _start(self) -> None:
         facts = daemon.prepare()
@@ -135,7 +139,7 @@ class Recorder:
         facts |= daemon.protect()
         self.emit(RECORD.recorder.start, facts)
         for gap in self.activity.start(self.notifier):
-            self.emit(RECORD.note.gap, {R.what: str(gap.what), R.why: str(gap.why)})
+            self.emit(RECORD.note.gap, said({R.what: gap.what, R.why: gap.why}))
         self.machine.start(self.config.metrics)
         self.notifier.watch_pressure("/proc/pressure/memory")
         if self.config.port is not None:
@@ -144,8 +148,8 @@ class Recorder:
         gc.freeze()
         gc.disable()  # what we allocate each tick has no cycles; one collection a minute below
 
-    def step(self) -> str | None:
-        """One tick; why the recording is over, or None."""
+    def step(self) -> Message:
+        """One tick; why the recording is over, or nothing."""
         began = time.monotonic()
         self.tick += 1
         if self.tick % 60 == 0:
@@ -167,10 +171,16 @@ class Recorder:
             )
             if limit.name == "cgroup" and self.machine.hierarchy is not None:
                 self.notifier.watch_level(self.machine.hierarchy, limit.level, limit.limit_bytes)
-        for limit, text in self.alarms.check(self.limits.all.values()):
+        for limit, says in self.alarms.check(self.limits.all.values()):
             self.emit(
                 RECORD.note.alarm,
-                {R.limit: limit.uid, R.name: limit.name, R.level: limit.level, R.text: text, R.left_s: limit.left_s},
+                {
+                    R.limit: limit.uid,
+                    R.name: limit.name,
+                    R.level: limit.level,
+                    R.left_s: limit.left_s,
+                    **said({R.text: says}),
+                },
             )
         tables["limit"] = limit_rows(list(self.limits.all.values()))
         tables["recorder"] = self._own_row(began)
@@ -211,19 +221,19 @@ class Recorder:
             if name == "oom":
                 self.emit(RECORD.cgroup.oom, {R.why: "the cgroup's OOM notification"})
 
-    def _ended(self) -> str | None:
+    def _ended(self) -> Message:
         """Why the recording is over: some ticks after the last followed process, so that late facts are in."""
         self.job.reap()
         alive = self.job.pid or (self.target.processes and not self.config.command)
         now = time.monotonic()
         if alive:
             self.empty_since_s = None
-            return None
+            return NOTHING
         self.empty_since_s = self.empty_since_s or now
         if now - self.empty_since_s < _LINGER_S:
-            return None  # late facts: counters, the kernel's lines, the last output
+            return NOTHING  # late facts: counters, the kernel's lines, the last output
         self.activity.finish()
-        return "the command ended" if self.config.command else "no followed process is left"
+        return say("the command ended") if self.config.command else say("no followed process is left")
 
     def _serve(self, port: int) -> None:
         try:
@@ -231,12 +241,11 @@ class Recorder:
 
             self.emit(RECORD.metrics.serving, {R.port: serve(port, self._figures)})
         except ImportError as error:
-            self.emit(
-                RECORD.note.gap,
-                {R.what: f"Prometheus port {port}", R.why: f"{error}: pip install 'rlhfdoctor[metrics]'"},
-            )
+            why = say("{error}: pip install 'rlhfdoctor[metrics]'", error=str(error))
+            self.emit(RECORD.note.gap, said({R.what: say("Prometheus port {port}", port=port), R.why: why}))
         except OSError as error:
-            self.emit(RECORD.note.gap, {R.what: f"Prometheus port {port}", R.why: error.strerror or str(error)})
+            why = quoted(error.strerror or error)
+            self.emit(RECORD.note.gap, said({R.what: say("Prometheus port {port}", port=port), R.why: why}))
 
     def _figures(self) -> tuple[list[Limit], dict[str, int], int]:
         roles: dict[str, int] = {}

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rlhfdoctor.errors import UsageError
+from rlhfdoctor.i18n.message import quoted, say
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.privacy.secrets import cut_secrets, cut_words
 from rlhfdoctor.record.recorder_config import RecorderConfig, write_config
@@ -71,10 +72,20 @@ def make_folder(out: str | None, name: str) -> Path:
         (folder / "marks").mkdir(exist_ok=True)
     except FileExistsError:
         if not folder.is_dir():
-            raise UsageError(f"{folder}: is no folder. Give a folder that can be written with --out DIR") from None
-        raise UsageError(f"{folder}: holds another run. Look at it with --attach, or give another folder") from None
+            raise UsageError(
+                say("{folder}: is no folder. Give a folder that can be written with --out DIR", folder=str(folder))
+            ) from None
+        raise UsageError(
+            say("{folder}: holds another run. Look at it with --attach, or give another folder", folder=str(folder))
+        ) from None
     except OSError as error:
-        raise UsageError(f"{folder}: {error.strerror}. Give a folder that can be written with --out DIR") from None
+        raise UsageError(
+            say(
+                "{folder}: {error}. Give a folder that can be written with --out DIR",
+                folder=str(folder),
+                error=error.strerror,
+            )
+        ) from None
     return folder.resolve()
 
 
@@ -262,7 +273,8 @@ def start_recorder(folder: Path, config: RecorderConfig, *, daemon: bool = False
             break
         time.sleep(0.01)
     said = (folder / "recorder.log").read_text(errors="replace").strip().splitlines()
-    raise UsageError(f"the recorder did not start: {said[-1].removeprefix('doctor: ') if said else 'it said nothing'}")
+    why = quoted(said[-1].removeprefix("doctor: ")) if said else say("it said nothing")
+    raise UsageError(say("the recorder did not start: {why}", why=why))
 
 
 def is_open(descriptor: int) -> bool:
@@ -293,7 +305,7 @@ def require_process(pid: int) -> str:
     """
     data = read_file(f"/proc/{pid}/cmdline")
     if data is None:
-        raise UsageError(f"--pid {pid}: no such process")
+        raise UsageError(say("--pid {pid}: no such process", pid=pid))
     if not data:
-        raise UsageError(f"--pid {pid}: a kernel thread or a zombie, nothing to watch")
+        raise UsageError(say("--pid {pid}: a kernel thread or a zombie, nothing to watch", pid=pid))
     return parse_cmdline(data)

@@ -206,6 +206,11 @@ class State:
             return min(coming, key=lambda limit: limit.left_s or 0.0)
         return max(self.limits.values(), key=lambda limit: limit.full_ratio, default=None)
 
+    def by_size(self) -> list[Role]:
+        """Roles that have processes, the one that holds most first."""
+        there = (role for role in self.roles.values() if role.count)
+        return sorted(there, key=lambda role: -(role.anon_bytes + role.shmem_bytes))
+
     @property
     def age_s(self) -> float:
         """Seconds since the last sample was taken."""

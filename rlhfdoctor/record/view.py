@@ -2,51 +2,42 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from rlhfdoctor.i18n.message import ENGLISH, Language, Message, say
+from rlhfdoctor.record.phrasing import say_event, say_left, say_shared, say_use, say_where, say_word
 from rlhfdoctor.record.state import Limit, Role, State
 from rlhfdoctor.report.sanitize import clean
-from rlhfdoctor.trace.record import RecordEvent, record_of, time_of
-from rlhfdoctor.units import show_bytes, show_duration
-from rlhfdoctor.vocabulary import RECORD
-from rlhfdoctor.vocabulary import RECORD_FIELD as R
-from rlhfdoctor.vocabulary.limits import NODE, LimitName
-from rlhfdoctor.vocabulary.names import Record
+from rlhfdoctor.units import show_bytes
+from rlhfdoctor.vocabulary.limits import say_limit
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _STALE_S = 5.0
 _LEAST_ROLES = 3
-NAMES: Mapping[LimitName, str] = {
-    "cgroup": "container limit",
-    "node": "node memory",
-    "ray": "Ray's threshold",
-    "shm": "/dev/shm",
-    "gpu": "GPU",
-}
-
-
-def name_limit(name: LimitName, level: str) -> str:
-    """A limit for people."""
-    return clean(f"GPU {level}" if name == "gpu" else NAMES[name], 40)
+_LEAST_BAR = 8
+_SHMEM_WIDTH, _HISTORY_WIDTH = 48, 60
+"""A terminal of fewer columns has no room for shared memory, or for the history, of roles."""
+_GPU_WIDTH = 40
 
 
 class View:
-    """What rich draws; rebuilt from the state on every refresh."""
+    """What rich draws; rebuilt from the state on every refresh. Widths are columns of the terminal, not letters."""
 
-    def __init__(self, state: State, title: str, folder: str, log_lines: list[str]) -> None:
+    def __init__(self, state: State, title: str, folder: str, log_lines: list[str], words: Language = ENGLISH) -> None:
         """`log_lines`: the last lines of the job's output, newest last; changed from outside."""
-        self.state, self.title, self.folder, self.log_lines = state, title, folder, log_lines
+        self.state, self.title, self.folder, self.log_lines, self.words = state, title, folder, log_lines, words
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width, height = options.max_width, options.height or console.height
         head = [*self._head(width), *self._limits(width)]
         tail = [*self._pinned(width), *self._gpus(width, height)]
-        foot = Text(f"{self.folder} · Ctrl-C leaves the view, the run goes on"[:width], style="dim", no_wrap=True)
+        foot = self._foot(width)
         room = height - len(head) - 2  # one for the header of the roles, one for the foot
         if room - len(tail) < _LEAST_ROLES:
             tail = []
@@ -57,138 +48,172 @@ class View:
         yield from head
         yield roles
         yield from tail
-        yield from self._news(width, max(0, room - len(tail) - roles.row_count))
+        yield from self._news(max(0, room - len(tail) - roles.row_count))
         yield foot
+
+    def _say(self, message: Message) -> str:
+        """In the language of the view, without control characters."""
+        return clean(self.words(message))
+
+    def _foot(self, width: int) -> Text:
+        leave = self._say(say("Ctrl-C leaves the view, the run goes on"))
+        room = width - cell_len(leave) - 3
+        folder = f"{clean(self.folder)} · "
+        return Text(f"{folder}{leave}" if cell_len(folder) <= room + 3 else leave, style="dim", no_wrap=True)
 
     def _head(self, width: int) -> list[Text]:
         s = self.state
-        elapsed = show_duration((s.last_s or 0) - (s.first_s or 0)) if s.first_s else "starting"
-        where = clean(_where(s))
+        starts = s.first_s is None
+        elapsed = say("starting") if starts else say("{time:duration}", time=(s.last_s or 0) - (s.first_s or 0))
+        where = self._say(say_where(s))
         left = Text.assemble(
             ("rlhfdoctor ", "bold"),
-            (clean(self.title)[:28], ""),
-            (f"  {elapsed}", "dim"),
+            (cut(clean(self.title), 28), ""),
+            (f"  {self._say(elapsed)}", "dim"),
             (f"  {where}" if where else "", "cyan"),
         )
+        warning = self._warning()
         own = s.recorder.get("rss_bytes")
-        right = f"recorder {s.cost_ratio:.1%} of a core, {show_bytes(own)}" if own else ""
-        if s.age_s > _STALE_S and s.ended is None and s.first_s is not None:
-            right = f"no sample for {show_duration(s.age_s)}"
-        if s.recorder.get("kept_count"):
-            right = "disk takes nothing: recording to memory"
-        warns = "no sample" in right or "disk" in right
-        if warns and left.cell_len + len(right) >= width:
-            left.truncate(max(0, width - len(right) - 1))
-        gap = width - left.cell_len - len(right)
+        cost = say("recorder {share:.1%} of a core, {size:bytes}", share=s.cost_ratio, size=own) if own else None
+        says = warning or cost
+        right = self._say(says) if says else ""
+        if warning and left.cell_len + cell_len(right) >= width:
+            left.truncate(max(0, width - cell_len(right) - 1))
+        gap = width - left.cell_len - cell_len(right)
         if gap > 0:
-            left.append(" " * gap).append(right, style="red" if warns else "dim")
+            left.append(" " * gap).append(right, style="red" if warning else "dim")
         left.no_wrap = True
         return [left]
+
+    def _warning(self) -> Message | None:
+        """What is wrong with the recording itself."""
+        s = self.state
+        if s.recorder.get("kept_count"):
+            return say("disk takes nothing: recording to memory")
+        if s.age_s > _STALE_S and s.ended is None and s.first_s is not None:
+            return say("no sample for {age:duration}", age=s.age_s)
+        return None
 
     def _limits(self, width: int) -> list[Text]:
         first = self.state.binding
         if first is None:
-            return [Text("waiting for the first sample", style="dim")]
-        lines = [self._bar(first, width), Text(f"  {say_left(first)}", style=_colour(first), no_wrap=True)]
+            return [Text(self._say(say("waiting for the first sample")), style="dim", no_wrap=True)]
+        left = Text(f"  {self._say(say_left(first))}", style=_colour(first), no_wrap=True)
         others = [limit for limit in self.state.limits.values() if limit is not first and (limit.name != "gpu")]
         others.sort(key=lambda limit: -limit.full_ratio)
+        lines = [self._bar(first, width), left]
         if others:
-            uses = ""
-            for limit in others:
-                use = f"{name_limit(limit.name, limit.level)} {limit.full_ratio:.0%} of {show_bytes(limit.limit_bytes)}"
-                part = f"{' · ' if uses else '  '}{use}"
-                uses += part if len(uses) + len(part) <= width else ""
-            lines.append(Text(uses, style="dim", no_wrap=True))
+            uses = fitting([self._say(say_use(limit)) for limit in others], width - 2)
+            lines.append(Text(f"  {uses}" if uses else "", style="dim", no_wrap=True))
         return lines
 
     def _bar(self, limit: Limit, width: int) -> Text:
-        label = name_limit(limit.name, limit.level)
-        numbers = f"{limit.full_ratio:4.0%}  {show_bytes(limit.used_bytes)} of {show_bytes(limit.limit_bytes)}"
-        room = max(8, width - len(label) - len(numbers) - 4)
+        label = self._say(say_limit(limit.name, limit.level))
+        use = say("{used:bytes} of {size:bytes}", used=limit.used_bytes, size=limit.limit_bytes)
+        share, figures = f"{limit.full_ratio:.0%}", self._say(use)
+        room = width - cell_len(label) - cell_len(figures) - 9
+        if room < _LEAST_BAR:
+            return Text.assemble((label, "bold"), " ", (share, _colour(limit)), f" {figures}", no_wrap=True)
         filled = min(room, round(room * limit.full_ratio))
         return Text.assemble(
             (f"{label} ", "bold"),
             ("━" * filled, _colour(limit)),
             ("─" * (room - filled), "dim"),
-            f"  {numbers}",
+            f"  {share:>4}  {figures}",
             no_wrap=True,
         )
 
     def _roles(self, width: int, room: int) -> Table:
         table = Table(box=None, padding=(0, 1, 0, 0), show_edge=False, header_style="dim", width=width)
-        table.add_column("role", no_wrap=True, max_width=18)
-        for name in ("n", "anon", "shmem", "per min"):
-            table.add_column(name, justify="right", no_wrap=True)
-        table.add_column("memory so far", no_wrap=True, ratio=1)
-        roles = sorted((r for r in self.state.roles.values() if r.count), key=lambda r: -(r.anon_bytes + r.shmem_bytes))
+        table.add_column(self._say(say("role")), no_wrap=True, max_width=18)
+        names = [say("n"), say("anon"), *([say("shmem")] if width >= _SHMEM_WIDTH else []), say("per min")]
+        for name in names:
+            table.add_column(self._say(name), justify="right", no_wrap=True)
+        if width >= _HISTORY_WIDTH:
+            table.add_column(self._say(say("memory so far")), no_wrap=True, ratio=1)
+        roles = self.state.by_size()
         news = 5 if room > 12 else 0
         most = len(roles) if len(roles) <= room - news else max(1, room - news - 1)
         for role in roles[:most]:
-            table.add_row(*self._role(role, max(8, width - 52)))
+            table.add_row(*self._role(role, width))
         if len(roles) > most:
             rest = roles[most:]
-            table.add_row(
-                f"{len(rest)} more",
-                str(sum(r.count for r in rest)),
-                show_bytes(sum(r.anon_bytes for r in rest)),
-                "",
-                "",
-                "",
-            )
+            more = self._say(say("{count} more", count=len(rest)))
+            table.add_row(more, str(sum(r.count for r in rest)), show_bytes(sum(r.anon_bytes for r in rest)))
         return table
 
-    def _role(self, role: Role, room: int) -> tuple[str | Text, ...]:
-        slope = self.state.slope(role)
-        change = (
-            ""
-            if slope is None
-            else ("+" if slope > 0 else "") + show_bytes(slope * 60)
-            if abs(slope) * 60 > 1 << 20
-            else "steady"
-        )
-        return (
-            clean(role.name),
+    def _role(self, role: Role, width: int) -> list[str | Text]:
+        history = Text(sparkline([value for _, value in role.history], max(8, width - 52)), style="cyan")
+        return [
+            self._say(say_word(role.name)),
             str(role.count),
             show_bytes(role.anon_bytes),
-            show_bytes(role.shmem_bytes),
-            change,
-            Text(sparkline([value for _, value in role.history], room), style="cyan"),
-        )
+            *([show_bytes(role.shmem_bytes)] if width >= _SHMEM_WIDTH else []),
+            self._change(self.state.slope(role)),
+            *([history] if width >= _HISTORY_WIDTH else []),
+        ]
+
+    def _change(self, slope: float | None) -> str:
+        """Growth of a role in a minute."""
+        if slope is None:
+            return ""
+        if abs(slope) * 60 <= 1 << 20:
+            return self._say(say("steady"))
+        return ("+" if slope > 0 else "") + show_bytes(slope * 60)
 
     def _pinned(self, width: int) -> list[Text]:
-        line = say_shared(self.state)
-        return [Text(line[:width], no_wrap=True)] if line else []
+        line = fitting([self._say(part) for part in say_shared(self.state)], width)
+        return [Text(line, no_wrap=True)] if line else []
 
     def _gpus(self, width: int, height: int) -> list[Text]:
-        cells = []
-        for index, gpu in enumerate(self.state.gpus):
-            total, used, busy = gpu["total_bytes"], gpu["used_bytes"], gpu["busy_ratio"]
-            if total and used is not None:
-                load = "" if busy is None else f" {busy:.0%} busy"
-                cells.append(f"GPU {index} {show_bytes(used)} of {show_bytes(total)}{load}")
-            else:
-                cells.append(f"GPU {index} unknown")
-        per_line = max(1, width // 40)
+        cells = [self._gpu(index, gpu) for index, gpu in enumerate(self.state.gpus)]
+        per_line = max(1, width // _GPU_WIDTH)
         lines = [
-            Text("".join(f"{c:<40}" for c in cells[i : i + per_line]).rstrip(), no_wrap=True)
+            Text("".join(set_cell_size(cell, _GPU_WIDTH) for cell in cells[i : i + per_line]).rstrip(), no_wrap=True)
             for i in range(0, len(cells), per_line)
         ]
         return lines[: max(1, height // 4)]
 
-    def _news(self, width: int, room: int) -> list[Text]:
+    def _gpu(self, index: int, gpu: Mapping[str, Any]) -> str:
+        total, used, busy = gpu["total_bytes"], gpu["used_bytes"], gpu["busy_ratio"]
+        if not total or used is None:
+            return self._say(say("GPU {number} unknown", number=index))
+        if busy is None:
+            return self._say(say("GPU {number} {used:bytes} of {size:bytes}", number=index, used=used, size=total))
+        return self._say(
+            say(
+                "GPU {number} {used:bytes} of {size:bytes} {busy:.0%} busy",
+                number=index,
+                used=used,
+                size=total,
+                busy=busy,
+            )
+        )
+
+    def _news(self, room: int) -> list[Text]:
         """Last events, then the last lines of the job's output, as many as fit."""
         events = [say_event(event) for event in list(self.state.events)[-max(1, room // 2) :]]
-        lines = [Text(text[:width], style="yellow" if bad else "", no_wrap=True) for text, bad in events if text]
-        logs = (
-            [clean(line)[:width] for line in self.log_lines[-max(0, room - len(lines)) :]] if room > len(lines) else []
-        )
-        return [*lines[:room], *(Text(line, style="dim", no_wrap=True) for line in logs)][:room]
+        lines = [Text(self._say(says), style="yellow" if bad else "", no_wrap=True) for says, bad in events if says]
+        logs = self.log_lines[-max(0, room - len(lines)) :] if room > len(lines) else []
+        return [*lines[:room], *(Text(clean(line), style="dim", no_wrap=True) for line in logs)][:room]
 
 
-def _where(state: State) -> str:
-    """Step and phase."""
-    parts = [*([f"step {state.step}"] if state.step is not None else []), *([str(state.phase)] if state.phase else [])]
-    return " ".join(parts)
+def cut(text: str, width: int) -> str:
+    """The start of a text that takes at most `width` columns.
+
+    >>> cut("训练run", 4), cut("训练run", 3)
+    ('训练', '训')
+    """
+    return text if cell_len(text) <= width else set_cell_size(text, width).rstrip()
+
+
+def fitting(parts: Sequence[str], width: int) -> str:
+    """As many of the parts, one behind the other, as `width` columns hold; the first one in any case."""
+    line = "".join(parts[:1])
+    for part in parts[1:]:
+        if cell_len(line) + 3 + cell_len(part) <= width:
+            line += f" · {part}"
+    return line
 
 
 def _colour(limit: Limit) -> str:
@@ -202,101 +227,6 @@ def _colour(limit: Limit) -> str:
     )
 
 
-def say_left(limit: Limit) -> str:
-    """The forecast in words, with its uncertainty."""
-    if limit.left_s is None:
-        return "no limit in sight: nothing grows towards one"
-    span = ""
-    if limit.low_s is not None and limit.high_s is not None and limit.high_s - limit.low_s > 0.1 * limit.left_s:
-        span = f" ({show_duration(limit.low_s)} to {show_duration(limit.high_s)})"
-    elif limit.low_s is not None and limit.high_s is None:
-        span = f" (at least {show_duration(limit.low_s)})"
-    return f"full in about {show_duration(limit.left_s)}{span} at +{show_bytes(limit.slope_bytes_per_s * 60)} a minute"
-
-
-def say_shared(state: State) -> str:
-    """Pinned, shared and shm totals in one line."""
-    host = state.host
-    parts = []
-    shared = max((row["rss_shmem_bytes"] or 0 for row in state.rows.values()), default=0)
-    locked = sum((row["locked_bytes"] or 0) + (row["pinned_bytes"] or 0) for row in state.rows.values())
-    shmem, used, unlinked = host.get("shmem_bytes"), host.get("shm_used_bytes"), host.get("shm_unlinked_bytes")
-    if locked:
-        parts.append(f"mlocked or pinned {show_bytes(locked)}")
-    if shmem is not None and used is not None and shmem > used:
-        parts.append(f"shmem without files {show_bytes(shmem - used)}")
-    elif shared:
-        parts.append(f"largest shmem {show_bytes(shared)}")
-    if used is not None:
-        orphaned = host.get("shm_orphaned_bytes") or 0
-        line = f"/dev/shm {show_bytes(used)}"
-        if unlinked is not None and unlinked > 1 << 20:
-            line += f", {show_bytes(unlinked)} of it unlinked"
-        parts.append(line + (f", {show_bytes(orphaned)} orphaned" if orphaned else ""))
-    return " · ".join(parts)
-
-
-def say_event(event: RecordEvent) -> tuple[str, bool]:
-    """An event as a line, and whether it is bad news."""
-    at = time.strftime("%H:%M:%S", time.localtime(time_of(event) / 1e9))
-    kind = record_of(event)
-    says: dict[Record | None, Callable[[], tuple[str, bool]]] = {
-        RECORD.note.alarm: lambda: (f"alarm: {event[R.text]}", True),
-        RECORD.note.oom_kill: lambda: (
-            f"the kernel killed {event[R.count]} at "
-            f"{'the node' if event[R.level] == NODE else event[R.level].rsplit('/', 1)[-1]}",
-            True,
-        ),
-        RECORD.kernel.line: lambda: (event[R.text].partition("+00:00 ")[2], True),
-        RECORD.kernel.other: lambda: (f"the kernel killed a process of another job (pid {event[R.pid]})", False),
-        RECORD.cgroup.oom: lambda: ("out of memory in the cgroup", True),
-        RECORD.job.exited: lambda: (f"the command ended: {show_exit(int(event[R.code]))}", event[R.code] != 0),
-        RECORD.process.exited: lambda: (
-            f"pid {event[R.pid]} ended: {show_exit(int(event[R.code]))}",
-            event[R.code] != 0,
-        ),
-        RECORD.process.gone: lambda: (
-            f"{event.get(R.role) or event.get(R.name)} pid {event[R.pid]} is gone; "
-            f"it held {show_bytes(event[R.rss_anon_bytes] or 0)} anon",
-            True,
-        ),
-        RECORD.note.gap: lambda: (f"not available: {event[R.what]}: {event[R.why]}", False),
-        RECORD.store.recovered: lambda: (
-            f"the disk takes writes again; {event[R.kept_count]} frames were kept in memory",
-            False,
-        ),
-        RECORD.recorder.end: lambda: (f"recording ended: {event[R.why]}", False),
-        RECORD.store.dropped: lambda: (
-            f"the trace is too large: its {event[R.segments_count]} oldest segments were deleted",
-            False,
-        ),
-        RECORD.node.back: lambda: (f"node {event.get(R.node)} is back", False),
-        RECORD.metrics.serving: lambda: (f"metrics at http://127.0.0.1:{event[R.port]}/metrics", False),
-        RECORD.ray.node: lambda: (f"Ray node {event.get(R.address) or ''} (raylet {event[R.pid]})", False),
-        RECORD.node.lost: lambda: (f"node {event.get(R.node)} is lost: {event.get(R.why)}", True),
-    }
-    if kind not in says:
-        return "", False
-    text, bad = says[kind]()
-    return f"{at} {clean(text)}", bad
-
-
-def show_exit(code: int) -> str:
-    """An exit code for people.
-
-    >>> show_exit(0), show_exit(3), show_exit(-9)
-    ('exit status 0', 'exit status 3', 'killed by SIGKILL')
-    """
-    import signal
-
-    if code >= 0:
-        return f"exit status {code}"
-    try:
-        return f"killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"killed by signal {-code}"
-
-
 def sparkline(values: list[int], width: int) -> str:
     """The last values as bars, the largest one full.
 
@@ -306,17 +236,3 @@ def sparkline(values: list[int], width: int) -> str:
     shown = values[-width:]
     top = max(shown, default=0)
     return "".join(_BARS[round(value / top * 8)] if top else " " for value in shown)
-
-
-def show_line(state: State) -> str:
-    """The state as one plain line, for pipes."""
-    limit = state.binding
-    where = _where(state)
-    at = time.strftime("%H:%M:%S", time.localtime(state.last_s or 0))
-    if limit is None:
-        return f"{at} recording"
-    roles = sorted((r for r in state.roles.values() if r.count), key=lambda r: -(r.anon_bytes + r.shmem_bytes))[:3]
-    used = ", ".join(f"{r.name} {show_bytes(r.anon_bytes + r.shmem_bytes)}" for r in roles)
-    use = f"{name_limit(limit.name, limit.level)} {limit.full_ratio:.0%} of {show_bytes(limit.limit_bytes)}"
-    left = f"; {say_left(limit)}" if limit.left_s is not None else ""
-    return clean(f"{at} {where + ': ' if where else ''}{use}{left}; {used}")

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from rlhfdoctor.errors import DoctorError
+from rlhfdoctor.i18n.message import Message, say
+from rlhfdoctor.record.phrasing import say_event, say_line
 from rlhfdoctor.record.recorder_config import read_config
 from rlhfdoctor.record.start import restarted, start_recorder
 from rlhfdoctor.record.state import State
@@ -113,12 +115,12 @@ class Watch:
             config = read_config(str(folder))
             self.title, self.runs_command = config.name, bool(config.command)
 
-    def wait(self, show: Callable[[], None] | None = None, say: Callable[[str], None] | None = None) -> Outcome:
+    def wait(self, show: Callable[[], None] | None = None, tell: Callable[[Message], None] | None = None) -> Outcome:
         """Until the recording has ended, or the user left.
 
         Args:
             show: draws the live view; called four times a second.
-            say: takes plain lines instead.
+            tell: takes plain lines instead.
         """
         libc = ctypes.CDLL(None)
         libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # the job comes to us if the recorder dies
@@ -129,13 +131,13 @@ class Watch:
                 self.step()
                 if show is not None:
                     show()
-                elif say is not None:
-                    self._say(say)
+                elif tell is not None:
+                    self._tell(tell)
                 if self.state.ended is not None:
-                    self._last_words(say)
+                    self._last_words(tell)
                     return self._outcome(False)
-                if not self._recorder_lives() and not self._recover(say):
-                    self._last_words(say)
+                if not self._recorder_lives() and not self._recover(tell):
+                    self._last_words(tell)
                     return self._outcome(False)
                 time.sleep(0.25 if show is not None or self.output.through else 0.5)
         except Detached:
@@ -167,32 +169,28 @@ class Watch:
             self._signal = 0
         self.output.pump()
 
-    def _last_words(self, say: Callable[[str], None] | None) -> None:
+    def _last_words(self, tell: Callable[[Message], None] | None) -> None:
         self.step()
         if self.state.exit_code is None and self.state.job_pid is not None and self.recorder is not None:
             self._exited(_reap(self.state.job_pid))  # its first recorder is dead, so it came to us
-        if say is not None:
-            self._print_events(say)
+        if tell is not None:
+            self._tell_events(tell)
         if self.recorder is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.recorder.wait(5)
 
-    def _say(self, say: Callable[[str], None]) -> None:
-        from rlhfdoctor.record.view import show_line
-
-        self._print_events(say)
+    def _tell(self, tell: Callable[[Message], None]) -> None:
+        self._tell_events(tell)
         if time.monotonic() - self._line_s >= _LINE_EVERY_S and self.state.last_s is not None:
             self._line_s = time.monotonic()
-            say(show_line(self.state))
+            tell(say_line(self.state))
 
-    def _print_events(self, say: Callable[[str], None]) -> None:
-        from rlhfdoctor.record.view import say_event
-
+    def _tell_events(self, tell: Callable[[Message], None]) -> None:
         fresh = [event for event in self.state.events if time_of(event) > self._seen_events]
         for event in fresh:
-            text, _ = say_event(event)
-            if text and not is_a(event, RECORD.recorder.end):
-                say(text)
+            says, _ = say_event(event)
+            if says and not is_a(event, RECORD.recorder.end):
+                tell(says)
         if fresh:
             self._seen_events = max(time_of(event) for event in fresh)
 
@@ -232,7 +230,7 @@ class Watch:
             os.close(handle)
         return False
 
-    def _recover(self, say: Callable[[str], None] | None) -> bool:
+    def _recover(self, tell: Callable[[Message], None] | None) -> bool:
         """The recorder is dead: start another one on what still runs. False where nothing does."""
         self.step()
         if self.state.ended is not None:
@@ -250,8 +248,8 @@ class Watch:
         ):
             return False
         self._restarts += 1
-        if say is not None:
-            say("the recorder was killed; another one goes on in its place")
+        if tell is not None:
+            tell(say("the recorder was killed; another one goes on in its place"))
         try:
             self.recorder = start_recorder(self.folder, restarted(read_config(str(self.folder)), pid))
         except (DoctorError, OSError, ValueError):

@@ -8,6 +8,7 @@ import re
 from importlib import resources
 from typing import Any
 
+from rlhfdoctor.report.composed import axes_dict
 from rlhfdoctor.report.sanitize import clean
 from rlhfdoctor.report.section import sections
 from rlhfdoctor.types import Death, Framework, Incident, Process
@@ -29,6 +30,7 @@ def to_dict(incident: Incident) -> dict[str, Any]:
         "died": _died(death) if death else None,
         "victim": _process(death.victim) if death else None,
         "culprit": _process(death.culprit) if death and death.culprit else None,
+        **axes_dict(incident.axes),
         **{s.name: s.to_dict(incident) for s in sections() if s.to_dict is not None},
     }
 

@@ -54,6 +54,8 @@ def headline(incident: Incident) -> Message:
         return best.title
     if best is not None:
         return say("undecided: the evidence does not single out a cause")
+    if incident.death is None:
+        return say("undecided: a line reads like a failure, and no pattern knows it")
     return say("undecided: a process died, and nothing read says why")
 
 

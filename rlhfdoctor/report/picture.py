@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rlhfdoctor.charts import Chart, Mark, Panel
 from rlhfdoctor.errors import UsageError
-from rlhfdoctor.i18n.message import Message
+from rlhfdoctor.i18n.message import Message, say
 from rlhfdoctor.report.drawing import PALETTE, PHASES, colours, show_elapsed, ticks, top_of
 from rlhfdoctor.report.sanitize import clean
 from rlhfdoctor.units import show_bytes, show_time
@@ -32,13 +32,17 @@ def render(charts: Sequence[Chart], title: Message, form: Literal["png", "svg"],
         UsageError: there is no chart, or matplotlib is not installed.
     """
     if not charts or not charts[0].panels:
-        raise UsageError("a picture needs a trace of two samples or more: give the folder that `doctor watch` wrote")
+        raise UsageError(
+            say("a picture needs a trace of two samples or more: give the folder that `doctor watch` wrote")
+        )
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
         from matplotlib.patches import Patch
     except ImportError:
-        raise UsageError(f"{form.upper()} needs matplotlib: pip install 'rlhfdoctor[pictures]'") from None
+        raise UsageError(
+            say("{form} needs matplotlib: pip install 'rlhfdoctor[pictures]'", form=form.upper())
+        ) from None
     chart = charts[0]
     figure = Figure(figsize=(11, 1.2 + 2.7 * len(chart.panels)), dpi=dpi, layout="constrained")
     FigureCanvasAgg(figure)

@@ -5,18 +5,37 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from rlhfdoctor.i18n.message import quoted
+from rlhfdoctor.i18n.message import quoted, say
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.plugins.spec import FrameworkSpec
 from rlhfdoctor.settings.spell import FRAMEWORKS, claimants, load_table, normal, parse_version
 from rlhfdoctor.types import Event, Framework, Setting
 from rlhfdoctor.vocabulary import EVENT, FIELD
 
-_PACKAGE, _COMMAND, _PATH, _SPELLING, _ACTOR = 12, 8, 3, 2, 1
-"""What a sign weighs: a package that is installed, a command line, a source file in a traceback, a setting, a Ray
+_COMMAND, _PATH, _SPELLING, _ACTOR = 8, 3, 2, 1
+"""What a sign weighs: a command line or a dump of its configuration, a source file in a traceback, a setting, a Ray
 class."""
 _LEAST = 4
+_LEAST_DUMPED = 5
+_DUMPED_RATIO = 0.4
+"""A dump is a framework's own with so many of its settings: plain Megatron prints a third of slime's, a plain
+TrainingArguments a third of TRL's."""
+_COMMON_OPTIONS = """
+bf16 save_steps dataloader_num_workers gradient_checkpointing resume_from_checkpoint ddp_timeout load
+per_device_train_batch_size use_liger_kernel max_len max_new_tokens lora_rank flash_attn attn_implementation
+gradient_checkpointing_use_reentrant load_checkpoint param_dtype train_batch_size num_machines
+zero_stage overlap_comm offload enforce_eager enable_prefix_caching
+accumulate_allreduce_grads_in_fp32 async_save context_parallel_size distributed_timeout_minutes micro_batch_size
+expert_model_parallel_size global_batch_size no_save_optim num_gpus_per_node optimizer_cpu_offload save_interval
+optimizer_offload_fraction overlap_cpu_optimizer_d2h_h2d pipeline_model_parallel_size recompute_granularity
+recompute_num_layers sequence_parallel tensor_model_parallel_size use_precision_aware_optimizer
+"""
+"""Of transformers' TrainingArguments, DeepSpeed's examples, vLLM, Megatron-LM."""
+_COMMON = frozenset(normal(f"--{word}") for word in _COMMON_OPTIONS.split())
+"""Options that programs of many kinds take: a sign only beside another one."""
+_INSTALLED = re.compile(r".*(?:site|dist)-packages(?=/)", re.S)
 
 
 def find_versions(events: Iterable[Event]) -> dict[str, tuple[str, str]]:
@@ -44,38 +63,75 @@ def find_framework(
     settings: Sequence[Setting],
     versions: dict[str, tuple[str, str]],
     given: str | None = None,
+    *,
+    recorded: bool = False,
 ) -> Framework | None:
     """The training framework of a run.
 
+    What is installed names it only if nothing else does, and only if a person listed it: an environment has packages
+    that the run never imports.
+
     Args:
         given: the user's choice, `NAME` or `NAME==VERSION`; it takes precedence.
+        recorded: the versions are those of the interpreter's whole environment.
     """
     if given:
         return _given(given)
     votes: Counter[str] = Counter()
     exclusive: Counter[str] = Counter()
+    common: Counter[str] = Counter()
     basis: dict[str, str] = {}
-    for names, weight, where in _signs(events, settings, versions):
+    for names, weight, where in _signs(events, settings):
         for name in names:
             votes[name] += weight
-            exclusive[name] += len(names) == 1
+            common[name] += 0 if weight else _SPELLING
+            exclusive[name] += bool(weight) and len(names) == 1
             basis.setdefault(name, where)
     for spec in folders.load():
         if spec.extends and exclusive[spec.framework]:
             votes[spec.framework] += votes[spec.extends]  # a fork has the modules and settings of what it was made of
+    votes = Counter({name: count + common[name] for name, count in votes.items() if count})
     if not votes or max(votes.values()) < _LEAST:
-        return None
+        return _listed(events, versions, votes, recorded)
     name = max(FRAMEWORKS, key=lambda key: (votes[key], exclusive[key]))  # in a draw the first of them
-    own = next(((p, *versions[p.name]) for p in reversed(folders.packages(name)) if p.name in versions), None)
+    found = _of_packages(name, versions)
     since, until = _range(name, settings)
+    return replace(found, since=since, until=until, basis=found.basis or quoted(basis[name]))
+
+
+def _of_packages(name: str, versions: Mapping[str, tuple[str, str]]) -> Framework:
+    """A framework with the version of its newest package that is installed, and where that was read."""
+    own = next(((p, *versions[p.name]) for p in reversed(folders.packages(name)) if p.name in versions), None)
+    if own is None:
+        return Framework(name=name)
+    package, version, where = own
     return Framework(
         name=name,
-        version=own[0].release(own[1]) if own else None,
-        package=own[0].name if own and own[0].name != name else "",
-        since=since,
-        until=until,
-        basis=quoted(own[2] if own else basis[name]),
+        version=package.release(version),
+        package=package.name if package.name != name else "",
+        basis=quoted(where),
     )
+
+
+def _listed(
+    events: Sequence[Event], versions: Mapping[str, tuple[str, str]], votes: Counter[str], recorded: bool
+) -> Framework | None:
+    """The one framework that a list of packages or the environment's name shows, or the one that has another sign."""
+    there = {s.framework: _of_packages(s.framework, versions) for s in folders.load() if _is_listed(s, versions)}
+    for event in events:
+        name = None if event.kind != EVENT.python.frame else _of_environment(str(event.fields.get(FIELD.path_text)))
+        if name is not None:
+            there.setdefault(name, Framework(name=name, basis=quoted(str(event.origin))))
+    signed = [name for name in there if votes[name]]
+    names = signed or ([] if recorded else list(there))
+    if len(names) != 1:
+        return None
+    found = there[names[0]]
+    return replace(found, basis=say("{where}: only what is installed shows it", where=str(found.basis)))
+
+
+def _is_listed(spec: FrameworkSpec, versions: Mapping[str, tuple[str, str]]) -> bool:
+    return any(package.name in versions for package in spec.packages)
 
 
 def _given(text: str) -> Framework:
@@ -99,14 +155,8 @@ def name_of(given: str) -> str:
     return word if word in FRAMEWORKS else owner
 
 
-def _signs(
-    events: Sequence[Event], settings: Sequence[Setting], versions: Mapping[str, tuple[str, str]]
-) -> Iterator[tuple[tuple[str, ...], int, str]]:
+def _signs(events: Sequence[Event], settings: Sequence[Setting]) -> Iterator[tuple[tuple[str, ...], int, str]]:
     """(frameworks that have it, weight, where it was read) of each sign of a framework."""
-    for spec in folders.load():
-        for package in spec.packages:
-            if package.name in versions:
-                yield (spec.framework,), _PACKAGE, versions[package.name][1]
     actors = {actor: spec.framework for spec in folders.load() for actor in spec.actors}
     for event in events:
         if event.origin.actor in actors:
@@ -118,7 +168,29 @@ def _signs(
             yield (name,), _PATH, str(event.origin)
     for setting in settings:
         if setting.framework in FRAMEWORKS and setting.form != "dump":
-            yield claimants(setting.spelled) or (setting.framework,), _SPELLING, str(setting.origin)
+            weight = 0 if normal(setting.spelled) in _COMMON else _SPELLING
+            yield claimants(setting.spelled) or (setting.framework,), weight, str(setting.origin)
+    yield from _dumped(settings)
+
+
+def _dumped(settings: Sequence[Setting]) -> Iterator[tuple[tuple[str, ...], int, str]]:
+    """The framework of which a dump has many settings under paths of its own, or a good part of all settings."""
+    names: dict[str, set[str]] = {}
+    paths: dict[str, set[str]] = {}
+    first: dict[str, str] = {}
+    for setting in settings:
+        if setting.form != "dump":
+            continue
+        for framework in claimants(setting.spelled):
+            names.setdefault(framework, set()).add(setting.name)
+            first.setdefault(framework, str(setting.origin))
+            if "." in setting.spelled:
+                paths.setdefault(framework, set()).add(setting.spelled)
+    for framework, found in names.items():
+        known = {row.name for row in load_table(framework) if row.form not in ("code", "env")}
+        whole = len(found) >= max(_LEAST_DUMPED, _DUMPED_RATIO * len(known))
+        if whole or len(paths.get(framework, ())) >= _LEAST_DUMPED:
+            yield (framework,), _COMMAND, first[framework]
 
 
 def _forks_first() -> list[FrameworkSpec]:
@@ -130,7 +202,15 @@ def _of_command(text: str) -> str | None:
 
 
 def _of_path(path: str) -> str | None:
-    return next((s.framework for s in _forks_first() if any(part in path for part in s.paths)), None)
+    """By the file itself; an environment that bears the framework's name holds the packages of others, too."""
+    own = _INSTALLED.sub("", path)
+    return next((s.framework for s in _forks_first() if any(part in own for part in s.paths)), None)
+
+
+def _of_environment(path: str) -> str | None:
+    """The framework after which the environment of a package's file is named."""
+    folder = _INSTALLED.match(path)
+    return next((s.framework for s in _forks_first() if folder and any(p in folder[0] for p in s.paths)), None)
 
 
 def _range(name: str, settings: Sequence[Setting]) -> tuple[str | None, str | None]:

@@ -1,13 +1,11 @@
 """Configuration of any form -> canonical settings with their file, their line.
 
-Shell scripts and logged command lines, Hydra overrides, YAML, DeepSpeed JSON, environment files,
-resolved-config dumps in logs. What is in no table is kept under its own name, so that rules and
-people can still ask for it.
+Shell scripts, Hydra overrides, YAML, DeepSpeed JSON, environment files. What is in no table is kept
+under its own name, so that rules and people can still ask for it.
 """
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,16 +14,14 @@ import yaml
 
 from rlhfdoctor.i18n.message import NOTHING, quoted, say
 from rlhfdoctor.plugins import folders
-from rlhfdoctor.settings.dump import parse_dump
 from rlhfdoctor.settings.shell import Token, read_tokens
 from rlhfdoctor.settings.written import Written, interpret, number
-from rlhfdoctor.types import Event, Gap, Origin, Setting, Value
-from rlhfdoctor.vocabulary import EVENT, FIELD
+from rlhfdoctor.types import Gap, Origin, Setting, Value
 
 _OVERRIDE_KEY = folders.joined(
     r"[A-Za-z_][\w/@-]*(?:\.[\w@-]+)+", folders.every(lambda spec: spec.overrides_without_dot)
 )
-_OVERRIDE = re.compile(rf"^(?P<plus>[+~]{{0,2}})(?P<key>{_OVERRIDE_KEY})=(?P<value>.*)$", re.S)
+OVERRIDE = re.compile(rf"^(?P<plus>[+~]{{0,2}})(?P<key>{_OVERRIDE_KEY})=(?P<value>.*)$", re.S)
 """A Hydra override; of those without a dot, which look like variables of the shell, the ones that a framework
 declares."""
 _ENV = re.compile(r"^(?P<key>[A-Z][A-Z0-9_]{2,}|RAY_\w+)=(?P<value>.*)$", re.S)
@@ -129,7 +125,7 @@ def parse_shell(name: str, text: str) -> Iterator[Written]:
 
 
 def _read_word(name: str, token: Token, following: Token | None, in_docker: bool) -> Iterator[Written]:
-    override = _OVERRIDE.match(token.text)
+    override = OVERRIDE.match(token.text)
     if override:
         value_at = _value_at(token)
         yield _written(
@@ -158,7 +154,7 @@ def _read_word(name: str, token: Token, following: Token | None, in_docker: bool
         yield _written(
             flag["key"], flag["value"], name, token.line, "flag", (token.start + equals + 1, token.end), owner
         )
-    elif (following is not None and not following.raw.startswith("-") and not _OVERRIDE.match(following.text)) or (
+    elif (following is not None and not following.raw.startswith("-") and not OVERRIDE.match(following.text)) or (
         following is not None and re.match(r"^-\d", following.raw)
     ):
         yield _written(flag["key"], following.text, name, token.line, "flag", (following.start, following.end), owner)
@@ -262,46 +258,6 @@ def _walk(
             for item in value.value:
                 if isinstance(item, yaml.MappingNode):
                     yield from _walk(item, inner, file, seen, [*above, id(node)])
-
-
-# --- what logs show of the configuration --------------------------------------------------------
-
-
-def parse_logged(event: Event) -> Iterator[Written]:
-    """Settings that a log line shows: argv of DeepSpeed's launcher, Hydra overrides, config dumps."""
-    if event.kind in (EVENT.config.argv, EVENT.config.overrides):
-        for word in _words(str(event.fields.get(FIELD.list_text, ""))):
-            yield from _logged_word(event, word)
-        yield from _logged_pairs(event)
-    elif event.kind == EVENT.config.dump:
-        yield from parse_dump((event.text, *event.after), event.origin)
-
-
-def _words(text: str) -> list[str]:
-    try:
-        parsed = ast.literal_eval(text)
-        return [str(word) for word in parsed] if isinstance(parsed, list) else []
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return re.findall(r"'([^']*)'", text)
-
-
-def _logged_word(event: Event, word: str) -> Iterator[Written]:
-    override = _OVERRIDE.match(word)
-    flag = _FLAG.match(word)
-    if override:
-        yield _written(override["key"], override["value"], event.origin.file, event.origin.line, "argv", None)
-    elif flag and flag["value"] is not None:
-        yield _written(flag["key"], flag["value"], event.origin.file, event.origin.line, "argv", None)
-
-
-def _logged_pairs(event: Event) -> Iterator[Written]:
-    words = _words(str(event.fields.get(FIELD.list_text, "")))
-    if not words:
-        return
-    for word, following in zip(words, [*words[1:], "--"], strict=True):
-        if word.startswith("--") and "=" not in word:
-            value: Value = True if following.startswith("--") else following
-            yield _written(word, value, event.origin.file, event.origin.line, "argv", None)
 
 
 def _written(

@@ -71,7 +71,15 @@ def _interpret(written: Written, prefer: str | None) -> Setting | None:
         and form not in ("yaml", "sbatch")
     ):
         known = None
-    if known is None and spelled.startswith("--") and prefer and folders.has(prefer, TRAIT.flags_from_fields):
+    if written.owner and form == "dump" and known is not None and known.framework != written.owner:
+        known = None  # the library's own setting, which a framework happens to spell alike
+    if (
+        known is None
+        and spelled.startswith("--")
+        and not written.owner
+        and prefer
+        and folders.has(prefer, TRAIT.flags_from_fields)
+    ):
         known = _field(spelled[2:], prefer)
         if known is None and value is True and spelled.startswith("--no_") and (known := _field(spelled[5:], prefer)):
             value, form, span = False, "argv", None  # shown, not edited

@@ -91,7 +91,13 @@ def read_node(path: str | Path, *, every_s: float = 0.0, whole_s: float = 600.0,
     folder = Path(path)
     names = sorted(folder.glob(f"*{SUFFIX}"))
     if not names:
-        raise SourceError(f"{path}: no trace in it (a trace is a folder with files such as 000001{SUFFIX})")
+        raise SourceError(
+            say(
+                "{path}: no trace in it (a trace is a folder with files such as 000001{ending})",
+                path=str(path),
+                ending=SUFFIX,
+            )
+        )
     run = _run_file(folder)
     gaps: list[Gap] = []
     wanted = Wanted(every_s, _last_ns(names) - int(whole_s * 1e9), everything) if every_s else None
@@ -111,7 +117,7 @@ def read_node(path: str | Path, *, every_s: float = 0.0, whole_s: float = 600.0,
             gaps.append(Gap(what=quoted(name), why=quoted(error.strerror) if error.strerror else say("not readable")))
         trace.header = segment.header or trace.header
     if not opened:
-        raise SourceError(f"{path}: no segment of the trace can be read ({gaps[0].why})")
+        raise SourceError(say("{path}: no segment of the trace can be read ({why})", path=str(path), why=gaps[0].why))
     _sort(trace)
     trace.events = _once(sorted(trace.events, key=time_of))
     trace.node = str(run.get("node") or trace.header.get("node") or trace.header.get("host") or folder.name)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from rlhfdoctor.i18n.message import Message, quoted, revived
 from rlhfdoctor.vocabulary import RECORD_FIELD as R
 from rlhfdoctor.vocabulary.index import RECORDS
 from rlhfdoctor.vocabulary.names import Record, RecordField
@@ -21,6 +22,26 @@ Emit: TypeAlias = Callable[[Record, RecordEvent], RecordEvent]
 def make_record(kind: Record, fields: RecordEvent) -> StoredEvent:
     """An event of now."""
     return {R.kind: kind, R.wall_ns: time.time_ns(), R.mono_ns: time.monotonic_ns(), **fields}
+
+
+def said(sentences: Mapping[RecordField, Message]) -> StoredEvent:
+    """Fields of an event that are sentences: English text, and their ids and arguments for other languages."""
+    texts: StoredEvent = {name: str(says) for name, says in sentences.items()}
+    return {**texts, R.messages: {name: says.to_dict() for name, says in sentences.items()}}
+
+
+def message_of(event: RecordEvent, name: RecordField) -> Message:
+    """What an event says in one of its fields.
+
+    It is quoted text where an older recorder stored no message, or where the message does not say in English what the
+    text says (damaged, or changed by someone).
+    """
+    text, stored = str(event.get(name) or ""), event.get(R.messages)
+    try:
+        found = revived(stored.get(name)) if isinstance(stored, dict) else None
+        return found if found is not None and str(found) == text else quoted(text)
+    except (ValueError, TypeError, OverflowError, OSError):
+        return quoted(text)
 
 
 def record_of(event: RecordEvent) -> Record | None:

@@ -80,7 +80,7 @@ def read_run(path: Path, *, everything: bool = False) -> Run:
         try:
             trace = read_node(node, every_s=_EVERY_S, everything=everything)
         except SourceError as error:
-            run.gaps.append(Gap(what=quoted(node), why=quoted(error)))
+            run.gaps.append(Gap(what=quoted(node), why=error.says))
             continue
         recorded = Recorded(thinned(trace))
         if everything:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rlhfdoctor.errors import SourceError
+from rlhfdoctor.i18n.message import joined, quoted, say
 from rlhfdoctor.trace.frames import EVENT, HEADER, Encoder, Rows, json_payload, pack
 from rlhfdoctor.trace.record import RecordEvent, make_record
 from rlhfdoctor.trace.schema import FORMAT, TABLES
@@ -79,19 +80,21 @@ class Writer:
             self._fd = self._create()
         except OSError as error:
             os.close(self._lock)
-            raise SourceError(f"{folder}: {error.strerror}") from None
+            raise SourceError(joined(quoted(folder), quoted(error.strerror), by=": ")) from None
         self._begin()
 
     def _take_lock(self) -> int:
         try:
             handle = os.open(f"{self._folder}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise SourceError(f"{self._folder}: {error.strerror}") from None
+            raise SourceError(joined(quoted(self._folder), quoted(error.strerror), by=": ")) from None
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(handle)
-            raise SourceError(f"{self._folder}: another recorder is writing here; use another --out") from None
+            raise SourceError(
+                say("{folder}: another recorder is writing here; use another --out", folder=self._folder)
+            ) from None
         except OSError:
             pass  # a network file system without locks: exclusive creation still keeps the files apart
         return handle

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlhfdoctor.errors import SourceError, UsageError
-from rlhfdoctor.i18n.message import quoted
+from rlhfdoctor.i18n.message import Message, joined, quoted, say
 from rlhfdoctor.trace.read import Columns, NodeTrace, find_nodes, read_node
 from rlhfdoctor.trace.record import StoredEvent, record_of, time_of
 from rlhfdoctor.trace.schema import NULL, scale_of
@@ -80,7 +80,7 @@ class Trace:
             KeyError: no such table in this trace.
             UsageError: polars is not installed.
         """
-        require_polars("tables of a recorded run")
+        require_polars(say("tables of a recorded run"))
         import polars as pl
 
         frames = [_frame(node, name, node.tables[name]) for node in self.nodes if name in node.tables]
@@ -109,7 +109,7 @@ class Trace:
             SourceError: the folder cannot be written.
             UsageError: polars is not installed.
         """
-        require_polars("Parquet files")
+        require_polars(say("Parquet files"))
         import polars as pl
 
         target = Path(folder)
@@ -125,7 +125,7 @@ class Trace:
                 frame.write_parquet(target / f"{name}.parquet")
                 written.append(target / f"{name}.parquet")
         except OSError as error:
-            raise SourceError(f"{folder}: {error.strerror or error}") from None
+            raise SourceError(joined(quoted(folder), quoted(error.strerror or error), by=": ")) from None
         return written
 
 
@@ -141,28 +141,30 @@ def read_trace(path: str | Path, *, every_s: float = 0.0) -> Trace:
     """
     folders = find_nodes(path)
     if not folders:
-        raise SourceError(f"{path}: no trace in it. `doctor watch` writes one to doctor-runs/<time>-<name>/")
+        raise SourceError(
+            say("{path}: no trace in it. `doctor watch` writes one to doctor-runs/<time>-<name>/", path=str(path))
+        )
     gaps: list[Gap] = []
     nodes: list[NodeTrace] = []
     for folder in folders:
         try:
             nodes.append(read_node(folder, every_s=every_s))
         except SourceError as error:
-            gaps.append(Gap(what=quoted(folder), why=quoted(error)))
+            gaps.append(Gap(what=quoted(folder), why=error.says))
     if not nodes:
-        raise SourceError("; ".join(str(gap.why) for gap in gaps))
+        raise SourceError(joined(*(gap.why for gap in gaps)))
     nodes[0].gaps.extend(gaps)
     return Trace(tuple(nodes))
 
 
-def require_polars(what: str) -> None:
+def require_polars(what: Message) -> None:
     """Polars comes with the extra `report`: it is four fifths of what an installation with it weighs.
 
     Raises:
         UsageError: it is not installed.
     """
     if find_spec("polars") is None:
-        raise UsageError(f"{what} need polars: pip install 'rlhfdoctor[report]'")
+        raise UsageError(say("{what} need polars: pip install 'rlhfdoctor[report]'", what=what))
 
 
 def identities(node: NodeTrace) -> dict[str, dict[int, StoredEvent]]:

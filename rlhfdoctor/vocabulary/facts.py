@@ -94,6 +94,7 @@ class trace(Scope):
     thrashed_s = fact("s", "how long use stood at the limit while programs were read back from disk")
     growth = fact("text", "level, slope, staircase or sawtooth")
     is_growing = fact("flag", "memory in use was rising at the end")
+    late_growth_ratio = fact("share", "rise from the second quarter of the time to its end, of the limit")
     grown_shmem_ratio = fact("share", "shmem of the growth")
     peak_phase = fact("text", "phase in which the peak fell")
     last_phase_rise_ratio = fact("share", "rise within the last phase, of the limit")
@@ -165,6 +166,7 @@ class store(Scope):
     """Ray's object store."""
 
     capacity_bytes = fact("bytes", "capacity of Ray's object store")
+    full_first = fact("flag", "Ray's OutOfDiskError came of a full store that spilled nothing, not of a full disk")
 
 
 class cuda(Scope):

@@ -65,6 +65,7 @@ class FIELD(Scope):
     cache_text = has("text", "page cache, with its unit")
     available_text = has("text", "available, with its unit")
     size_text = has("text", "size, with its unit")
+    limit_text = has("text", "limit, with its unit")
 
     # the kernel
     constraint = has("text", "CONSTRAINT_MEMCG, CONSTRAINT_NONE, CONSTRAINT_MEMORY_POLICY or CONSTRAINT_CPUSET")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 
+from rlhfdoctor.i18n.message import Message, quoted, say
+
 LimitName: TypeAlias = Literal["cgroup", "node", "ray", "shm", "gpu"]
 LIMITS: Mapping[LimitName, str] = {
     "cgroup": "unreclaimable memory of a cgroup against its memory.max",
@@ -14,6 +16,26 @@ LIMITS: Mapping[LimitName, str] = {
     "gpu": "memory in use on a GPU against all of it",
 }
 """What each limit of a recording compares."""
+
+
+_SAID: Mapping[LimitName, Message] = {
+    "cgroup": say("container limit"),
+    "node": say("node memory"),
+    "ray": say("Ray's threshold"),
+    "shm": quoted("/dev/shm"),
+}
+
+
+def say_limit(name: LimitName, level: str = "") -> Message:
+    """A limit of a recording for people.
+
+    Args:
+        level: of a GPU, its number.
+
+    >>> str(say_limit("cgroup", "/job")), str(say_limit("gpu", "3"))
+    ('container limit', 'GPU 3')
+    """
+    return say("GPU {number}", number=level) if name == "gpu" else _SAID[name]
 
 
 def limit_of(word: object) -> LimitName | None:

@@ -37,6 +37,12 @@ class kernel(Scope):
         F.shmem_bytes,
     )
     kill_choice = says("the process that was chosen (before Linux 5.0)", F.scope, F.pid, F.comm, F.score)
+    reaped = says(
+        "the OOM reaper took the memory of the process that was killed",
+        F.pid,
+        F.comm,
+        failure=Failure("kernel-oom-node", CERTAIN),
+    )
     oom_group = says(
         "all tasks of a cgroup are killed together (memory.oom.group)",
         F.memcg_text,
@@ -53,6 +59,13 @@ class kernel(Scope):
     pids_limit = says("a fork was rejected by a cgroup's pids limit", F.cgroup_text)
     segfault = says(
         "a process read or wrote an invalid address", F.comm, F.pid, F.address_text, failure=Failure("sigsegv", CERTAIN)
+    )
+    trap = says(
+        "a process ran into a trap of the processor",
+        F.comm,
+        F.pid,
+        F.error_text,
+        failure=Failure("exception", CERTAIN),
     )
     xid = says("the NVIDIA driver reports a GPU error", F.pci_text, F.xid, F.detail_text)
     gpu_lost = says("a GPU has fallen off the bus", failure=Failure("other", CERTAIN))
@@ -83,6 +96,24 @@ class slurm(Scope):
         "a job or step was cancelled", F.step_text, F.ip, F.at_text, F.reason_text, failure=Failure("other", CERTAIN)
     )
     preempted = says("a job was preempted", failure=Failure("other", CERTAIN))
+    node_failed = says("a node of the job failed", F.ip, failure=Failure("other", CERTAIN))
+
+
+class batch(Scope):
+    """LSF, PBS, Grid Engine, HTCondor."""
+
+    memory_limit = says(
+        "the scheduler killed a job at its memory limit",
+        F.used_text,
+        F.limit_text,
+        failure=Failure("kernel-oom-cgroup", CERTAIN),
+    )
+    stopped = says(
+        "the scheduler or a person ended a job: time limit, preemption, owner",
+        F.used_text,
+        F.limit_text,
+        failure=Failure("other", CERTAIN),
+    )
 
 
 class shell(Scope):
@@ -91,14 +122,28 @@ class shell(Scope):
     killed = says(
         "a process was killed by SIGKILL", F.pid, F.command_text, failure=Failure("sigkill-unknown", VANISHED)
     )
-    terminated = says("a process was ended by SIGTERM", F.pid, failure=Failure("other", EXCEPTION))
-    bus_error = says("a process died by SIGBUS", F.pid, failure=Failure("sigbus", CERTAIN))
+    terminated = says("a process was ended by SIGTERM", F.pid, F.command_text, failure=Failure("other", EXCEPTION))
+    bus_error = says("a process died by SIGBUS", F.pid, F.command_text, failure=Failure("sigbus", CERTAIN))
+    segfault = says("a process died by SIGSEGV", F.pid, F.command_text, failure=Failure("sigsegv", CERTAIN))
+    aborted = says("a process ended itself by abort()", F.pid, F.command_text, failure=Failure("exception", VANISHED))
+    crashed = says(
+        "a process died by SIGFPE, SIGILL, SIGSYS or SIGTRAP",
+        F.pid,
+        F.command_text,
+        failure=Failure("exception", CERTAIN),
+    )
 
 
 class k8s(Scope):
     """Kubernetes: events and container states."""
 
     oom_killed = says("a container was OOMKilled", failure=Failure("kernel-oom-cgroup", CERTAIN))
+    system_oom = says(
+        "the kubelet saw an OOM kill of the node's",
+        F.comm,
+        F.pid,
+        failure=Failure("kernel-oom-node", CERTAIN),
+    )
     exit = says("exit code of a container", F.exit_code)
     evicted = says(
         "a pod was evicted",
@@ -113,9 +158,10 @@ class k8s(Scope):
 
 
 class docker(Scope):
-    """docker inspect."""
+    """docker inspect, ps or events."""
 
     oom_killed = says("the State.OOMKilled flag", F.flag)
+    oom_event = says("a container had an OOM kill", failure=Failure("kernel-oom-cgroup", CERTAIN))
     exit = says("the State.ExitCode of a container", F.exit_code)
 
 
@@ -124,7 +170,28 @@ class job(Scope):
 
     exit_0 = says("a command ended well")
     exit_137 = says("a command ended by SIGKILL", failure=Failure("sigkill-unknown", VANISHED))
+    unrecognised = says("a line at a log's end that reads like a failure and that no pattern knows")
+    exit_139 = says("a command ended by SIGSEGV", failure=Failure("sigsegv", CERTAIN))
+    exit_135 = says("a command ended by SIGBUS", failure=Failure("sigbus", CERTAIN))
+    exit_134 = says("a command ended by SIGABRT", failure=Failure("exception", VANISHED))
+    exit_143 = says("a command ended by SIGTERM", failure=Failure("other", VANISHED))
+    exit_crashed = says("a command ended by SIGFPE, SIGILL, SIGSYS or SIGTRAP", failure=Failure("exception", CERTAIN))
+    failed = says(
+        "a command ended with an exit status that is not 0", F.exit_code, failure=Failure("exception", VANISHED)
+    )
     interrupted = says("the run was interrupted by Ctrl-C", failure=Failure("other", EXCEPTION))
+
+
+class numbers(Scope):
+    """Values of the training that are no numbers any more, as any trainer says it."""
+
+    stopped = says(
+        "the training ended itself: NaN, infinity or a loss scale at its least", failure=Failure("exception", EXCEPTION)
+    )
+    diverged = says(
+        "the training ended itself: the KL divergence is too large", failure=Failure("exception", EXCEPTION)
+    )
+    nan = says("a loss, norm or reward is NaN or infinite")
 
 
 class host(Scope):

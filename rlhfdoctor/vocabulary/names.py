@@ -19,9 +19,9 @@ from rlhfdoctor.vocabulary.run import Failure
 Unit: TypeAlias = Literal["bytes", "share", "factor", "s", "count", "flag", "text", "number"]
 """share: a part of a whole, 0 to 1 (written `35 %`); factor: how many times as much (written `2 x`)."""
 UNITS: tuple[Unit, ...] = get_args(Unit)
-RecordUnit: TypeAlias = Unit | Literal["ns", "list"]
-"""Units of what the recorder stores; ns: nanoseconds of a clock."""
-RECORD_UNITS: tuple[RecordUnit, ...] = (*UNITS, "ns", "list")
+RecordUnit: TypeAlias = Unit | Literal["ns", "list", "messages"]
+"""Units of what the recorder stores; ns: nanoseconds of a clock; messages: field -> id and arguments of its text."""
+RECORD_UNITS: tuple[RecordUnit, ...] = (*UNITS, "ns", "list", "messages")
 
 
 AnyName = TypeVar("AnyName", bound="Name")

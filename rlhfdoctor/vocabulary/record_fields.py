@@ -84,6 +84,7 @@ class RECORD_FIELD(Scope):
     what = has("text", "what is not available")
     why = has("text", "reason")
     text = has("text", "line of the kernel log, or an alarm as a sentence")
+    messages = has("messages", "what of `what`, `why` and `text` is a sentence, for other languages than English")
     port = has("number", "TCP port of the Prometheus page")
     subreaper = has("flag", "whether orphans of the command come to the recorder")
     oom_score_adj = has("number", "the recorder's oom_score_adj")

@@ -95,7 +95,7 @@ class node(Scope):
 
     found = stores("a node is recorded", R.node, R.raylet, R.clock_offset_s)
     back = stores("a node that was lost is recorded again", R.node, R.raylet, R.clock_offset_s)
-    lost = stores("a node does not answer any more", R.node, R.why)
+    lost = stores("a node does not answer any more", R.node, R.why, R.messages)
 
 
 class courier(Scope):
@@ -129,7 +129,7 @@ class recorder(Scope):
         R.memory_locked,
         R.memory_locked_refused,
     )
-    end = stores("recording ended", R.why, R.lost_count, R.trouble, R.stored_bytes)
+    end = stores("recording ended", R.why, R.messages, R.lost_count, R.trouble, R.stored_bytes)
 
 
 class note(Scope):
@@ -151,5 +151,5 @@ class note(Scope):
         R.uid,
     )
     oom_kill = stores("a kill counter of the kernel rose", R.level, R.count, R.used_bytes, R.max_bytes)
-    alarm = stores("a limit will soon be full, or is", R.limit, R.name, R.level, R.text, R.left_s)
-    gap = stores("something cannot be read", R.what, R.why)
+    alarm = stores("a limit will soon be full, or is", R.limit, R.name, R.level, R.text, R.messages, R.left_s)
+    gap = stores("something cannot be read", R.what, R.why, R.messages)

@@ -69,6 +69,11 @@ HOST_KILLERS: tuple[Killer, ...] = (*KERNEL_KILLERS, "ray-memory-monitor")
 SIGKILLERS: tuple[Killer, ...] = (*HOST_KILLERS, "sigkill-unknown")
 """Those that send SIGKILL."""
 
+Axis: TypeAlias = Literal["limit", "consumer", "moment", "course", "failure"]
+"""What a cause says of an incident: which limit was hit, what filled it, when, and by which course; a cause that is
+not about a resource that ran out says which failure it was."""
+AXES: tuple[Axis, ...] = get_args(Axis)
+
 CERTAIN, TIMEOUT, EXCEPTION, VANISHED = range(4)
 """How certain an event shows a failure: each makes those that follow it in this list."""
 

@@ -97,6 +97,8 @@ class ray(Scope):
     worker_vanished = says(
         "a worker's connection ended without a reason", F.detail_text, failure=Failure("sigkill-unknown", VANISHED)
     )
+    worker_exit_code = says("a worker ended itself with an exit status", F.exit_code)
+    killed_on_request = says("an actor was ended by ray.kill", failure=Failure("other", VANISHED))
     actor_died = says("an exception that says that an actor, worker or node died", F.error)
     actor_lost = says("an actor cannot be reached")
     actor_class = says("class of the actor of an error", F.name)
@@ -116,6 +118,9 @@ class ray(Scope):
     object_store_error = says(
         "an exception that says that the object store is full", failure=Failure("object-store-full", CERTAIN)
     )
+    out_of_disk = says(
+        "the object store is full, and so is the disk for what it spills", failure=Failure("object-store-full", CERTAIN)
+    )
     object_store_retry = says("the object store waits for space", F.object_id, F.object_bytes)
     object_store_capacity = says("capacity of the object store", F.capacity_bytes)
     object_store_usage = says("use of the object store", F.used_bytes, F.capacity_bytes)
@@ -131,7 +136,7 @@ class ray(Scope):
     unschedulable = says("resources that no node can give")
     task_error = says("a task raised", F.error, F.name)
     unhandled_task_error = says("a task raised and nothing waited for it", F.name)
-    job_failed = says("a submitted job failed", F.job_text, F.message_text)
+    job_failed = says("a submitted job failed", F.job_text, F.message_text, failure=Failure("exception", VANISHED))
     job_succeeded = says("a submitted job succeeded", F.job_text)
 
 

@@ -53,7 +53,9 @@ class config(Scope):
 
     argv = says("argument list of a command", F.list_text)
     overrides = says("Hydra's overrides", F.list_text)
-    dump = says("a dump of the resolved configuration")
+    dump = says("a dump of the resolved configuration", F.list_text)
+    command = says("a command with its arguments, as a shell or a person shows it", F.list_text)
+    variable = says("an environment variable with its value", F.list_text)
     entry = says("an entry of such a dump")
     model_size = says("size of the model, in a note")
     moe_model = says("class of a mixture-of-experts model", F.name)

@@ -7,31 +7,35 @@ from pathlib import Path
 
 import pytest
 
-from rlhfdoctor.engine.calibrate import FILE, confidence, load_knots
-from rlhfdoctor.engine.rank import CLOSE_SCORE, is_decided
+from rlhfdoctor.engine.calibrate import FILE, Curve, confidence, load_curve
+from rlhfdoctor.engine.rivals import compete, is_decided, shares
 from rlhfdoctor.errors import RuleError
 from rlhfdoctor.i18n.message import NOTHING
 from rlhfdoctor.places import rules_folder
 from rlhfdoctor.types import Finding
+from rlhfdoctor.vocabulary.run import Axis
 from tests.exam.calibrate import PLACES, fit, reliability
 
+BEHIND = "\nbehind: [[0, 0.2], [1, 0.5]]"
 
-def finding(cause: str, score: float, explained_by: str | None = None, goes_with: tuple[str, ...] = ()) -> Finding:
-    """A finding of a score, with the catalogue's confidence."""
+
+def finding(cause: str, score: float, explained_by: str | None = None, axis: Axis = "consumer") -> Finding:
+    """A finding of a score."""
     return Finding(
         cause=cause,
         title=NOTHING,
         summary=NOTHING,
-        confidence=confidence(score, load_knots()),
+        confidence=confidence(score, load_curve().knots),
         score=score,
+        odds=score,
         explained_by=explained_by,
-        goes_with=goes_with,
+        axis=axis,
     )
 
 
 def test_the_curve_in_use() -> None:
     """It rises, stays below certainty, and leaves the rules' own even odds where they are."""
-    knots = load_knots()
+    knots = load_curve().knots
     heights = [y for _, y in knots]
     assert (heights, dict(knots)[0.0]) == (sorted(heights), 0.5)
     assert heights[0] > 0 and heights[-1] <= 0.99
@@ -50,11 +54,14 @@ def test_between_the_knots(score: float, expected: float) -> None:
     [
         "",
         "knots: 3",
-        "knots: [[0, 0.5]]",
-        "knots: [[0, 0.9], [1, 0.2]]",
-        "knots: [[1, 0.5], [0, 0.6]]",
-        "knots: [[0, a]]",
-        "knots: [[-1, 0.1], [0, 0.2], [1, 0.9]]",
+        "knots: [[0, 0.5], [1, 0.6]]",
+        "knots: [[0, 0.5]]" + BEHIND,
+        "knots: [[0, 0.9], [1, 0.2]]" + BEHIND,
+        "knots: [[1, 0.5], [0, 0.6]]" + BEHIND,
+        "knots: [[0, a]]" + BEHIND,
+        "knots: [[-1, 0.1], [0, 0.2], [1, 0.9]]" + BEHIND,
+        "knots: [[0, 0.5], [1, 0.6]]" + BEHIND + "\ntemperature: 0",
+        "knots: [[0, 0.5], [1, 0.6]]\nbehind: [[0, 0.5], [1, 0.2]]",
         "}",
     ],
 )
@@ -62,22 +69,44 @@ def test_a_bad_curve_is_named(text: str, tmp_path: Path) -> None:
     """The file and what it wants."""
     (tmp_path / FILE).write_text(text)
     with pytest.raises(RuleError, match=FILE):
-        load_knots(tmp_path)
+        load_curve(tmp_path)
 
 
 def test_a_catalogue_without_a_curve(tmp_path: Path) -> None:
     """Its confidence is the logistic."""
-    assert (load_knots(tmp_path), confidence(2.0, ())) == ((), 0.88)
+    assert (load_curve(tmp_path), confidence(2.0, ())) == (Curve(), 0.88)
 
 
-def test_close_roots_are_undecided() -> None:
-    """Two sure findings that are equally likely; an echo does not count, a clear distance decides."""
-    near = [finding("a", 2.0), finding("b", 2.0 - CLOSE_SCORE / 2)]
-    far = [finding("a", 2.0), finding("b", 2.0 - CLOSE_SCORE * 2)]
-    echo = [finding("a", 2.0), finding("b", 2.0, explained_by="a")]
-    both = [finding("a", 2.0, goes_with=("b",)), finding("b", 2.0)]
-    cases = (near, far, echo, both, [finding("a", -0.5)], [], [finding("a", 0.6), finding("b", 0.4)])
-    assert [is_decided(rows) for rows in cases] == [False, True, True, True, False, False, True]
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([finding("host-a", 2.0), finding("host-b", 2.0)], False),
+        ([finding("host-a", 2.0), finding("host-b", 0.5)], True),
+        ([finding("host-a", 2.0), finding("host-b", 2.0, axis="limit")], True),
+        ([finding("host-a", 2.0), finding("gpu-b", 2.0, axis="limit")], False),
+        ([finding("host-a", 2.0), finding("host-b", 2.0, explained_by="host-a")], True),
+        ([finding("host-a", 1.0), *(finding(f"host-{n}", 0.0) for n in range(9))], False),
+        ([finding("host-a", -0.5)], False),
+        ([], False),
+    ],
+)
+def test_rivals(rows: list[Finding], expected: bool) -> None:
+    """Equal ones of an axis, or of two kinds, leave it undecided; other axes, echoes and a clear distance do not."""
+    assert is_decided(compete(rows, Curve())) is expected
+
+
+def test_shares_of_an_axis_and_something_else_add_up_to_one() -> None:
+    """With even odds for each of two, both have a third: the last third is something else."""
+    rows = [finding("host-a", 0.0), finding("host-b", 0.0), finding("host-c", 3.0, axis="limit"), finding("gpu-d", 1.0)]
+    assert [(one.cause, one.share) for one in shares(rows, "consumer", Curve())] == [("host-a", 0.33), ("host-b", 0.33)]
+    assert [one.share for one in shares(rows, "limit", Curve())] == [0.95]
+
+
+def test_a_lower_temperature_tells_more_apart() -> None:
+    """The same distance counts for more."""
+    rows = [finding("host-a", 1.0), finding("host-b", 0.7)]
+    assert not is_decided(compete(rows, Curve()))
+    assert is_decided(compete(rows, Curve(temperature=0.4)))
 
 
 def test_fit_follows_the_labels() -> None:

@@ -12,7 +12,7 @@ from rlhfdoctor.conditions.match import Facts
 from rlhfdoctor.core.diagnose import analyze
 from rlhfdoctor.engine.catalogue import load_rules
 from rlhfdoctor.engine.explain import explain
-from rlhfdoctor.engine.rank import CLOSE_SCORE, SHOWN_SCORE, fill, judge
+from rlhfdoctor.engine.rank import SHOWN_SCORE, fill, judge
 from rlhfdoctor.i18n.language import load_language
 from rlhfdoctor.i18n.message import NOTHING
 from rlhfdoctor.places import rules_folder
@@ -135,11 +135,8 @@ def test_weights_are_the_rules_own(tmp_path: Path) -> None:
     assert next(rule for rule in load_rules(tmp_path / "rules") if rule.id == "host-leak").speaks_for[0].weight == 9.9
 
 
-def test_a_step_that_floats_cannot_hold_is_no_tie() -> None:
-    """Two findings exactly CLOSE_SCORE apart are not equally likely, whichever way their sums are rounded; so is it for what is shown."""
-    findings = analyze([str(rules_folder().parent / "samples" / "lab-disk-full" / "run")]).findings
-    assert [f.score for f in findings] == pytest.approx([1.6, 1.6 - CLOSE_SCORE])
-    assert findings[1].confidence < findings[0].confidence - 0.2
+def test_a_step_that_floats_cannot_hold_shows_nothing() -> None:
+    """A score that is the bound but for the rounding of its sum is not shown."""
     quiet = analyze([str(rules_folder().parent / "samples" / "ray-cgroup-kill-no-kernel-log" / "run")]).findings
     assert all(f.score > SHOWN_SCORE + 1e-6 for f in quiet)
 

@@ -188,11 +188,6 @@ def test_unknown_cause(tmp_path: Path) -> None:
             "unknown cause 'host-x-x' in suppresses. Did you mean 'host-x-z'?",
         ),
         (
-            "references: []",
-            "compatible_with:\n- host-x-y\n- host-x-x",
-            "unknown cause 'host-x-x' in compatible_with. Did you mean 'host-x-z'?",
-        ),
-        (
             "- {note: ",
             "- {causes: [host-x-y, host-x-x], differs: so}\n  - {note: ",
             "unknown cause 'host-x-x' in false_positives. Did you mean 'host-x-z'?",

@@ -1,9 +1,10 @@
-"""Fits the curve from log-odds to confidence: `make calibrate` (python -m tests.exam.calibrate --write).
+"""Fits how findings compete, then the curve from odds to confidence: `make calibrate` (python -m tests.exam.calibrate --write).
 
-Each labelled incident gives one point: the score of its first finding, and whether that is an accepted cause; for incidents that two
+The temperature (rlhfdoctor/engine/rivals.py) is the one under which all findings are most likely as they were. For the curve
+each labelled incident gives one point: the odds of its first finding, and whether that is an accepted cause; for incidents that two
 readers could not decide, claiming anything is wrong. A knot's height is the share that was right near it (weights fall linearly to the
 next knot), with the rules' own logistic counted as `STRENGTH` observations; heights rise, and 0 stays at 0.5, so that the fit changes
-how sure the doctor says it is, never what it says. The reliability is told for curves that never saw the incident (ten folds).
+how sure the doctor says it is, never what it says. The reliability is given for curves that never saw the incident (ten folds).
 """
 
 from __future__ import annotations
@@ -11,33 +12,70 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from rlhfdoctor.core.diagnose import analyze
-from rlhfdoctor.engine.calibrate import FILE, confidence, load_knots
+from rlhfdoctor.engine.calibrate import FILE, Curve, confidence, load_curve
+from rlhfdoctor.engine.rivals import compete
+from rlhfdoctor.types import Finding
 from tests.exam.cases import ROOT, all_cases
 
 PLACES = (-4.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 4.0)
 STRENGTH = 3.0
 FOLDS = 10
 Point = tuple[float, bool, str]
-"""Score, whether it was right, and the incident's kind and source."""
+"""Odds, whether it was right, and the incident's kind and source."""
 
 
-def collect() -> tuple[list[Point], list[Point]]:
-    """One point an incident for its first finding; and one for each other finding that is no echo."""
-    first: list[Point] = []
-    behind: list[Point] = []
-    for case in all_cases():
-        if case.kind not in ("decidable", "undecidable"):
-            continue
-        roots = [f for f in analyze([str(path) for path in case.files]).findings if f.explained_by is None]
-        for place, finding in enumerate(roots):
-            right = case.kind == "decidable" and finding.cause in case.accept
-            (behind if place else first).append((finding.score, right, f"{case.kind} {case.source}"))
-    return first, behind
+@dataclass(frozen=True)
+class Incident:
+    """What the rules found in a labelled incident."""
+
+    findings: Sequence[Finding]
+    accept: tuple[str, ...]
+    """Causes that are right; none where two readers could not decide."""
+    label: str
+    """Kind and source."""
+
+    def points(self, temperature: float) -> list[Point]:
+        """One for each finding that is no echo, the first finding first."""
+        rows = compete(self.findings, Curve(temperature=temperature))
+        return [(f.odds, f.cause in self.accept, self.label) for f in rows if f.explained_by is None]
+
+
+def collect() -> list[Incident]:
+    """Every labelled incident that is decidable, or that two readers could not decide."""
+    return [
+        Incident(
+            analyze([str(path) for path in case.files]).findings,
+            case.accept if case.kind == "decidable" else (),
+            f"{case.kind} {case.source}",
+        )
+        for case in all_cases()
+        if case.kind in ("decidable", "undecidable")
+    ]
+
+
+def fit_temperature(incidents: Sequence[Incident]) -> float:
+    """The temperature under which all findings that are no echo are most likely as they were: right or wrong."""
+    from scipy.optimize import minimize_scalar
+    from sklearn.metrics import log_loss
+
+    def loss(temperature: float) -> float:
+        points = [point for one in incidents for point in one.points(temperature)[:3]]
+        shares = [min(max(1 / (1 + math.exp(-odds)), 0.01), 0.99) for odds, _, _ in points]
+        return float(log_loss([right for _, right, _ in points], shares, labels=[False, True]))
+
+    return round(float(minimize_scalar(loss, bounds=(0.3, 3.0), method="bounded").x), 2) if incidents else 1.0
+
+
+def firsts(incidents: Sequence[Incident], temperature: float) -> list[Point]:
+    """The points of the first findings."""
+    return [points[0] for one in incidents if (points := one.points(temperature))]
 
 
 def fit(points: Sequence[Point], even: bool = True) -> list[tuple[float, float]]:
@@ -73,67 +111,89 @@ def _rising(heights: Sequence[float], least: float, most: float) -> list[float]:
     return [float(y) for y in IsotonicRegression(y_min=least, y_max=most).fit_transform(range(len(heights)), heights)]
 
 
-def reliability(told: Sequence[tuple[float, bool]]) -> tuple[float, list[str]]:
+def reliability(said: Sequence[tuple[float, bool]]) -> tuple[float, list[str]]:
     """Expected calibration error over five bins, and a row for each bin."""
     bins: dict[int, list[tuple[float, bool]]] = {}
-    for share, hit in told:
+    for share, hit in said:
         bins.setdefault(min(int(share * 5), 4), []).append((share, hit))
     rows, error = [], 0.0
     for index, inside in sorted(bins.items()):
         mean, right = sum(s for s, _ in inside) / len(inside), sum(h for _, h in inside) / len(inside)
         error += abs(mean - right) * len(inside)
         rows.append(f"| {index / 5:.1f} to {index / 5 + 0.2:.1f} | {len(inside)} | {mean:.2f} | {right:.2f} |")
-    return error / max(len(told), 1), rows
+    return error / max(len(said), 1), rows
 
 
-def held_out(points: Sequence[Point]) -> list[tuple[float, bool, str]]:
-    """What curves say of points that they were not fitted to."""
+def held_out(incidents: Sequence[Incident]) -> list[tuple[float, bool, str]]:
+    """What curves say of incidents that they were not fitted to."""
     from sklearn.model_selection import KFold
 
-    told = []
-    for seen, unseen in KFold(FOLDS, shuffle=True, random_state=7).split(points):
-        knots = fit([points[i] for i in seen])
-        told += [(confidence(points[i][0], knots), points[i][1], points[i][2]) for i in unseen]
-    return told
+    said = []
+    for seen, unseen in KFold(FOLDS, shuffle=True, random_state=7).split(incidents):
+        known = [incidents[i] for i in seen]
+        temperature = fit_temperature(known)
+        knots = fit(firsts(known, temperature))
+        said += [
+            (confidence(odds, knots), hit, kind)
+            for odds, hit, kind in firsts([incidents[i] for i in unseen], temperature)
+        ]
+    return said
 
 
-def table() -> tuple[str, dict[str, list[list[float]]], int]:
-    """The report, the fitted curves, and the number of shared incidents."""
-    points, others = collect()
-    knots, behind = fit(points), fit(others, even=False)
-    lines = [f"{len(points)} incidents, {sum(hit for _, hit, _ in points)} with a right first finding", ""]
-    for name, told in (
-        ("held out, all", held_out(points)),
+def table() -> tuple[str, dict[str, Any], int]:
+    """The report, the fitted curve, and the number of shared incidents."""
+    incidents = collect()
+    temperature = fit_temperature(incidents)
+    points = firsts(incidents, temperature)
+    behind = [point for one in incidents for point in one.points(temperature)[1:]]
+    knots, later, used = fit(points), fit(behind, even=False), load_curve()
+    unseen = held_out(incidents)
+    lines = [
+        f"{len(points)} incidents, {sum(hit for _, hit, _ in points)} with a right first finding; temperature {temperature}",
+        "",
+    ]
+    for name, said in (
+        ("held out, all", unseen),
         (
             "held out, decidable shared incidents (as score.py counts)",
-            [p for p in held_out(points) if p[2] == "decidable shared"],
+            [p for p in unseen if p[2] == "decidable shared"],
         ),
-        ("fitted, all", [(confidence(score, knots), hit, kind) for score, hit, kind in points]),
-        ("findings behind the first, fitted", [(confidence(score, behind), hit, kind) for score, hit, kind in others]),
-        ("the curve in use, all", [(confidence(score, load_knots()), hit, kind) for score, hit, kind in points]),
+        ("fitted, all", [(confidence(odds, knots), hit, kind) for odds, hit, kind in points]),
+        (
+            "findings behind the first, fitted",
+            [(min(confidence(odds, knots), confidence(odds, later)), hit, kind) for odds, hit, kind in behind],
+        ),
+        (
+            "the curve in use, all",
+            [(confidence(odds, used.knots), hit, kind) for odds, hit, kind in firsts(incidents, used.temperature)],
+        ),
     ):
-        error, rows = reliability([(share, hit) for share, hit, _ in told])
+        error, rows = reliability([(share, hit) for share, hit, _ in said])
         lines += [
             f"{name}: calibration error {error:.3f}",
             "",
-            "| told | incidents | mean told | right |",
+            "| said | incidents | mean said | right |",
             "|---|---:|---:|---:|",
             *rows,
             "",
         ]
-    curves = {"knots": [list(knot) for knot in knots], "behind": [list(knot) for knot in behind]}
-    return "\n".join(lines), curves, sum(1 for *_, kind in points if kind.endswith("shared"))
+    shared = sum(1 for *_, kind in points if not kind.endswith("samples"))
+    return (
+        "\n".join(lines),
+        {"temperature": temperature, "knots": [list(knot) for knot in knots], "behind": [list(knot) for knot in later]},
+        shared,
+    )
 
 
 def main() -> int:
-    text, curves, shared = table()
+    text, curve, shared = table()
     sys.stdout.write(text)
     if "--write" in sys.argv:
         if not shared:
             sys.stderr.write("the shared incidents are not beside this checkout: nothing written\n")
             return 1
-        note = "# Confidence by log-odds, fitted to labelled incidents by `make calibrate`; 0.5 at 0 by construction, for first findings.\n"
-        (ROOT / "rules" / FILE).write_text(note + yaml.safe_dump(curves, default_flow_style=None, sort_keys=False))
+        note = "# Confidence by odds, fitted to labelled incidents by `make calibrate`; 0.5 at 0 by construction, for first findings.\n"
+        (ROOT / "rules" / FILE).write_text(note + yaml.safe_dump(curve, default_flow_style=None, sort_keys=False))
     return 0
 
 

@@ -11,6 +11,8 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared" / "incidents" / "cases"
+OPENED = ("1",)
+"""Rounds (ROUNDS.md) that were scored unseen and have been read since."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +30,12 @@ class Case:
     label: Mapping[str, Any]
 
 
-def shared_cases() -> Iterator[Case]:
+def shared_cases(folder: Path = SHARED, source: str = "shared") -> Iterator[Case]:
     """The incidents from public reports, if this checkout lies beside them."""
-    for path in sorted(SHARED.glob("*/label.yaml")):
+    for path in sorted(folder.glob("*/label.yaml")):
         label = yaml.safe_load(path.read_text())
         files = tuple(sorted(p for p in path.parent.rglob("*") if p.is_file() and p != path))
-        yield Case(path.parent.name, "shared", label["kind"], label["killer"], tuple(label["accept"]), files, label)
+        yield Case(path.parent.name, source, label["kind"], label["killer"], tuple(label["accept"]), files, label)
 
 
 def sample_cases() -> Iterator[Case]:
@@ -52,6 +54,12 @@ def sample_cases() -> Iterator[Case]:
         )
 
 
+def round_cases() -> Iterator[Case]:
+    """Those of the rounds that have been read."""
+    for number in OPENED:
+        yield from shared_cases(SHARED.parent / "rounds" / number, f"round {number}")
+
+
 def all_cases() -> list[Case]:
-    """Both."""
-    return [*shared_cases(), *sample_cases()]
+    """All of them."""
+    return [*shared_cases(), *round_cases(), *sample_cases()]

@@ -71,6 +71,12 @@ def test_english(message: Message, english: str) -> None:
         (say("{names}", names=(term("actor"), "b")), "演员，b"),
         (plural("{n} step", "{n} steps", 5), "5 步"),
         (quoted("actor"), "actor"),
+        (quoted("/tmp/训练run/第1 次 运行"), "/tmp/训练run/第1 次 运行"),
+        (joined(term("actor"), quoted("a训练b"), by=" "), "演员 a训练b"),
+        (joined(term("actor"), quoted("训b"), term("actor"), by=" "), "演员 训b 演员"),
+        (joined(say("at {at:time}", at=0), quoted("训 练"), by="; "), "时间 1970-01-01T00:00:00.000Z；训 练"),
+        (joined(quoted("a"), term("actor"), quoted("b"), term("actor"), by=" "), "a 演员 b 演员"),
+        (joined(term("actor"), quoted("训b"), term("actor"), by=": "), "演员: 训b: 演员"),
     ],
 )
 def test_another_language(message: Message, chinese: str) -> None:

@@ -53,7 +53,7 @@ def train(folder: Path, *words: str) -> list[dict[str, Any]]:
         compiled = {} if "vllm" in words else place.NOT_COMPILED
         environment = {**os.environ, **compiled, **paths, "RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": home}
         done = subprocess.run(
-            command, env=environment, cwd=folder.parent, capture_output=True, text=True, timeout=550, check=False
+            command, env=environment, cwd=folder.parent, capture_output=True, text=True, timeout=1800, check=False
         )
     assert done.returncode == 0, done.stderr[-3000:]
     lines = [json.loads(line) for line in (folder / "metrics" / "driver-rank0.jsonl").read_text().splitlines()]

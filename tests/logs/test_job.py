@@ -134,7 +134,7 @@ KUBERNETES = {
         ["k8s.oom_killed", "k8s.exit"],
     ),
     "exit 0": ("    State: Terminated\n      Reason: OOMKilled\n      Exit Code: 0\n", ["k8s.oom_killed", "k8s.exit"]),
-    "yaml": ("        terminated:\n          exitCode: 137\n          reason: OOMKilled\n", ["k8s.oom_killed"]),
+    "yaml": ("        terminated:\n          exitCode: 137\n          reason: OOMKilled\n", ["k8s.exit", "k8s.oom_killed"]),
     "json": ('"reason": "OOMKilled",\n', ["k8s.oom_killed"]),
     "other": ("    Reason:       Error\n    Exit Code:    1\n", ["k8s.exit"]),
 }

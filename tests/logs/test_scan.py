@@ -149,8 +149,8 @@ def test_nothing(pieces: list[bytes], engine: str) -> None:
         ("To avoid data inconsistency, we are \x1b[1mtaking\x1b[0m the entire \x1b[38;5;9mprocess\x1b[m down.", [1]),
         (f"\x1b]0;title\x07{MESSAGE}", [1]),
         (f"a\x00b\n{MESSAGE}", [2]),
-        ("we are taking the entire\nprocess down", []),
-        ("we are taking the entire\rprocess down", []),
+        ("we are taking\nthe entire process down", []),
+        ("we are taking\rthe entire process down", []),
     ],
 )
 def test_line_numbers(text: str, expected: list[int], engine: str) -> None:

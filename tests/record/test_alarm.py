@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from rlhfdoctor.record.alarm import Alarms, show_limit
+from rlhfdoctor.record.alarm import Alarms
 from rlhfdoctor.record.limits import Limit, Limits
 from rlhfdoctor.sources.cgroupfs import Level
 from rlhfdoctor.units import GIB, MIB
-from rlhfdoctor.vocabulary.limits import LIMITS
+from rlhfdoctor.vocabulary.limits import LIMITS, say_limit
 from tests.record.build import make_level, make_limit
 
 SOON, FAR = 300.0, 5000.0
@@ -117,12 +117,13 @@ def test_growth_of_real_use() -> None:
 def test_text(limit: Limit, expected: str) -> None:
     """An alarm says what will be full, when, and how full it is."""
     alarms = Alarms(600.0)
-    assert ([text for _, text in alarms.check([limit])], alarms.active) == ([expected], {1: expected})
+    says = [says for _, says in alarms.check([limit])]
+    assert ([str(one) for one in says], alarms.active) == ([expected], {1: says[0]})
 
 
 def test_names() -> None:
     """All limits have names for people."""
-    shown = [show_limit(make_limit(name=name, level="1")) for name in LIMITS]
+    shown = [str(say_limit(name, "1")) for name in LIMITS]
     assert shown == ["container limit", "node memory", "Ray's threshold", "/dev/shm", "GPU 1"]
 
 

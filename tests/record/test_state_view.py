@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import functools
 import io
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
+from rlhfdoctor.i18n.language import languages, load_language
+from rlhfdoctor.i18n.message import NOTHING, quoted, say
+from rlhfdoctor.privacy.redact import Redactor
+from rlhfdoctor.record.phrasing import say_event, say_exit, say_left, say_line, say_shared, say_word
 from rlhfdoctor.record.state import _SHOWN, State
-from rlhfdoctor.record.view import View, say_event, say_left, say_shared, show_exit, show_line, sparkline
+from rlhfdoctor.record.view import View, sparkline
+from rlhfdoctor.report.sanitize import clean
 from rlhfdoctor.trace.frames import Sample
+from rlhfdoctor.trace.record import message_of, said
 from rlhfdoctor.trace.schema import TABLES
 from rlhfdoctor.units import GIB, MIB
+from rlhfdoctor.vocabulary import RECORD_FIELD as R
+from rlhfdoctor.vocabulary.limits import say_limit
 from tests.record.build import Row, event, make_sample, phase
 
 SIZES = pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40)])
@@ -201,6 +212,7 @@ def draw(
     logs: Sequence[str] = (),
     folder: str = "doctor-runs/x",
     terminal: bool = False,
+    language: str = "en",
 ) -> str:
     """The view as it is written to a terminal, or to a file."""
     out = io.StringIO()
@@ -214,7 +226,7 @@ def draw(
         markup=False,
         color_system="256" if terminal else None,
     )
-    console.print(View(state, title, folder, list(logs)))
+    console.print(View(state, title, folder, list(logs), load_language(language)))
     return out.getvalue()
 
 
@@ -276,6 +288,83 @@ def test_wide_characters(width: int, height: int) -> None:
     assert wide == []
 
 
+@pytest.mark.parametrize("language", languages())
+@pytest.mark.parametrize("width", [40, 80, 120])
+@pytest.mark.parametrize("make", [make_run, crowd, State], ids=["run", "crowd", "empty"])
+def test_columns(make: Callable[[], State], width: int, language: str) -> None:
+    """In no language is a line wider than the terminal, by columns; each role has its name, its number and its memory."""
+    state = make()
+    text = draw(state, width, 30, title="训练" * 30, logs=["损失 " * 60], folder="/训练" * 40, language=language)
+    assert max(cell_len(line) for line in text.splitlines()) <= width
+    words = load_language(language)
+    for role in state.by_size()[:3] if make is make_run else ():
+        row = re.compile(rf"^{re.escape(words(say_word(role.name)))} +{role.count} +[0-9.]+ (?:GiB|MiB)", re.MULTILINE)
+        assert row.search(text), (role.name, text)
+    if make is make_run:
+        assert words(say_limit("cgroup")) in text and "8.00 GiB" in text and "10.0 GiB" in text
+
+
+def test_another_language() -> None:
+    """What the view says of itself is translated; names and lines of the job's output stay."""
+    text = draw(
+        make_run(seen(9, "my own role"), make_sample(3.0, process={9: held(GIB)})), logs=["损失 loss"], language="zh"
+    )
+    parts = ["角色", "容器上限", "第 7 步", "my own role", "损失 loss", "运行继续"]
+    assert [part for part in parts if part not in text] == []
+    assert not re.search("memory|limit|waiting|leaves", text)
+    assert load_language("zh")(say_line(make_run()))[9:].startswith(
+        "第 7 步 rollout：容器上限 80% / 10.0 GiB；约 1 min 30 s"
+    )
+
+
+def test_stored_sentences() -> None:
+    """An event says in any language what it says in English; the text alone counts where a message is not there or lies."""
+    says = say("{limit} is {full:.0%} full", limit=say_limit("cgroup"), full=0.97)
+    new = {**event("alarm"), **said({R.text: says})}
+    assert json.loads(json.dumps(new)) == new and new["text"] == "container limit is 97% full"
+    assert message_of(new, R.text) == says
+    old = event("alarm", text="container limit is 97% full")
+    assert message_of(old, R.text) == quoted("container limit is 97% full")
+    assert message_of(event("alarm"), R.text) == NOTHING
+
+
+def test_redacted_sentences() -> None:
+    """A bundle's redactor reaches the stored arguments, too, and what is left still says what the text says."""
+    fields = {R.what: say("recorder on {node}", node="10.1.2.3"), R.why: quoted("alice@corp.example refused")}
+    item = Redactor().value({**event("gap"), **said(fields)})
+    assert not re.search("alice|10[.]1", json.dumps(item))
+    assert [message_of(item, name).id for name in fields] == ["recorder on {node}", "{text}"]
+    assert [str(message_of(item, name)) for name in fields] == [item[name] for name in fields]
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        "x",
+        {"text": "x"},
+        {"text": {"id": 3}},
+        {"text": {"id": "x", "arguments": [1]}},
+        {"text": {"id": "{n:999999999}", "arguments": {"n": 1}}},
+        {"text": {"id": "{n:d}", "arguments": {"n": 1.5}}},
+        {"text": {"id": "{at:time}", "arguments": {"at": 1e300}}},
+        {"text": {"id": "another text"}},
+        {
+            "text": functools.reduce(
+                lambda inner, _: {"id": "{a}" * 99, "arguments": {"a": inner}}, range(8), {"id": "x"}
+            )
+        },
+        {"text": functools.reduce(lambda inner, _: {"id": "{a}", "arguments": {"a": inner}}, range(500), {"id": "x"})},
+        {"text": {"id": "{a}", "arguments": {"a": functools.reduce(lambda inner, _: [inner], range(500), "x")}}},
+    ],
+    ids=range(11),
+)
+def test_damaged_sentences(messages: Any) -> None:
+    """A message in a trace that is damaged, or made by someone, is no error and costs nothing: its text is shown."""
+    item = event("alarm", text="full", messages=messages)
+    assert message_of(item, R.text) == quoted("full")
+    assert str(say_event(item)[0]).endswith("alarm: full")
+
+
 @SIZES
 def test_what_is_shown(width: int, height: int) -> None:
     """The view names run, phase, limit, forecast, roles with their memory, and how to leave it."""
@@ -318,7 +407,7 @@ def test_roles_that_do_not_fit() -> None:
 
 def test_before_the_first_sample() -> None:
     """Before there is a sample the view says that it waits."""
-    assert ("waiting for the first sample" in draw(State()), show_line(State())[9:]) == (True, "recording")
+    assert ("waiting for the first sample" in draw(State()), str(say_line(State()))[9:]) == (True, "recording")
 
 
 def test_silence() -> None:
@@ -385,7 +474,7 @@ def test_line() -> None:
         "step 7 rollout: container limit 80% of 10.0 GiB; full in about 1 min 30 s at +60.0 MiB a minute; "
         "actor 5.00 GiB, critic 5.00 GiB, other 1.00 MiB"
     )
-    assert show_line(make_run())[9:] == expected
+    assert str(say_line(make_run()))[9:] == expected
 
 
 def test_line_without_growth() -> None:
@@ -393,7 +482,7 @@ def test_line_without_growth() -> None:
     state = make_state(
         seen(1, NASTY), known(1, "shm"), make_sample(1.0, process={1: held(GIB)}, limit={1: limit_row(GIB)})
     )
-    assert show_line(state)[9:] == "/dev/shm 10% of 10.0 GiB; ared5mb 1.00 GiB"
+    assert clean(str(say_line(state)))[9:] == "/dev/shm 10% of 10.0 GiB; ared5mb 1.00 GiB"
 
 
 @pytest.mark.parametrize(
@@ -409,7 +498,7 @@ def test_uncertainty(low_s: float | None, high_s: float | None, expected: str) -
     """A forecast is shown with its span where that is wide."""
     limit = make_run().limits[2]
     limit.left_s, limit.low_s, limit.high_s = 100.0, low_s, high_s
-    assert say_left(limit) == expected
+    assert str(say_left(limit)) == expected
 
 
 @pytest.mark.parametrize(
@@ -433,7 +522,8 @@ def test_uncertainty(low_s: float | None, high_s: float | None, expected: str) -
 )
 def test_shared(host: Row, row: Row, expected: str) -> None:
     """Shared and page-locked memory in one line, as far as it is known."""
-    assert say_shared(make_state(make_sample(1.0, host={0: host}, process={1: row}))) == expected
+    parts = say_shared(make_state(make_sample(1.0, host={0: host}, process={1: row})))
+    assert " · ".join(map(str, parts)) == expected
 
 
 EVENTS: list[tuple[dict[str, Any], str, bool]] = [
@@ -465,14 +555,15 @@ EVENTS: list[tuple[dict[str, Any], str, bool]] = [
 )
 def test_event(item: dict[str, Any], expected: str, bad: bool) -> None:
     """Each kind of event has its words behind the time, and whether it is bad news."""
-    text, told_bad = say_event(item)
+    says, told_bad = say_event(item)
+    text = str(says)
     assert (re.fullmatch(r"\d\d:\d\d:\d\d", text[:8]) is not None, text[9:], told_bad) == (True, expected, bad)
 
 
 @pytest.mark.parametrize("kind", ["mark", "process.seen", "of the future"])
 def test_event_without_words(kind: str) -> None:
     """What is no news is not said."""
-    assert say_event(event(kind)) == ("", False)
+    assert [str(part) for part in say_event(event(kind))] == ["", "False"]
 
 
 def test_every_kept_event_is_tested() -> None:
@@ -487,7 +578,7 @@ def test_every_kept_event_is_tested() -> None:
 )
 def test_every_kept_event_has_words(item: dict[str, Any]) -> None:
     """What the state keeps as news is said."""
-    assert say_event(item)[0] != ""
+    assert str(say_event(item)[0]) != ""
 
 
 @pytest.mark.parametrize(
@@ -496,7 +587,7 @@ def test_every_kept_event_has_words(item: dict[str, Any]) -> None:
 )
 def test_exit(code: int, expected: str) -> None:
     """An exit code in words."""
-    assert show_exit(code) == expected
+    assert str(say_exit(code)) == expected
 
 
 @pytest.mark.parametrize(

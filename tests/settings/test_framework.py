@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rlhfdoctor.i18n.message import quoted
+from rlhfdoctor.i18n.message import ENGLISH, quoted
 from rlhfdoctor.settings.framework import find_framework, find_versions
 from rlhfdoctor.settings.read import read_configuration
 from rlhfdoctor.settings.spell import claimants, load_table
@@ -153,9 +153,67 @@ def test_versions(text: str, expected: dict[str, tuple[str, str]]) -> None:
 
 def test_version_of_the_framework() -> None:
     """The version of the package is that of the framework, with its line as the basis."""
-    events = read_log("\nopenrlhf==0.5.3\n")
+    events = read_log("\nopenrlhf==0.5.3\npython3 -m openrlhf.cli.train_ppo_ray\n")
     found = find_framework(events, [], find_versions(events))
     assert found == Framework(name="openrlhf", version="0.5.3", basis=quoted("run.log:2"))
+
+
+def test_a_list_of_packages_is_a_weak_sign() -> None:
+    """Where nothing else names a framework a person's list does, and it is said that nothing else does."""
+    events = read_log("trl==0.18.1\ntorch==2.6.0\n")
+    found = find_framework(events, [], find_versions(events))
+    assert found is not None
+    assert (found.name, found.version, ENGLISH(found.basis)) == (
+        "trl",
+        "0.18.1",
+        "run.log:1: only what is installed shows it",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "recorded", "expected"),
+    [
+        ("trl==0.18.1\n", True, None),  # the recorder lists the whole environment
+        ("trl==0.18.1\nverl==0.4.1\n", False, None),  # an environment for both
+        ("trl==0.18.1\npython3 -m verl.trainer.main_ppo data.train_batch_size=8\n", False, "verl"),
+        ("trl==0.18.1\nverl==0.4.1\n" + '  File "/w/verl/workers/a.py", line 1, in f\n', True, "verl"),
+        ('  File "/root/.venv/verl/lib/python3.10/site-packages/ray/worker.py", line 9, in get\n', False, "verl"),
+        ('  File "/root/.venv/verl/lib/python3.10/site-packages/ray/worker.py", line 9, in get\n', True, None),
+        (
+            '  File "/venv/verl/lib/python3.10/site-packages/trl/trainer/a.py", line 9, in get\n'
+            '  File "/venv/verl/lib/python3.10/site-packages/trl/trainer/b.py", line 9, in get\n',
+            False,
+            "trl",
+        ),
+    ],
+)
+def test_what_is_installed(text: str, recorded: bool, expected: str | None) -> None:
+    """The packages of an environment, and its name, yield to what the run itself shows."""
+    events = read_log(text)
+    found = find_framework(events, [], find_versions(events), recorded=recorded)
+    assert (found.name if found else None) == expected
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "deepspeed train_bash.py --flash_attn True --bf16 True --save_steps 5 --lora_rank 8 --zero_stage 2",
+        "torchrun pretrain_gpt.py --micro-batch-size 1 --global-batch-size 8 --sequence-parallel --save-interval 10",
+    ],
+)
+def test_options_of_any_program(script: str) -> None:
+    """A plain script with options that programs of many kinds take is of no framework."""
+    settings, _ = read_configuration("run.sh", script)
+    assert name_of([], settings) is None
+
+
+def test_a_dump_names_the_framework() -> None:
+    """A dump with many settings of one framework is that framework's; a few that it shares with others are not."""
+    own = [s.spelled for s in load_table("openrlhf") if s.form == "flag"]
+    assert name_of([], [make_setting(word, form="dump") for word in own]) == "openrlhf"
+    assert name_of([], [make_setting(word, form="dump") for word in ("--bf16", "--zero_stage", "--max_len")]) is None
+    paths = [s.spelled for s in load_table("verl") if s.form == "hydra" and s.spelled.startswith("actor_rollout_ref")]
+    assert name_of([], [make_setting(word, form="dump", framework="verl") for word in paths[:6]]) == "verl"
 
 
 def test_a_fork_needs_a_sign_of_its_own() -> None:

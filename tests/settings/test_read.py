@@ -8,10 +8,10 @@ import pytest
 
 from rlhfdoctor.core.diagnose import analyze
 from rlhfdoctor.settings.dump import parse_dump
+from rlhfdoctor.settings.logged import parse_logged
 from rlhfdoctor.settings.read import (
     is_configuration,
     parse_document,
-    parse_logged,
     parse_shell,
     read_configuration,
 )
@@ -578,6 +578,19 @@ def test_dump_with_a_cut() -> None:
         "actor_rollout_ref.actor.clip_ratio": 0.2,
         "actor_rollout_ref.rollout.free_cache_engine": True,
     }
+
+
+def test_dump_with_a_cut_between_prefixed_lines() -> None:
+    """The mark of a cut has no prefix; what is behind it is not taken for a part of what is above it."""
+    lines = (
+        "(main_task pid=7) {'actor_rollout_ref': {'actor': {'clip_ratio': 0.2,",
+        "(main_task pid=7)                                  'fsdp_config': {'fsdp_size': -1,",
+        "[...]",
+        "(main_task pid=7)                                    'max_num_seqs': 64,",
+        "(main_task pid=7)                                    'swap_space': 16,",
+    )
+    found = {s.name: s.value for s in read_dump(lines, Origin(file="run.log", line=1), "verl")}
+    assert (found["rollout.max_num_seqs"], found["rollout.swap_space"]) == (64, 16)
 
 
 def test_dump_entry_names() -> None:

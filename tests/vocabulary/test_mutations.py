@@ -46,7 +46,7 @@ def places(value: Any, place: Place = ()) -> Iterator[Place]:
                 yield here
             elif key == "with":
                 yield from ((*here, field) for field in part)
-            elif key in ("suppresses", "compatible_with", "causes", "rules"):
+            elif key in ("suppresses", "causes", "rules"):
                 yield from ((*here, index) for index in range(len(part)))
             yield from places(part, here)
     elif isinstance(value, list):

@@ -28,7 +28,7 @@ LIMITED = {
     "record/view.py": (LIMITS, ""),
     "record/pace.py": (LIMITS, ""),
     "record/recorder.py": (LIMITS, "limit.name"),
-    "core/panels.py": (LIMITS, "_WORDS"),  # elsewhere they are names of tables
+    "core/panels.py": (LIMITS, "_OF_HOST"),  # elsewhere they are names of tables
     "budget/inputs.py": (get_args(BoundName), ""),
     "patch/suggest.py": (get_args(BoundName), ""),
     "evidence/rlimits.py": (get_args(ProcessLimit), ""),

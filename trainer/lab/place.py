@@ -21,7 +21,7 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import Iterator
-from importlib.metadata import version
+from importlib.metadata import files, version
 from pathlib import Path
 
 from trainer.lab.scenario import LabError, Scenario, size_of
@@ -86,14 +86,13 @@ def unlock() -> None:
 
 
 def warm() -> None:
-    """Compiles DeepSpeed's CPU Adam and its collectives where no limit holds, once for these releases.
+    """Compiles DeepSpeed's CPU Adam and its collectives where no limit holds, once for this installation.
 
-    That takes minutes and 2 GiB.
-
-    Who comes meanwhile waits.
+    That takes minutes and 2 GiB; who comes meanwhile waits. An environment that was made anew at the same path has
+    newer headers, for which ninja compiles again: inside of a scenario's limit, if it is not done here.
     """
     extensions().mkdir(parents=True, exist_ok=True)
-    releases = " ".join(f"{name}=={version(name)}" for name in ("torch", "deepspeed"))
+    releases = " ".join(f"{name}=={version(name)} of {_installed_ns(name)}" for name in ("torch", "deepspeed"))
     with (extensions() / "compiled.txt").open("a+") as note:
         fcntl.flock(note, fcntl.LOCK_EX)
         note.seek(0)
@@ -103,6 +102,12 @@ def warm() -> None:
         _compile()
         note.truncate(0)
         note.write(releases)
+
+
+def _installed_ns(package: str) -> int:
+    """When a package was installed, in nanoseconds since 1970."""
+    found = files(package) or []
+    return max((Path(str(file.locate())).stat().st_mtime_ns for file in found if file.name == "RECORD"), default=0)
 
 
 def _compile() -> None:

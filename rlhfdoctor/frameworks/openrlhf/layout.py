@@ -82,9 +82,9 @@ def _shapes(inputs: Inputs, actor: Shape, wanted: dict[str, bool]) -> dict[str, 
     """The models' shapes by role; one that is not named is as another role's."""
     if "," in str(inputs.value("reward_pretrain", "reward.model_name_or_path") or ""):
         inputs.assume(say("of several reward models only the first is counted"))
-    reward = inputs.shape_or(actor, "reward_pretrain", "reward.model_name_or_path", of="the reward model")
+    reward = inputs.shape_or(actor, "reward_pretrain", "reward.model_name_or_path", of=say("the reward model"))
     critic = inputs.shape_or(
-        reward if wanted["reward"] else actor, "critic_pretrain", "critic.model_name_or_path", of="the critic"
+        reward if wanted["reward"] else actor, "critic_pretrain", "critic.model_name_or_path", of=say("the critic")
     )
     return {"actor": actor, "critic": critic, "reference": actor, "reward": reward}
 

@@ -27,7 +27,9 @@ def make_plans(inputs: Inputs) -> list[Plan]:
     """
     strategy = str(inputs.value("trainer.strategy") or "fsdp2")
     if not strategy.startswith("fsdp"):
-        raise UsageError(f"trainer.strategy={strategy}: its memory is not modelled; the estimate knows FSDP")
+        raise UsageError(
+            say("trainer.strategy={strategy}: its memory is not modelled; the estimate knows FSDP", strategy=strategy)
+        )
     shape = actor_shape(inputs, "trainer.policy.model.path")
     wanted = _roles(inputs)
     together = inputs.flag("colocate_all", default=True)
@@ -89,7 +91,7 @@ def _model(inputs: Inputs, role: str, shape: Shape, size: tuple[int, int], strat
     group = _GROUPS[role]
     trained = role != "reference"
     prefix = f"trainer.{group}"
-    own = inputs.shape_or(shape, f"{prefix}.model.path", of=f"the {role}") if role == "critic" else shape
+    own = inputs.shape_or(shape, f"{prefix}.model.path", of=say("the critic")) if role == "critic" else shape
     on_host = inputs.flag(
         {"actor": "fsdp_cpu_offload", "critic": "critic.fsdp_cpu_offload", "reference": "ref.cpu_offload"}[role]
     )

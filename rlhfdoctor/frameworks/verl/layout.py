@@ -10,7 +10,7 @@ from rlhfdoctor.budget.placement import GPUS, Placed, make_nodes
 from rlhfdoctor.budget.plan import Engine, Model, Plan
 from rlhfdoctor.budget.shapes import Shape
 from rlhfdoctor.errors import UsageError
-from rlhfdoctor.i18n.message import say
+from rlhfdoctor.i18n.message import NOTHING, Message, say
 
 _TOKENS = 16_384
 """ppo_max_token_len_per_gpu by default."""
@@ -168,20 +168,20 @@ def plan_variant(inputs: Inputs, variant: Variant) -> list[Plan]:
     )
 
 
-def _other_trainer(inputs: Inputs, actor: str, strategy: str) -> str:
+def _other_trainer(inputs: Inputs, actor: str, strategy: str) -> Message:
     """What shows that the roles are trained by Megatron or another backend than FSDP; empty where nothing does."""
     engine = inputs.settings.get("model_engine")
     config = inputs.settings.get("config_name")
     parallel = next((s for n, s in inputs.settings.items() if n.startswith(f"{actor}.megatron.")), None)
     if strategy != "None" and not strategy.startswith(("fsdp", "$")):
-        return f"{actor}.strategy is {strategy}"
+        return say("{spelled} is {value}", spelled=f"{actor}.strategy", value=strategy)
     if engine is not None and not str(engine.value).startswith(
         ("dp", "fsdp", "$")
     ):  # dp: verl's name of its FSDP engine
-        return f"model_engine is {engine.value}"
+        return say("{spelled} is {value}", spelled="model_engine", value=str(engine.value))
     if config is not None and "megatron" in str(config.value):
-        return f"--config-name is {config.value}"
-    return f"{parallel.spelled} is set" if parallel is not None else ""
+        return say("{spelled} is {value}", spelled="--config-name", value=str(config.value))
+    return say("{spelled} is set", spelled=parallel.spelled) if parallel is not None else NOTHING
 
 
 def _models(inputs: Inputs, variant: Variant, shape: Shape, world: int) -> dict[str, Model]:
@@ -189,7 +189,9 @@ def _models(inputs: Inputs, variant: Variant, shape: Shape, world: int) -> dict[
     strategy = str(inputs.value(f"{actor}.strategy"))
     other = _other_trainer(inputs, actor, strategy)
     if other:
-        raise UsageError(f"{other}: this trainer's memory is not modelled; the estimate knows FSDP and DeepSpeed")
+        raise UsageError(
+            say("{other}: this trainer's memory is not modelled; the estimate knows FSDP and DeepSpeed", other=other)
+        )
     sharded = int(inputs.number(f"{actor}.fsdp_config.fsdp_size", default=-1))
     lora = int(inputs.number("actor_rollout_ref.model.lora_rank", "lora_rank", default=0))
     common: dict[str, Any] = {
@@ -231,7 +233,7 @@ def _models(inputs: Inputs, variant: Variant, shape: Shape, world: int) -> dict[
         )
     estimator = inputs.value("algorithm.adv_estimator") or variant.estimator
     if estimator == "gae":
-        critic = inputs.shape_or(shape, "critic.model.path", "worker.critic.model.model_path", of="the critic")
+        critic = inputs.shape_or(shape, "critic.model.path", "worker.critic.model.model_path", of=say("the critic"))
         models["critic"] = Model(
             role="critic",
             shape=critic,
@@ -246,7 +248,7 @@ def _models(inputs: Inputs, variant: Variant, shape: Shape, world: int) -> dict[
         )
     if inputs.flag("reward_model.enable") or inputs.flag("reward.reward_model.enable"):
         reward = inputs.shape_or(
-            shape, "reward_model.model.path", "reward.reward_model.model_path", of="the reward model"
+            shape, "reward_model.model.path", "reward.reward_model.model_path", of=say("the reward model")
         )
         models["reward"] = Model(
             role="reward", shape=reward, trained=False, offload_param=True, width=2, value_head=True, **tokens, **common

@@ -1,0 +1,104 @@
+"""Which of the kernel's OOM kills belong to the run, where no recording followed its processes.
+
+The kernel log is the node's, and other jobs run there. A kill is the run's by its pid, by the job's number in the
+cgroup's path, or by its time; one that nothing ties to the run loses against a run that finished or died of an error of
+its own, and against lines that go on behind it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from rlhfdoctor.evidence.case import whole
+from rlhfdoctor.evidence.classify import classify
+from rlhfdoctor.types import Event
+from rlhfdoctor.vocabulary import EVENT, FIELD
+from rlhfdoctor.vocabulary.names import Kind
+from rlhfdoctor.vocabulary.run import CERTAIN, EXCEPTION, SIGKILLERS, VANISHED
+
+_REPORT: frozenset[Kind] = frozenset(
+    (
+        EVENT.kernel.oom_invoked,
+        EVENT.kernel.memcg_usage,
+        EVENT.kernel.memcg_task,
+        EVENT.kernel.task_header,
+        EVENT.kernel.task,
+        EVENT.kernel.oom_kill,
+        EVENT.kernel.killed,
+        EVENT.kernel.kill_choice,
+    )
+)
+_ENDS = frozenset((EVENT.kernel.killed, EVENT.kernel.kill_choice))
+_JOB = re.compile(r"/job_(\d+)")
+"""A Slurm job's cgroup (slurm, cgroup plugins)."""
+_STEP = re.compile(r"\d{2,}")
+_NEAR_S = 90.0
+"""Judgement: a driver notices a lost worker within Ray's health checks, some seconds to a minute after the kill."""
+_GOES_ON_S = 300.0
+"""Judgement: a run that writes for this long behind a kill, and notices nothing, was not hit by it."""
+_LOST = (EVENT.ray.actor_died, EVENT.ray.worker_died, EVENT.ray.worker_vanished)
+_LOST_ERRORS = ("ActorDiedError", "RayActorError", "WorkerCrashedError", "NodeDiedError", "LocalRayletDiedError")
+"""How a driver sees that a process of its is gone (python/ray/exceptions.py)."""
+_GOOD_ENDS = (EVENT.phase.finished, EVENT.ray.job_succeeded, EVENT.job.exit_0)
+
+
+def drop_unrelated(events: Sequence[Event]) -> tuple[list[Event], int]:
+    """Events without the kernel's reports of kills that are not the run's, and how many kills those were."""
+    job = _Job([event for event in events if event.kind.scope != "kernel"])
+    dropped: set[int] = set()
+    foreign = 0
+    for report in _reports(events):
+        if not job.owns(report):
+            foreign += 1
+            dropped |= {id(event) for event in report}
+    return [event for event in events if id(event) not in dropped], foreign
+
+
+def _reports(events: Sequence[Event]) -> Iterator[list[Event]]:
+    """The lines of each kill, in the order of their file; a report without its end is none."""
+    report: list[Event] = []
+    lines = (event for event in events if event.kind in _REPORT)
+    for event in sorted(lines, key=lambda event: (event.origin.file, event.origin.line or 0)):
+        if event.kind == EVENT.kernel.oom_invoked or (report and report[-1].origin.file != event.origin.file):
+            report = []
+        report.append(event)
+        if event.kind in _ENDS:
+            yield report
+            report = []
+
+
+class _Job:
+    """What the run's own lines say of how it ended."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        shown = [(event, failure) for event in events if (failure := classify(event)) is not None]
+        self._pids = {pid for e in events for pid in (e.origin.pid, whole(e, FIELD.pid)) if pid is not None}
+        self._vanished = [
+            e for e, f in shown if f.certainty == VANISHED or (f.certainty == CERTAIN and f.killer in SIGKILLERS)
+        ] + [e for e in events if e.kind in _LOST or str(e.fields.get(FIELD.name)).rpartition(".")[2] in _LOST_ERRORS]
+        own_error = any(failure.certainty == EXCEPTION for _, failure in shown)
+        finished = any(event.kind in _GOOD_ENDS for event in events)
+        self._ended_itself = not self._vanished and (own_error or finished)
+        self._last_s = max((event.time for event in events if event.time is not None), default=None)
+        self._numbers = {
+            found[0]
+            for e in events
+            if e.kind.scope == "slurm" and (found := _STEP.search(str(e.fields.get(FIELD.step_text))))
+        }
+
+    def owns(self, report: Sequence[Event]) -> bool:
+        """Whether a kill is the run's; True as well where nothing speaks for or against it."""
+        killed = report[-1]
+        if whole(killed, FIELD.pid) in self._pids:
+            return True
+        numbers = {match[1] for event in report for match in _JOB.finditer(event.text)}
+        if numbers and self._numbers:
+            return bool(numbers & self._numbers)
+        at = killed.time
+        seen = [event.time for event in self._vanished if event.time is not None]
+        if at is not None and seen:
+            return min(abs(at - time) for time in seen) <= _NEAR_S
+        if at is not None and self._last_s is not None and not self._vanished:
+            return not self._ended_itself and self._last_s - at < _GOES_ON_S
+        return not self._ended_itself

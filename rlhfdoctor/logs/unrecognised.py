@@ -1,0 +1,68 @@
+"""Lines at the end of a log that read like a failure but that no pattern knows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rlhfdoctor.logs.open import Source
+from rlhfdoctor.types import Event, Origin
+from rlhfdoctor.vocabulary import EVENT
+
+_TAIL_BYTES = 16 * 1024
+_LINE_COUNT = 3
+"""Lines kept of a file, the last ones."""
+_LONGEST = 2000
+_FAILURE = re.compile(
+    r"\b(?:FATAL|CRITICAL|PANIC|ERROR|SEVERE|EMERG)\b"
+    r"|\b[A-Za-z]{1,60}(?:Error|Exception)\b"
+    r"|\bSIG(?:KILL|TERM|SEGV|BUS|ABRT|INT|HUP|QUIT|FPE|ILL|XCPU)\b"
+    r"|(?i:\b(?:fatal|panic|core dumped|segmentation fault|abort(?:ed|ing)|crash(?:ed|ing)?|terminated|killed|evicted"
+    r"|preempted|cancell?ed|out of memory|oom|fail(?:ed|ure)|error)\b)"
+    r"|(?i:\bexit(?:ed)?(?: with)?(?: status| code)? ?[:=]? ?-?[1-9]\d{0,2}\b)|(?i:\bsignal ?[:=]? ?\d{1,2}\b)"
+    r"|错误|失败|异常|崩溃|终止|中止|被杀|杀死|致命|退出码|内存不足|显存不足|段错误|超时"
+)
+"""Severity words, exception names, signals, exit statuses, words for an end, in English and Chinese."""
+_HARMLESS = re.compile(
+    r"(?i:\b(?:no|0|zero|without) (?:\w{1,20} )?(?:errors?|failures?)\b|\b(?:errors?|failed|failures?)[\"']? ?[:=] ?"
+    r"(?:0\b|none|null|false|\[\])|\bretry|\bretries|\bwarn|deprecat|\bignor|\berror[_-]\w|\bloss\b|\bif \w{1,40} fail"
+    r"|^\W*(?:raise|return|assert|except) )"
+    r"|无错误|没有错误|重试|警告|忽略"
+)
+
+
+class Tail:
+    """The end of a log while it is read."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._kept = b""
+        self._line_count = 0
+        self._known: set[int] = set()
+
+    def stream(self) -> Iterator[bytes]:
+        """The bytes of the source."""
+        for block in self._source.stream():
+            self._line_count += block.count(b"\n")
+            self._kept = (self._kept + block)[-_TAIL_BYTES:]
+            yield block
+
+    def know(self, event: Event) -> Event:
+        """Remembers that a pattern knows this line."""
+        if event.origin.line is not None:
+            self._known.add(event.origin.line)
+        return event
+
+    def unrecognised(self) -> list[Event]:
+        """The last lines that read like a failure, in order."""
+        first = self._line_count - self._kept.count(b"\n") + 1
+        found: list[Event] = []
+        for number, line in reversed(list(enumerate(self._kept.split(b"\n"), first))):
+            text = line.rpartition(b"\r")[2][:_LONGEST].decode("utf-8", "replace").strip()
+            if number in self._known or not _FAILURE.search(text) or _HARMLESS.search(text):
+                continue
+            origin = Origin(file=self._source.name, line=number, host=self._source.host)
+            found.append(Event(kind=EVENT.job.unrecognised, fields={}, origin=origin, text=text))
+            if len(found) == _LINE_COUNT:
+                break
+        return found[::-1]

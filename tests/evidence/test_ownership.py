@@ -1,0 +1,73 @@
+"""Whose a kill is: the kernel log is the node's, and other jobs run there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rlhfdoctor import analyze
+
+KILL = (
+    "[2026-03-01T10:00:00.000000+00:00] {comm} invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0\n"
+    "[2026-03-01T10:00:00.000100+00:00] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),oom_memcg=/{group},"
+    "task_memcg=/{group},task={comm},pid={pid},uid=0\n"
+    "[2026-03-01T10:00:00.000200+00:00] Memory cgroup out of memory: Killed process {pid} ({comm}) total-vm:900000kB, "
+    "anon-rss:700000kB, file-rss:1000kB, shmem-rss:0kB, UID:0\n"
+)
+STEP = "2026-03-01 {at} INFO step:{step} - actor/lr:0.0\n"
+VANISHED = "(raylet) [2026-03-01 {at},000 E 5 5] A worker died or was killed while executing a task by an unexpected system error.\n"
+OWN_ERROR = "Traceback (most recent call last):\n  File \"train.py\", line 3, in <module>\n    main()\nKeyError: 'answer'\n"
+
+
+def killers(folder: Path, job: str, kill: str) -> tuple[str, str | None]:
+    """(verdict, killer) of a job's log beside the node's kernel log."""
+    (folder / "job.log").write_text(job)
+    (folder / "dmesg.txt").write_text(kill)
+    incident = analyze([str(folder)])
+    return incident.verdict, incident.death.killer if incident.death else None
+
+
+@pytest.mark.parametrize(
+    ("job", "kill", "killer"),
+    [
+        pytest.param(STEP.format(at="09:59:50", step=4), {}, "kernel-oom-cgroup", id="its log ends there"),
+        pytest.param(OWN_ERROR, {}, "exception", id="its own error"),
+        pytest.param(
+            f"(ActorModelRayActor pid=41) step:4 - actor/lr:0.0\n{OWN_ERROR}", {"pid": 41}, "kernel-oom-cgroup", id="its pid"
+        ),
+        pytest.param("Training finished: 5 steps\n", {}, None, id="it finished"),
+        pytest.param(VANISHED.format(at="10:00:20"), {}, "kernel-oom-cgroup", id="a worker vanished then"),
+        pytest.param(VANISHED.format(at="11:30:00"), {}, "sigkill-unknown", id="a worker vanished later"),
+        pytest.param(
+            STEP.format(at="09:59:50", step=4) + STEP.format(at="10:20:00", step=9), {}, None, id="it went on behind it"
+        ),
+        pytest.param(
+            "slurmstepd: error: *** JOB 7715 ON node01 CANCELLED AT 2026-03-01T10:00:01 DUE TO TIME LIMIT ***\n",
+            {"group": "slurm/uid_1/job_9001"},
+            "other",
+            id="another job's number",
+        ),
+    ],
+)
+def test_whose_kill(tmp_path: Path, job: str, kill: dict[str, object], killer: str | None) -> None:
+    """By pid, job number and time; what nothing ties to the run is not said of it where its own end is known."""
+    words = {"comm": "python", "pid": 977, "group": "kubepods/pod9"} | kill
+    assert killers(tmp_path, job, KILL.format(**words))[1] == killer
+
+
+def test_a_kernel_log_alone(tmp_path: Path) -> None:
+    """Nothing speaks against any kill in it."""
+    (tmp_path / "dmesg.txt").write_text(KILL.format(comm="python", pid=7, group="a"))
+    incident = analyze([str(tmp_path)])
+    assert incident.death is not None
+    assert incident.death.killer == "kernel-oom-cgroup"
+
+
+def test_what_was_left_out_is_said(tmp_path: Path) -> None:
+    """As a gap, with the number of kills."""
+    (tmp_path / "job.log").write_text("Training finished: 5 steps\n")
+    (tmp_path / "dmesg.txt").write_text(KILL.format(comm="java", pid=7, group="a") * 2)
+    incident = analyze([str(tmp_path)])
+    assert [str(gap.why) for gap in incident.gaps] == ["2 kills of other jobs on this node left out"]
+    assert incident.verdict == "healthy"
