@@ -305,7 +305,6 @@ class Incident:
     ruled_out: tuple[RuledOut, ...] = ()
     ledger: tuple[Part, ...] = ()
     explained: Explanation | None = None
-    """What explains the bytes of each process; None if none were measured or nothing was killed."""
     gaps: tuple[Gap, ...] = ()
     timeline: tuple[Event, ...] = ()
     settings: tuple[Setting, ...] = ()
