@@ -55,6 +55,7 @@ calibrate: .venv/.dev ## fit the confidences anew to labelled incidents, with he
 
 exam: .venv/.dev ## the doctor's own exam: scores, dropped sources, changes that may not matter
 	$(BIN)/python -m tests.exam.exam --write
+	$(BIN)/python -m tests.exam.explained --write
 
 schemas: .venv/.dev ## read the names that each release takes, and count the patches (needs the network)
 	$(BIN)/python -m tests.frameworks.schemas

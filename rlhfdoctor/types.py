@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias, cast
 
 from rlhfdoctor.axes import Axes
 from rlhfdoctor.coverage import Coverage
+from rlhfdoctor.explanation import Explanation
 from rlhfdoctor.i18n.message import NOTHING, Message, quoted
 from rlhfdoctor.units import in_unit
 from rlhfdoctor.vocabulary.names import Fact, Field, Kind
@@ -303,6 +304,7 @@ class Incident:
     findings: tuple[Finding, ...] = ()
     ruled_out: tuple[RuledOut, ...] = ()
     ledger: tuple[Part, ...] = ()
+    explained: Explanation | None = None
     gaps: tuple[Gap, ...] = ()
     timeline: tuple[Event, ...] = ()
     settings: tuple[Setting, ...] = ()

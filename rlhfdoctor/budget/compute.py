@@ -97,6 +97,8 @@ def generate_needs(model: Model, sequences: int) -> Iterator[Need]:
             say("swap blocks, {layers} buffers, by the longest sequence", layers=shape.layers),
             pinned=True,
             at_longest=True,
+            held_for="swap blocks",
+            asked=model.swap_bytes,
         )
         if model.rebuilds:
             yield make_need(
@@ -107,4 +109,5 @@ def generate_needs(model: Model, sequences: int) -> Iterator[Need]:
                 say("smaller blocks of earlier rollouts, which the allocator keeps"),
                 pinned=True,
                 at_longest=True,
+                held_for="swap blocks",
             )

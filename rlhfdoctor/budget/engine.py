@@ -41,11 +41,19 @@ def engine_needs(engine: Engine, gpu_bytes: int | None) -> Iterator[Need]:
         yield make_need(engine, "gpu", phases, weights, say("weights (and a KV cache, by the GPU's size)"))
         yield make_need(engine, "gpu", phases, engine.cache_bytes or 0, say("KV cache"))
     if engine.sleep_level == 1:
-        yield make_need(engine, "host", ALL, weights, say("copy of the weights while it sleeps (level 1)"), pinned=True)
+        what = say("copy of the weights while it sleeps (level 1)")
+        yield make_need(engine, "host", ALL, weights, what, pinned=True, held_for="sleep copy")
     if engine.swap_bytes:
         blocks = shape.layers * ceil_power_of_two(engine.swap_bytes // shape.layers)
         yield make_need(
-            engine, "host", ALL, blocks, say("swap blocks, {layers} buffers", layers=shape.layers), pinned=True
+            engine,
+            "host",
+            ALL,
+            blocks,
+            say("swap blocks, {layers} buffers", layers=shape.layers),
+            pinned=True,
+            held_for="swap blocks",
+            asked=engine.swap_bytes,
         )
 
 

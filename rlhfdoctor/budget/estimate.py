@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from rlhfdoctor.budget.compute import compute_needs, generate_needs
@@ -15,7 +15,7 @@ from rlhfdoctor.budget.layout import make_plans
 from rlhfdoctor.budget.plan import Plan
 from rlhfdoctor.budget.process import process_needs
 from rlhfdoctor.budget.storage import storage_needs
-from rlhfdoctor.budget.types import BUDGET_PHASES, Estimate, Need
+from rlhfdoctor.budget.types import BUDGET_PHASES, BudgetPhase, Estimate, Need
 from rlhfdoctor.i18n.message import say
 
 
@@ -39,26 +39,44 @@ def _fullness(found: Estimate) -> tuple[float, int]:
 
 def estimate(plan: Plan) -> Estimate:
     """The memory of the plan's node; on a machine without GPUs all of it is host memory."""
-    needs = [need for need in _needs(plan) if need.bytes > 0]
-    if plan.device == "cpu":
-        needs = [replace(need, place="host") if need.place == "gpu" else need for need in needs]
-    skipped = {
-        "resume": not plan.resumes,
-        "checkpoint": not plan.saves,
-        "weight_sync": plan.engine is None,
-        "final_save": not plan.saves_at_end,
-    }
-    phases = tuple(phase for phase in BUDGET_PHASES if not skipped.get(phase))
+    needs = _placed(plan, _needs(plan))
     found = Estimate(
         framework=plan.framework,
         version=plan.version,
         node=plan.node,
         needs=tuple(needs),
         limits=plan.limits,
-        phases=phases,
+        phases=_phases(plan),
         assumed=plan.assumed,
     )
     return replace(found, needs=(*found.needs, *_page_tables(found)))
+
+
+def host_estimate(plan: Plan) -> Estimate:
+    """Only what processes hold in host memory, without page tables: a third of the work, for many plans one by one."""
+    computes = plan.device == "cpu" or any(model.swap_bytes for model in plan.models)
+    needs = tuple(need for need in _placed(plan, _needs(plan, computes=computes)) if need.place == "host")
+    return Estimate(
+        framework=plan.framework, version=plan.version, node=plan.node, needs=needs, limits=(), phases=_phases(plan)
+    )
+
+
+def _placed(plan: Plan, needs: Iterable[Need]) -> list[Need]:
+    """Needs that take bytes; without GPUs all of them are host memory."""
+    found = [need for need in needs if need.bytes > 0]
+    if plan.device == "cpu":
+        return [replace(need, place="host") if need.place == "gpu" else need for need in found]
+    return found
+
+
+def _phases(plan: Plan) -> tuple[BudgetPhase, ...]:
+    skipped = {
+        "resume": not plan.resumes,
+        "checkpoint": not plan.saves,
+        "weight_sync": plan.engine is None,
+        "final_save": not plan.saves_at_end,
+    }
+    return tuple(phase for phase in BUDGET_PHASES if not skipped.get(phase))
 
 
 _MAPPED_PER_BYTE = 512
@@ -75,16 +93,26 @@ def _page_tables(found: Estimate) -> Iterator[Need]:
     for phase in found.phases:
         size = (found.of("host", phase) + found.of("shm", phase)) // _MAPPED_PER_BYTE
         what = say("page tables, 8 bytes a page of 4 KiB")
-        yield Need(role="kernel", process="kernel", place="host", phases=(phase,), bytes=size, count=1, what=what)
+        yield Need(
+            role="kernel",
+            process="kernel",
+            place="host",
+            phases=(phase,),
+            bytes=size,
+            count=1,
+            what=what,
+            held_for="process",
+        )
 
 
-def _needs(plan: Plan) -> Iterator[Need]:
+def _needs(plan: Plan, *, computes: bool = True) -> Iterator[Need]:
     yield from process_needs(plan)
     for model in plan.models:
         yield from fsdp_needs(model) if model.backend.startswith("fsdp") else deepspeed_needs(model, plan.device)
-        yield from compute_needs(model, plan.device)
+        if computes:
+            yield from compute_needs(model, plan.device)
         yield from storage_needs(model, plan)
-        if model.role == "actor" and plan.engine is None:
+        if computes and model.role == "actor" and plan.engine is None:
             yield from generate_needs(model, model.scored)
     if plan.engine is not None:
         yield from engine_needs(plan.engine, plan.gpu_bytes)

@@ -31,10 +31,13 @@ def fsdp_needs(model: Model) -> Iterator[Need]:
             pinned_size(width * share, unit),
             say("{weights}, in host memory", weights=weights),
             pinned=True,
+            asked=width * share,
         )
         if not model.trained and model.backend == "fsdp1":
             what = say("gradient buffers that FSDP1 keeps beside offloaded weights")
-            yield make_need(model, "host", ALL, pinned_size(width * share, unit), what, pinned=True)
+            size = width * share
+            taken = pinned_size(size, unit)
+            yield make_need(model, "host", ALL, taken, what, pinned=True, held_for="gradients", asked=size)
         if model.trained and not model.on_host:
             # load_fsdp_model_to_gpu before each pass of the role, offload_fsdp_model_to_cpu after it
             yield replace(
@@ -83,13 +86,18 @@ def _states(model: Model, unit: int) -> Iterator[Need]:
             pinned_size(gradients, unit),
             say("gradients of the shard, in host memory"),
             pinned=True,
+            held_for="gradients",
+            asked=gradients,
         )
-        yield make_need(model, "host", AFTER, states, say("Adam's two moments, stepped in host memory"))
+        what = say("Adam's two moments, stepped in host memory")
+        yield make_need(model, "host", AFTER, states, what, held_for="optimizer")
         return
     yield make_need(model, "gpu", TRAIN, gradients, say("gradients of the shard"))
     if model.offload_optimizer:
         what = say("Adam's two moments, in host memory between the updates")
-        yield make_need(model, "host", AFTER, pinned_size(states, unit), what, pinned=True)
-        yield make_need(model, "gpu", TRAIN, states, say("Adam's two moments"))
+        taken = pinned_size(states, unit)
+        yield make_need(model, "host", AFTER, taken, what, pinned=True, held_for="optimizer", asked=states)
+        yield make_need(model, "gpu", TRAIN, states, say("Adam's two moments"), held_for="optimizer")
     else:
-        yield make_need(model, "gpu", AFTER, states, say("Adam's two moments, from the first step on"))
+        what = say("Adam's two moments, from the first step on")
+        yield make_need(model, "gpu", AFTER, states, what, held_for="optimizer")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rlhfdoctor.budget.plan import Engine, Model
 from rlhfdoctor.budget.types import BUDGET_PHASES, Need, Place
 from rlhfdoctor.i18n.message import Message
+from rlhfdoctor.vocabulary.run import Component
 
 ALL: tuple[str, ...] = BUDGET_PHASES
 AFTER: tuple[str, ...] = tuple(phase for phase in BUDGET_PHASES if phase != "load")
@@ -23,12 +24,18 @@ def make_need(
     pinned: bool = False,
     at_longest: bool = False,
     exact: bool = False,
+    held_for: Component | None = None,
+    asked: int | None = None,
 ) -> Need:
     """A need of each of the owner's processes on the node.
 
     What lasts through `AFTER` came with the first optimizer step. What is there for `TRAIN` alone (gradients) is
     exclusive: actor and critic in one process train one after the other, those on one GPU too unless the owner is
     `concurrent`.
+
+    Args:
+        held_for: what it is held for, where its phases do not tell.
+        asked: bytes before page-locked buffers were rounded up; None: they were not.
     """
     return Need(
         role=owner.role if isinstance(owner, Model) else "rollout engine",
@@ -45,5 +52,7 @@ def make_need(
         after_first_step=phases == AFTER,
         exclusive=phases == TRAIN and not transient,
         gpus=owner.gpus,
+        held_for=held_for,
+        rounding_bytes=max(size - asked, 0) if asked is not None else 0,
         concurrent=phases == TRAIN and isinstance(owner, Model) and owner.concurrent,
     )

@@ -9,6 +9,7 @@ from rlhfdoctor.budget.pinned import pinned_size
 from rlhfdoctor.budget.plan import Model
 from rlhfdoctor.budget.types import Need, Place
 from rlhfdoctor.i18n.message import Message, say
+from rlhfdoctor.vocabulary.run import Component
 
 MASTER = 4
 """Bytes a parameter of the fp32 copy that is stepped."""
@@ -30,19 +31,21 @@ def states_need(
     what: Message,
     pinned: bool,
     buffer: int | None = None,
+    held_for: Component = "optimizer",
 ) -> Need:
     """Host buffers that may be page-locked; then each is rounded up to a power of two."""
     if pinned and place == "host":
-        return make_need(model, place, phases, pinned_size(size, buffer or -(-size // model.groups)), what, pinned=True)
-    return make_need(model, place, phases, size, what)
+        taken = pinned_size(size, buffer or -(-size // model.groups))
+        return make_need(model, place, phases, taken, what, pinned=True, held_for=held_for, asked=size)
+    return make_need(model, place, phases, size, what, held_for=held_for)
 
 
 def moments_need(model: Model, place: Place, elements: int | None = None) -> Need:
     """Adam's states of the shard; before 0.13.2 initialize_optimizer_states made them at the start."""
     size = MOMENTS * (model.states if elements is None else elements)
     if model.since("0.13.2"):
-        return make_need(model, place, AFTER, size, ADAM)
-    return make_need(model, place, ALL, size, ADAM_AT_START)
+        return make_need(model, place, AFTER, size, ADAM, held_for="optimizer")
+    return make_need(model, place, ALL, size, ADAM_AT_START, held_for="optimizer")
 
 
 def adam_on_cpu(model: Model, device: str, share: int) -> Iterator[Need]:

@@ -103,7 +103,16 @@ def process_needs(plan: Plan) -> Iterator[Need]:
         size = min(plan.experience_bytes, plan.store_bytes or plan.experience_bytes)
         phases = ("rollout", "score", "update")
         what = say("experience of a step in the object store")
-        yield Need(role="Ray", process="plasma", place="shm", phases=phases, bytes=size, count=1, what=what)
+        yield Need(
+            role="Ray",
+            process="plasma",
+            place="shm",
+            phases=phases,
+            bytes=size,
+            count=1,
+            what=what,
+            held_for="object store",
+        )
 
 
 _COMPUTING = tuple(phase for phase in ALL if phase not in ("load", "resume"))
@@ -111,7 +120,16 @@ _COMPUTING = tuple(phase for phase in ALL if phase not in ("load", "resume"))
 
 def _on_host(role: str, process: str, size: int, count: int, what: Message, *, phases: tuple[str, ...] = ALL) -> Need:
     """Host memory of some processes, throughout the run unless given."""
-    return Need(role=role, process=process, place="host", phases=phases, bytes=size, count=count, what=what)
+    return Need(
+        role=role,
+        process=process,
+        place="host",
+        phases=phases,
+        bytes=size,
+        count=count,
+        what=what,
+        held_for="process",
+    )
 
 
 def _on_gpus(plan: Plan) -> Iterator[Need]:
@@ -132,6 +150,7 @@ def _on_gpus(plan: Plan) -> Iterator[Need]:
             bytes=ON_GPU,
             count=1,
             what=say("CUDA context and NCCL's buffers"),
+            held_for="process",
             gpus=gpus,
         )
 

@@ -122,7 +122,7 @@ def find_shape(name: str) -> Shape | None:
     >>> round(find_shape("my-own-13B").parameters / 1e9), find_shape("policy")
     (13, None)
     """
-    plain = re.sub(r"[\s_]", "-", name.lower())
+    plain = re.sub(r"[\s_]", "-", name.lower()).rstrip("/")
     for pattern, row in _table():
         if pattern.search(plain):
             layers, hidden, heads, kv_heads, head_dim, intermediate, vocabulary, tied, *moe = row

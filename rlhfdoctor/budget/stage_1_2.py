@@ -51,7 +51,8 @@ def partitioned_states(model: Model, device: str) -> Iterator[Need]:
     yield states_need(model, states, ALL, MASTER * share, MASTER_WEIGHTS, pins_master)
     yield moments_need(model, states)
     if model.offload_optimizer:
-        yield states_need(model, "host", ALL, MASTER * share, say("fp32 gradients of the shard"), model.pin_optimizer)
+        what = say("fp32 gradients of the shard")
+        yield states_need(model, "host", ALL, MASTER * share, what, model.pin_optimizer, held_for="gradients")
         if model.since("0.17.0"):
             yield states_need(
                 model, "host", ALL, width * share, say("staging of the updated weights"), model.pin_optimizer
@@ -59,9 +60,16 @@ def partitioned_states(model: Model, device: str) -> Iterator[Need]:
         else:
             yield make_need(model, "gpu", TRAIN, MASTER * share, say("updated weights in fp32"), transient="step")
         largest = model.largest_trained
-        yield make_need(model, "gpu", ALL, width * largest, say("staging of the largest gradient"))
+        what = say("staging of the largest gradient")
+        yield make_need(model, "gpu", ALL, width * largest, what, held_for="gradients")
         yield states_need(
-            model, "host", ALL, width * largest, say("staging of the largest gradient"), model.pin_optimizer
+            model,
+            "host",
+            ALL,
+            width * largest,
+            say("staging of the largest gradient"),
+            model.pin_optimizer,
+            held_for="gradients",
         )
         if model.accumulates:
             yield _accumulated(model)
@@ -99,10 +107,11 @@ def _accumulated(model: Model) -> Need:
     size = model.width * model.states
     what = say("gradients that add up over micro batches, a tensor a parameter")
     if not model.pin_optimizer:
-        return make_need(model, "host", AFTER, size, what)
+        return make_need(model, "host", AFTER, size, what, held_for="gradients")
     asked = sum(numel * many for numel, many in model.shape.parameter_sizes())
     taken = sum(ceil_power_of_two(model.width * numel) * many for numel, many in model.shape.parameter_sizes())
-    return make_need(model, "host", AFTER, round(size * taken / (model.width * asked)), what, pinned=True)
+    whole = round(size * taken / (model.width * asked))
+    return make_need(model, "host", AFTER, whole, what, pinned=True, held_for="gradients", asked=size)
 
 
 def made_later(model: Model) -> int:
@@ -135,8 +144,9 @@ def bf16_optimizer(model: Model, device: str) -> Iterator[Need]:
         say("the weights beside their flat copy"),
         transient="flatten",
     )
-    yield make_need(model, "gpu", ALL, MASTER * share, MASTER_WEIGHTS)
-    yield make_need(model, "gpu", ALL, MASTER * model.trainable, say("fp32 gradients, whole and kept"))
+    yield make_need(model, "gpu", ALL, MASTER * share, MASTER_WEIGHTS, held_for="optimizer")
+    what = say("fp32 gradients, whole and kept")
+    yield make_need(model, "gpu", ALL, MASTER * model.trainable, what, held_for="gradients")
     yield moments_need(model, "gpu")
     yield make_need(model, "gpu", TRAIN, width * model.trainable, say("gradients of the backward pass, whole"))
     flat = MASTER * min(model.trainable, FLAT)

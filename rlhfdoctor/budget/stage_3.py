@@ -43,7 +43,7 @@ def partitioned_weights(model: Model, device: str) -> Iterator[Need]:
         yield from parameters_on_host(model, device)
     else:
         yield make_need(model, "gpu", ALL, width * model.share, say("weights, a shard of {ranks}", ranks=model.ranks))
-    yield make_need(model, states, ALL, MASTER * (share - moved), MASTER_WEIGHTS)
+    yield make_need(model, states, ALL, MASTER * (share - moved), MASTER_WEIGHTS, held_for="optimizer")
     what = say("a second copy while the master weights are made")
     yield make_need(model, states, ("load",), MASTER * group, what, transient="flatten")
     yield moments_need(model, states, share - moved)
@@ -54,10 +54,12 @@ def partitioned_weights(model: Model, device: str) -> Iterator[Need]:
             ALL,
             2 * MASTER * moved,
             say("fp32 master weights and gradients that ratio leaves on the GPU"),
+            held_for="optimizer",
         )
         yield moments_need(model, "gpu", moved)
     flat = (model.sum_width or width) * share
-    yield states_need(model, states, ALL, flat, FLAT_GRADIENTS, model.pin_optimizer and model.offload_optimizer)
+    pins_flat = model.pin_optimizer and model.offload_optimizer
+    yield states_need(model, states, ALL, flat, FLAT_GRADIENTS, pins_flat, held_for="gradients")
     if model.offload_optimizer:
         yield states_need(
             model,
@@ -67,6 +69,7 @@ def partitioned_weights(model: Model, device: str) -> Iterator[Need]:
             say("fp32 gradients, a buffer a sub-group"),
             model.pin_optimizer,
             MASTER * group,
+            "gradients",
         )
     else:
         yield make_need(model, "gpu", TRAIN, MASTER * group, say("fp32 gradients of a sub-group"), transient="step")
@@ -82,6 +85,7 @@ def partitioned_weights(model: Model, device: str) -> Iterator[Need]:
         AFTER if device == "cpu" else ALL,
         width * bucket_elements(model, device),
         say("reduce bucket, kept"),
+        held_for="gradients",
     )
     size = width * min(model.trainable, FLAT, model.bucket)
     yield make_need(
@@ -103,7 +107,8 @@ def parameters_on_host(model: Model, device: str) -> Iterator[Need]:
     """
     what = say("weights, a shard of {ranks}, in host memory", ranks=model.ranks)
     if model.trained:
-        yield states_need(model, "host", ALL, model.width * model.share, what, pinned=True)
+        size = model.width * model.share
+        yield states_need(model, "host", ALL, size, what, pinned=True, held_for="weights")
     elif not model.pin_param:
         yield make_need(model, "host", ALL, model.width * model.share, what)
     if model.pin_param:
@@ -118,6 +123,7 @@ def parameters_on_host(model: Model, device: str) -> Iterator[Need]:
             taken,
             say("buffers of single parameters, which the allocator keeps") if model.trained else what,
             pinned=True,
+            asked=model.width * sum(-(-numel // model.ranks) * many for numel, many in sizes),
         )
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
 
 from rlhfdoctor.i18n.message import Message
 from rlhfdoctor.types import Gap
 from rlhfdoctor.vocabulary.limits import BoundName
+from rlhfdoctor.vocabulary.run import Component
 
 BudgetPhase: TypeAlias = Literal[
     "load", "resume", "rollout", "score", "update", "weight_sync", "checkpoint", "final_save"
@@ -18,6 +21,19 @@ BUDGET_PHASES: tuple[BudgetPhase, ...] = get_args(BudgetPhase)
 Place: TypeAlias = Literal["host", "shm", "gpu"]
 """Where bytes are: memory of processes, /dev/shm (which counts for the container's limit, too), one GPU."""
 PLACES: tuple[Place, ...] = get_args(Place)
+
+
+_COPIES: Mapping[Component, frozenset[str]] = {
+    "load copy": frozenset(("load",)),
+    "resume copy": frozenset(("resume",)),
+    "save copy": frozenset(("checkpoint", "final_save")),
+}
+"""What is there in these phases only is a copy made for them."""
+
+
+@functools.cache
+def _copies_of(phases: tuple[str, ...]) -> Component | None:
+    return next((name for name, only in _COPIES.items() if only.issuperset(phases)), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +66,28 @@ class Need:
     """Allocated by the first optimizer step; earlier phases are without it."""
     gpus: str = ""
     """Which GPUs of the node; roles with one name here share them."""
+    held_for: Component | None = None
+    """What it is held for, where phases and moment do not tell; see `component`."""
+    rounding_bytes: int = 0
+    """Of `bytes`, what page-locked buffers take beyond what was asked for."""
+
+    @property
+    def component(self) -> Component:
+        """What it is held for: said where it is made, else told by the only phases and the moment in which it is there.
+
+        >>> from rlhfdoctor.i18n.message import NOTHING
+        >>> only_loaded = dict(role="actor", process="actor", place="host", phases=("load",), bytes=1, count=1)
+        >>> Need(**only_loaded, what=NOTHING).component
+        'load copy'
+        """
+        if self.held_for is not None:
+            return self.held_for
+        copies = _copies_of(self.phases)
+        if copies is not None:
+            return copies
+        if self.exclusive:
+            return "gradients"
+        return "activations" if self.transient or self.at_longest else "weights"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,11 +17,12 @@ from rlhfdoctor.engine.schema import Rule
 from rlhfdoctor.evidence.axes import place_on_axes
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.classify import classify
-from rlhfdoctor.evidence.collect import find_evidence
+from rlhfdoctor.evidence.collect import explain_bytes, find_evidence
 from rlhfdoctor.evidence.death import find_death
 from rlhfdoctor.evidence.ending import EXITS, find_good_end, find_unrecognised
 from rlhfdoctor.evidence.ledger import make_ledger
 from rlhfdoctor.evidence.setup import machine_of, make_inputs
+from rlhfdoctor.explanation import Explanation
 from rlhfdoctor.patch.effect import Counterfactual, make_counterfactual
 from rlhfdoctor.patch.plan import Configuration, plan_patches
 from rlhfdoctor.patch.size import size_treatments
@@ -78,7 +79,8 @@ def make_incident(session: Session, rules: Sequence[Rule] | None = None, min_con
         RuleError: the catalogue has faults.
     """
     case = session.case
-    death, findings, excluded, ledger, axes = conclude(session, rules if rules is not None else load_rules())
+    catalogue = rules if rules is not None else load_rules()
+    death, findings, excluded, ledger, explained, axes = conclude(session, catalogue)
     decided = is_decided(findings)
     coverage = find_coverage(session)
     findings = [replace(f, confidence=trusted(f.confidence, death, coverage)) for f in findings]
@@ -99,6 +101,7 @@ def make_incident(session: Session, rules: Sequence[Rule] | None = None, min_con
         findings=tuple(findings),
         ruled_out=tuple(excluded),
         ledger=ledger,
+        explained=explained,
         gaps=tuple(session.gaps),
         timeline=tuple(_timeline(case, death)),
         settings=tuple(s for s in case.settings if s.framework),
@@ -111,14 +114,14 @@ def make_incident(session: Session, rules: Sequence[Rule] | None = None, min_con
 
 def conclude(
     session: Session, rules: Sequence[Rule]
-) -> tuple[Death | None, list[Finding], list[RuledOut], tuple[Part, ...], Axes]:
-    """The first death over all hosts, what the rules say to the facts of its host, that host's ledger, the axes.
+) -> tuple[Death | None, list[Finding], list[RuledOut], tuple[Part, ...], Explanation | None, Axes]:
+    """The first death over all hosts, what the rules say to the facts of its host, its ledger, its bytes, the axes.
 
     All conditions of one rule meet on one host: lines of other hosts are left out, lines without
     a host belong to every host.
     """
     case = session.case
-    death, own, facts = gather(session)
+    death, own, facts, explained = gather(session)
     findings, excluded = diagnose(rules, facts)
     by_id = {rule.id: rule for rule in rules}
     configuration = Configuration(
@@ -143,7 +146,7 @@ def conclude(
     if axes.limit is not None:
         curve = load_curve()
         axes = replace(axes, candidates={axis: shares(findings, axis, curve) for axis in AXES})
-    return death, complete, excluded, ledger, axes
+    return death, complete, excluded, ledger, explained, axes
 
 
 def _foresee(case: Case, death: Death | None, facts: Facts, ledger: Sequence[Part]) -> Counterfactual | None:
@@ -174,15 +177,16 @@ def _before_the_run(session: Session, death: Death | None) -> list[Setting]:
     return found
 
 
-def gather(session: Session) -> tuple[Death | None, Case, Facts]:
-    """The first death, what belongs to its host, and the facts that rules use."""
+def gather(session: Session) -> tuple[Death | None, Case, Facts, Explanation | None]:
+    """The first death, what belongs to its host, the facts that rules use, and what explains its processes' bytes."""
     case = session.case
     death = find_death(case)
     hosts = sorted({e.origin.host for e in case.events if e.origin.host and classify(e) is not None})
     own = case
     if death is not None and death.node is not None and len(hosts) > 1:
         own = replace(case, events=[e for e in case.events if e.origin.host in (None, death.node)])
-    return death, own, make_facts(own, find_evidence(own, death, session.gaps))
+    explained = explain_bytes(own, death, session.gaps)
+    return death, own, make_facts(own, find_evidence(own, death, session.gaps, explained)), explained
 
 
 def make_facts(case: Case, evidence: Mapping[Fact, Evidence]) -> Facts:

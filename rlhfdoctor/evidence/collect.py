@@ -28,6 +28,8 @@ from rlhfdoctor.evidence import (
     workers,
 )
 from rlhfdoctor.evidence.case import Case
+from rlhfdoctor.evidence.explained import facts_of, find_explanation
+from rlhfdoctor.explanation import Explanation
 from rlhfdoctor.i18n.message import NOTHING, Message, quoted, say
 from rlhfdoctor.types import Death, Event, Evidence, Gap
 from rlhfdoctor.vocabulary import EVENT, FACT
@@ -73,11 +75,24 @@ FINDERS_OF_DEATH: tuple[Callable[[Case, Death | None], Iterator[Evidence]], ...]
 """Those that also use who was killed, and when."""
 
 
-def find_evidence(case: Case, death: Death | None, gaps: list[Gap]) -> dict[Fact, Evidence]:
+def explain_bytes(case: Case, death: Death | None, gaps: list[Gap]) -> Explanation | None:
+    """What explains the bytes of each process; a fault in it is a gap, as in `find_evidence`."""
+    try:
+        return find_explanation(case, death)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        _note(gaps, find_explanation.__name__, error)
+        return None
+
+
+def find_evidence(
+    case: Case, death: Death | None, gaps: list[Gap], explained: Explanation | None = None
+) -> dict[Fact, Evidence]:
     """Name -> evidence; the first of a name wins."""
     found: dict[Fact, Evidence] = {}
     for evidence in _of_death(case, death):
         found.setdefault(evidence.name, evidence)
+    if explained is not None:
+        found |= {evidence.name: evidence for evidence in facts_of(explained)}
     finders: tuple[tuple[str, Callable[[], Iterator[Evidence]]], ...] = (
         *((find.__name__, partial(find, case)) for find in FINDERS),
         *((find.__name__, partial(find, case, death)) for find in FINDERS_OF_DEATH),
@@ -87,15 +102,15 @@ def find_evidence(case: Case, death: Death | None, gaps: list[Gap]) -> dict[Fact
             for evidence in find():
                 found.setdefault(evidence.name, evidence)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            if os.environ.get("RLHFDOCTOR_DEBUG"):  # as in all tests
-                raise
-            gaps.append(
-                Gap(
-                    what=say("evidence {name}", name=name),
-                    why=quoted(f"{type(error).__name__}: {error}"),
-                )
-            )
+            _note(gaps, name, error)
     return found
+
+
+def _note(gaps: list[Gap], name: str, error: Exception) -> None:
+    """A fault of the doctor's own, as a gap; in tests it is raised."""
+    if os.environ.get("RLHFDOCTOR_DEBUG"):
+        raise error
+    gaps.append(Gap(what=say("evidence {name}", name=name), why=quoted(f"{type(error).__name__}: {error}")))
 
 
 def _of_death(case: Case, death: Death | None) -> Iterator[Evidence]:

@@ -73,6 +73,20 @@ class host(Scope):
     growth_ratio = fact("share", "growth over the run")
 
 
+class consumer(Scope):
+    """Who held most of the memory that was measured in processes, and what the budget explains of it."""
+
+    role = fact("text", "role of the processes that held most")
+    role_ratio = fact("share", "what they held, of all that was measured in processes")
+    component = fact("text", "what they most likely held it for, one of COMPONENTS; absent where several explain it")
+    offloaded = fact(
+        "flag", "they most likely held an optimizer offloaded from GPUs: states, gradients, their rounding"
+    )
+    copy = fact("text", "the copy made for a load or a save that they most likely held besides, one of COMPONENTS")
+    rest_ratio = fact("share", "part of it that no component of a possible configuration explains")
+    victim_is_bystander = fact("flag", "the process that was killed held a small part of what the largest one did")
+
+
 class trace(Scope):
     """What the recorder of `doctor watch` measured."""
 

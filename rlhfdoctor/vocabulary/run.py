@@ -28,6 +28,25 @@ OTHER = "other"
 SPOKEN: frozenset[str] = frozenset((*ROLES, OTHER, "worker", *PHASES, *(phase.replace("_", " ") for phase in PHASES)))
 """Words of the vocabulary that languages have names for."""
 
+Component: TypeAlias = Literal[
+    "weights",
+    "optimizer",
+    "gradients",
+    "activations",
+    "load copy",
+    "resume copy",
+    "save copy",
+    "sleep copy",
+    "swap blocks",
+    "page-lock rounding",
+    "object store",
+    "process",
+    "something else",
+]
+"""What memory of a run is held for. process: interpreter, libraries, communication; something else: none of these, such
+as a leak or data of the program's own."""
+COMPONENTS: tuple[Component, ...] = get_args(Component)
+
 Killer: TypeAlias = Literal[
     "kernel-oom-cgroup",
     "kernel-oom-node",

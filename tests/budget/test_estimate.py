@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from rlhfdoctor.budget.estimate import estimate as estimate_plan
 from rlhfdoctor.budget.pinned import pinned_size
+from rlhfdoctor.budget.plan import Model, Plan
+from rlhfdoctor.budget.shapes import of_size
 from rlhfdoctor.budget.types import Estimate, Limit, Need
 from rlhfdoctor.core.estimate import Machine, estimate, suggest
 from rlhfdoctor.errors import UsageError
@@ -677,3 +680,32 @@ def test_unknown_model_asks_for_it(tmp_path: Path) -> None:
         script(tmp_path, "--pretrain /models/policy"), framework="openrlhf==0.8.5", machine=Machine(model="Qwen2.5-7B")
     )
     assert any("7" in str(line) or need for line in found.assumed)
+
+
+def test_every_need_has_a_component() -> None:
+    """Offloaded states, their rounding, and the copies of a load and a save are told apart without their sentences."""
+    model = Model(
+        role="actor",
+        shape=of_size(7e9),
+        trained=True,
+        ranks=8,
+        local_ranks=8,
+        stage=2,
+        backend="deepspeed",
+        offload_optimizer=True,
+        pin_optimizer=True,
+        process="actor",
+    )
+    found = estimate_plan(Plan(device="cuda", models=(model,), saves_hf=True, resumes=True))
+    sums: dict[str, int] = {}
+    for need in found.needs:
+        if need.place == "host" and need.role == "actor":
+            sums[need.component] = sums.get(need.component, 0) + need.bytes - need.rounding_bytes
+    share = model.states
+    assert (sums["optimizer"], sums["save copy"] > 0, sums["resume copy"] > 0, sums["load copy"] > 0) == (
+        (4 + 8 + 2) * share,
+        True,
+        True,
+        True,
+    )
+    assert sum(need.rounding_bytes for need in found.needs) > 0.1 * share
