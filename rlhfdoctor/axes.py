@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from rlhfdoctor.vocabulary.run import Phase
+from rlhfdoctor.vocabulary.run import Component, Phase
 
 LimitHit: TypeAlias = Literal["cgroup", "node", "numa node", "ray", "gpu", "object store", "shm"]
 Shape: TypeAlias = Literal["level", "slope", "staircase", "sawtooth", "spike"]
@@ -43,7 +43,7 @@ class Consumer:
     """Of it page-locked or shared."""
     total_bytes: int | None = None
     """What all processes held that were measured."""
-    component: str | None = None
+    component: Component | None = None
     """The part of its budget that explains most of it, where that is certain."""
 
 

@@ -142,7 +142,7 @@ def conclude(
         replace(f, patches=patches(f.cause)) if f.explained_by is None and f.score >= _TREATED_SCORE else f
         for f in findings
     ]
-    axes = place_on_axes(death, facts)
+    axes = place_on_axes(death, facts, explained)
     if axes.limit is not None:
         curve = load_curve()
         axes = replace(axes, candidates={axis: shares(findings, axis, curve) for axis in AXES})

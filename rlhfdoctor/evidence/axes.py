@@ -7,6 +7,7 @@ from typing import Final, TypeVar, get_args
 
 from rlhfdoctor.axes import Axes, Consumer, Course, Limit, LimitHit, Moment, Shape
 from rlhfdoctor.conditions.match import Facts
+from rlhfdoctor.explanation import Explanation
 from rlhfdoctor.types import Death
 from rlhfdoctor.vocabulary import FACT
 from rlhfdoctor.vocabulary.names import Fact
@@ -26,14 +27,14 @@ _LIMITS: Mapping[Killer, LimitHit] = {
 AnyValue = TypeVar("AnyValue", int, float, str)
 
 
-def place_on_axes(death: Death | None, facts: Facts) -> Axes:
+def place_on_axes(death: Death | None, facts: Facts, explained: Explanation | None) -> Axes:
     """What the facts say of each axis; empty where no resource ran out."""
     limit = _limit(death, facts)
     if death is None or limit is None:
         return Axes()
     return Axes(
         limit=limit,
-        consumer=_consumer(death, facts) if limit.name in ("cgroup", "node", "numa node", "ray") else None,
+        consumer=_consumer(death, facts, explained) if limit.name in ("cgroup", "node", "numa node", "ray") else None,
         moment=_moment(death, facts),
         course=_course(death, facts),
     )
@@ -68,8 +69,18 @@ def _limit(death: Death | None, facts: Facts) -> Limit | None:
     )
 
 
-def _consumer(death: Death, facts: Facts) -> Consumer | None:
-    """The process that held most, or the victim where it is all that was measured."""
+def _consumer(death: Death, facts: Facts, explained: Explanation | None) -> Consumer | None:
+    """The processes of a role that held most, or the one process that was measured."""
+    if explained is not None:
+        row, likely = explained.rows[0], explained.likely
+        return Consumer(
+            role=row.role,
+            name=row.name,
+            count=row.count,
+            bytes=row.bytes,
+            total_bytes=explained.total_bytes,
+            component=likely.component if likely is not None else None,
+        )
     held = death.culprit if death.culprit is not None and death.culprit.bytes else death.victim
     if not held.bytes:
         return None

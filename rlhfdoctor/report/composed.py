@@ -7,10 +7,11 @@ from dataclasses import asdict
 from typing import Any, TypeAlias
 
 from rlhfdoctor.axes import Axes, Consumer, Course, Limit, LimitHit, Moment, Shape
+from rlhfdoctor.explanation import COMPONENT_SAYS
 from rlhfdoctor.i18n.message import NOTHING, Argument, Message, joined, quoted, say, term
 from rlhfdoctor.report.said import said
 from rlhfdoctor.types import Incident
-from rlhfdoctor.vocabulary.run import SPOKEN, Phase
+from rlhfdoctor.vocabulary.run import OTHER, SPOKEN, Phase
 
 _Known: TypeAlias = Limit | Consumer | Moment | Course
 _FULL: Mapping[LimitHit, Message] = {
@@ -74,12 +75,15 @@ def _limit(limit: Limit) -> Message:
 
 
 def _consumer(consumer: Consumer) -> Message:
-    who = _word(consumer.role) if consumer.role else quoted(consumer.name or "?")
+    known = consumer.role if consumer.role not in (None, OTHER) else None
+    who = _word(known) if known is not None else quoted(consumer.name or OTHER)
     held = say("{held:bytes} in {who}", held=consumer.bytes, who=who)
     if consumer.count > 1:
-        held = say("{held:bytes} in {count} of {who}", held=consumer.bytes, count=consumer.count, who=who)
+        held = say("{held:bytes} in {count} processes ({who})", held=consumer.bytes, count=consumer.count, who=who)
     if consumer.locked_bytes and consumer.bytes and consumer.locked_bytes > 0.1 * consumer.bytes:
         held = say("{held}, of which {locked:bytes} page-locked or shared", held=held, locked=consumer.locked_bytes)
+    if consumer.component not in (None, "process", "something else"):
+        held = say("{held}, mostly {component}", held=held, component=COMPONENT_SAYS[consumer.component])
     return held
 
 
