@@ -39,6 +39,8 @@ _SAID_BY_SOURCES = ("config", "framework", "version")
 """Whose events count in a source file, beside notes on the machine: code that can raise an error has not raised it."""
 _SHOWN_BY_LOGS = (EVENT.config.command, EVENT.config.dump, EVENT.config.variable)
 """What a file of configuration says of itself is read as configuration, with places that can be edited."""
+_SAID_BY_STATUS = ("k8s", "docker")
+"""What a pod's or container's state says, which kubectl writes as YAML, too."""
 _NOTES = (EVENT.host.note_limit, EVENT.host.note_total, EVENT.host.note_used)
 Progress = Callable[[str, int], None]
 
@@ -265,7 +267,8 @@ class Session:
             return
         found = (event for event in self._events_of(source) if event.kind not in _SHOWN_BY_LOGS)
         if is_source(source.name):  # a program that can raise an error has not raised it
-            found = (event for event in found if event.kind.scope in _SAID_BY_SOURCES or event.kind in _NOTES)
+            said = _SAID_BY_SOURCES + (_SAID_BY_STATUS if source.name.lower().endswith((".yaml", ".yml")) else ())
+            found = (event for event in found if event.kind.scope in said or event.kind in _NOTES)
         self.events.extend(found)
 
     def _events_of(self, source: Source) -> Iterator[Event]:

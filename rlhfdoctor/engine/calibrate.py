@@ -1,6 +1,7 @@
 """Odds of a finding -> the share of such findings that were right, by a curve fitted to labelled incidents.
 
-The curve is `calibration.yaml` in the catalogue's folder: the temperature at which findings compete (rivals.py), and a
+The curve is `calibration.yaml` in the catalogue's folder: the temperature at which findings compete and the
+weight of something else (rivals.py), and a
 few knots with straight lines between them, 0.5 at 0 for first findings. `make calibrate` fits both again. Without it
 the confidence is the logistic of the odds.
 """
@@ -37,6 +38,8 @@ class Curve:
     """The same for findings behind the first: what they say may be true and still not be what has to change."""
     temperature: float = 1.0
     """What scores are divided by before they compete: below 1, a distance between two findings counts for more."""
+    something_else: float = 1.0
+    """Weight of what no rule knows, against a finding whose evidence speaks as much for as against it (weight 1)."""
 
 
 @functools.cache
@@ -52,7 +55,8 @@ def load_curve(folder: Path | None = None) -> Curve:
     try:
         raw = yaml.safe_load(path.read_text())
         first, behind = ([(float(x), float(y)) for x, y in raw[name]] for name in ("knots", "behind"))
-        curve = Curve(first, behind, float(raw.get("temperature", 1.0)))
+        weights = (float(raw.get(name, 1.0)) for name in ("temperature", "something_else"))
+        curve = Curve(first, behind, *weights)
     except (OSError, KeyError, TypeError, ValueError, AttributeError, yaml.YAMLError) as error:
         raise RuleError(f"{path}: wants 'knots' and 'behind: [[log-odds, share], ...]' ({error})") from None
     for knots in (curve.knots, curve.behind):
@@ -61,8 +65,8 @@ def load_curve(folder: Path | None = None) -> Curve:
             raise RuleError(f"{path}: 'knots' and 'behind' must rise and stay between 0 and 1")
     if (0.0, 0.5) not in curve.knots:
         raise RuleError(f"{path}: 'knots' must be 0.5 at 0")
-    if not 0.1 <= curve.temperature <= 10:
-        raise RuleError(f"{path}: 'temperature' must lie between 0.1 and 10")
+    if not (0.1 <= curve.temperature <= 10 and 0.1 <= curve.something_else <= 10):
+        raise RuleError(f"{path}: 'temperature' and 'something_else' must lie between 0.1 and 10")
     return curve
 
 

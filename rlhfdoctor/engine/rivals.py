@@ -35,14 +35,14 @@ def shares(findings: Sequence[Finding], axis: Axis, curve: Curve) -> tuple[Candi
     kind = _kind(findings[0]) if findings else ""
     here = [f for f in findings if f.explained_by is None and f.axis == axis and _kind(f) == kind]
     powers = [math.exp(f.score / curve.temperature) for f in here]
-    total = 1 + math.fsum(powers)
+    total = curve.something_else + math.fsum(powers)
     ranked = sorted(zip(here, powers), key=lambda pair: (-pair[1], pair[0].cause))
     return tuple(Candidate(f.cause, round(power / total, 2)) for f, power in ranked)
 
 
 def _among(finding: Finding, rivals: Sequence[Finding], curve: Curve) -> Finding:
     others = math.fsum(math.exp(rival.score / curve.temperature) for rival in rivals)
-    odds = finding.score / curve.temperature - math.log1p(others)
+    odds = finding.score / curve.temperature - math.log(curve.something_else + others)
     return replace(finding, odds=odds, confidence=confidence(odds, curve.knots))
 
 

@@ -81,9 +81,12 @@ def _with_trace(case: Case, death: Death) -> Death:
     return replace(death, culprit=find_culprit(case, death) or death.culprit)
 
 
+_SAY_LEVEL = (EVENT.kernel.oom_kill, EVENT.kernel.kill_choice, EVENT.kernel.killed, EVENT.kernel.memcg_usage)
+
+
 def _in_cgroup(case: Case, event: Event) -> bool:
     """Whether the verdict lines after the first line of an OOM report name a cgroup's limit."""
-    for other in case.of(EVENT.kernel.oom_kill, EVENT.kernel.killed, EVENT.kernel.memcg_usage):
+    for other in case.of(*_SAY_LEVEL):
         behind = (other.origin.line or 0) >= (event.origin.line or 0)
         if other.origin.file == event.origin.file and behind:
             shown = classify(other)

@@ -16,7 +16,7 @@ from rlhfdoctor.evidence.window import NO_ROLE, find_failure_window, find_proces
 from rlhfdoctor.explain.hypotheses import Hypothesis, Seen, configured, generic
 from rlhfdoctor.explain.measured import Holder, group
 from rlhfdoctor.explain.table import MODELLED, TEN, explain, ranks_of
-from rlhfdoctor.explanation import COMPONENT_SAYS, Explanation
+from rlhfdoctor.explanation import COMPONENT_SAYS, LIKELY, Explanation
 from rlhfdoctor.i18n.message import Message, say, term
 from rlhfdoctor.logs.kernel import read_task
 from rlhfdoctor.types import Death, Event, Evidence
@@ -41,8 +41,9 @@ _PHASES: Mapping[str, tuple[str, ...]] = {
     "weight_sync": ("weight_sync",),
 }
 """Phase of a death -> phases of the budget."""
-_KNOWN_PHASE, _OTHER_PHASE = 6.0, 0.5
-"""Prior of a phase that the logs name against any other: marks may be a phase behind."""
+_KNOWN_PHASE, _OTHER_PHASE, _UNHEARD_PHASE = 6.0, 0.5, 0.1
+"""Prior of a phase that the logs name against any other: marks may be a phase behind. A run that reads a checkpoint
+says so, or its configuration does."""
 
 
 def find_explanation(case: Case, death: Death | None) -> Explanation | None:
@@ -55,7 +56,16 @@ def find_explanation(case: Case, death: Death | None) -> Explanation | None:
     named = _PHASES.get(death.phase or "", ())
     every = {phase for phases in _PHASES.values() for phase in phases}
     phases = {phase: _KNOWN_PHASE if phase in named else _OTHER_PHASE for phase in every}
+    if not _resumes(case):
+        phases["resume"] = _UNHEARD_PHASE
     return explain(holders, _hypotheses(case, holders), phases, basis=basis, victim=death.victim.pid)
+
+
+def _resumes(case: Case) -> bool:
+    """Whether anything says that a checkpoint was read."""
+    setting = case.setting("checkpoint.resume")
+    wanted = setting is not None and setting.value not in (None, False, "", "disable", "false")
+    return wanted or bool(case.of(EVENT.deepspeed.checkpoint_load, EVENT.phase.checkpoint_load))
 
 
 def facts_of(found: Explanation) -> Iterator[Evidence]:
@@ -76,7 +86,8 @@ def facts_of(found: Explanation) -> Iterator[Evidence]:
             likely.component,
             say("most of what {role} held is explained by {what}", role=role, what=what),
         )
-    if likely is not None and found.on_gpus and likely.component in _OFFLOADED:
+    offloaded = sum(suspect.probability for suspect in found.suspects if suspect.component in _OFFLOADED)
+    if found.on_gpus and offloaded >= LIKELY:
         yield fact(
             FACT.consumer.offloaded,
             True,

@@ -27,7 +27,8 @@ _SITES: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "logits",
         re.compile(
-            r"log_?softmax|logits|entropy|log_?probs_from|cross_entropy|float16_to_fp32|get_per_token_logps|in softmax"
+            r"log_?softmax|logits|entropy|log_?probs_from|cross_entropy|float16_to_fp32|float_conversion"
+            r"|conversion_helper|get_per_token_logps|in softmax"
         ),
     ),
     ("kv_cache", re.compile(r"initialize_cache|init_cache|determine_num_available|profile_run|allocate_kv")),

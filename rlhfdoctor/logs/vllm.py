@@ -64,7 +64,7 @@ PATTERNS: tuple[Pattern, ...] = (
     line(
         EVENT.vllm.wake_oom,
         r"out of memory at .{0,80}cumem_allocator\.cpp:\d+|out of memory\) file=\S+ func=cu_mem_create"
-        r"|torch_memory_saver\.cpp\] CUresult error: 2",
+        r"|torch_memory_saver\.cpp\] CUresult error:? {1,2}(?:result=)?2\b",
         "CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:62",
     ),
     line(

@@ -26,6 +26,7 @@ class ray(Scope):
         F.name,
         F.pid,
         F.victim_bytes,
+        failure=Failure("ray-memory-monitor", CERTAIN),
     )
     memory_kill_numbers = says(
         "use and threshold of a memory kill, in an exception (2.55 and newer)",

@@ -26,6 +26,10 @@ from tests.exam.cases import ROOT, all_cases
 
 PLACES = (-4.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 4.0)
 STRENGTH = 3.0
+WRONG_COST = 2.0
+"""How much more a wrong cause costs than one that is not said: people change settings for it and lose a day."""
+_UNDECIDED = 0.45
+"""Highest confidence of what is no verdict."""
 FOLDS = 10
 Point = tuple[float, bool, str]
 """Odds, whether it was right, and the incident's kind and source."""
@@ -41,9 +45,9 @@ class Incident:
     label: str
     """Kind and source."""
 
-    def points(self, temperature: float) -> list[Point]:
+    def points(self, curve: Curve) -> list[Point]:
         """One for each finding that is no echo, the first finding first."""
-        rows = compete(self.findings, Curve(temperature=temperature))
+        rows = compete(self.findings, curve)
         return [(f.odds, f.cause in self.accept, self.label) for f in rows if f.explained_by is None]
 
 
@@ -60,22 +64,28 @@ def collect() -> list[Incident]:
     ]
 
 
-def fit_temperature(incidents: Sequence[Incident]) -> float:
-    """The temperature under which all findings that are no echo are most likely as they were: right or wrong."""
-    from scipy.optimize import minimize_scalar
+def fit_rivalry(incidents: Sequence[Incident]) -> Curve:
+    """Temperature and weight of something else under which all findings are most likely as they were: right or wrong."""
+    from scipy.optimize import minimize
     from sklearn.metrics import log_loss
 
-    def loss(temperature: float) -> float:
-        points = [point for one in incidents for point in one.points(temperature)[:3]]
+    if not incidents:
+        return Curve()
+
+    def loss(logs: Sequence[float]) -> float:
+        curve = Curve(temperature=math.exp(logs[0]), something_else=math.exp(logs[1]))
+        points = [point for one in incidents for point in one.points(curve)[:3]]
         shares = [min(max(1 / (1 + math.exp(-odds)), 0.01), 0.99) for odds, _, _ in points]
-        return float(log_loss([right for _, right, _ in points], shares, labels=[False, True]))
+        costs = [1.0 if right else WRONG_COST for _, right, _ in points]
+        return float(log_loss([right for _, right, _ in points], shares, labels=[False, True], sample_weight=costs))
 
-    return round(float(minimize_scalar(loss, bounds=(0.3, 3.0), method="bounded").x), 2) if incidents else 1.0
+    best = minimize(loss, (0.0, 0.0), method="Nelder-Mead", bounds=((-1.2, 1.2), (-1.2, 1.2))).x
+    return Curve(temperature=round(math.exp(best[0]), 2), something_else=round(math.exp(best[1]), 2))
 
 
-def firsts(incidents: Sequence[Incident], temperature: float) -> list[Point]:
+def firsts(incidents: Sequence[Incident], curve: Curve) -> list[Point]:
     """The points of the first findings."""
-    return [points[0] for one in incidents if (points := one.points(temperature))]
+    return [points[0] for one in incidents if (points := one.points(curve))]
 
 
 def fit(points: Sequence[Point], even: bool = True) -> list[tuple[float, float]]:
@@ -99,7 +109,7 @@ def fit(points: Sequence[Point], even: bool = True) -> list[tuple[float, float]]
     if not even:
         return [(x, round(y, 3)) for x, y in zip(PLACES, _rising(knots, 0.01, 0.99))]
     zero = PLACES.index(0.0)
-    below = _rising(knots[:zero], 0.01, 0.5)
+    below = _rising(knots[:zero], 0.01, _UNDECIDED)
     above = _rising(knots[zero + 1 :], 0.5, 0.99)
     return [(x, round(y, 3)) for x, y in zip(PLACES, [*below, 0.5, *above])]
 
@@ -131,11 +141,10 @@ def held_out(incidents: Sequence[Incident]) -> list[tuple[float, bool, str]]:
     said = []
     for seen, unseen in KFold(FOLDS, shuffle=True, random_state=7).split(incidents):
         known = [incidents[i] for i in seen]
-        temperature = fit_temperature(known)
-        knots = fit(firsts(known, temperature))
+        rivalry = fit_rivalry(known)
+        knots = fit(firsts(known, rivalry))
         said += [
-            (confidence(odds, knots), hit, kind)
-            for odds, hit, kind in firsts([incidents[i] for i in unseen], temperature)
+            (confidence(odds, knots), hit, kind) for odds, hit, kind in firsts([incidents[i] for i in unseen], rivalry)
         ]
     return said
 
@@ -143,13 +152,13 @@ def held_out(incidents: Sequence[Incident]) -> list[tuple[float, bool, str]]:
 def table() -> tuple[str, dict[str, Any], int]:
     """The report, the fitted curve, and the number of shared incidents."""
     incidents = collect()
-    temperature = fit_temperature(incidents)
-    points = firsts(incidents, temperature)
-    behind = [point for one in incidents for point in one.points(temperature)[1:]]
+    rivalry = fit_rivalry(incidents)
+    points = firsts(incidents, rivalry)
+    behind = [point for one in incidents for point in one.points(rivalry)[1:]]
     knots, later, used = fit(points), fit(behind, even=False), load_curve()
     unseen = held_out(incidents)
     lines = [
-        f"{len(points)} incidents, {sum(hit for _, hit, _ in points)} with a right first finding; temperature {temperature}",
+        f"{len(points)} incidents, {sum(hit for _, hit, _ in points)} with a right first finding; temperature {rivalry.temperature}, something else {rivalry.something_else}",
         "",
     ]
     for name, said in (
@@ -165,7 +174,7 @@ def table() -> tuple[str, dict[str, Any], int]:
         ),
         (
             "the curve in use, all",
-            [(confidence(odds, used.knots), hit, kind) for odds, hit, kind in firsts(incidents, used.temperature)],
+            [(confidence(odds, used.knots), hit, kind) for odds, hit, kind in firsts(incidents, used)],
         ),
     ):
         error, rows = reliability([(share, hit) for share, hit, _ in said])
@@ -180,7 +189,12 @@ def table() -> tuple[str, dict[str, Any], int]:
     shared = sum(1 for *_, kind in points if not kind.endswith("samples"))
     return (
         "\n".join(lines),
-        {"temperature": temperature, "knots": [list(knot) for knot in knots], "behind": [list(knot) for knot in later]},
+        {
+            "temperature": rivalry.temperature,
+            "something_else": rivalry.something_else,
+            "knots": [list(knot) for knot in knots],
+            "behind": [list(knot) for knot in later],
+        },
         shared,
     )
 
