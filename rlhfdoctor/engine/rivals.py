@@ -18,10 +18,14 @@ from rlhfdoctor.vocabulary.run import Axis
 
 
 def compete(findings: Sequence[Finding], curve: Curve) -> list[Finding]:
-    """The findings with their odds among their rivals, most likely first; echoes stay behind and as they are."""
+    """The findings with their odds among their rivals; echoes stay behind and as they are.
+
+    Those that are more likely than not come first, each group in the order of its own evidence: on an axis with few
+    rivals little evidence is enough to be likely.
+    """
     roots = [f for f in findings if f.explained_by is None]
     shared = (_among(f, [r for r in roots if r is not f and _are_rivals(r, f)], curve) for f in roots)
-    ranked = sorted(shared, key=lambda f: (-round(f.odds, 6), -f.score, f.cause))
+    ranked = sorted(shared, key=lambda f: (round(f.odds, 6) < 0, -f.score, f.cause))
     return [*ranked[:1], *(_behind(f, curve) for f in ranked[1:]), *(f for f in findings if f.explained_by is not None)]
 
 

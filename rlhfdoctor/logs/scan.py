@@ -96,14 +96,19 @@ class Scanner:
             current, alone = upcoming, False
 
     def _restored(self, block: bytes, line: int, raw: list[Hit]) -> Iterator[Hit]:
-        """The hits of a block, or what a version of it gives in their place or in addition."""
+        """The hits of a block, or what a version of it gives in their place or in addition.
+
+        Configuration is taken as it is where it is seen at all: its readers undo decoration themselves, line by line.
+        """
+        seen = {hit.pattern.kind for hit in raw if hit.pattern.kind.scope == "config"}
         begins: dict[int, int] = {}
         read = [raw]
         for version in restored(block.decode("utf-8", "replace")):
             for part in version:
                 begins.update((line + place, line + part.first) for place in range(part.first + 1, part.last + 1))
             text = "\n".join(part.text for part in version).encode("utf-8", "replace")
-            read.append([replace(hit, line=line + version[hit.line].first) for hit in self._hits(text, 0, b"", 0)])
+            hits = (hit for hit in self._hits(text, 0, b"", 0) if hit.pattern.kind not in seen)
+            read.append([replace(hit, line=line + version[hit.line].first) for hit in hits])
         return iter(raw if len(read) == 1 else _richest(read, begins))
 
     def _hits(self, block: bytes, line: int, upcoming: bytes, overlap: int) -> Iterator[Hit]:

@@ -21,7 +21,7 @@ RUNS = sorted(path.parent.name for path in SAMPLES.glob("*/truth.yaml"))
     ("sample", "parts"),
     [
         ("lab-driver-leak", ["memory limit of 2.34 GiB was full", "in driver", "risen in stairs", "a step"]),
-        ("lab-pinned-resume", ["on a node with 23.5 GiB", "page-locked or shared", "peaked while loading"]),
+        ("lab-pinned-resume", ["on a node with 23.5 GiB", "in 2 processes (actor)", "peaked while loading"]),
         ("lab-ray-monitor", ["Ray's threshold of 11.4 % was passed", "while loading"]),
         ("easyr1-long-prompts", ["the GPU's 79.2 GiB were full", "while scoring"]),
         ("lab-shape-mismatch", []),

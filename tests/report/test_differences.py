@@ -15,6 +15,7 @@ KILL = (
     "[ 1234.5] Memory cgroup out of memory: Killed process 11922 (ray::ActorModel) total-vm:8923144kB, "
     "anon-rss:511920000kB, file-rss:0kB, shmem-rss:0kB\n"
 )
+BAR = "Train epoch [1/1]:   0%|          | 0/16 [00:00<?, ?it/s]\n"
 OTHER = (
     "--zero_stage 2 --adam_offload --micro_train_batch_size 8 --vllm_num_engines 2 --vllm_gpu_memory_utilization 0.6"
 )
@@ -23,7 +24,7 @@ OWN = "--zero_stage 3 --adam_offload --micro_train_batch_size 2 --vllm_num_engin
 
 def run(folder: Path, options: str, *command: str) -> str:
     """What a command prints for a folder with a log and a launch script."""
-    (folder / "run.log").write_text(f"(train pid=1) {OPENRLHF}\n[2025-02-18 09:14:22,204] [INFO] x\n{KILL}")
+    (folder / "run.log").write_text(f"(train pid=1) {OPENRLHF}\n[2025-02-18 09:14:22,204] [INFO] x\n{BAR}{KILL}")
     (folder / "launch.sh").write_text(f"python3 -m openrlhf.cli.train_ppo_ray {options}\n")
     return CliRunner().invoke(main, [command[0], str(folder), *command[1:]]).output
 

@@ -26,19 +26,20 @@ def test_stale_locks_are_taken_away(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_operators_are_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is started for releases whose operators are there; for others the compiler is, and its failure is a message."""
+    """Nothing is started for an installation whose operators are there; for another the compiler is, and its failure is a message."""
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     monkeypatch.setattr(place.sys, "executable", "/bin/false")
     for name in ("cpu_adam", "deepspeed_shm_comm"):
         (place.extensions() / name).mkdir(parents=True)
         (place.extensions() / name / f"{name}.so").write_text("")
     note = place.extensions() / "compiled.txt"
-    note.write_text(f"torch=={version('torch')} deepspeed=={version('deepspeed')}")
+    note.write_text(place.installation())
     place.warm()
-    note.write_text("torch==1.0 deepspeed==0.1")
-    with pytest.raises(LabError, match="do not compile"):
-        place.warm()
-    assert note.read_text() == "torch==1.0 deepspeed==0.1"
+    for other in ("torch==1.0 deepspeed==0.1", place.installation().replace(" of ", " of 1")):
+        note.write_text(other)
+        with pytest.raises(LabError, match="do not compile"):
+            place.warm()
+        assert note.read_text() == other
 
 
 def test_nothing_compiled_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

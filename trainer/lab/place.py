@@ -92,7 +92,7 @@ def warm() -> None:
     newer headers, for which ninja compiles again: inside of a scenario's limit, if it is not done here.
     """
     extensions().mkdir(parents=True, exist_ok=True)
-    releases = " ".join(f"{name}=={version(name)} of {_installed_ns(name)}" for name in ("torch", "deepspeed"))
+    releases = installation()
     with (extensions() / "compiled.txt").open("a+") as note:
         fcntl.flock(note, fcntl.LOCK_EX)
         note.seek(0)
@@ -102,6 +102,11 @@ def warm() -> None:
         _compile()
         note.truncate(0)
         note.write(releases)
+
+
+def installation() -> str:
+    """The releases that operators are compiled for, with the time of their installation."""
+    return " ".join(f"{name}=={version(name)} of {_installed_ns(name)}" for name in ("torch", "deepspeed"))
 
 
 def _installed_ns(package: str) -> int:
