@@ -15,7 +15,7 @@ KILL = (
     "[ 1234.5] Memory cgroup out of memory: Killed process 11922 (ray::ActorModel) total-vm:8923144kB, "
     "anon-rss:511920000kB, file-rss:0kB, shmem-rss:0kB\n"
 )
-BAR = "Train epoch [1/1]:   0%|          | 0/16 [00:00<?, ?it/s]\n"
+BAR = "Loading checkpoint shards:  25%|##5       | 1/4 [00:02<00:06,  2.01s/it]\n"
 OTHER = (
     "--zero_stage 2 --adam_offload --micro_train_batch_size 8 --vllm_num_engines 2 --vllm_gpu_memory_utilization 0.6"
 )
