@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from rlhfdoctor.evidence.case import number
+from rlhfdoctor.logs.kernel import read_xid
 from rlhfdoctor.types import Event
 from rlhfdoctor.vocabulary import EVENT, FIELD
 from rlhfdoctor.vocabulary.run import CERTAIN, EXCEPTION, VANISHED, Failure
@@ -84,6 +85,8 @@ def classify(event: Event) -> Failure | None:
         return None  # severity W: logged at orderly exits too
     if kind in _OF_WORKERS:
         return _by_worker(event)
+    if kind == EVENT.slurm.cancelled and not fields.get(FIELD.reason_text):
+        return Failure("other", VANISHED)  # slurm also cancels what is left of a step of which a task failed
     if kind.failure is not None:
         return None if kind == EVENT.host.process_limit and TRIED_AGAIN.search(event.text) else kind.failure
     if kind in (EVENT.kernel.killed, EVENT.kernel.kill_choice):
@@ -137,7 +140,9 @@ def classify(event: Event) -> Failure | None:
         gpu = fields.get(FIELD.error) == "OutOfMemoryError" and "memory_kill" not in event.text
         return Failure("cuda-oom", EXCEPTION) if gpu else None
     if kind == EVENT.kernel.xid:
-        return Failure("other", CERTAIN) if fields.get(FIELD.xid) != 45 else None
+        return (
+            Failure("other", CERTAIN) if read_xid(fields.get(FIELD.xid), fields.get(FIELD.detail_text)) != 45 else None
+        )
     if kind in (EVENT.python.error, EVENT.python.bare_error):
         return _by_error(event)
     return None

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rlhfdoctor.evidence.case import Case, fact
 from rlhfdoctor.evidence.classify import classify
 from rlhfdoctor.i18n.message import Message, quoted, say
-from rlhfdoctor.logs.kernel import HARDWARE_XIDS
+from rlhfdoctor.logs.kernel import HARDWARE_XIDS, read_xid
 from rlhfdoctor.types import Event, Evidence
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 
@@ -37,11 +37,12 @@ def find_errors(case: Case) -> Iterator[Evidence]:
         )
         yield Evidence(name=FACT.python.error_says, value=says, says=says, origin=crash.origin if crash else None)
     for event in case.of(EVENT.kernel.xid):
-        if event.fields.get(FIELD.xid) in HARDWARE_XIDS:
+        xid = read_xid(event.fields.get(FIELD.xid), event.fields.get(FIELD.detail_text))
+        if xid in HARDWARE_XIDS:
             yield Evidence(
                 name=FACT.gpu.hardware_xid,
-                value=event.fields[FIELD.xid],
-                says=say("Xid {xid}", xid=event.fields[FIELD.xid]),
+                value=xid,
+                says=say("Xid {xid}", xid=xid),
                 origin=event.origin,
                 text=event.text,
             )

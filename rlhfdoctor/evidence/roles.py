@@ -17,7 +17,8 @@ _COMMON_ROLES: dict[Role, str] = {
     "critic": r"Critic",
     "reference": r"Reference|RefModel",
     "reward worker": r"(?<!Actor)[Rr]eward(?:Loop)?(?:Manager)?W(?:o|$)|compute_score|reward_worker|math_verify"
-    r"|(?:Sandbox|Judge|Verifier|Tool)Worker|sandbox_fusion",
+    r"|(?:Sandbox|Judge|Verifier|Tool)Worker|sandbox_fusion"
+    r"|(?:Remote|Sim|Tool|Sandbox)Env|Env(?:ironment)?(?:Worker|Actor|Pool|Manager)?\.(?:step|reset)\b",
     "data loader": r"pt_data_worker|[Dd]ata_?[Ll]oader",
     "reward": r"Reward|reward_model",
     "rollout engine": r"vLLM|VLLM|EngineCore|RayWorkerWrapper|sglang",

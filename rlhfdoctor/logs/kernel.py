@@ -151,9 +151,20 @@ PATTERNS: tuple[Pattern, ...] = (
 
 _KEY = re.compile(r",(oom_memcg|task_memcg|task|pid|uid|nodemask|cpuset|mems_allowed)=")
 #: nodemask and mems_allowed may hold commas, task names may hold blanks, so split at known keys only
-HARDWARE_XIDS = frozenset({48, 62, 63, 64, 74, 79, 92, 94, 95, 119, 120, 121, 140, 145, 149, 154})
-"""Xids that point to hardware or firmware; 13, 31 and 43 are first of all application faults
+HARDWARE_XIDS = frozenset({48, 62, 63, 64, 74, 79, 92, 94, 95, 119, 120, 121, 140, *range(144, 151), 154})
+"""Xids that point to hardware or firmware, 144 to 150 to NVLink; 13, 31 and 43 are first of all application faults
 (NVIDIA's Xid catalogue)."""
+_PREVIOUS = re.compile(r"caused by previous Xid (\d+)")
+
+
+def read_xid(number: Value, detail: Value) -> Value:
+    """The Xid that was first: 45 ends what another one had broken, and names it.
+
+    >>> read_xid(45, "pid=7, name=python3, Ch 00000001 caused by previous Xid 149"), read_xid(79, "")
+    (149, 79)
+    """
+    previous = _PREVIOUS.search(str(detail)) if number == 45 else None
+    return int(previous[1]) if previous is not None else number
 
 
 def read_oom_kill(rest: str) -> dict[str, Value]:

@@ -39,6 +39,8 @@ _JSON = re.compile(r'\\(u[0-9a-fA-F]{4}|[nrt"\\/])')
 _JSON_HEAD = re.compile(r'^[\s\[]*\{.{0,300}?"(?:log|message|msg|text|textPayload|body|line|content)": ?"')
 _JSON_TAIL = re.compile(r'^", ?"')
 _HTML = re.compile(r"&(?:[lg]t|amp|quot|apos|nbsp|#\d{1,5}|#x[0-9a-fA-F]{1,4});")
+_LISTED = re.compile(r"\s*[A-Za-z][\w()]*[=(]")
+"""A key with its value, or a call: what goes on with a list."""
 _WIDE_SIGN = re.compile("[！-～。、“”‘’„–—…\u00a0\u200b\u2028\u3000\ufeff]")
 _HEAD = re.compile(
     r" (?=\[ *\d{1,7}\.\d{6}\]|\[?20\d\d-\d\d-\d\d[T ]\d\d:|(?:INFO|ERROR|WARNING|DEBUG) \d\d-\d\d \d\d:"
@@ -156,6 +158,9 @@ def _with_blanks(char: str, following: str, spaced: int) -> str:
 
 def _unwrapped(lines: Version) -> Iterator[Version]:
     """The lines joined where one ends because the next word did not fit, or in the middle of a word."""
+    listed = list(_listed(lines))
+    if len(listed) < len(lines):
+        yield listed
     width = max((len(line.text) for line in lines), default=0)
     if not _NARROWEST <= width <= _WIDEST:
         return
@@ -164,6 +169,23 @@ def _unwrapped(lines: Version) -> Iterator[Version]:
         joined = list(_joined(lines, width, hard))
         if len(joined) < len(lines):
             yield joined
+
+
+def _listed(lines: Version) -> Iterator[Line]:
+    """The lines joined where one ends in the middle of a list or before what it announces."""
+    current: Line | None = None
+    count = 0
+    for line in lines:
+        open_ended = current is not None and current.text.rstrip()[-1:] in (",", ":", "(")
+        if current is None or not open_ended or count >= _MOST_JOINED or not _LISTED.match(line.text):
+            if current is not None:
+                yield current
+            current, count = line, 1
+        else:
+            current = Line(f"{current.text.rstrip()} {line.text.strip()}", current.first, line.last)
+            count += 1
+    if current is not None:
+        yield current
 
 
 def _joined(lines: Version, width: int, hard: bool) -> Iterator[Line]:

@@ -11,7 +11,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared" / "incidents" / "cases"
-OPENED = ("1", "2")
+OPENED = ("1", "2", "3")
 """Rounds (ROUNDS.md) that were scored unseen and have been read since."""
 
 
