@@ -41,6 +41,8 @@ _GOES_ON_S = 300.0
 _LOST = (EVENT.ray.actor_died, EVENT.ray.worker_died, EVENT.ray.worker_vanished)
 _LOST_ERRORS = ("ActorDiedError", "RayActorError", "WorkerCrashedError", "NodeDiedError", "LocalRayletDiedError")
 """How a driver sees that a process of its is gone (python/ray/exceptions.py)."""
+_OF_THE_NODE = ("systemd", "shell", "job", "k8s", "docker", "slurm", "batch", "host")
+"""Who speaks of any process of a node or of a job as a whole, not of an error that the program raised."""
 _GOOD_ENDS = (EVENT.phase.finished, EVENT.ray.job_succeeded, EVENT.job.exit_0)
 
 
@@ -83,7 +85,7 @@ class _Job:
         self._vanished = [
             e for e, f in shown if f.certainty == VANISHED or (f.certainty == CERTAIN and f.killer in SIGKILLERS)
         ] + [e for e in events if e.kind in _LOST or str(e.fields.get(FIELD.name)).rpartition(".")[2] in _LOST_ERRORS]
-        own_error = any(failure.certainty == EXCEPTION for _, failure in shown)
+        own_error = any(f.certainty == EXCEPTION and e.kind.scope not in _OF_THE_NODE for e, f in shown)
         finished = any(event.kind in _GOOD_ENDS for event in events)
         self._ended_itself = not self._vanished and (own_error or finished)
         self._last_s = max((event.time for event in events if event.time is not None), default=None)
