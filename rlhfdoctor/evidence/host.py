@@ -30,7 +30,7 @@ def find_requested(case: Case) -> tuple[int, str] | None:
 def find_limits(case: Case) -> Iterator[Evidence]:
     """The limit that binds and what the node has, from cgroup files, notes, `free`, and settings."""
     limits: list[tuple[int, str, Event | None, Origin | None]] = []
-    for event in case.of(EVENT.host.note_limit, EVENT.host.cgroup_limit):
+    for event in case.of(EVENT.host.note_limit, EVENT.host.cgroup_limit, EVENT.slurm.limit_killed):
         size = whole(event, FIELD.limit_bytes)
         if size is not None:
             limits.append((size, "noted", event, event.origin))
@@ -70,7 +70,7 @@ def find_limits(case: Case) -> Iterator[Evidence]:
             say("the limit is {share:share} of the node's {total:bytes}", share=share, total=total.value),
             shown,
         )
-    noted = case.first(EVENT.host.note_used)
+    noted = case.first(EVENT.host.note_used, EVENT.slurm.limit_killed)
     used = whole(noted, FIELD.used_bytes)
     if noted is not None and used is not None:
         yield fact(

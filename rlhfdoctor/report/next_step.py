@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlhfdoctor.i18n.message import Message, joined, say
+from rlhfdoctor.i18n.message import NOTHING, Message, joined, say
 from rlhfdoctor.report.shown import likely
 from rlhfdoctor.types import Finding, Incident, Patch
 
@@ -27,7 +27,7 @@ def _treat(finding: Finding) -> Message:
     cures = [patch for patch in finding.patches if not patch.published]
     writable = next((patch for patch in cures if patch.diff and patch.safety != "show"), None)
     if writable is not None:
-        return joined(finding.next_step, _change(writable))
+        return joined(finding.next_step if finding.axis == "course" else NOTHING, _change(writable))
     if finding.next_step:
         return finding.next_step
     return _change(cures[0]) if cures else say("check by hand: {check}", check=finding.check)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rlhfdoctor.types import Finding, Incident
 
 LIKELY, POSSIBLE = -0.4, -1.4
-"""Scores (log-odds) from which a runner-up is shown in full, and from which it is shown at all."""
+"""Odds (log-odds among its rivals) from which a runner-up is shown in full, and from which it is shown at all."""
 LEAST_CONFIDENCE = 0.2
 """On pages, findings below are only named."""
 
@@ -17,14 +17,14 @@ def roots(incident: Incident) -> list[Finding]:
 
 def likely(incident: Incident) -> list[Finding]:
     """Those whose missing inputs are worth asking for."""
-    return [finding for finding in roots(incident)[:3] if finding.score >= POSSIBLE]
+    return [finding for finding in roots(incident)[:3] if finding.odds >= POSSIBLE]
 
 
 def worth_showing(incident: Incident) -> list[Finding]:
     """Those that a terminal shows without being asked for all."""
     found = roots(incident)
     if incident.verdict == "cause":
-        return found[:1] + [finding for finding in found[1:3] if finding.score >= LIKELY]
+        return found[:1] + [finding for finding in found[1:3] if finding.odds >= LIKELY]
     if incident.verdict in ("healthy", "inconclusive"):
-        return [finding for finding in found[:2] if finding.score >= 2 * LIKELY]
-    return [finding for finding in found[:3] if finding.score >= POSSIBLE]
+        return [finding for finding in found[:2] if finding.odds >= 2 * LIKELY]
+    return [finding for finding in found[:3] if finding.odds >= POSSIBLE]
