@@ -35,7 +35,7 @@ LOGS = {
     "sys.exit in an actor": (
         "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task. Worker exit type: "
         "SYSTEM_ERROR Worker exit detail: Worker exits with an exit code 1.",
-        ("cause", "exception", "other-software-error"),
+        ("undecided", "exception", None),
     ),
     "ray.kill": (
         "ray.exceptions.ActorDiedError: The actor is dead because it was killed by `ray.kill`.",

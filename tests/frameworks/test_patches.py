@@ -252,21 +252,27 @@ def configuration(kind: str, version: str) -> dict[str, str]:
     return {"launch.sh": launch(chosen, framework, version), "pip-freeze.txt": packages}
 
 
-def incidents(rule: str, files: Mapping[str, str], folder: Path) -> Iterator[Incident]:
+def named(kind: str, version: str) -> str | None:
+    """The framework of a configuration for `--framework`: a rule's own log may show another one."""
+    framework = kind.partition(" ")[0]
+    return None if framework == "deepspeed" else f"{framework}=={version}"
+
+
+def incidents(rule: str, files: Mapping[str, str], folder: Path, framework: str | None = None) -> Iterator[Incident]:
     """The rule's own logs beside another configuration, each analysed."""
     for sample in samples(RULES[rule]):
         if sample.parent.name == "fires":
             target = folder / sample.name
-            shutil.copytree(sample, target, ignore=shutil.ignore_patterns(*OWN))
+            shutil.copytree(sample, target, ignore=shutil.ignore_patterns(*OWN, "expected.diff"))
             for name, text in files.items():
                 (target / name).write_text(text)
-            yield analyze([str(target)])
+            yield analyze([str(target)], framework=framework)
 
 
 def patches_of(rule: str, kind: str, version: str, folder: Path) -> list[Patch]:
     """The rule's patches with a diff on a configuration, from incidents and straight from its treatments."""
     files = configuration(kind, version)
-    found = [p for i in incidents(rule, files, folder) for f in i.findings if f.cause == rule for p in f.patches]
+    found = [p for i in incidents(rule, files, folder, named(kind, version)) for f in i.findings if f.cause == rule for p in f.patches]
     straight = folder / "straight"
     straight.mkdir()
     for name, text in files.items():
@@ -428,7 +434,7 @@ def restless(rule: str, kind: str, version: str, folder: Path) -> list[str]:
     """Settings of fixed values that a rule asks for again after its own patch of them was written."""
     fixed = {t.setting for t in RULES[rule].remediation if not isinstance(t.to, Target) and not t.instead}
     found = []
-    for incident in incidents(rule, configuration(kind, version), folder):
+    for incident in incidents(rule, configuration(kind, version), folder, named(kind, version)):
         for patch in (
             p for f in incident.findings if f.cause == rule for p in f.patches if p.diff and p.setting in fixed
         ):
