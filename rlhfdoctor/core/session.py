@@ -311,7 +311,7 @@ def _logged(events: Sequence[Event], note: Callable[[Gap], None]) -> list[Writte
     kept: list[Written] = []
     gaps: list[Gap] = []
     for event in events:
-        if event.kind.scope != "config":
+        if event.kind.scope not in ("config", "ray"):
             continue
         for written in parse_logged(event, gaps):
             key = (written.origin.file, written.spelled, written.owner)

@@ -228,6 +228,7 @@ def _shown(
     ranges: list[Message] = []
     version = configuration.version(table) if table else None
     if table and spelling is not None and spelling.form != "code" and version is None and not treatment.instead:
+        known = [s for s in spellings(treatment.setting, table) if s.only is None]
         ranges = [
             say(
                 "{spelled} ({since} to {until})",
@@ -235,8 +236,8 @@ def _shown(
                 since=quoted(s.since) if s.since else say("start"),
                 until=quoted(s.until) if s.until else say("newest"),
             )
-            for s in spellings(treatment.setting, table)
-            if s.only is None
+            for s in known
+            if len(known) > 1 or s.until
         ]
     by_version = say("Spelling by version: {ranges:; }.", ranges=tuple(ranges)) if ranges else NOTHING
     note = joined(_note(treatment, configuration), by_version, by=" ")

@@ -1,8 +1,9 @@
-"""What log lines show of the configuration: argument lists, overrides, commands, variables, dumps."""
+"""What log lines show of the configuration: argument lists, overrides, commands, variables, dumps, Ray's threshold."""
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -43,6 +44,10 @@ def parse_logged(event: Event, gaps: list[Gap] | None = None) -> Iterator[Writte
         yield from _command(event)
     elif event.kind == EVENT.config.variable:
         yield from _variables(event)
+    elif FIELD.threshold_ratio in event.fields:
+        ratio = str(event.fields[FIELD.threshold_ratio])
+        with contextlib.suppress(ValueError):  # a cut figure
+            yield _of_line(event, "RAY_memory_usage_threshold", float(ratio))
 
 
 def _dumped(event: Event, gaps: list[Gap] | None) -> Iterator[Written]:

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from rlhfdoctor.core.diagnose import analyze
 from rlhfdoctor.core.session import Session
 from rlhfdoctor.i18n.message import ENGLISH
+from rlhfdoctor.report.next_step import next_step
 from rlhfdoctor.settings.force import find_differences, in_force, is_same
 from rlhfdoctor.settings.logged import parse_logged
 from rlhfdoctor.settings.written import interpret
@@ -314,6 +316,18 @@ def test_the_log_is_what_ran(tmp_path: Path) -> None:
         "--micro_train_batch_size": (8, 2),
     }
     assert str(found.settings[0].logged.origin).endswith("run.log:1")
+
+
+def test_the_threshold_that_ray_prints_is_the_one_to_raise(tmp_path: Path) -> None:
+    """Without any configuration Ray's own line has the value that ran, so its default is not what is in force."""
+    said = "Memory on the node (IP: 10.0.0.5, ID: 01) where the task (actor ID: ab, name=W.__init__, pid=47, memory "
+    used = "used=12.10GB) was running was 51.35GB / 62.70GB (0.819), which exceeds the memory usage threshold of 0.8"
+    incident = analyze(write(tmp_path, said + used + ". Ray killed this worker (ID: 99).\n"))
+    finding = incident.findings[0]
+    assert finding.cause == "host-ray-threshold"
+    cure = next(patch for patch in finding.patches if not patch.published)
+    assert (cure.spelled, cure.before, cure.after) == ("RAY_memory_usage_threshold", "0.8", "0.95")
+    assert "RAY_memory_usage_threshold" in str(next_step(incident))
 
 
 @pytest.mark.parametrize(
