@@ -36,7 +36,7 @@ lab: .venv/.dev ## every incident: run, diagnose, patch, run again (root, cgroup
 
 check: lint ## at every step, on a small environment: lint, rules on their samples, the tests that need no more
 	$(BIN)/doctor rules test
-	$(BIN)/python -m pytest -n 2 --no-loadscope-reorder -m "not (live or lab or network or browser)"
+	$(BIN)/python -m pytest -n 2 --no-loadscope-reorder -m "not (live or lab or network or browser or sweep)"
 
 test: .venv/.dev .venv/.vllm lint ## everything: checks, rules on their samples, the whole test suite
 	$(BIN)/doctor rules test

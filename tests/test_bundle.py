@@ -103,6 +103,7 @@ def test_tokens_are_the_same_everywhere(planted: Path, tmp_path: Path) -> None:
     assert host is not None and host[1] in text["driver.log"]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", sorted(path.parent.name for path in (ROOT / "samples").glob("*/run")))
 def test_same_verdict(name: str, tmp_path: Path) -> None:
     """Of every sample, with or without a trace, healthy or not."""
@@ -151,6 +152,7 @@ def test_traces_are_redacted_and_readable(tmp_path: Path) -> None:
     assert made.same
 
 
+@pytest.mark.sweep
 def test_long_logs_lose_their_middle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Head and tail stay, overlong lines are cut, and the manifest says how much is missing."""
     monkeypatch.setattr("rlhfdoctor.core.bundle._HEAD_BYTES", 100_000)

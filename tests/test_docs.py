@@ -28,6 +28,7 @@ def test_readme_shows_commands() -> None:
     assert len(COMMANDS) >= 4
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("command", COMMANDS)
 def test_readme_command_runs(command: str) -> None:
     """A command of the README ends with 0 or 1 and no traceback."""

@@ -49,6 +49,7 @@ def tar_with_odd_members() -> bytes:
     return out.getvalue()
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("name", "data", "code"),
     [

@@ -52,6 +52,7 @@ def test_outputs_are_kept(book: Path) -> None:
     assert str(ROOT) not in book.read_text() and book.stat().st_size < 400_000
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
 def test_it_runs(book: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From top to bottom on a fresh kernel, with the tables and texts that are kept."""

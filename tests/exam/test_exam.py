@@ -21,6 +21,7 @@ def answer(case_name: str) -> tuple[str, str | None]:
     return said(diagnose([str(path) for path in next(c for c in CASES if c.name == case_name).files]))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_changes_that_may_not_matter(case: Case) -> None:
     """Other hosts, ranks, zones and file orders, noise, folded lines, tiny blocks: the same answer."""
@@ -28,6 +29,7 @@ def test_changes_that_may_not_matter(case: Case) -> None:
     assert answers == dict.fromkeys(answers, answer(case.name))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("dropped", DROPPED)
 def test_less_evidence_never_turns_into_a_wrong_verdict(dropped: str, tmp_path: Path) -> None:
     """Without one kind of source the verdict stays, becomes undecided or healthy, or is another accepted cause."""

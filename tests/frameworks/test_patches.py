@@ -420,6 +420,7 @@ def test_patches_are_accepted(kind: str, version: str, tmp_path: Path, stand_ins
     assert refused([rule.id for rule in RULES.values() if rule.remediation], kind, version, tmp_path, stand_ins) == []
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("kind", "version"), ONE_OF_EACH)
 @pytest.mark.parametrize("rule", [rule.id for rule in RULES.values() if rule.remediation])
 def test_fixed_values_are_proposed_once(rule: str, kind: str, version: str, tmp_path: Path) -> None:

@@ -171,6 +171,7 @@ def test_two_messages_of_a_kind_in_a_line(engine: str) -> None:
     assert places([f"{MESSAGE} {MESSAGE}".encode()], engine=engine) == [1]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("before", [0, 1, 2, 67, 68, 1000])
 @pytest.mark.parametrize("engine", ENGINES)
 def test_hit_at_the_end_of_a_block(engine: str, before: int) -> None:
@@ -247,6 +248,7 @@ def test_colours_before_the_cut_of_a_long_line() -> None:
     assert places(split_at(data, range(PIECE, len(data), PIECE))) == [1]
 
 
+@pytest.mark.sweep
 def test_line_of_a_long_line_in_either_engine() -> None:
     """The engines agree on a line longer than 4 MiB."""
     pieces = long_line(LONG + 5000)
