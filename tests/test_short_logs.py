@@ -46,6 +46,66 @@ LOGS = {
         ("undecided", "ray-memory-monitor", None),
     ),
     "disk of spilled objects": ("ray.exceptions.OutOfDiskError: Local disk is full", ("cause", "object-store-full", "other-disk-full")),
+    "a worker of the loader": ("RuntimeError: DataLoader worker (pid(s) 77, 78) exited unexpectedly", ("undecided", None, None)),
+    "an object's owner": ("ray.exceptions.ObjectLostError: Failed to retrieve object 00ff.", ("undecided", None, None)),
+    "the launcher's signal": (
+        "W0101 09:10:41.1 8493 torch/distributed/elastic/agent/server/api.py:719] Received 1 death signal, shutting down "
+        "workers\nTraceback (most recent call last):\n  File \"<frozen runpy>\", line 198, in _run_module_as_main",
+        ("cause", "other", "other-killed-by-operator"),
+    ),
+    "Ctrl-C at torchrun": (
+        "WARNING:torch.distributed.elastic.multiprocessing.api:Sending process 47 closing signal SIGINT",
+        ("cause", "other", "other-killed-by-operator"),
+    ),
+    "ECC of an old torch": (
+        "RuntimeError: cuda runtime error (39) : uncorrectable ECC error encountered at /pytorch/a.cpp:26",
+        ("cause", "exception", "other-gpu-hardware"),
+    ),
+    "no route": (
+        "n2:11:12 [0] NCCL INFO socketPollConnect: connect returned No route to host, retrying (34/34) after sleep for "
+        "3400 msec",
+        ("cause", "exception", "comm-network-fabric"),
+    ),
+    "a route at last": (
+        "n2:11:12 [0] NCCL INFO socketPollConnect: connect returned No route to host, retrying (1/34) after sleep for "
+        "100 msec",
+        ("inconclusive", None, None),
+    ),
+    "gloo's mesh": (
+        "[rank1]:[E101 11:34.7 ProcessGroupGloo.cpp:143] Gloo connectFullMesh failed with [pair.cc:144] no error",
+        ("cause", "exception", "comm-network-fabric"),
+    ),
+    "descriptors, by a storage": (
+        "RuntimeError: unable to open shared memory object </torch_3_4> in read-write mode\n" + "x\n" * 9
+        + "OSError: [Errno 24] Too many open files",
+        ("cause", "exception", "other-process-limit"),
+    ),
+    "two collectives at once": (
+        "[rank0]:[E101 ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL("
+        "SeqNum=22, OpType=_REDUCE_SCATTER_BASE, NumelIn=10634368, NumelOut=5317184, Timeout(ms)=600000) ran for 600080 "
+        "milliseconds before timing out.\n[rank1]:[E101 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective "
+        "operation timeout: WorkNCCL(SeqNum=26, OpType=_ALLGATHER_BASE, NumelIn=3787020, NumelOut=7574040, "
+        "Timeout(ms)=600000) ran for 600079 milliseconds before timing out.",
+        ("cause", "collective-timeout", "comm-shape-mismatch"),
+    ),
+    "saving on the GPU": (
+        '  File "/opt/bnb/nn/modules.py", line 336, in _save_to_state_dict\ntorch.cuda.OutOfMemoryError: CUDA out of '
+        "memory. Tried to allocate 256.00 MiB (GPU 0; 79.35 GiB total capacity; 77.18 GiB already allocated; 57.19 MiB "
+        "free; 77.97 GiB reserved in total by PyTorch)",
+        ("cause", "cuda-oom", "gpu-checkpoint-spike"),
+    ),
+    "attention over a whole picture": (
+        "    out = F.scaled_dot_product_attention(q, k, v, attention_mask)\ntorch.OutOfMemoryError: CUDA out of memory. "
+        "Tried to allocate 96.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 60.47 GiB is free.",
+        ("cause", "cuda-oom", "gpu-long-sequences"),
+    ),
+    "a small model on a small GPU": (
+        "trainable params: 25,830,000 || all params: 25,830,000 || trainable%: 100.0\n"
+        '  File "/opt/torch/_tensor.py", line 626, in backward\ntorch.OutOfMemoryError: CUDA out of memory. Tried to '
+        "allocate 1.14 GiB. GPU 0 has a total capacity of 14.58 GiB of which 675.62 MiB is free. Of the allocated memory "
+        "13.61 GiB is allocated by PyTorch, and 185.38 MiB is reserved by PyTorch but unallocated.",
+        ("cause", "cuda-oom", "gpu-micro-batch"),
+    ),
     "zsh": ("zsh: killed     python x.py", ("undecided", "sigkill-unknown", None)),
 }
 

@@ -43,6 +43,8 @@ _ECHO_ERRORS = (
     "ProcessExitedException",
     "UserWarning",
     "RpcError",
+    "RendezvousClosedError",
+    "SignalException",
 )
 
 _WARNING = re.compile(r"\[W\d{3,4} \d\d:\d\d:")
@@ -51,7 +53,7 @@ _WORKER_ENDED = re.compile(
     r"DataLoader worker \(pid(?:\(s\))? [\d, ]{1,200}\) (?:is killed by signal|exited unexpectedly)"
 )
 """What torch's loader says of a worker that something else ended (torch/utils/data/dataloader.py)."""
-_CUDA_ERROR = re.compile(r"CUDA(?: driver| runtime)? error|CUDA out of memory|CUDA kernel")
+_CUDA_ERROR = re.compile(r"(?:CUDA|cuda)(?: driver| runtime)? error|CUDA out of memory|CUDA kernel")
 """Inputs by torch.cuda_error and torch.cuda_oom."""
 RAY_SERVICE = re.compile(
     r"(?:^|[/!])(?:monitor|dashboard|dashboard_\w+|runtime_env_agent|log_monitor|ray_client_server\w*"
@@ -133,6 +135,9 @@ def classify(event: Event) -> Failure | None:
             if "SEGV" in name or "Seg" in name
             else None
         )
+    if kind == EVENT.nccl.unreachable:
+        tries, most = number(event, FIELD.try_count), number(event, FIELD.most_count)
+        return None if tries is None or most is None or tries < most else Failure("exception", EXCEPTION)
     if kind == EVENT.torch.cuda_error:
         memory = fields.get(FIELD.error_text) == "out of memory"
         return Failure("cuda-oom", CERTAIN) if memory else Failure("exception", EXCEPTION)

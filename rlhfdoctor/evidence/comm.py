@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 
@@ -13,6 +14,7 @@ from rlhfdoctor.types import Event, Evidence
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 
 _SMALL_NUMEL = 4096
+_GROUP = re.compile(r"\bPG (?:ID )?\d+ ?(?:PG GUID )?[^ \]]{0,60}")
 _GATHERING = re.compile(r"deepspeed/runtime/zero/(?:partitioned_param_coordinator|partition_parameters)\.py")
 
 
@@ -83,6 +85,7 @@ def _ranks(waits: list[Event]) -> Iterator[Evidence]:
         rank = whole(event, FIELD.rank) if FIELD.rank in event.fields else event.origin.rank
         by_rank.setdefault(rank if rank is not None else -len(by_rank) - 1, event)
     events = list(by_rank.values())
+    yield from _apart(events)
     for one in events:
         for two in events:
             same = one.fields.get(FIELD.seq) is not None and one.fields.get(FIELD.seq) == two.fields.get(FIELD.seq)
@@ -123,6 +126,32 @@ def _ranks(waits: list[Event]) -> Iterator[Evidence]:
             say("the ranks' sequence numbers differ by {spread}", spread=spread),
             events[-1],
         )
+
+
+def _apart(events: list[Event]) -> Iterator[Evidence]:
+    """Ranks of one group that wait in different operations at different numbers: both counted what the other has not.
+
+    A late rank alone leaves the others in one and the same operation.
+    """
+    for one, two in itertools.combinations(events, 2):
+        numbers = whole(one, FIELD.seq), whole(two, FIELD.seq)
+        ops = str(one.fields.get(FIELD.op)), str(two.fields.get(FIELD.op))
+        groups = [_GROUP.findall(event.text) for event in (one, two)]
+        if None in numbers or numbers[0] == numbers[1] or ops[0] == ops[1] or groups[0] != groups[1]:
+            continue
+        yield fact(
+            FACT.comm.op_differs,
+            True,
+            say(
+                "one rank waits in {op} (SeqNum={seq}), another in {other_op} (SeqNum={other_seq})",
+                op=ops[0],
+                seq=numbers[0],
+                other_op=ops[1],
+                other_seq=numbers[1],
+            ),
+            two,
+        )
+        return
 
 
 def _status(case: Case) -> Iterator[Evidence]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 from rlhfdoctor.evidence.case import Case
+from rlhfdoctor.evidence.classify import RAY_SERVICE, TRIED_AGAIN
 from rlhfdoctor.types import Event
 from rlhfdoctor.vocabulary import EVENT, RECORD
 
@@ -11,8 +14,8 @@ _UNRECOGNISED_COUNT = 5
 _FLUSHED_COUNT = 5
 """Judgement: Ray writes what its workers printed to the driver's log some lines late."""
 _ENDS = (EVENT.phase.finished, EVENT.ray.job_succeeded, EVENT.job.exit_0, EVENT.trace.job_done)
-
-
+_LOGGED = re.compile(r"\b(?:INFO|DEBUG|TRACE)\b|^\[[\d :,.-]{10,40} [IWD] \d")
+"""Severities of what goes on."""
 EXITS = (EVENT.ray.job_succeeded, EVENT.job.exit_0, EVENT.trace.job_done)
 """Those that end the run itself, beyond its last words."""
 
@@ -25,8 +28,21 @@ def find_good_end(case: Case) -> Event | None:
 
 
 def find_unrecognised(case: Case) -> list[Event]:
-    """Lines that read like a failure and that no pattern knows, the last ones."""
-    return case.of(EVENT.job.unrecognised)[-_UNRECOGNISED_COUNT:]
+    """Lines that read like a failure and that no pattern knows, the last ones; else errors that echo another one.
+
+    Of the latter kind is `ObjectLostError` or `DataLoader worker exited unexpectedly`: each follows from an end that is
+    shown elsewhere, if it is shown at all.
+    """
+    unknown = case.of(EVENT.job.unrecognised) or [e for e in case.of(EVENT.python.error) if _is_echo(case, e)]
+    return unknown[-_UNRECOGNISED_COUNT:]
+
+
+def _is_echo(case: Case, error: Event) -> bool:
+    """Whether an exception tells of another end, and no training follows it."""
+    harmless = TRIED_AGAIN.search(error.text) or "Warning" in error.text or "Exception ignored" in error.text
+    if harmless or RAY_SERVICE.search(error.origin.file) or _LOGGED.search(error.text):
+        return False
+    return not _goes_on(case, error)
 
 
 def _goes_on(case: Case, end: Event) -> bool:

@@ -46,7 +46,7 @@ def find_errors(case: Case) -> Iterator[Evidence]:
                 origin=event.origin,
                 text=event.text,
             )
-    fabric = case.first(EVENT.nccl.ib_error, EVENT.nccl.socket_setup)
+    fabric = case.first(*_FABRIC)
     if fabric is not None:
         yield Evidence(
             name=FACT.nccl.ib_text, value=fabric.text[-200:], says=quoted(fabric.text[-200:]), origin=fabric.origin
@@ -123,6 +123,7 @@ def _crash_says(case: Case, crash: Event) -> Message:
     )
 
 
+_FABRIC = (EVENT.nccl.ib_error, EVENT.nccl.socket_setup, EVENT.nccl.unreachable, EVENT.gloo.mesh_failed)
 _SCREENS = (80, 100, 120, 132, 160, 200)
 """Widths of terminals in columns."""
 _RESOURCE = re.compile(

@@ -23,12 +23,15 @@ _SITES: tuple[tuple[str, re.Pattern[str]], ...] = (
             r"|unwrap_model_for_generation|GatheredParameters|merge_adapter"
         ),
     ),
-    ("checkpoint", re.compile(r"save_checkpoint|load_state_dict|save_pretrained|_save_state|load_checkpoint")),
+    (
+        "checkpoint",
+        re.compile(r"save_checkpoint|load_state_dict|save_pretrained|_save_state|_save_to_state_dict|load_checkpoint"),
+    ),
     (
         "logits",
         re.compile(
             r"log_?softmax|logits|entropy|log_?probs_from|cross_entropy|float16_to_fp32|float_conversion"
-            r"|conversion_helper|get_per_token_logps|in softmax"
+            r"|conversion_helper|convert_to_fp32|get_per_token_logps|in softmax|in vocab_parallel"
         ),
     ),
     ("kv_cache", re.compile(r"initialize_cache|init_cache|determine_num_available|profile_run|allocate_kv")),
@@ -44,6 +47,7 @@ _SITES: tuple[tuple[str, re.Pattern[str]], ...] = (
             r"from_pretrained|\bconvert\b|init_model|_init_weights|module\.py\", line \d+, in (?:to|cuda)\b|load_model"
         ),
     ),
+    ("attention", re.compile(r"scaled_dot_product_attention|attention_forward|attn_weights|attention_scores")),
     ("backward", re.compile(r"backward\b|autograd")),
     ("generate", re.compile(r"generate\b|generate_sequences|\bsample\b")),
 )

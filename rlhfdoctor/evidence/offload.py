@@ -20,6 +20,7 @@ from rlhfdoctor.types import Evidence, Setting
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD, TRAIT
 
 _SIZE = re.compile(r"(?<![\w.])(\d{1,3}(?:\.\d+)?)[bB](?![a-zA-Z0-9])")
+_SMALL_RATIO = 0.3
 _MODEL_SETTINGS = folders.every(lambda spec: spec.models)
 
 
@@ -107,6 +108,37 @@ def find_states(case: Case) -> Iterator[Evidence]:
         yield Evidence(
             name=FACT.gpu.states_ratio, value=need / total, says=says, origin=where.origin if where else None
         )
+        return
+    yield from _small_states(case, total)
+
+
+def _small_states(case: Case, total: int) -> Iterator[Evidence]:
+    """The same by the parameters that a log counts, on one GPU: a bound from above, which says something if small.
+
+    Adam in mixed precision keeps 16 bytes of a trained parameter, 2 of one that is not trained (ZeRO, arXiv 1910.02054).
+    """
+    event = case.first(EVENT.config.parameters)
+    if event is None:
+        return
+    trained, every = (_count(event.fields.get(name)) for name in (FIELD.trained_text, FIELD.all_text))
+    millions = event.fields.get(FIELD.million_text)
+    if isinstance(millions, str):
+        trained = every = round(float(millions) * 1e6)
+    if trained is None or every is None:
+        return  # of an adapter alone the model's own size is not known
+    need = 16 * trained + 2 * (every - trained)
+    if need <= _SMALL_RATIO * total:
+        yield fact(
+            FACT.gpu.states_ratio,
+            need / total,
+            say("{every} parameters are at most {need:bytes} of states on the GPU", every=every, need=need),
+            event,
+        )
+
+
+def _count(figure: object) -> int | None:
+    digits = str(figure or "").replace(",", "")
+    return int(digits) if digits.isdigit() else None
 
 
 def find_freed_gradients(case: Case) -> Iterator[Evidence]:

@@ -23,6 +23,8 @@ _THREADS = re.compile(
     r"can't start new thread|pthread_create|fork: |Thread creation failed|thread: Resource temporarily"
 )
 _FORK_FRAME = re.compile(r"^(?:_?fork_exec|_execute_child|fork|_launch|_start_thread|start_new_thread|start)$")
+_NO_FILE = re.compile(r"unable to open shared memory object <[^>\n]{1,80}> in read")
+"""torch's error, up to release 1.7 without the reason (aten/src/TH/THAllocator.cpp)."""
 _PIDS: Final = "pids cgroup"
 _NEAR_LINES = 200
 _NEAR_S = 300.0
@@ -82,7 +84,7 @@ def _leads_to(event: Event, death: Death | None) -> bool:
     place = death.event.origin
     if event.origin.file == place.file:
         lines = (place.line or 0) - (event.origin.line or 0)
-        if lines < 0 and not _same_report(event, death.event):
+        if lines < 0 and not _same_report(event, death.event) and not _NO_FILE.search(death.event.text):
             return False
         if event.time is None or death.time is None:
             return lines <= _NEAR_LINES

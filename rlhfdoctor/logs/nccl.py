@@ -79,6 +79,19 @@ PATTERNS: tuple[Pattern, ...] = (
         "NCCL WARN Bootstrap : no socket interface found",
     ),
     line(
+        EVENT.nccl.unreachable,
+        r"(?:NCCL|UCX|ucp_|[Gg]loo|c10d|socketPollConnect|pml_ucx)[^\n]{0,200}(?:No route to host|Network is unreachable"
+        r"|Destination is unreachable)(?:, retrying \((?P<try_count>\d{1,4})/(?P<most_count>\d{1,4})\))?",
+        "NCCL INFO socketPollConnect: connect returned No route to host, retrying (34/34) after sleep for 3400 msec",
+        when="NCCL's misc/socket.cc, HPC-X's pml_ucx.c",
+    ),
+    line(
+        EVENT.gloo.mesh_failed,
+        r"Gloo connectFullMesh failed with",
+        "[E130 18:11:34.707542570 ProcessGroupGloo.cpp:143] Gloo connectFullMesh failed with [../third_party/gloo/gloo/"
+        "transport/tcp/pair.cc:144] no error",
+    ),
+    line(
         EVENT.nccl.cuda_oom,
         r"Failed to CUDA (?:calloc|malloc)(?: async)? (?P<request_bytes>\d+) bytes"
         r"|Cuda failure '?(?:2 )?'?out of memory'?",

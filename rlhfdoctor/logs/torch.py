@@ -36,7 +36,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.torch.cuda_error,
-        r"(?:CUDA(?: driver)?|HIP) error: (?P<error_text>out of memory|invalid argument|device-side assert triggered"
+        r"(?:CUDA(?: driver)? error|HIP error|cuda runtime error \(\d{1,4}\) ?): (?P<error_text>out of memory|invalid argument|device-side assert triggered"
         r"|an illegal memory access was encountered"
         r"|unspecified launch failure|uncorrectable ECC error encountered|initialization error"
         r"|operation not permitted)",
@@ -97,8 +97,9 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.torch.agent_signal,
-        r"SignalException: Process (?P<pid>\d+) got signal: (?P<signal>\d+)|Received (?P<name>SIG[A-Z]+)"
-        r"|got signal (?P<other_text>SIG(?:TERM|INT))",
+        r"SignalException: Process (?P<pid>\d+) got signal: (?P<signal>\d+)"
+        r"|Received (?P<name>SIG[A-Z]+|\d{1,2} death signal)|got signal (?P<other_text>SIG(?:TERM|INT))"
+        r"|Sending process \d+ closing signal SIG(?:HUP|INT|QUIT)\b",
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 102 got signal: 15",
     ),
     line(

@@ -44,6 +44,9 @@ def parse_logged(event: Event, gaps: list[Gap] | None = None) -> Iterator[Writte
         yield from _command(event)
     elif event.kind == EVENT.config.variable:
         yield from _variables(event)
+    elif event.kind == EVENT.config.engine_share:
+        share = _of_line(event, "gpu_memory_utilization", float(str(event.fields[FIELD.wanted_ratio])))
+        yield replace(share, owner="vllm", name="rollout.gpu_memory_utilization")
     elif FIELD.threshold_ratio in event.fields:
         ratio = str(event.fields[FIELD.threshold_ratio])
         with contextlib.suppress(ValueError):  # a cut figure

@@ -195,6 +195,7 @@ class nccl(Scope):
     closed_by_peer = says("a peer closed its connection", F.ip, F.peer_text)
     ib_error = says("an InfiniBand transfer failed", F.ip, F.status, failure=Failure("exception", EXCEPTION))
     socket_setup = says("no network interface was found")
+    unreachable = says("a network has no way to another node", F.try_count, F.most_count)
     init_timeout = says("communicators were not set up in time", failure=Failure("collective-timeout", TIMEOUT))
     cuda_oom = says("NCCL found no GPU memory", F.request_bytes, failure=Failure("cuda-oom", CERTAIN))
     shm_failed = says("NCCL could not extend its file in /dev/shm")
@@ -221,6 +222,7 @@ class gloo(Scope):
     )
     size_mismatch = says("a rank sent another size than was expected", F.sent_bytes, F.expected_bytes)
     closed = says("a peer closed its connection")
+    mesh_failed = says("the ranks could not all be connected", failure=Failure("exception", EXCEPTION))
 
 
 class deepspeed(Scope):

@@ -60,6 +60,8 @@ class config(Scope):
     variable = says("an environment variable with its value", F.list_text)
     entry = says("an entry of such a dump")
     model_size = says("size of the model, in a note")
+    parameters = says("parameters of the model, and those that are trained", F.all_text, F.trained_text, F.million_text)
+    engine_share = says("the share of the GPU that the engine may take", F.wanted_ratio)
     moe_model = says("class of a mixture-of-experts model", F.name)
     pin_edited = says("a note on pin_memory")
 
