@@ -106,6 +106,58 @@ LOGS = {
         "13.61 GiB is allocated by PyTorch, and 185.38 MiB is reserved by PyTorch but unallocated.",
         ("cause", "cuda-oom", "gpu-micro-batch"),
     ),
+    "a plain Exception": ("Exception: the judge returned nothing", ("cause", "exception", "other-software-error")),
+    "a report of IPython, cut": (
+        "OutOfMemoryError                          Traceback (most recent call last)",
+        ("undecided", "cuda-oom", None),
+    ),
+    "no room beside the weights": (
+        "(EngineCore_DP0 pid=5) INFO 12-23 23:34:23 [gpu_worker.py:298] Available KV cache memory: -1.20 GiB",
+        ("cause", "exception", "gpu-kv-cache-too-small"),
+    ),
+    "torch's handler": ("!!!!!!! Segfault encountered !!!!!!!", ("cause", "sigsegv", "other-software-error")),
+    "a verbs call": (
+        "n1:1:2 [0] misc/ibvwrap.cc:182 NCCL WARN Call to ibv_create_qp failed with error Invalid argument",
+        ("cause", "exception", "comm-network-fabric"),
+    ),
+    "Ascend": (
+        "EI0002: [PID: 7] The wait execution of the Notify register times out. Reason: The Notify register has not "
+        "received the Notify record from remote rank: [unknown].",
+        ("undecided", "collective-timeout", None),
+    ),
+    "at the store, behind a tokenizer": (
+        "Tokenizing (num_proc=8):  92%|#########2| 328986/359152 [29:58<12:05, 41.59 examples/s]\n"
+        "[rank1]:[W101 14:34:56.8 socket.cpp:489] [c10d] waitForInput: socket SocketImpl(fd=9) timed out after 1800000ms",
+        ("cause", "collective-timeout", "comm-long-generation"),
+    ),
+    "a call trace without its verdict": (
+        "[Wed Sep 29 07:12:20 2021] python3 invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0\n"
+        "[Wed Sep 29 07:12:20 2021]  out_of_memory+0x109/0x510\n"
+        "[Wed Sep 29 07:12:20 2021]  mem_cgroup_out_of_memory+0xbb/0xd0",
+        ("cause", "kernel-oom-cgroup", "host-container-limit"),
+    ),
+    "a full state dict": (
+        "INFO:torchtune.utils._logging:Saving checkpoint. This may take some time.\n"
+        "INFO:torchtune.utils._logging:Getting optimizer state dict took 118.28 secs\n"
+        "[rank4]:[E430 05:09:48.8 ProcessGroupNCCL.cpp:632] [Rank 4] Watchdog caught collective operation timeout: "
+        "WorkNCCL(SeqNum=9387, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600005 "
+        "milliseconds before timing out.",
+        ("cause", "collective-timeout", "comm-checkpoint-timeout"),
+    ),
+    "own process among the listed": (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 76.00 MiB. GPU 0 has a total capacity of 14.74 "
+        "GiB of which 42.19 MiB is free. Process 19 has 284.00 MiB memory in use. Process 22 has 3.60 GiB memory in "
+        "use. Process 16 has 10.77 GiB memory in use. Of the allocated memory 10.59 GiB is allocated by PyTorch, and "
+        "42.23 MiB is reserved by PyTorch but unallocated.",
+        ("cause", "cuda-oom", "gpu-foreign-process"),
+    ),
+    "the engine's warm-up": (
+        "INFO 11-01 23:47:30 [gpu_worker.py:391] Desired GPU memory utilization is (0.92, 22.0 GiB).\n"
+        '  File "/opt/vllm/v1/worker/gpu_model_runner.py", line 2874, in _dummy_sampler_run\n'
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 298.00 MiB. GPU 0 has a total capacity of 23.51 "
+        "GiB of which 120.00 MiB is free.",
+        ("cause", "cuda-oom", "gpu-rollout-reservation"),
+    ),
     "zsh": ("zsh: killed     python x.py", ("undecided", "sigkill-unknown", None)),
 }
 

@@ -12,7 +12,7 @@ from rlhfdoctor.evidence.case import number
 from rlhfdoctor.logs.kernel import read_xid
 from rlhfdoctor.types import Event
 from rlhfdoctor.vocabulary import EVENT, FIELD
-from rlhfdoctor.vocabulary.run import CERTAIN, EXCEPTION, VANISHED, Failure
+from rlhfdoctor.vocabulary.run import CERTAIN, EXCEPTION, TIMEOUT, VANISHED, Failure
 
 _ECHO_ERRORS = (
     "ActorDiedError",
@@ -83,12 +83,14 @@ def classify(event: Event) -> Failure | None:
     Failure(killer='collective-timeout', certainty=1)
     """
     kind, fields = event.kind, event.fields
-    if kind.scope == "nccl" and _WARNING.search(event.text):
+    if kind.scope == "nccl" and _WARNING.search(event.text) and FIELD.wait_s not in fields:
         return None  # severity W: logged at orderly exits too
     if kind in _OF_WORKERS:
         return _by_worker(event)
     if kind == EVENT.slurm.cancelled and not fields.get(FIELD.reason_text):
         return Failure("other", VANISHED)  # slurm also cancels what is left of a step of which a task failed
+    if kind == EVENT.nccl.store_timeout and FIELD.wait_s in fields:
+        return Failure("collective-timeout", TIMEOUT)
     if kind.failure is not None:
         return None if kind == EVENT.host.process_limit and TRIED_AGAIN.search(event.text) else kind.failure
     if kind in (EVENT.kernel.killed, EVENT.kernel.kill_choice):

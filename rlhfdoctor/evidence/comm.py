@@ -32,6 +32,7 @@ def find_collectives(case: Case) -> Iterator[Evidence]:
         )
     if not waits:
         yield from _gloo(case)
+        yield from _store(case)
         return
     first = waits[0]
     limit = number(first, FIELD.timeout_s) or 0
@@ -76,6 +77,17 @@ def _gloo(case: Case) -> Iterator[Evidence]:
             gathers[-1],
         )
     yield from find_late_rank(case, gloo, limit)
+
+
+def _store(case: Case) -> Iterator[Evidence]:
+    """Facts of a rank that gave up at the store, where others were to set a key."""
+    waited = next((e for e in case.of(EVENT.nccl.store_timeout) if FIELD.wait_s in e.fields), None)
+    if waited is None or case.first(EVENT.gloo.timeout) is not None:
+        return
+    limit = float(number(waited, FIELD.wait_s) or 0)
+    says = say("a rank waited {limit:s} at the store of the process group", limit=limit)
+    yield fact(FACT.comm.timeout_s, limit, says, waited)
+    yield from find_late_rank(case, waited, limit)
 
 
 def _ranks(waits: list[Event]) -> Iterator[Evidence]:

@@ -81,7 +81,10 @@ def _with_trace(case: Case, death: Death) -> Death:
     return replace(death, culprit=find_culprit(case, death) or death.culprit)
 
 
-_SAY_LEVEL = (EVENT.kernel.oom_kill, EVENT.kernel.kill_choice, EVENT.kernel.killed, EVENT.kernel.memcg_usage)
+_SAY_LEVEL = (
+    *(EVENT.kernel.oom_kill, EVENT.kernel.kill_choice, EVENT.kernel.killed),
+    *(EVENT.kernel.memcg_usage, EVENT.kernel.memcg_trace),
+)
 
 
 def _in_cgroup(case: Case, event: Event) -> bool:

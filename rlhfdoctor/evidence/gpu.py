@@ -34,6 +34,10 @@ _SITES: tuple[tuple[str, re.Pattern[str]], ...] = (
             r"|conversion_helper|convert_to_fp32|get_per_token_logps|in softmax|in vocab_parallel"
         ),
     ),
+    (
+        "engine_start",
+        re.compile(r"_dummy_sampler_run|capture_model|compile_or_warm_up_model|when warming up|cuda_?graph"),
+    ),
     ("kv_cache", re.compile(r"initialize_cache|init_cache|determine_num_available|profile_run|allocate_kv")),
     (
         "optimizer",

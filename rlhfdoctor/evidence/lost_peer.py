@@ -20,6 +20,7 @@ def find_peer(case: Case) -> Iterator[Evidence]:
         EVENT.ray.actor_lost,
         EVENT.gloo.closed,
         EVENT.nccl.store_timeout,
+        EVENT.nccl.hccl_timeout,
         EVENT.nccl.timeout,
         EVENT.vllm.engine_dead,
         EVENT.torch.leaked_objects,

@@ -115,7 +115,7 @@ def find_states(case: Case) -> Iterator[Evidence]:
 def _small_states(case: Case, total: int) -> Iterator[Evidence]:
     """The same by the parameters that a log counts, on one GPU: a bound from above, which says something if small.
 
-    Adam in mixed precision keeps 16 bytes of a trained parameter, 2 of one that is not trained (ZeRO, arXiv 1910.02054).
+    Adam in mixed precision keeps 16 bytes of a trained parameter, 2 of another one (ZeRO, arXiv 1910.02054).
     """
     event = case.first(EVENT.config.parameters)
     if event is None:

@@ -21,6 +21,7 @@ from rlhfdoctor.vocabulary.run import CERTAIN, EXCEPTION, SIGKILLERS, VANISHED
 _REPORT: frozenset[Kind] = frozenset(
     (
         EVENT.kernel.oom_invoked,
+        EVENT.kernel.memcg_trace,
         EVENT.kernel.memcg_usage,
         EVENT.kernel.memcg_task,
         EVENT.kernel.task_header,

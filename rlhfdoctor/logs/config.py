@@ -131,15 +131,17 @@ PATTERNS: tuple[Pattern, ...] = (
         EVENT.config.parameters,
         r"[Tt]rainable param(?:eter)?s(?: =|:) ?(?P<trained_text>[\d,]{1,20})"
         r"(?: \|\| all params: (?P<all_text>[\d,]{1,20}))?"
-        r"|(?:LLM总参数量|总参数量|[Tt]otal param(?:eter)?s)[:：=] ?(?P<million_text>\d{1,6}(?:\.\d{1,4})?) ?(?:百万|M\b)",
+        r"|(?:总参数量|[Tt]otal param(?:eter)?s)[:：=] ?"
+        r"(?P<million_text>\d{1,6}(?:\.\d{1,4})?) ?(?:百万|M\b)",
         "trainable params: 4,194,304 || all params: 6,742,609,920 || trainable%: 0.0622",
         when="peft's print_trainable_parameters; transformers' Trainer",
     ),
     line(
         EVENT.config.engine_share,
-        r"x gpu_memory_utilization \((?P<wanted_ratio>0?\.\d{1,6}|1(?:\.0+)?)\)",
+        r"(?:x gpu_memory_utilization|Desired GPU memory utilization is) "
+        r"\((?P<wanted_ratio>0?\.\d{1,20}|1(?:\.0{1,6})?)[,)]",
         "the current vLLM instance can use total_gpu_memory (44.53GiB) x gpu_memory_utilization (0.98) = 43.64GiB",
-        when="vLLM 0.6 to 0.9, worker/worker.py",
+        when="vLLM, worker/worker.py to 0.9, v1/worker/gpu_worker.py since",
     ),
     line(
         EVENT.config.moe_model,

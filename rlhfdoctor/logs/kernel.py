@@ -34,6 +34,12 @@ PATTERNS: tuple[Pattern, ...] = (
         "[ 4127.318402] python invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0",
     ),
     line(
+        EVENT.kernel.memcg_trace,
+        r"\bmem_cgroup_(?:out_of_memory|oom_synchronize)\+0x",
+        "[ 7781.402900]  mem_cgroup_out_of_memory+0xbb/0xd0",
+        when="mm/memcontrol.c, every release with CONFIG_MEMCG; the node's own kills go without it",
+    ),
+    line(
         EVENT.kernel.memcg_usage,
         r"(?:^|[^+\w])memory: usage (?P<usage_kb>\d+) ?kB(?:, ?limit (?P<limit_kb>\d+) ?kB)?"
         r"(?:, ?failcnt (?P<fail_count>\d+))?",

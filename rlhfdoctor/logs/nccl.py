@@ -70,6 +70,8 @@ PATTERNS: tuple[Pattern, ...] = (
         EVENT.nccl.ib_error,
         r"NET/IB : Got completion from peer (?P<ip>[^\s<]+)\S* with (?:error|status=)\s?(?P<status>\d+)"
         r"|Got async event : port error"
+        r"|Call to ibv_\w{1,40} failed with error (?:Invalid argument|Connection timed out|No such device"
+        r"|Input/output error|No data available|Bad address|Network is unreachable|Unknown error|Operation not)"
         r"|NET/IB.*(?:IBV_WC_|Unable to open|No device found)",
         "NCCL WARN NET/IB : Got completion from peer 10.0.0.1<38560> with error 12, opcode 0, len 0, vendor err 129",
     ),
@@ -79,9 +81,18 @@ PATTERNS: tuple[Pattern, ...] = (
         "NCCL WARN Bootstrap : no socket interface found",
     ),
     line(
+        EVENT.nccl.hccl_timeout,
+        r"Notify register (?:has not received|times out)|HCCL_(?:EXEC|CONNECT)_TIMEOUT[^\n]{0,80}time ?d? ?out"
+        r"|\bEI000[26]: ",
+        "EI0002: [PID: 7] The wait execution of the Notify register times out. Reason: The Notify register has not "
+        "received the Notify record from remote rank: [unknown].",
+        when="CANN's HCCL, error codes EI0002 (execution) and EI0006 (connection)",
+    ),
+    line(
         EVENT.nccl.unreachable,
-        r"(?:NCCL|UCX|ucp_|[Gg]loo|c10d|socketPollConnect|pml_ucx)[^\n]{0,200}(?:No route to host|Network is unreachable"
-        r"|Destination is unreachable)(?:, retrying \((?P<try_count>\d{1,4})/(?P<most_count>\d{1,4})\))?",
+        r"(?:NCCL|UCX|ucp_|[Gg]loo|c10d|socketPollConnect|pml_ucx)[^\n]{0,200}"
+        r"(?:No route to host|Network is unreachable|Destination is unreachable)"
+        r"(?:, retrying \((?P<try_count>\d{1,4})/(?P<most_count>\d{1,4})\))?",
         "NCCL INFO socketPollConnect: connect returned No route to host, retrying (34/34) after sleep for 3400 msec",
         when="NCCL's misc/socket.cc, HPC-X's pml_ucx.c",
     ),
@@ -131,7 +142,7 @@ PATTERNS: tuple[Pattern, ...] = (
         EVENT.nccl.store_timeout,
         r"Timed out initializing process group in store based barrier on rank:? (?P<rank>\d+)"
         r"|store->get\('[^']*'\) got error"
-        r"|recvValue failed|wait timeout after (?P<wait_ms>\d+)ms"
+        r"|recvValue failed|(?:wait timeout|waitForInput: [^\n]{0,200}timed out) after (?P<wait_ms>\d+)ms"
         r"|Timed out after \S{1,20} seconds waiting for clients"
         r"|client socket has timed out after \S{1,20} while trying to connect"
         r"|RendezvousTimeoutError|Rendezvous timeout occurred|timed out waiting for all \d{1,9} members to join"

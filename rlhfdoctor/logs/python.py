@@ -35,10 +35,27 @@ PATTERNS: tuple[Pattern, ...] = (
         "AssertionError",
     ),
     line(
+        EVENT.python.error,
+        r"^(?:\([^)]*\) )?(?:\[rank\d+\]: ?)?(?P<name>Exception): (?P<message_text>.{1,300})",
+        "Exception: the worker returned nothing",
+    ),
+    line(
+        EVENT.python.bare_error,
+        r"^(?P<name>[A-Z]\w{1,60}(?:Error|Exception)) {3,60}Traceback \(most recent call last\)",
+        "ValueError                                Traceback (most recent call last)",
+        when="IPython's core/ultratb.py: the first line of a report whose last has the message",
+    ),
+    line(
         EVENT.python.fatal,
         r"Fatal Python error: (?P<error_text>Segmentation fault|Bus error|Aborted|Floating point exception"
         r"|Illegal instruction|none_dealloc)",
         "(pid=6120) Fatal Python error: Bus error",
+    ),
+    line(
+        EVENT.python.fatal,
+        r"!{3,9} (?P<error_text>Segfault) encountered !{3,9}",
+        "!!!!!!! Segfault encountered !!!!!!!",
+        when="torch/csrc/DataLoader.cpp and c10/util/signal_handler.cpp",
     ),
     line(
         EVENT.python.signal,

@@ -11,6 +11,7 @@ Five wordings of the CUDA OOM error from 1.3 to 2.10 (c10/cuda/CUDACachingAlloca
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 
 from rlhfdoctor.logs.pattern import Pattern, line
 from rlhfdoctor.types import Value
@@ -31,12 +32,14 @@ PATTERNS: tuple[Pattern, ...] = (
         EVENT.torch.cuda_oom_class,
         r"torch\.(?:cuda\.)?OutOfMemoryError|would exceed allowed memory\. \(out of memory\)"
         r"|CU(?:BLAS|DNN|SOLVER|SPARSE|FFT)_(?:STATUS_)?ALLOC_FAILED"
+        r"|^OutOfMemoryError {3,60}Traceback \(most recent call last\)"
         r"|CUDA out of memory occurred when warming up|No executable batch size found, reached zero",
         "torch.OutOfMemoryError:",
     ),
     line(
         EVENT.torch.cuda_error,
-        r"(?:CUDA(?: driver)? error|HIP error|cuda runtime error \(\d{1,4}\) ?): (?P<error_text>out of memory|invalid argument|device-side assert triggered"
+        r"(?:CUDA(?: driver)? error|HIP error|cuda runtime error \(\d{1,4}\) ?): "
+        r"(?P<error_text>out of memory|invalid argument|device-side assert triggered"
         r"|an illegal memory access was encountered"
         r"|unspecified launch failure|uncorrectable ECC error encountered|initialization error"
         r"|operation not permitted)",
@@ -157,9 +160,26 @@ def read_cuda_oom(text: str) -> dict[str, Value]:
     reserved, allocated = found.pop("reserved_bytes", None), found.get("allocated_bytes")
     if isinstance(reserved, int) and isinstance(allocated, int):
         found.setdefault("unallocated_bytes", max(reserved - allocated, 0))
-    others = _OTHERS.findall(text)
+    others = [parse_bytes(size) or 0 for _, size in _OTHERS.findall(text)]
+    if others:
+        own = _own_of(others, found)
+        if own is not None:
+            others.remove(own)
+            found["own_bytes"] = own
     if others:
         found["others_count"] = len(others)
-        found["others_bytes"] = sum(parse_bytes(size) or 0 for _, size in others)
-        found["others_zero"] = all((parse_bytes(size) or 0) == 0 for _, size in others)
+        found["others_bytes"] = sum(others)
+        found["others_zero"] = not any(others)
     return found
+
+
+def _own_of(listed: Sequence[int], sizes: Mapping[str, Value]) -> int | None:
+    """The listed process that can only be this one: it holds what PyTorch has here, and its context.
+
+    Where process numbers differ by namespace, PyTorch names its own process among the others.
+    """
+    allocated = sizes.get("allocated_bytes")
+    if "own_bytes" in sizes or not isinstance(allocated, int):
+        return None
+    room = [size for size in listed if allocated <= size * 1.01]
+    return min(room) if room and len(listed) > 1 else None

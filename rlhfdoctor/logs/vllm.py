@@ -8,7 +8,7 @@ from rlhfdoctor.vocabulary import EVENT
 PATTERNS: tuple[Pattern, ...] = (
     line(
         EVENT.vllm.no_cache_blocks,
-        r"No available memory for the cache blocks",
+        r"No available memory for the cache blocks|Available KV cache memory: -\d",
         "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when "
         "initializing the engine.",
     ),

@@ -16,6 +16,9 @@ class kernel(Scope):
         F.gfp_text,
         failure=Failure("kernel-oom-node", CERTAIN),
     )
+    memcg_trace = says(
+        "the call trace of a kill at a cgroup's limit", failure=Failure("kernel-oom-cgroup", CERTAIN)
+    )
     memcg_usage = says("use and limit of the cgroup that was full", F.usage_bytes, F.limit_bytes, F.fail_count)
     memcg_task = says(
         "which cgroup's limit killed which cgroup's task (before Linux 4.19)",

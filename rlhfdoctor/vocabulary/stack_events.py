@@ -196,6 +196,9 @@ class nccl(Scope):
     ib_error = says("an InfiniBand transfer failed", F.ip, F.status, failure=Failure("exception", EXCEPTION))
     socket_setup = says("no network interface was found")
     unreachable = says("a network has no way to another node", F.try_count, F.most_count)
+    hccl_timeout = says(
+        "a collective of Ascend NPUs ran into its timeout", failure=Failure("collective-timeout", TIMEOUT)
+    )
     init_timeout = says("communicators were not set up in time", failure=Failure("collective-timeout", TIMEOUT))
     cuda_oom = says("NCCL found no GPU memory", F.request_bytes, failure=Failure("cuda-oom", CERTAIN))
     shm_failed = says("NCCL could not extend its file in /dev/shm")
