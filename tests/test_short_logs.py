@@ -158,6 +158,38 @@ LOGS = {
         "GiB of which 120.00 MiB is free.",
         ("cause", "cuda-oom", "gpu-rollout-reservation"),
     ),
+    "quota": ("OSError: [Errno 122] Disk quota exceeded", ("cause", "exception", "other-disk-full")),
+    "evicted for its disk": (
+        "  Warning  Evicted  109s  kubelet  Pod ephemeral local storage usage exceeds the total limit of containers 5Gi.",
+        ("cause", "other", "other-disk-full"),
+    ),
+    "a store in /tmp is no cause": (
+        "WARNING: The object store is using /tmp instead of /dev/shm because /dev/shm has only 13509564416 bytes "
+        "available.\nray.exceptions.NodeDiedError: Task failed due to the node (where this task was running) was dead.",
+        ("undecided", "exception", None),
+    ),
+    "a bar and the kill on one line": (
+        "Loading checkpoint shards:   0%|          | 0/2 [00:00<?, ?it/s]ERROR:torch.distributed.elastic.multiprocessing."
+        "api:failed (exitcode: -9) local_rank: 4 (pid: 899509) of binary: /opt/bin/python",
+        ("cause", "sigkill-unknown", "host-model-load"),
+    ),
+    "XLA": (
+        "E1 00:10:32.9 30 pjrt_stream_executor_client.cc:2809] Execution of replica 0 failed: RESOURCE_EXHAUSTED: Out of "
+        "memory while trying to allocate 1049100288 bytes.",
+        ("undecided", "cuda-oom", None),
+    ),
+    "sglang's weights": (
+        "ValueError: Loaded weights leave no GPU memory for the KV cache under --mem-fraction-static=0.88.",
+        ("cause", "exception", "gpu-kv-cache-too-small"),
+    ),
+    "UCX": (
+        "[w-0:2121 :0:7025] Caught signal 7 (Bus error: nonexistent physical address)",
+        ("cause", "sigbus", "shm-too-small"),
+    ),
+    "NaN in the sampler": (
+        "RuntimeError: probability tensor contains either `inf`, `nan` or element < 0",
+        ("cause", "exception", "other-software-error"),
+    ),
     "zsh": ("zsh: killed     python x.py", ("undecided", "sigkill-unknown", None)),
 }
 

@@ -44,7 +44,8 @@ def _precedes(one: Event, death: Event) -> bool:
     if "ray::" in one.text and re.search(r"\d+\.\d\d[ \t]+ray::|where the task \(|Selected to kill", one.text):
         return False
     if one.origin.file == death.origin.file:
-        return (one.origin.line or 0) < (death.origin.line or 0)
+        bar = one.kind.scope == "phase" and "%|" in one.text  # has no end of line of its own
+        return (one.origin.line or 0) < (death.origin.line or 0) + bar
     return one.time is None or death.time is None or one.time <= death.time
 
 

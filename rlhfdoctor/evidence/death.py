@@ -185,6 +185,10 @@ _SEEN_BY_DRIVER = (
 """How a kill that the kernel logged looks from the driver, if the phase is known."""
 
 
+def _on_one_line(one: Event, two: Event) -> bool:
+    return (one.origin.file, one.origin.line) == (two.origin.file, two.origin.line) and one.origin.line is not None
+
+
 def _phase(case: Case, event: Event) -> Phase | None:
     if event.kind in (EVENT.nccl.timeout, EVENT.gloo.timeout, EVENT.nccl.heartbeat):
         stacks = {str(e.fields.get(FIELD.function_text)) for e in case.of(EVENT.python.frame)}
@@ -213,8 +217,9 @@ def _phase(case: Case, event: Event) -> Phase | None:
             return found
     event = place
     position = list(case.events).index(event) if event in case.events else len(case.events)
+    behind = [e for e in list(case.events)[position + 1 :] if _on_one_line(e, event)]  # a bar has no end of line
     stepped = False
-    for before in reversed(list(case.events)[:position]):
+    for before in reversed([*list(case.events)[:position], *behind]):
         late = before.repeats_count > 1 or "100%" in before.text  # flushed seconds later
         stepped = stepped or (before.kind in (EVENT.phase.step, EVENT.phase.episode) and not late)
         if before.kind == EVENT.trace.mark and before.fields.get(FIELD.phase) in PHASES:

@@ -58,7 +58,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.host.no_space,
-        r"No space left on device|\[Errno 28\]",
+        r"No space left on device|\[Errno 28\]|Disk quota exceeded|\[Errno 122\]",
         "OSError: [Errno 28] No space left on device: '/data/ckpt/global_step_100'",
     ),
     line(

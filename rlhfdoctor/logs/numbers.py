@@ -33,7 +33,8 @@ PATTERNS: tuple[Pattern, ...] = (
         r"loss scale already at minimum|Minimum loss scale reached|returned nan values in its \d+th output"
         r"|[Ll]oss scale (?:is )?(?:below|at|under) (?:the |its )?(?:minimum|least)[^\n]{0,80}"
         r"(?:[Ee]xit|[Aa]bort|[Ss]top)"
-        r"|[Uu]nexpected result (?:nan|inf)\b|found NaN in local grad norm",
+        r"|[Uu]nexpected result (?:nan|inf)\b|found NaN in local grad norm"
+        r"|probability tensor contains either `?inf`?, `?nan`?|At least one NaN in|NaN in the logits",
         "Exception: Current loss scale already at minimum - cannot decrease scale anymore. Exiting run.",
     ),
     line(
@@ -45,7 +46,7 @@ PATTERNS: tuple[Pattern, ...] = (
     line(
         EVENT.numbers.nan,
         r"(?:loss|grad_norm|kl|reward|entropy)['\"]?(?: ?[:=] ?)['\"]?(?:nan|NaN|inf|-inf|Infinity)\b"
-        rf"|(?:[Dd]etected|[Ff]ound|[Ee]ncountered|contains?) {_NAN}\b",
+        rf"|(?:[Dd]etected|[Ff]ound|[Ee]ncountered|contains?) {_NAN}\b|grad_norm is not finite",
         "{'loss': nan, 'grad_norm': nan, 'learning_rate': 9.8e-07, 'epoch': 0.21}",
     ),
 )

@@ -55,7 +55,13 @@ PATTERNS: tuple[Pattern, ...] = (
         EVENT.python.fatal,
         r"!{3,9} (?P<error_text>Segfault) encountered !{3,9}",
         "!!!!!!! Segfault encountered !!!!!!!",
-        when="torch/csrc/DataLoader.cpp and c10/util/signal_handler.cpp",
+        when="c10/util/signal_handler.cpp",
+    ),
+    line(
+        EVENT.python.fatal,
+        r"Caught signal 7 \((?P<error_text>Bus error)",
+        "[node-0:2121 :0:7025] Caught signal 7 (Bus error: nonexistent physical address)",
+        when="UCX, src/ucs/debug/debug.c",
     ),
     line(
         EVENT.python.signal,

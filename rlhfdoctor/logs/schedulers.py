@@ -115,6 +115,14 @@ PATTERNS: tuple[Pattern, ...] = (
         "The node was low on resource: memory. Container ppo was using 7340032Ki, which exceeds its request of 0.",
     ),
     line(
+        EVENT.k8s.disk_evicted,
+        r"The node was low on resource: ephemeral-storage|ephemeral local storage usage exceeds"
+        r"|(?:Usage of EmptyDir volume|Container) \S{1,100} exceed(?:s|ed) (?:the|its local ephemeral storage)"
+        r"|The node had condition: \[DiskPressure\]",
+        "Warning  Evicted  109s  kubelet  Pod ephemeral local storage usage exceeds the total limit of containers 5Gi.",
+        when="pkg/kubelet/eviction/helpers.go, eviction_manager.go",
+    ),
+    line(
         EVENT.k8s.pod_limit_guess,
         r"may have exceeded K8s pod memory limits",
         "Worker exits with an exit code None. The worker may have exceeded K8s pod memory limits.",

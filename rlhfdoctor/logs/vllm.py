@@ -102,7 +102,8 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.sglang.no_memory,
-        r"Not enough memory\. Please try to increase --mem-fraction-static|alloc_req_slots runs out of memory"
+        r"Not enough memory\. Please try to increase --mem-fraction-static|leave no GPU memory for the KV cache"
+        r"|alloc_req_slots runs out of memory"
         r"|\b\w{1,20} out of memory\. Try to lower your batch size"
         r"|Out of memory\. Please set a smaller number for|Failed to retract any request",
         "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.",

@@ -16,9 +16,7 @@ class kernel(Scope):
         F.gfp_text,
         failure=Failure("kernel-oom-node", CERTAIN),
     )
-    memcg_trace = says(
-        "the call trace of a kill at a cgroup's limit", failure=Failure("kernel-oom-cgroup", CERTAIN)
-    )
+    memcg_trace = says("the call trace of a kill at a cgroup's limit", failure=Failure("kernel-oom-cgroup", CERTAIN))
     memcg_usage = says("use and limit of the cgroup that was full", F.usage_bytes, F.limit_bytes, F.fail_count)
     memcg_task = says(
         "which cgroup's limit killed which cgroup's task (before Linux 4.19)",
@@ -157,6 +155,7 @@ class k8s(Scope):
         F.condition_text,
         failure=Failure("other", CERTAIN),
     )
+    disk_evicted = says("a pod was evicted for the disk that it used", failure=Failure("other", CERTAIN))
     pod_limit_guess = says("a program guesses that the pod's limit was exceeded")
 
 
