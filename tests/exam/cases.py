@@ -11,8 +11,10 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared" / "incidents" / "cases"
-OPENED = ("1", "2", "3")
-"""Rounds (ROUNDS.md) that were scored unseen and have been read since."""
+OWN = ROOT.parent / "own_rounds"
+OPENED = ("1", "2", "3", "4")
+OWN_OPENED = ("r1", "r2", "r3")
+"""Rounds (ROUNDS.md), given and collected, that were scored unseen and have been read since."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ def round_cases() -> Iterator[Case]:
     """Those of the rounds that have been read."""
     for number in OPENED:
         yield from shared_cases(SHARED.parent / "rounds" / number, f"round {number}")
+    for name in OWN_OPENED:
+        yield from shared_cases(OWN / name, f"own round {name[1:]}")
 
 
 def all_cases() -> list[Case]:
