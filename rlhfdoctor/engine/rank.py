@@ -7,7 +7,7 @@ nothing and is listed as missing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from rlhfdoctor.conditions.match import Answer, Facts, ask
@@ -158,7 +158,7 @@ def _value(fact: Fact, facts: Facts) -> Argument:
     evidence = facts.evidence.get(fact)
     value = evidence.value if evidence is not None else None
     if value is None:
-        return say("an unknown amount") if fact.unit == "bytes" else say("unknown")
+        return _UNKNOWN.get(fact.unit, say("unknown"))
     if isinstance(value, int | float) and not isinstance(value, bool) and fact.unit in _SHOWN:
         return Message(f"{{value:{fact.unit}}}", (("value", value),))
     if isinstance(value, Message):
@@ -167,3 +167,4 @@ def _value(fact: Fact, facts: Facts) -> Argument:
 
 
 _SHOWN: Collection[Unit] = ("bytes", "share", "s")
+_UNKNOWN: Mapping[Unit, Message] = {"bytes": say("an unknown amount"), "s": say("an unknown time")}

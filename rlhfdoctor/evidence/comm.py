@@ -35,23 +35,18 @@ def find_collectives(case: Case) -> Iterator[Evidence]:
         yield from _store(case)
         return
     first = waits[0]
-    limit = number(first, FIELD.timeout_s) or 0
-    yield fact(
-        FACT.comm.timeout_s,
-        limit,
-        say("a rank waited {limit:s} in {op}", limit=float(limit), op=first.fields.get(FIELD.op)),
-        first,
-    )
-    yield fact(
-        FACT.comm.op,
-        str(first.fields.get(FIELD.op)),
-        say("the collective was {op}", op=first.fields.get(FIELD.op)),
-        first,
-    )
+    limit, op = number(first, FIELD.timeout_s), first.fields.get(FIELD.op)
+    waited = say("a rank waited {limit:s} in {op}", limit=float(limit or 0), op=op)
+    if limit is not None:
+        yield fact(
+            FACT.comm.timeout_s, limit, waited if op else say("a rank waited {limit:s}", limit=float(limit)), first
+        )
+    if op is not None:
+        yield fact(FACT.comm.op, str(op), say("the collective was {op}", op=op), first)
     yield from _ranks(waits)
     yield from _status(case)
     yield from _sizes(first)
-    yield from find_late_rank(case, first, float(limit))
+    yield from find_late_rank(case, first, float(limit or 0))
 
 
 def _gloo(case: Case) -> Iterator[Evidence]:

@@ -24,8 +24,8 @@ PATTERNS: tuple[Pattern, ...] = (
         EVENT.nccl.timeout,
         r"(?:\[Rank (?P<rank>\d+)\] )?(?:Watchdog caught collective operation timeout|Work WorkNCCL\()"
         r"(?:[: ]{0,3}(?:WorkNCCL\()?(?:SeqNum=(?P<seq>\d+), )?"
-        r"OpType=(?P<op>\w+), (?:NumelIn=(?P<numel_in>\d+), NumelOut=(?P<numel_out>\d+), )?"
-        r"Timeout\(ms\)=(?P<timeout_ms>\d+)\))?"
+        r"OpType=(?P<op>\w+)(?:, NumelIn=(?P<numel_in>\d+)(?:, NumelOut=(?P<numel_out>\d+))?)?"
+        r"(?:, Timeout\(ms\)=(?P<timeout_ms>\d+)\))?)?"
         r"(?: ran for (?P<ran_ms>\d+) milliseconds)?",
         "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3, OpType=ALLREDUCE, NumelIn=1, "
         "NumelOut=1, "
