@@ -190,6 +190,26 @@ LOGS = {
         "RuntimeError: probability tensor contains either `inf`, `nan` or element < 0",
         ("cause", "exception", "other-software-error"),
     ),
+    "old slurm": ("slurmstepd: error: Exceeded job memory limit", ("cause", "kernel-oom-cgroup", "host-container-limit")),
+    "a spot machine": (
+        "spot instance interruption notice: the instance will be terminated in 2 minutes",
+        ("cause", "other", "other-killed-by-operator"),
+    ),
+    "a container's first process": (
+        "OCI runtime create failed: starting container process caused: container init was OOM-killed (memory limit too low?)",
+        ("cause", "kernel-oom-cgroup", "host-container-limit"),
+    ),
+    "a pool": (
+        "concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated abruptly while the "
+        "future was running or pending.",
+        ("undecided", "sigkill-unknown", None),
+    ),
+    "Colab": ("Your session crashed after using all available RAM.", ("undecided", "sigkill-unknown", None)),
+    "a lost node": ("Warning  NodeNotReady  2m  node-controller  Node is not ready", ("undecided", "other", None)),
+    "llama.cpp": (
+        "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 4096.00 MiB on device 0: cudaMalloc failed: out of memory",
+        ("undecided", "cuda-oom", None),
+    ),
     "zsh": ("zsh: killed     python x.py", ("undecided", "sigkill-unknown", None)),
 }
 

@@ -44,6 +44,8 @@ _ECHO_ERRORS = (
     "UserWarning",
     "RpcError",
     "RendezvousClosedError",
+    "BrokenProcessPool",
+    "TerminatedWorkerError",
     "SignalException",
 )
 

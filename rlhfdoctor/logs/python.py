@@ -64,6 +64,22 @@ PATTERNS: tuple[Pattern, ...] = (
         when="UCX, src/ucs/debug/debug.c",
     ),
     line(
+        EVENT.python.pool_broken,
+        r"A process in the process pool was terminated abruptly"
+        r"|A worker process managed by the executor was unexpectedly terminated",
+        "concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated abruptly while the "
+        "future was running or pending.",
+        when="concurrent/futures/process.py, joblib's loky",
+    ),
+    line(
+        EVENT.python.notebook_died,
+        r"[Yy]our notebook tried to allocate more memory than is available"
+        r"|[Yy]our session crashed after using all available RAM"
+        r"|kernel appears to have died\. It will restart",
+        "Your session crashed after using all available RAM.",
+        when="Kaggle, Colab, Jupyter",
+    ),
+    line(
         EVENT.python.signal,
         r"\*\*\* (?P<name>SIG[A-Z]+) received at|Process received signal.*"
         r"|(?P<core_text>Segmentation fault|Bus error|Aborted) \(core dumped\)",

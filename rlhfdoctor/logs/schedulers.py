@@ -21,7 +21,8 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.slurm.limit_killed,
-        r"(?:Job|Step) (?P<step_text>[0-9.]+) exceeded memory limit(?: ?\((?P<used_kb>\d+) ?> ?(?P<limit_kb>\d+)\))?",
+        r"(?:Job|Step) (?P<step_text>[0-9.]+) exceeded memory limit(?: ?\((?P<used_kb>\d+) ?> ?(?P<limit_kb>\d+)\))?"
+        r"|slurmstepd: error: Exceeded (?:job|step) memory limit\s*$",
         "slurmstepd-node01: error: Step 1141809.0 exceeded memory limit (41393168 > 20971520), being killed",
         when="to 17",
     ),
@@ -60,6 +61,8 @@ PATTERNS: tuple[Pattern, ...] = (
         EVENT.batch.stopped,
         r"TERM_(?:RUNLIMIT|CPULIMIT|DEADLINE|PREEMPT|OWNER|ADMIN|FORCE_OWNER|FORCE_ADMIN|REQUEUE_OWNER|REQUEUE_ADMIN|WINDOW)"
         r"|PBS: job killed: (?:walltime|cput|ncpus) (?P<used_text>\w+) exceeded limit (?P<limit_text>\w+)"
+        r"|[Ss]pot (?:instance|VM|node)\b[^\n]{0,80}\b(?:interrupt|reclaim|preempt|terminat)"
+        r"|compute\.instances\.preempted|(?:instance|VM|node) (?:was|has been|is being|will be) preempted"
         r"|exceeded (?:job )?hard (?:wallclock|runtime|limit \"h_(?:rt|cpu))|qdel: .{0,60}has (?:registered|deleted)",
         "=>> PBS: job killed: walltime 3624 exceeded limit 3600",
     ),
@@ -80,7 +83,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.docker.oom_event,
-        r"\bcontainer oom [0-9a-f]{12,64}|\bTaskOOM event|\btopic=\"?/tasks/oom",
+        r"\bcontainer oom [0-9a-f]{12,64}|container init was OOM-killed|\bTaskOOM event|\btopic=\"?/tasks/oom",
         "2025-04-02T15:02:00.117Z container oom 5f0c2d1e9a7b5f0c2d1e9a7b5f0c2d1e9a7b5f0c2d1e9a7b5f0c2d1e9a7b5f0c "
         "(image=trainer, name=trainer-1)",
     ),
@@ -113,6 +116,16 @@ PATTERNS: tuple[Pattern, ...] = (
         r"|\s\d+/\d+ +Evicted\b|TaintManagerEviction|\bPreempted by (?:a )?pod"
         r"|[Rr]eason\"?[:=] *\"?(?:Preempt|DeadlineExceeded)",
         "The node was low on resource: memory. Container ppo was using 7340032Ki, which exceeds its request of 0.",
+    ),
+    line(
+        EVENT.k8s.unschedulable,
+        r"\bFailedScheduling\b|\d+/\d+ nodes are available: \d+ ",
+        "Warning  FailedScheduling  3m  default-scheduler  0/5 nodes are available: 5 Insufficient nvidia.com/gpu.",
+    ),
+    line(
+        EVENT.k8s.node_lost,
+        r"\bNodeNotReady\b|\bNodeLost\b|node\.kubernetes\.io/(?:unreachable|not-ready)|node controller.{0,40}NotReady",
+        "Warning  NodeNotReady  2m  node-controller  Node is not ready",
     ),
     line(
         EVENT.k8s.disk_evicted,

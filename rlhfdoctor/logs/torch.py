@@ -33,6 +33,7 @@ PATTERNS: tuple[Pattern, ...] = (
         r"torch\.(?:cuda\.)?OutOfMemoryError|would exceed allowed memory\. \(out of memory\)"
         r"|CU(?:BLAS|DNN|SOLVER|SPARSE|FFT)_(?:STATUS_)?ALLOC_FAILED"
         r"|^OutOfMemoryError {3,60}Traceback \(most recent call last\)"
+        r"|cudaMalloc failed: out of memory|cudaErrorMemoryAllocation"
         r"|RESOURCE_EXHAUSTED: Out of memory while trying to allocate|OOM when allocating tensor with shape"
         r"|CUDA out of memory occurred when warming up|No executable batch size found, reached zero",
         "torch.OutOfMemoryError:",

@@ -155,6 +155,8 @@ class k8s(Scope):
         F.condition_text,
         failure=Failure("other", CERTAIN),
     )
+    unschedulable = says("no node has what a pod asks for")
+    node_lost = says("the node of a pod does not answer", failure=Failure("other", VANISHED))
     disk_evicted = says("a pod was evicted for the disk that it used", failure=Failure("other", CERTAIN))
     pod_limit_guess = says("a program guesses that the pod's limit was exceeded")
 
@@ -232,6 +234,10 @@ class python(Scope):
     bare_error = says("an exception without a message", F.name)
     fatal = says("a fatal error of the interpreter", F.error_text)
     signal = says("a failure handler reports a signal", F.name, F.core_text)
+    pool_broken = says("a worker of a process pool ended", failure=Failure("sigkill-unknown", VANISHED))
+    notebook_died = says(
+        "a notebook's kernel ended, for memory where it says so", failure=Failure("sigkill-unknown", VANISHED)
+    )
     abort = says("C++ ended the process", F.error_text, F.boost_text, failure=Failure("exception", VANISHED))
     logits_code = says("code that works on the logits of the whole vocabulary")
     memory_error = says("the operating system refused memory", F.request_bytes, failure=Failure("exception", EXCEPTION))
