@@ -24,6 +24,8 @@ class Limit:
     """Its size; of Ray's monitor the memory that its threshold is a share of."""
     threshold_ratio: float | None = None
     """Of Ray's monitor."""
+    request_bytes: int | None = None
+    """Of a GPU the request that failed."""
     node_bytes: int | None = None
     level: str | None = None
     """The cgroup, as the kernel names it."""

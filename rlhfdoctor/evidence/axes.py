@@ -64,6 +64,7 @@ def _limit(death: Death | None, facts: Facts) -> Limit | None:
         name=name,
         bytes=_known(facts, size[name], int) if name in size else None,
         threshold_ratio=_known(facts, FACT.ray.threshold_ratio, float) if name == "ray" else None,
+        request_bytes=_known(facts, FACT.cuda.request_bytes, int) if name == "gpu" else None,
         node_bytes=_known(facts, FACT.host.total_bytes, int),
         level=_known(facts, FACT.kernel.limit_level, str) if name == "cgroup" else None,
     )

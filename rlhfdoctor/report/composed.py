@@ -59,6 +59,10 @@ def composed(incident: Incident) -> Message:
     return joined(joined(_limit(axes.limit), filled, by=": "), rest, by="; ")
 
 
+_LARGE_RATIO = 0.25
+"""Judgement: so large a request fails on a GPU that is not full, too."""
+
+
 def _limit(limit: Limit) -> Message:
     if limit.name == "ray" and limit.threshold_ratio and limit.bytes:
         return say(
@@ -66,6 +70,9 @@ def _limit(limit: Limit) -> Message:
             threshold=limit.threshold_ratio,
             size=limit.bytes,
         )
+    if limit.request_bytes and limit.bytes and limit.request_bytes > _LARGE_RATIO * limit.bytes:
+        one, size = limit.request_bytes, limit.bytes
+        return say("{request:bytes} in one piece did not fit on a GPU with {size:bytes}", request=one, size=size)
     full = _SIZED[limit.name](limit.bytes) if limit.bytes and limit.name in _SIZED else _FULL[limit.name]
     if not limit.bytes:
         return full
