@@ -233,12 +233,10 @@ def _shared(window: FailureWindow, _death: Death | None) -> Rows:
         yield FACT.shm.used_bytes, used, say("/dev/shm held {used:bytes}", used=used)
     if size:
         yield FACT.shm.size_bytes, size, say("/dev/shm is {size:bytes} large", size=size)
-        fullest = max((value for _, value in until(trace.series("host", 0, "shm_used_bytes"), until_s)), default=0)
-        yield (
-            FACT.shm.full_ratio,
-            fullest / size,
-            say("/dev/shm was up to {fullest:share} full", fullest=fullest / size),
-        )
+        sizes = dict(trace.series("host", 0, "shm_size_bytes"))  # the job's may have been found later than ours
+        held = until(trace.series("host", 0, "shm_used_bytes"), until_s)
+        fullest = max((value / size for at, value in held if sizes.get(at) == size), default=0.0)
+        yield FACT.shm.full_ratio, fullest, say("/dev/shm was up to {fullest:share} full", fullest=fullest)
     if shmem is not None and used is not None:
         free = max(0, shmem - used)
         yield (
