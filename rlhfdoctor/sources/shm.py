@@ -55,9 +55,7 @@ def read_shm(path: str = "/dev/shm") -> SharedMemory | None:
     )
 
 
-def list_objects(
-    path: str = "/dev/shm", known_as: str | None = None, most_count: int = 5000
-) -> list[SharedObject]:
+def list_objects(path: str = "/dev/shm", known_as: str | None = None, most_count: int = 5000) -> list[SharedObject]:
     """The named objects, largest first; folders are walked, what vanishes meanwhile is left out.
 
     Args:
