@@ -20,9 +20,11 @@ from rlhfdoctor.evidence.window import find_culprit, kernel_was_silent
 from rlhfdoctor.logs.kernel import read_oom_kill
 from rlhfdoctor.types import Death, Event, Process
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
-from rlhfdoctor.vocabulary.run import KERNEL_KILLERS, PHASES, TIMEOUT, VANISHED, Phase
+from rlhfdoctor.vocabulary.run import KERNEL_KILLERS, PHASES, TIMEOUT, VANISHED, Failure, Phase
 
 _NEAR_LINES = 12
+_TRACEBACK_LINES = 60
+_LOST_PEER = (EVENT.gloo.closed, EVENT.nccl.remote_error, EVENT.nccl.closed_by_peer)
 _RAY_ITSELF = re.compile(r"(?:site|dist)-packages/ray/|/ray/_private/")
 
 
@@ -31,6 +33,7 @@ def find_death(case: Case) -> Death | None:
     shown = [(event, found) for event in case.events if (found := classify(event))]
     if not shown:
         return _cut_traceback(case) or _stuck(case)
+    shown = _without_lost_peers(case, shown)
     best_rank = min(rank for _, (_, rank) in shown)
     vanished = [event for event, (_, rank) in shown if rank == VANISHED and event.time is not None]
     timeouts = [event for event, (_, rank) in shown if rank == TIMEOUT and event.time is not None]
@@ -55,6 +58,14 @@ def find_death(case: Case) -> Death | None:
             certain=best_rank != VANISHED,
         ),
     )
+
+
+def _without_lost_peers(case: Case, shown: list[tuple[Event, Failure]]) -> list[tuple[Event, Failure]]:
+    """Without what a survivor raises as its connection closes, where something shows how the other one ended."""
+    lost = {(e.origin.file, e.origin.line) for e in case.of(*_LOST_PEER)}
+    rest = [(event, found) for event, found in shown if (event.origin.file, event.origin.line) not in lost]
+    ended = any(found.certainty != VANISHED or found.killer == "sigkill-unknown" for _, found in rest)
+    return rest if ended else shown
 
 
 def _with_trace(case: Case, death: Death) -> Death:
@@ -209,7 +220,9 @@ def _phase(case: Case, event: Event) -> Phase | None:
     frames = [
         e
         for e in case.around(place, 80)
-        if e.kind == EVENT.python.frame and not _RAY_ITSELF.search(str(e.fields.get(FIELD.path_text)))
+        if e.kind == EVENT.python.frame
+        and not _RAY_ITSELF.search(str(e.fields.get(FIELD.path_text)))
+        and not _is_survivors(case, e, event)
     ]
     for frame in reversed(frames):
         code = frame.after[0] if frame.after and 'File "' not in frame.after[0] else ""
@@ -229,6 +242,16 @@ def _phase(case: Case, event: Event) -> Phase | None:
             return None if over else MARKS[before.kind]
     later = [e for e in case.events if e.kind in MARKS and e.origin.file != event.origin.file]
     return MARKS[later[-1].kind] if later and event.time is None else None
+
+
+def _is_survivors(case: Case, frame: Event, event: Event) -> bool:
+    """Whether a frame is of a traceback that ends in a lost connection, which is not the death itself."""
+    where = frame.origin
+    ends = [e.origin for e in case.of(*_LOST_PEER) if e.origin.line != event.origin.line]
+    return any(
+        (end.file, end.rank) == (where.file, where.rank) and 0 < (end.line or 0) - (where.line or 0) <= _TRACEBACK_LINES
+        for end in ends
+    )
 
 
 def _victim(case: Case, event: Event, killer: str) -> Process:

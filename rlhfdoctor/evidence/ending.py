@@ -7,10 +7,12 @@ import re
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.classify import RAY_SERVICE, TRIED_AGAIN
 from rlhfdoctor.types import Event
-from rlhfdoctor.vocabulary import EVENT, RECORD
+from rlhfdoctor.vocabulary import EVENT, FIELD, RECORD
 
 _TRAINS = (EVENT.phase.rollout, EVENT.phase.score, EVENT.phase.update, EVENT.phase.step, EVENT.phase.episode)
 _UNRECOGNISED_COUNT = 5
+_OPEN_BAR = re.compile(r"(?<!\d)\d{1,2}%\|")
+"""A progress bar that is not at its end."""
 _FLUSHED_COUNT = 5
 """Judgement: Ray writes what its workers printed to the driver's log some lines late."""
 _ENDS = (EVENT.phase.finished, EVENT.ray.job_succeeded, EVENT.job.exit_0, EVENT.trace.job_done)
@@ -45,17 +47,37 @@ def _is_echo(case: Case, error: Event) -> bool:
     return not _goes_on(case, error)
 
 
+def _is_full(event: Event) -> bool:
+    """Whether a progress bar has all of its steps."""
+    total = event.fields.get(FIELD.total_count)
+    return total is not None and total == event.fields.get(FIELD.step)
+
+
+def _is_saving(case: Case, end: Event) -> bool:
+    """Whether the log stops in the bar of a save that began behind the line."""
+    saves = [
+        event
+        for event in case.of(EVENT.phase.checkpoint)
+        if event.origin.file == end.origin.file and (event.origin.line or 0) > (end.origin.line or 0)
+    ]
+    return bool(saves) and _OPEN_BAR.search(saves[-1].text) is not None
+
+
 def _goes_on(case: Case, end: Event) -> bool:
     """Whether the log goes on training behind the line: then a program or a stage on the way ended.
 
-    Lines of other processes may be flushed behind the driver's last word, a few of them.
+    Lines of other processes may be flushed behind the driver's last word, a few of them; a bar that stands at its end
+    is closed there (transformers' ProgressCallback.on_train_end).
     """
     behind = [
         event.origin
         for event in case.events
         if event.kind in _TRAINS
+        and not _is_full(event)
         and event.origin.file == end.origin.file
         and (event.origin.line or 0) > (end.origin.line or 0)
     ]
+    if end.kind not in EXITS and _is_saving(case, end):
+        return True
     writer = (end.origin.actor, end.origin.pid)
     return len(behind) > _FLUSHED_COUNT or any((origin.actor, origin.pid) == writer for origin in behind)

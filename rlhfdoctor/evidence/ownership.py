@@ -2,7 +2,8 @@
 
 The kernel log is the node's, and other jobs run there. A kill is the run's by its pid, by the job's number in the
 cgroup's path, or by its time; one that nothing ties to the run loses against a run that finished or died of an error of
-its own, and against lines that go on behind it.
+its own, and against lines that go on behind it. A kill by the kernel is SIGKILL: what ended on SIGTERM, with an exit
+status or by `ray.kill` is not it.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ _NEAR_S = 90.0
 _GOES_ON_S = 300.0
 """Judgement: a run that writes for this long behind a kill, and notices nothing, was not hit by it."""
 _LOST = (EVENT.ray.actor_died, EVENT.ray.worker_died, EVENT.ray.worker_vanished)
+_TOLD = (EVENT.ray.killed_on_request, EVENT.ray.worker_exit_code)
 _LOST_ERRORS = ("ActorDiedError", "RayActorError", "WorkerCrashedError", "NodeDiedError", "LocalRayletDiedError")
 """How a driver sees that a process of its is gone (python/ray/exceptions.py)."""
 _OF_THE_NODE = ("systemd", "shell", "job", "k8s", "docker", "slurm", "batch", "host")
@@ -77,6 +79,11 @@ def may_be_own(killed: Event) -> bool:
     return looks_own(str(killed.fields.get(FIELD.comm)))
 
 
+def _name_of(event: Event) -> str:
+    """Of an exception, without its module."""
+    return str(event.fields.get(FIELD.name)).rpartition(".")[2]
+
+
 class _Job:
     """What the run's own lines say of how it ended."""
 
@@ -84,10 +91,16 @@ class _Job:
         shown = [(event, failure) for event in events if (failure := classify(event)) is not None]
         self._pids = {pid for e in events for pid in (e.origin.pid, whole(e, FIELD.pid)) if pid is not None}
         self._vanished = [
-            e for e, f in shown if f.certainty == VANISHED or (f.certainty == CERTAIN and f.killer in SIGKILLERS)
-        ] + [e for e in events if e.kind in _LOST or str(e.fields.get(FIELD.name)).rpartition(".")[2] in _LOST_ERRORS]
+            e
+            for e, f in shown
+            if (f.certainty == VANISHED and f.killer != "other") or (f.certainty == CERTAIN and f.killer in SIGKILLERS)
+        ]
         own_error = any(f.certainty == EXCEPTION and e.kind.scope not in _OF_THE_NODE for e, f in shown)
         finished = any(event.kind in _GOOD_ENDS for event in events)
+        told = {e.kind for e, _ in shown if e.kind in _TOLD}  # why Ray's worker is gone: it was not killed
+        if not told:
+            self._vanished += [e for e in events if e.kind in _LOST or _name_of(e) in _LOST_ERRORS]
+        own_error |= EVENT.ray.killed_on_request in told
         self._ended_itself = not self._vanished and (own_error or finished)
         self._last_s = max((event.time for event in events if event.time is not None), default=None)
         self._numbers = {

@@ -31,6 +31,8 @@ from rlhfdoctor.vocabulary import RECORD_FIELD as R
 from rlhfdoctor.vocabulary.names import Fact
 from rlhfdoctor.vocabulary.run import HOST_KILLERS
 
+_BETWEEN_STEPS = ("checkpoint", "load")
+
 
 def find_recorded(case: Case, death: Death | None) -> Iterator[Evidence]:
     """All evidence of the trace."""
@@ -116,19 +118,31 @@ def _limits(window: FailureWindow, death: Death | None) -> Rows:
             )
 
 
+def _phase_marks(window: FailureWindow) -> list[tuple[float, str]]:
+    """(Unix seconds, phase) of each beginning, in order; "" where a further step ends a save or a load."""
+    found: list[tuple[float, str]] = []
+    last_step = saved_step = -1
+    for event in sorted(window.trace.of(RECORD.note.mark), key=mark_time_of):
+        at, phase = window.trace.seconds(mark_time_of(event)), event.get(R.phase)
+        if at > window.until_s or event.get(R.edge) == "end":
+            continue
+        last_step = max(last_step, int(event.get(R.step) or -1))
+        if phase:
+            found.append((at, str(phase)))
+            saved_step = last_step
+        elif found and found[-1][1] in _BETWEEN_STEPS and last_step > saved_step:
+            found.append((at, ""))
+    return found
+
+
 def _phases(window: FailureWindow, _death: Death | None) -> Rows:
     """In which phase the peak fell, and how much memory rose within the last phase."""
-    marks = [
-        (window.trace.seconds(mark_time_of(e)), str(e[R.phase]))
-        for e in window.trace.of(RECORD.note.mark)
-        if e.get(R.phase) and e.get(R.edge) != "end"
-    ]
-    marks = sorted(mark for mark in marks if mark[0] <= window.until_s)
+    marks = _phase_marks(window)
     if not marks or not window.use:
         return
     peak_s, peak = max(window.use, key=lambda p: p[1])
     place = bisect_right(marks, (peak_s, "\uffff")) - 1
-    if place >= 0:
+    if place >= 0 and marks[place][1]:
         yield (
             FACT.trace.peak_phase,
             marks[place][1],
@@ -139,6 +153,8 @@ def _phases(window: FailureWindow, _death: Death | None) -> Rows:
             ),
         )
     phase = marks[-1][1]
+    if not phase:
+        return
     begin_s = next(begin for begin, _ in reversed(list(takewhile(lambda mark: mark[1] == phase, reversed(marks)))))
     begin_s = max(
         [begin_s, *(at for at in find_steps(window.trace) if at <= window.until_s)]
@@ -233,12 +249,10 @@ def _shared(window: FailureWindow, _death: Death | None) -> Rows:
         yield FACT.shm.used_bytes, used, say("/dev/shm held {used:bytes}", used=used)
     if size:
         yield FACT.shm.size_bytes, size, say("/dev/shm is {size:bytes} large", size=size)
-        fullest = max((value for _, value in until(trace.series("host", 0, "shm_used_bytes"), until_s)), default=0)
-        yield (
-            FACT.shm.full_ratio,
-            fullest / size,
-            say("/dev/shm was up to {fullest:share} full", fullest=fullest / size),
-        )
+        sizes = dict(trace.series("host", 0, "shm_size_bytes"))  # the job's may have been found later than ours
+        held = until(trace.series("host", 0, "shm_used_bytes"), until_s)
+        fullest = max((value / size for at, value in held if sizes.get(at) == size), default=0.0)
+        yield FACT.shm.full_ratio, fullest, say("/dev/shm was up to {fullest:share} full", fullest=fullest)
     if shmem is not None and used is not None:
         free = max(0, shmem - used)
         yield (

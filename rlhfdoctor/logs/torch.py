@@ -128,6 +128,12 @@ PATTERNS: tuple[Pattern, ...] = (
         r"ChildFailedError:?\s*$",
         "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:",
     ),
+    line(
+        EVENT.torch.child_failed,
+        r"^\W{0,8}Root Cause \(first observed failure\):?\s*$|^\W{0,8}\S{1,300}\.py FAILED\s*$",
+        "Root Cause (first observed failure):",
+        when="the table of torch/distributed/elastic/multiprocessing/errors/__init__.py",
+    ),
 )
 
 _SIZES = {

@@ -8,6 +8,7 @@ from typing import Any
 
 from rlhfdoctor.evidence.roles import find_phase
 from rlhfdoctor.record.background import SlowLane
+from rlhfdoctor.record.job_shm import JobShm
 from rlhfdoctor.record.target import Process, Target
 from rlhfdoctor.sources.cgroupfs import Hierarchy, Level, find_chain, find_hierarchy, find_path, read_level
 from rlhfdoctor.sources.gpu_drivers import Driver, find_drivers
@@ -16,7 +17,7 @@ from rlhfdoctor.sources.meminfo import parse_meminfo, parse_vmstat, parse_zonein
 from rlhfdoctor.sources.nvml import find_own_pid
 from rlhfdoctor.sources.pressure import parse_pressure
 from rlhfdoctor.sources.procfs import Mappings, parse_maps, read_file
-from rlhfdoctor.sources.shm import SharedMemory, SharedObject, find_orphans, find_owners, list_objects, read_shm
+from rlhfdoctor.sources.shm import SharedMemory, SharedObject, find_orphans, find_owners
 from rlhfdoctor.sources.vllm import EngineLoad, find_port, read_metrics
 from rlhfdoctor.trace.record import Emit, said
 from rlhfdoctor.trace.schema import NULL, RATIO_SCALE, SECONDS_SCALE, TABLES
@@ -65,6 +66,9 @@ class Machine:
         self.host: dict[str, int] = {}
         self.levels: list[Level] = []
         self.shm: SharedMemory | None = None
+        self._job_shm = JobShm(root)
+        self._objects_of = self._job_shm.device
+        """Number of the file system that the objects are in."""
         self._counters: dict[str, int] = {}
         self.gpus: list[Gpu] = []
         self._drivers = find_drivers(root)
@@ -116,7 +120,8 @@ class Machine:
         self.title(process)
 
     def place(self, process: Process) -> None:
-        """The levels of the cgroup that a process is in now; a launcher may move it after the start."""
+        """Its /dev/shm, and the levels of the cgroup that it is in now; a launcher may move it after the start."""
+        self._job_shm.place(process.pid)
         if self.hierarchy is None:
             return
         folder = find_path(self.hierarchy, self._root, process.pid)
@@ -169,7 +174,7 @@ class Machine:
             pressure = parse_pressure(read_file(f"{self._root}/proc/pressure/memory", 512) or b"")
             if pressure is not None:
                 self._counters |= {"some_us": pressure.some_us, "full_us": pressure.full_us}
-        self.shm = read_shm(f"{self._root}/dev/shm")
+        self.shm = self._job_shm.read(self._target.processes)
         values = {**self.host, **self._counters}
         if self.shm is not None:
             values |= {"shm_size_bytes": self.shm.size_bytes, "shm_used_bytes": self.shm.used_bytes}
@@ -267,20 +272,21 @@ class Machine:
             sizes.append(number(item.used_bytes))
         return {"gpu_process": (keys, [sizes])} if keys and len(set(keys)) == len(keys) else {}
 
-    def _read_objects(self) -> tuple[list[SharedObject], int | None]:
-        """Runs in the slow lane: the objects, with owners among the followed processes and all others we may read."""
-        objects, whole = list_objects(f"{self._root}/dev/shm"), read_shm(f"{self._root}/dev/shm")
-        named = sum(item.size_bytes for item in objects)
-        unlinked = None if whole is None else max(0, whole.used_bytes - named)  # both of the same moment
+    def _read_objects(self) -> tuple[list[SharedObject], int | None, int]:
+        """Runs in the slow lane: the objects, with owners among the followed processes and all others we may read.
+
+        Behind them: bytes without a name, and the number of the file system.
+        """
+        device, objects, unlinked = self._job_shm.list_objects()
         maps: dict[int, Mappings] = {}
         if self.shm is not None and self.shm.used_bytes < _LEAST_SHM_BYTES:
-            return objects, unlinked
+            return objects, unlinked, device
         for process in list(self._target.processes.values()):
             if process.status is not None and (process.status.rss_shmem_bytes or 0) > 0:
                 data = read_file(f"{self._root}/proc/{process.pid}/maps", 16 << 20)
                 if data is not None:
                     maps[process.pid] = parse_maps(data)
-        return find_owners(objects, maps), unlinked
+        return find_owners(objects, maps), unlinked, device
 
     def _take_gpus(self, name: str, reading: GpuReading | None) -> None:
         if reading is None:
@@ -295,6 +301,8 @@ class Machine:
         objects = self._lane.take("/dev/shm")
         if objects is not None:
             self._unlinked_bytes = objects[1]
+            if objects[2] != self._objects_of:  # another file system than before: of that one nothing has gone
+                self._objects, self._lost, self._objects_of = {}, set(), objects[2]
             self._take_objects(objects[0])
         for driver in self._drivers:
             self._take_gpus(driver.name, self._lane.take(driver.name))

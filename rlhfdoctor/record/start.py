@@ -130,13 +130,13 @@ def describe_run(
 
     Args:
         argv: of the command, or of the process that is attached to.
-        pid: whose cgroup is described.
+        pid: whose cgroup and /dev/shm are described.
     """
     hierarchy = find_hierarchy()
     path = find_path(hierarchy, "", pid) if hierarchy is not None else None
     levels = [read_level(hierarchy, level) for level in find_chain(hierarchy, path)] if hierarchy and path else []
     memory = parse_meminfo(read_file("/proc/meminfo") or b"")
-    shm = read_shm()
+    shm = read_shm(f"/proc/{pid}/root/dev/shm") or read_shm()
     versions = find_packages(argv)
     run = {
         "schema": RUN_SCHEMA,

@@ -6,6 +6,8 @@ from rlhfdoctor.i18n.message import NOTHING, Message, joined, say
 from rlhfdoctor.report.shown import likely
 from rlhfdoctor.types import Finding, Incident, Patch
 
+LATE_STACK = say("py-spy dump --pid PID   (of the rank that does not come, by its log the last to finish a step)")
+
 
 def next_step(incident: Incident) -> Message:
     """The cure that can be written, what to do by hand, or what to hand over next; never empty."""
@@ -20,6 +22,8 @@ def next_step(incident: Incident) -> Message:
     missing = next((m for finding in likely(incident) for m in finding.missing), None)
     if missing is not None:
         return say("hand over {what}: {settle}", what=missing.what, settle=missing.settle)
+    if incident.death.killer == "collective-timeout":
+        return say("run it again, and while the ranks wait: {stack}", stack=LATE_STACK)
     return say("run it again under doctor watch -- COMMAND: the recording decides what this leaves open")
 
 

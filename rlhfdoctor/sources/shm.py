@@ -55,8 +55,12 @@ def read_shm(path: str = "/dev/shm") -> SharedMemory | None:
     )
 
 
-def list_objects(path: str = "/dev/shm", most_count: int = 5000) -> list[SharedObject]:
-    """The named objects, largest first; folders are walked, what vanishes meanwhile is left out."""
+def list_objects(path: str = "/dev/shm", known_as: str | None = None, most_count: int = 5000) -> list[SharedObject]:
+    """The named objects, largest first; folders are walked, what vanishes meanwhile is left out.
+
+    Args:
+        known_as: what the folder is called in the namespace of those who use it, if not `path`.
+    """
     found: list[SharedObject] = []
     for folder, _, names in os.walk(path):
         for name in names:
@@ -67,7 +71,7 @@ def list_objects(path: str = "/dev/shm", most_count: int = 5000) -> list[SharedO
                 continue
             found.append(
                 SharedObject(
-                    path=file,
+                    path=file if known_as is None else known_as + file[len(path) :],
                     inode=info.st_ino,
                     size_bytes=info.st_blocks * 512,
                     modified=info.st_mtime,

@@ -135,3 +135,24 @@ def test_a_service_of_ray_that_logs_an_exception_is_no_death(name: str, case: Ca
     assert case({name: lines, "driver.log": "step:1 - actor/lr:0.0\n"}).death is None
     found = case({"driver.log": lines}).death
     assert found is not None and found.killer == "exception"
+
+
+LOST_PEER = (
+    "Saving model checkpoint to out/checkpoint-20\n"
+    "[rank1]: Traceback (most recent call last):\n"
+    '[rank1]:   File "train.py", line 39, in <module>\n'
+    "[rank1]:     loss.backward()\n"
+    "[rank1]: RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:2208\n"
+)
+FAILED = (
+    "E1123 12:30:58.931000 39 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: {code}) local_rank: 0 "
+    "(pid: 67) of binary: python\n"
+)
+
+
+@pytest.mark.parametrize(("code", "killer", "phase"), [(-9, "sigkill-unknown", "checkpoint"), (1, "exception", "update")])
+def test_what_a_survivor_raises(code: int, killer: str, phase: str, case: Case) -> None:
+    """Its lost connection is an echo of the rank that was killed, and its frames do not say what that one was doing."""
+    death = case({"job.log": LOST_PEER + FAILED.format(code=code)}).death
+    assert death is not None
+    assert (death.killer, death.phase) == (killer, phase)

@@ -60,6 +60,20 @@ def test_no_good_ends(tmp_path: Path, line: str) -> None:
     assert analyze([str(tmp_path)]).verdict != "healthy"
 
 
+LAST_WORDS = "\r{{'train_runtime': '0.45', 'epoch': '1'}}\n\r100%|####| 6/6 [00:00<00:00, 11.9it/s]\n{bar}"
+SAVING = "Writing model shards:   0%|          | 0/1 [00:00<?, ?it/s]"
+SAVED = "\rWriting model shards: 100%|####| 1/1 [00:00<00:00, 949.37it/s]\n"
+
+
+@pytest.mark.parametrize(
+    ("bar", "verdict"), [("", "healthy"), (SAVING + SAVED, "healthy"), (SAVING, "inconclusive")]
+)
+def test_bars_behind_the_last_words(tmp_path: Path, bar: str, verdict: str) -> None:
+    """The trainer's full bar is closed behind its last words; a save that stands is no end."""
+    (tmp_path / "job.log").write_text("100%|####| 6/6 [00:00<00:00, 11.9it/s]" + LAST_WORDS.format(bar=bar))
+    assert analyze([str(tmp_path)]).verdict == verdict
+
+
 def test_a_program_on_the_way(tmp_path: Path) -> None:
     """A compiler that ended well before the last steps says nothing of the run."""
     (tmp_path / "job.log").write_text("exit=0\nstep:7 - actor/lr:0.0\n")

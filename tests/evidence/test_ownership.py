@@ -17,6 +17,17 @@ KILL = (
 )
 STEP = "2026-03-01 {at} INFO step:{step} - actor/lr:0.0\n"
 VANISHED = "(raylet) [2026-03-01 {at},000 E 5 5] A worker died or was killed while executing a task by an unexpected system error.\n"
+DIED = "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\n"
+ON_REQUEST = DIED + "The actor is dead because it was killed by `ray.kill`.\n"
+STATUS_1 = DIED + (
+    "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit detail: Worker "
+    "exits with an exit code 1. sys.exit was called.\n"
+)
+TIMED_OUT = (
+    "RuntimeError: [../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 4000ms for recv "
+    "operation to complete\n"
+    "  exitcode  : -15 (pid: 21)  (SIGTERM)\n  traceback : Signal 15 (SIGTERM) received by PID 21\n"
+)
 OWN_ERROR = "Traceback (most recent call last):\n  File \"train.py\", line 3, in <module>\n    main()\nKeyError: 'answer'\n"
 
 
@@ -36,6 +47,11 @@ def killers(folder: Path, job: str, kill: str) -> tuple[str, str | None]:
         pytest.param(
             f"(ActorModelRayActor pid=41) step:4 - actor/lr:0.0\n{OWN_ERROR}", {"pid": 41}, "kernel-oom-cgroup", id="its pid"
         ),
+        pytest.param(DIED, {}, "kernel-oom-cgroup", id="an actor is gone"),
+        pytest.param(ON_REQUEST, {}, "other", id="ray.kill"),
+        pytest.param(STATUS_1, {}, "exception", id="an actor's exit status"),
+        pytest.param(STATUS_1 + VANISHED.format(at="10:00:20"), {}, "kernel-oom-cgroup", id="one that vanished too"),
+        pytest.param(TIMED_OUT, {}, "collective-timeout", id="the launcher's SIGTERM"),
         pytest.param("Training finished: 5 steps\n", {}, None, id="it finished"),
         pytest.param(VANISHED.format(at="10:00:20"), {}, "kernel-oom-cgroup", id="a worker vanished then"),
         pytest.param(VANISHED.format(at="11:30:00"), {}, "sigkill-unknown", id="a worker vanished later"),

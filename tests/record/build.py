@@ -92,6 +92,11 @@ def steps(count: int, every_s: float, first_s: float = 0.0) -> list[dict[str, An
     return [event("mark", first_s + index * every_s, step=index + 1, basis="trainer") for index in range(count)]
 
 
+def step(second: float, number: int) -> dict[str, Any]:
+    """The mark of a step."""
+    return event("mark", second, step=number, basis="log line")
+
+
 def phase(second: float, name: str, **fields: Any) -> dict[str, Any]:
     """The mark of a phase."""
     return event("mark", second, phase=name, basis="trainer", **fields)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,7 @@ from tests.record.build import (
     make_case,
     make_death,
     phase,
+    step,
     steps,
     write_run,
 )
@@ -211,6 +213,14 @@ def test_spike_in_a_checkpoint(tmp_path: Path) -> None:
     found = facts(tmp_path, make_death(SECONDS - 1))
     assert found["trace.peak_phase"] == "checkpoint"
     assert found["trace.last_phase_rise_ratio"] == pytest.approx(11000 / LIMIT_MIB)
+
+
+@pytest.mark.parametrize(("later", "found"), [(step(105, 4), None), (step(105, 3), "checkpoint")])
+def test_a_further_step_ends_a_save(tmp_path: Path, later: dict[str, Any], found: str | None) -> None:
+    """What peaks behind it is not the save's; a late line of the same step ends nothing."""
+    marks = [step(90, 3), phase(100, "checkpoint"), later]
+    write_run(tmp_path, SECONDS, use=spike(4000, 15000, 110, 120), events=marks)
+    assert some(facts(tmp_path, make_death(SECONDS - 1)), "trace.peak_phase") == [found]
 
 
 def test_peak_before_the_last_phase(tmp_path: Path) -> None:

@@ -123,3 +123,12 @@ def test_confidence_is_shown_as_exact_as_it_is() -> None:
     pages = (console.file.getvalue(), markdown.render(unsure), html.render(unsure))  # type: ignore[attr-defined]
     assert [re.findall(r"(?:\] |\(|confidence )(0\.\d+\+?)", page)[:1] for page in pages] == [["0.85"]] * 3
     assert to_dict(unsure)["findings"][0]["confidence"] == 0.87
+
+
+def test_a_timeout_asks_for_the_late_rank() -> None:
+    """Where nothing says why a rank did not come, its stack would; the kernel's log and a limit would not."""
+    waited = replace(incident("step 3", "collective-timeout"), verdict="undecided", findings=())
+    console = Console(file=io.StringIO(), width=200, markup=False, emoji=False, highlight=False)
+    terminal.render(waited, console)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert (text.count("py-spy dump --pid"), "dmesg" in text, "memory.max" in text) == (2, False, False)

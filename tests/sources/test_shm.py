@@ -76,7 +76,7 @@ def test_list_few(tmp_path: Path) -> None:
     """A folder of very many objects is not listed to its end."""
     tree = FakeTree(tmp_path)
     tree.add_folder("x", {str(number): number for number in range(20)})
-    assert len(list_objects(tree.root, 6)) == 6
+    assert len(list_objects(tree.root, most_count=6)) == 6
 
 
 def test_owners() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rlhfdoctor.i18n.message import Message, quoted, say
+from rlhfdoctor.report.next_step import LATE_STACK
 from rlhfdoctor.report.page import Page
 from rlhfdoctor.report.section import Section
 from rlhfdoctor.report.shown import likely
@@ -28,7 +29,12 @@ def _text(incident: Incident, page: Page) -> None:
     t = page.words
     found = likely(incident)
     wanted = {m.settle: m.what for f in found for m in f.missing}
-    if not found:
+    if not found and incident.death is not None and incident.death.killer == "collective-timeout":
+        wanted = {
+            LATE_STACK: say("where the late rank stands"),
+            say("the end of each rank's own log, with the time of its last line"): say("which rank did not come"),
+        }
+    elif not found:
         wanted = {
             say("dmesg -T | grep -iE 'oom|killed process'   (as root on the node)"): say("what killed the process"),
             quoted("cat /sys/fs/cgroup/memory.max || cat /sys/fs/cgroup/memory/memory.limit_in_bytes"): say(

@@ -1,0 +1,1 @@
+"""Programs as their users write them, on TRL, torchrun, DataLoader and Ray."""

@@ -1,0 +1,92 @@
+"""Which /dev/shm is measured: the one that the largest followed process has."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rlhfdoctor.record.job_shm import JobShm
+from rlhfdoctor.record.target import Target
+from rlhfdoctor.sources.shm import read_shm
+from tests.fake_tree import FakeTree
+
+
+class Node:
+    """Files of a node whose /dev/shm is a folder; process 7 has that one, process 8 the real one of this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self.tree = FakeTree(folder)
+        self.tree.add_folder("dev/shm")
+        self.tree.add_process(7, anon_kb=3000)
+        self.tree.add_process(8, 7, anon_kb=90000)
+        os.symlink(self.tree.root, Path(self.tree.root, "proc/7/root"))
+        os.symlink("/", Path(self.tree.root, "proc/8/root"))
+        self.target = Target(self.tree.root, pids=[7])
+        self.target.discover()
+        self.target.sweep(lambda process: True)
+        self.shm = JobShm(self.tree.root)
+
+    def size(self) -> int | None:
+        """Size of the one that is measured."""
+        found = self.shm.read(self.target.processes)
+        return found.size_bytes if found is not None else None
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    """A node; its files must be on another file system than this machine's /dev/shm."""
+    if not Path("/dev/shm").is_dir() or os.stat("/dev/shm").st_dev == os.stat(tmp_path).st_dev:
+        pytest.skip("needs a /dev/shm of its own")
+    return Node(tmp_path)
+
+
+def size_of(path: str) -> int:
+    """Size of a file system."""
+    found = read_shm(path)
+    assert found is not None
+    return found.size_bytes
+
+
+def test_ours(node: Node) -> None:
+    """Before any process is known, and where all have ours, ours is measured."""
+    before = node.size()
+    node.shm.place(7)
+    assert (before, node.size(), node.shm.device) == (*[size_of(f"{node.tree.root}/dev/shm")] * 2, 0)
+
+
+def test_that_of_the_largest(node: Node) -> None:
+    """A launcher outside of the container has ours; the container's is measured."""
+    for pid in (7, 8):
+        node.shm.place(pid)
+    assert (node.size(), node.shm.device) == (size_of("/dev/shm"), os.stat("/dev/shm").st_dev)
+
+
+def test_it_is_gone(node: Node) -> None:
+    """After its last process nothing is measured, rather than the launcher's."""
+    for pid in (7, 8):
+        node.shm.place(pid)
+    node.size()
+    node.target.drop(node.target.processes[8])
+    assert (node.size(), node.shm.list_objects()[1:]) == (None, ([], None))
+
+
+def test_names(node: Node) -> None:
+    """Objects have the path that the job knows."""
+    with open(f"/dev/shm/rlhfdoctor-test-{os.getpid()}", "wb") as file:
+        file.write(b"x" * 4096)
+        file.flush()
+        try:
+            node.shm.place(8)
+            node.size()
+            assert file.name in [item.path for item in node.shm.list_objects()[1]]
+        finally:
+            os.unlink(file.name)
+
+
+def test_a_process_that_we_may_not_look_into(node: Node) -> None:
+    """It counts as having ours."""
+    os.unlink(Path(node.tree.root, "proc/8/root"))
+    node.shm.place(8)
+    assert node.size() == size_of(f"{node.tree.root}/dev/shm")
