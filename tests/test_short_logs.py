@@ -210,6 +210,44 @@ LOGS = {
         "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 4096.00 MiB on device 0: cudaMalloc failed: out of memory",
         ("undecided", "cuda-oom", None),
     ),
+    "no swap left in vLLM": (
+        "RuntimeError: Aborted due to the lack of CPU swap space. Please increase the swap space to avoid this error.",
+        ("cause", "exception", "gpu-kv-cache-too-small"),
+    ),
+    "earlyoom": (
+        'Jul 18 08:23:17 n1 earlyoom[2608]: sending SIGTERM to process 25957 uid 0 "python": badness 711, VmRSS 52562 MiB',
+        ("cause", "other", "host-oversubscribed"),
+    ),
+    "a full /dev/shm, by its path": (
+        "OSError: [Errno 28] No space left on device: './ckpt-0/tensor_000' -> '/dev/shm/tmpeq5'",
+        ("cause", "exception", "shm-too-small"),
+    ),
+    "optimizer.step": (
+        "    self.optimizer.step()\ntorch.cuda.OutOfMemoryError: self.optimizer.step()CUDA out of memory. Tried to allocate "
+        "0.54 GiB. GPU 6 has a total capacty of 39.39 GiB of which 90.06 MiB is free. Of the allocated memory 34.27 GiB is "
+        "allocated by PyTorch, and 0.16 GiB is reserved by PyTorch but unallocated.",
+        ("cause", "cuda-oom", "gpu-model-states"),
+    ),
+    "a socket of NCCL": (
+        "n1:12:13 [5] misc/socket.cc:483 NCCL WARN socketStartConnect: Connect to fe80::1%ib1<17943> failed : Software "
+        "caused connection abort",
+        ("cause", "exception", "comm-network-fabric"),
+    ),
+    "a clone for the save": (
+        "UserWarning: Failed to clone() tensor with name lm_head.weight. This may mean that this state_dict entry could "
+        "point to invalid memory. Error: CUDA out of memory. Tried to allocate 982.00 MiB (GPU 0; 39.45 GiB total capacity; "
+        "36.90 GiB already allocated; 800.00 MiB free; 37.80 GiB reserved in total by PyTorch)",
+        ("cause", "cuda-oom", "gpu-checkpoint-spike"),
+    ),
+    "a peer that never joined": (
+        "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 1/2 clients joined.",
+        ("undecided", "exception", None),
+    ),
+    "loaded, and killed later": (
+        "Loading safetensors checkpoint shards: 100% Completed | 1/1 [00:01<00:00,  1.23s/it]\nINFO 11-20 10:45:57 "
+        "gpu_executor.py:102] # GPU blocks: 12453, # CPU blocks: 2730\nKilled",
+        ("undecided", "sigkill-unknown", None),
+    ),
     "zsh": ("zsh: killed     python x.py", ("undecided", "sigkill-unknown", None)),
 }
 

@@ -141,7 +141,8 @@ def classify(event: Event) -> Failure | None:
         )
     if kind == EVENT.nccl.unreachable:
         tries, most = number(event, FIELD.try_count), number(event, FIELD.most_count)
-        return None if tries is None or most is None or tries < most else Failure("exception", EXCEPTION)
+        gave_up = "NCCL WARN" in event.text if tries is None or most is None else tries >= most
+        return Failure("exception", EXCEPTION) if gave_up else None
     if kind == EVENT.torch.cuda_error:
         memory = fields.get(FIELD.error_text) == "out of memory"
         return Failure("cuda-oom", CERTAIN) if memory else Failure("exception", EXCEPTION)

@@ -155,6 +155,7 @@ def _of_death(case: Case, death: Death | None) -> Iterator[Evidence]:
             EVENT.phase.checkpoint,
             EVENT.phase.checkpoint_load,
             EVENT.phase.load,
+            EVENT.vllm.blocks,
             EVENT.deepspeed.cpu_adam,
             EVENT.phase.finished,
         )

@@ -129,6 +129,7 @@ _SCREENS = (80, 100, 120, 132, 160, 200)
 _RESOURCE = re.compile(
     r"out of memory|No available memory|cache blocks|KV cache|Errno 28|Errno 12|Errno 24|Too many open files"
     r"|start new thread|object store|/dev/shm|NCCL|Connection|killed by signal|ECC error|Memory usage increased"
-    r"|Free memory on device|Resource temporarily|process group",
+    r"|clients joined|client socket has|while trying to connect|Free memory on device"
+    r"|Resource temporarily|process group",
     re.I,
 )

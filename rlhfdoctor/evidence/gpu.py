@@ -25,7 +25,10 @@ _SITES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ),
     (
         "checkpoint",
-        re.compile(r"save_checkpoint|load_state_dict|save_pretrained|_save_state|_save_to_state_dict|load_checkpoint"),
+        re.compile(
+            r"save_checkpoint|load_state_dict|save_pretrained|_save_state|_save_to_state_dict|load_checkpoint"
+            r"|Failed to clone\(\) tensor|from state_dict\(\)"
+        ),
     ),
     (
         "logits",
@@ -42,7 +45,7 @@ _SITES: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "optimizer",
         re.compile(
-            r"optimizer_step|optim/adam|_single_tensor_adam|_multi_tensor|init_group|initialize_optimizer_states"
+            r"optimizer_step|optimizer\.step\(\)|optim/adam|_single_tensor_adam|_multi_tensor|init_group|initialize_optimizer_states"
         ),
     ),
     (

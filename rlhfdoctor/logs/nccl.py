@@ -81,6 +81,11 @@ PATTERNS: tuple[Pattern, ...] = (
         "NCCL WARN Bootstrap : no socket interface found",
     ),
     line(
+        EVENT.nccl.unreachable,
+        r"NCCL WARN (?:socket\w{4,20}|ncclSocket\w{4,20}): Connect to [^\n]{1,100} failed",
+        "NCCL WARN socketStartConnect: Connect to fe80::1%ib1<17943> failed : Software caused connection abort",
+    ),
+    line(
         EVENT.nccl.hccl_timeout,
         r"Notify register (?:has not received|times out)|HCCL_(?:EXEC|CONNECT)_TIMEOUT[^\n]{0,80}time ?d? ?out"
         r"|\bEI000[26]: ",

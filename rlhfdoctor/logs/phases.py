@@ -46,7 +46,8 @@ PATTERNS: tuple[Pattern, ...] = (
         EVENT.phase.checkpoint,
         _with(
             EVENT.phase.checkpoint,
-            r"Saving sharded model checkpoint|Saving (?:model )?checkpoint\b|Saving model to|save_checkpoint\b"
+            r"Saving sharded model checkpoint|Saving (?:model )?checkpoint\b"
+            r"|[Ss]aving (?:the )?(?:\w{1,20} ){0,3}model to|save_checkpoint\b"
             r"|(?:Retrieving|Getting) (?:full model|optimizer) state dict"
             r"|Saved (?:model|optim|checkpoint) to|Writing model shards: +\d+%",
         ),

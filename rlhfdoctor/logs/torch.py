@@ -34,6 +34,7 @@ PATTERNS: tuple[Pattern, ...] = (
         r"|CU(?:BLAS|DNN|SOLVER|SPARSE|FFT)_(?:STATUS_)?ALLOC_FAILED"
         r"|^OutOfMemoryError {3,60}Traceback \(most recent call last\)"
         r"|cudaMalloc failed: out of memory|cudaErrorMemoryAllocation"
+        r"|Dst tensor is not initialized|\bEL0004\b|NPU out of memory|driver error:out of memory"
         r"|RESOURCE_EXHAUSTED: Out of memory while trying to allocate|OOM when allocating tensor with shape"
         r"|CUDA out of memory occurred when warming up|No executable batch size found, reached zero",
         "torch.OutOfMemoryError:",
@@ -68,7 +69,8 @@ PATTERNS: tuple[Pattern, ...] = (
     line(
         EVENT.torch.shm_failed,
         r"unable to (?:allocate shared memory|open shared memory object|write to file </torch_)"
-        r"[^\n]{0,200}(?:No space left|Cannot allocate memory)",
+        r"[^\n]{0,200}(?:No space left|Cannot allocate memory)"
+        r"|\[Errno 28\][^\n]{0,200}[ '\"]/dev/shm/",
         "RuntimeError: unable to allocate shared memory(shm) for file </torch_812_2207_0>: No space left on device "
         "(28)",
     ),

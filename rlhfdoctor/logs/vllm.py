@@ -8,7 +8,8 @@ from rlhfdoctor.vocabulary import EVENT
 PATTERNS: tuple[Pattern, ...] = (
     line(
         EVENT.vllm.no_cache_blocks,
-        r"No available memory for the cache blocks|Available KV cache memory: -\d",
+        r"No available memory for the cache blocks|Available KV cache memory: -\d"
+        r"|Aborted due to the lack of CPU swap space",
         "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when "
         "initializing the engine.",
     ),
