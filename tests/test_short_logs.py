@@ -248,6 +248,30 @@ LOGS = {
         "gpu_executor.py:102] # GPU blocks: 12453, # CPU blocks: 2730\nKilled",
         ("undecided", "sigkill-unknown", None),
     ),
+    "others on the GPU, by the sum": (
+        "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 954.00 MiB (GPU 7; 79.21 GiB total capacity; "
+        "49.63 GiB already allocated; 844.62 MiB free; 50.24 GiB reserved in total by PyTorch)",
+        ("cause", "cuda-oom", "gpu-foreign-process"),
+    ),
+    "a model on its way to the GPU": (
+        '  File "/opt/transformers/modeling_utils.py", line 936, in _load_state_dict_into_meta_model\nRuntimeError: NPU out '
+        "of memory. Tried to allocate 386.00 MiB (NPU 2; 60.97 GiB total capacity; 59.57 GiB already allocated; 16.54 MiB "
+        "free; 60.06 GiB reserved in total by PyTorch)",
+        ("cause", "cuda-oom", "gpu-model-states"),
+    ),
+    "a cgroup's figures without the kill": (
+        "[Thu Aug 16 09:05:19 2018] memory: usage 184320000kB, limit 184320000kB, failcnt 2316326",
+        ("cause", "kernel-oom-cgroup", "host-container-limit"),
+    ),
+    "a save that had no memory": (
+        "MemoryError\nRuntimeError: [enforce fail at inline_container.cc:319] . unexpected pos 61370825 vs 61370824",
+        ("undecided", "exception", None),
+    ),
+    "docker inspect as YAML": ("ExitCode:137,\nOOMKilled:false,", ("undecided", "sigkill-unknown", None)),
+    "ECC by CUDA's own name": (
+        "failed call to cuDevicePrimaryCtxRetain: CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error encountered",
+        ("cause", "exception", "other-gpu-hardware"),
+    ),
     "zsh": ("zsh: killed     python x.py", ("undecided", "sigkill-unknown", None)),
 }
 

@@ -98,6 +98,8 @@ def classify(event: Event) -> Failure | None:
     if kind in (EVENT.kernel.killed, EVENT.kernel.kill_choice):
         memcg = str(fields.get(FIELD.scope) or "").startswith("Memory cgroup")
         return Failure("kernel-oom-cgroup" if memcg else "kernel-oom-node", CERTAIN)
+    if kind == EVENT.kernel.memcg_usage:  # printed in the report of a kill only (mem_cgroup_print_oom_info)
+        return Failure("kernel-oom-cgroup", CERTAIN)
     if kind == EVENT.kernel.oom_kill:
         memcg = str(fields.get(FIELD.constraint)).startswith("CONSTRAINT_MEMC") or "oom_memcg=" in event.text
         return Failure("kernel-oom-cgroup" if memcg else "kernel-oom-node", CERTAIN)

@@ -24,6 +24,10 @@ _SITES: tuple[tuple[str, re.Pattern[str]], ...] = (
         ),
     ),
     (
+        "model_load",
+        re.compile(r"_load_state_dict_into_meta_model|_load_pretrained_model|set_module_tensor_to_device"),
+    ),
+    (
         "checkpoint",
         re.compile(
             r"save_checkpoint|load_state_dict|save_pretrained|_save_state|_save_to_state_dict|load_checkpoint"
@@ -45,7 +49,7 @@ _SITES: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "optimizer",
         re.compile(
-            r"optimizer_step|optimizer\.step\(\)|optim/adam|_single_tensor_adam|_multi_tensor|init_group|initialize_optimizer_states"
+            r"optimizer_step|optimizer\.step\(\)|exp_avg|optim/adam|_single_tensor_adam|_multi_tensor|init_group|initialize_optimizer_states"
         ),
     ),
     (

@@ -89,7 +89,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.docker.exit,
-        r"\"ExitCode\": ?(?P<exit_code>\d+)",
+        r"\"?\bExitCode\"?: ?(?P<exit_code>\d+)",
         '            "ExitCode": 137,',
     ),
     line(

@@ -41,7 +41,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.torch.cuda_error,
-        r"(?:CUDA(?: driver)? error|HIP error|cuda runtime error \(\d{1,4}\) ?): "
+        r"(?:CUDA(?: driver)? error|HIP error|cuda runtime error \(\d{1,4}\) ?|CUDA_ERROR_\w{1,40}): "
         r"(?P<error_text>out of memory|invalid argument|device-side assert triggered"
         r"|an illegal memory access was encountered"
         r"|unspecified launch failure|uncorrectable ECC error encountered|initialization error"
