@@ -18,6 +18,7 @@ pytest.importorskip("deepspeed")
 
 from trainer.lab import place
 
+pytestmark = pytest.mark.timeout(3600)  # beside other work on two cores a step takes a minute
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = (
     "model.hidden_size=64",
