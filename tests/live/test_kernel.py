@@ -103,6 +103,7 @@ def test_ray_actor_killed_by_the_kernel(cgroup: Path, tmp_path: Path) -> None:
             "CGROUP": str(cgroup),
             "RAY_memory_monitor_refresh_ms": "0",
             "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_worker_niceness": "0",
             "HOME": str(tmp_path),
         },
     )

@@ -52,7 +52,8 @@ def train(folder: Path, *words: str) -> list[dict[str, Any]]:
         prefix="r", dir="/tmp", ignore_cleanup_errors=True
     ) as home:  # beside other sessions of Ray
         compiled = {} if "vllm" in words else place.NOT_COMPILED
-        environment = {**os.environ, **compiled, **paths, "RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": home}
+        settings = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0", "RAY_TMPDIR": home}
+        environment = {**os.environ, **compiled, **paths, **settings}
         done = subprocess.run(
             command, env=environment, cwd=folder.parent, capture_output=True, text=True, timeout=1800, check=False
         )

@@ -75,7 +75,8 @@ RAY_LIMIT_BYTES = 1600 << 20
 def environment(**more: str) -> dict[str, str]:
     """Ours, with the package importable from anywhere, and without what a terminal of ours says."""
     plain = {key: value for key, value in os.environ.items() if not key.startswith(("RLHFDOCTOR_", "RAY_"))}
-    return {**plain, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0", "TERM": "xterm-256color", **more}
+    ray = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
+    return {**plain, **ray, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", **more}
 
 
 def watch(

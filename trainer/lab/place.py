@@ -173,6 +173,7 @@ def _environment(scratch: str) -> dict[str, str]:
         "HOME": os.environ.get("HOME", "/root"),
         "RAY_TMPDIR": scratch,
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_worker_niceness": "0",
         "LANG": "C.UTF-8",
         "TOKENIZERS_PARALLELISM": "false",
         "MALLOC_ARENA_MAX": "2",

@@ -62,6 +62,7 @@ def environment(scratch: Path) -> dict[str, str]:
         "OMP_NUM_THREADS": "1",
         "RAY_TMPDIR": str(scratch),
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_worker_niceness": "0",
         "TORCHDYNAMO_DISABLE": "1",
     }
 
