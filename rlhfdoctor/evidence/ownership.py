@@ -41,7 +41,7 @@ _NEAR_S = 90.0
 _GOES_ON_S = 300.0
 """Judgement: a run that writes for this long behind a kill, and notices nothing, was not hit by it."""
 _LOST = (EVENT.ray.actor_died, EVENT.ray.worker_died, EVENT.ray.worker_vanished)
-_TOLD = (EVENT.ray.killed_on_request, EVENT.ray.worker_exit_code)
+_REASONS = (EVENT.ray.killed_on_request, EVENT.ray.worker_exit_code)
 _LOST_ERRORS = ("ActorDiedError", "RayActorError", "WorkerCrashedError", "NodeDiedError", "LocalRayletDiedError")
 """How a driver sees that a process of its is gone (python/ray/exceptions.py)."""
 _OF_THE_NODE = ("systemd", "shell", "job", "k8s", "docker", "slurm", "batch", "host")
@@ -97,10 +97,10 @@ class _Job:
         ]
         own_error = any(f.certainty == EXCEPTION and e.kind.scope not in _OF_THE_NODE for e, f in shown)
         finished = any(event.kind in _GOOD_ENDS for event in events)
-        told = {e.kind for e, _ in shown if e.kind in _TOLD}  # why Ray's worker is gone: it was not killed
-        if not told:
+        reasons = {e.kind for e, _ in shown if e.kind in _REASONS}  # why Ray's worker is gone: it was not killed
+        if not reasons:
             self._vanished += [e for e in events if e.kind in _LOST or _name_of(e) in _LOST_ERRORS]
-        own_error |= EVENT.ray.killed_on_request in told
+        own_error |= EVENT.ray.killed_on_request in reasons
         self._ended_itself = not self._vanished and (own_error or finished)
         self._last_s = max((event.time for event in events if event.time is not None), default=None)
         self._numbers = {
