@@ -25,6 +25,10 @@ $(BIN)/doctor: pyproject.toml .ci/base.lock
 	$(BIN)/pip install -qq --disable-pip-version-check --no-deps -r .ci/vllm.txt
 	@touch $@
 
+.venv/.programs: .venv/.dev .ci/programs.txt
+	$(BIN)/pip install -qq --disable-pip-version-check --no-deps --upgrade --target .venv/programs -r .ci/programs.txt
+	@touch $@
+
 install: $(BIN)/doctor ## the small environment: no torch, no Ray
 
 demo: $(BIN)/doctor ## diagnose a recorded incident (exit code 1 = an incident was found)
@@ -38,7 +42,7 @@ check: lint ## at every step, on a small environment: lint, rules on their sampl
 	$(BIN)/doctor rules test
 	$(BIN)/python -m pytest -n 2 --no-loadscope-reorder -m "not (live or lab or network or browser or sweep)"
 
-test: .venv/.dev .venv/.vllm lint ## everything: checks, rules on their samples, the whole test suite
+test: .venv/.dev .venv/.vllm .venv/.programs lint ## everything: checks, rules on their samples, the whole test suite
 	$(BIN)/doctor rules test
 	$(BIN)/python -m pytest -n 2 --no-loadscope-reorder
 

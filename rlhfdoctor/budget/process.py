@@ -1,7 +1,8 @@
 """What belongs to no model: processes themselves, driver, Ray, object store, loaders, reward workers.
 
-The figures for CPU were measured with the bundled trainer (Python 3.11, torch 2.13, DeepSpeed 0.19.8, Ray 2.60); those
-for CUDA processes are assumptions, marked as such in every estimate, and corrected by a trace if there is one.
+The figures for CPU were measured with the bundled trainer (Python 3.11, torch 2.13, DeepSpeed 0.19.8, Ray 2.60,
+without pyarrow: Ray imports it into every worker that finds it, some 80 MB more each). Those for CUDA processes are
+assumptions, marked as such in every estimate, and corrected by a trace if there is one.
 """
 
 from __future__ import annotations

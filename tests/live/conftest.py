@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+collect_ignore_glob = ["programs/*"]  # with --doctest-modules they would be imported, which runs them
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Every test of this folder has the mark, whoever writes it."""

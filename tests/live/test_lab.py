@@ -38,6 +38,8 @@ def test_incident(name: str, tmp_path: Path) -> None:
     """The killer is the real one, the first cause a right one, and the patched configuration survives."""
     scenario = load_scenario(name)
     outcome = try_scenario(scenario, tmp_path / name)
-    sys.stdout.write(f"{outcome}\n")  # shown when it fails
+    sys.stdout.write(f"{outcome}\n")  # shown when it fails, with the end of the patched run
+    for log in (tmp_path / name / "second" / "logs").glob("job.*log"):
+        sys.stdout.write(log.read_text(errors="replace")[-4000:])
     assert (outcome.killer_right, outcome.first_right, outcome.survives) == (True, True, scenario.cured)
     assert outcome.rest_ratio is not None and abs(outcome.rest_ratio) <= 0.03, "the ledger adds up at the peak"

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,7 @@ from rlhfdoctor.core.diagnose import analyze
 from rlhfdoctor.trace.tables import read_trace
 from rlhfdoctor.types import Incident
 from tests.bench.survive import MEMORY
-from tests.live.programs.place import HERE, TORCHRUN, Left, kill_rank, run
+from tests.live.programs.place import HERE, PACKAGES, TORCHRUN, Left, kill_rank, run
 
 pytest.importorskip("omegaconf", reason="the lab needs omegaconf (make test installs it)")
 from trainer.lab.place import cache_programs
@@ -148,7 +150,8 @@ def left_by(
     def left(name: str) -> Left:
         program = TABLE[name]
         for package in program.needs:
-            pytest.importorskip(package, reason=f"needs {package} (make test installs it)")
+            if PathFinder.find_spec(package, [*sys.path, str(PACKAGES)]) is None:
+                pytest.skip(f"needs {package} (make test installs it)")
         if name not in found:
             request.getfixturevalue("kernel_alone")  # a stranger's kill is in our kernel log
             cache_programs()  # else the kernel may find something to take back for minutes

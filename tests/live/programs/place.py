@@ -19,6 +19,8 @@ from tests.bench.survive import limited
 
 ROOT = Path(__file__).resolve().parents[3]
 HERE = Path(__file__).resolve().parent
+PACKAGES = Path(sys.prefix) / "programs"
+"""Where `make test` installs what only these programs need (.ci/programs.txt)."""
 WATCH = (sys.executable, "-m", "rlhfdoctor", "watch", "--no-view")
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 _LONGEST_S = 150.0
@@ -57,7 +59,7 @@ def environment(scratch: Path) -> dict[str, str]:
     plain = {key: value for key, value in os.environ.items() if not key.startswith(("RLHFDOCTOR_", "RAY_", "PYTEST_"))}
     return plain | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": f"{ROOT}:{PACKAGES}",
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",
         "RAY_TMPDIR": str(scratch),
