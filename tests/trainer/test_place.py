@@ -9,6 +9,8 @@ import pytest
 
 pytest.importorskip("deepspeed")
 
+from torch.utils.file_baton import FileBaton
+
 from trainer.lab import place
 from trainer.lab.scenario import LabError
 
@@ -22,6 +24,18 @@ def test_stale_locks_are_taken_away(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (operator / name).write_text("")
     place.unlock()
     assert [path.name for path in operator.iterdir()] == ["cpu_adam.so"]
+
+
+def test_a_lock_that_is_held_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a training that loads an operator while another one starts."""
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    lock = place.extensions() / "cpu_adam" / "lock"
+    lock.parent.mkdir(parents=True)
+    baton = FileBaton(str(lock))
+    assert baton.try_acquire()
+    place.unlock()
+    assert lock.exists()
+    baton.release()
 
 
 def test_operators_are_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,10 +79,33 @@ def extensions() -> Path:
 def unlock() -> None:
     """Takes away the lock files of processes that were killed while they loaded an operator.
 
-    torch.utils.cpp_extension waits for a file named `lock` to vanish, for ever, and a SIGKILL leaves it behind.
+    torch.utils.cpp_extension waits for a file named `lock` to vanish, for ever, and a SIGKILL leaves it behind. Who
+    holds one has it open (torch/utils/file_baton.py); such a lock stays, since trainings run beside each other.
     """
-    for lock in extensions().glob("*/lock"):
-        lock.unlink(missing_ok=True)
+    before = {lock: _identity(lock) for lock in extensions().glob("*/lock")}
+    held = _open_files() if before else set()
+    for lock, identity in before.items():
+        if identity is not None and identity[:2] not in held and identity == _identity(lock):
+            lock.unlink(missing_ok=True)
+
+
+def _identity(path: Path) -> tuple[int, int, int] | None:
+    """Device, inode and time of the last change; None if it is gone."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino, found.st_ctime_ns
+
+
+def _open_files() -> set[tuple[int, int]]:
+    """Device and inode of every file that a process has open."""
+    found = set()
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):  # closed meanwhile
+            status = link.stat()
+            found.add((status.st_dev, status.st_ino))
+    return found
 
 
 def warm() -> None:
