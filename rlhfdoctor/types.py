@@ -188,7 +188,7 @@ class Death:
     event: Event | None = None
     """The line that shows it."""
     certain: bool = True
-    """False where a vanished process is all there is."""
+    """False where a vanished process is all there is, or a kill that nothing ties to the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,8 @@ from pathlib import PurePosixPath
 from rlhfdoctor.core.session import Session
 from rlhfdoctor.coverage import SOURCE_KINDS, Coverage, Covered, SourceKind
 from rlhfdoctor.evidence.window import kernel_was_read
-from rlhfdoctor.types import Death, Event
+from rlhfdoctor.i18n.message import say
+from rlhfdoctor.types import Death, Event, Missing
 
 _RAY = re.compile(
     r"^(?:raylet|gcs_server|log_monitor|monitor|dashboard|runtime_env|worker-|python-core-|ray_client|agent-)"
@@ -20,6 +21,11 @@ _KERNEL = re.compile(r"dmesg|^kern(?:el)?\b|^syslog|^messages|journal", re.IGNOR
 _UNSURE = 0.7
 """Judgement: how much of the distance from even odds is kept where a source is missing that could turn the first cause.
 Measured on this project's own runs by what the job's log alone says against everything (tests/exam)."""
+
+TIE = Missing(
+    what=say("what ties the kernel's kill to this run (no pid that the other logs name, no time that both have)"),
+    settle=say("dmesg -T, with logs that bear times"),
+)
 
 
 def find_coverage(session: Session) -> Coverage:
@@ -36,9 +42,14 @@ def find_coverage(session: Session) -> Coverage:
     return Coverage(tuple(sorted((row for row in rows if row.count), key=lambda row: SOURCE_KINDS.index(row.kind))))
 
 
-def trusted(confidence: float, death: Death | None, coverage: Coverage) -> float:
-    """A confidence, less where nobody says who killed and neither kernel log nor recording was given."""
-    if death is None or death.certain or coverage.has("trace", "kernel log"):
+def trusted(confidence: float, death: Death | None, coverage: Coverage, untied: bool) -> float:
+    """A confidence, less where nobody says who killed and neither kernel log nor recording was given.
+
+    Args:
+        untied: the death is a kill in the kernel log, and nothing ties it to the run.
+    """
+    known = death is None or death.certain or coverage.has("trace", "kernel log")
+    if known and not untied:
         return confidence
     return round(min(confidence, 0.5 + (confidence - 0.5) * _UNSURE), 2)
 

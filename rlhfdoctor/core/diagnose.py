@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from rlhfdoctor.axes import Axes
 from rlhfdoctor.conditions.match import Facts
-from rlhfdoctor.core.coverage import find_coverage, trusted
+from rlhfdoctor.core.coverage import TIE, find_coverage, trusted
 from rlhfdoctor.core.session import Session
 from rlhfdoctor.engine.calibrate import load_curve
 from rlhfdoctor.engine.catalogue import load_rules
@@ -81,9 +81,13 @@ def make_incident(session: Session, rules: Sequence[Rule] | None = None, min_con
     case = session.case
     catalogue = rules if rules is not None else load_rules()
     death, findings, excluded, ledger, explained, axes = conclude(session, catalogue)
-    decided = is_decided(findings)
+    untied = death is not None and any(event is death.event for event in session.untied)
+    decided = is_decided(findings) and not untied
     coverage = find_coverage(session)
-    findings = [replace(f, confidence=trusted(f.confidence, death, coverage)) for f in findings]
+    findings = [replace(f, confidence=trusted(f.confidence, death, coverage, untied)) for f in findings]
+    if death is not None and untied:
+        death = replace(death, certain=False)
+        findings = [replace(f, missing=(TIE, *f.missing)) for f in findings[:1]] + findings[1:]
     findings = [f for f in findings if f.confidence >= min_confidence]
     kept = {f.cause for f in findings}
     findings = [f for f in findings if f.explained_by is None or f.explained_by in kept]

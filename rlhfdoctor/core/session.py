@@ -16,7 +16,7 @@ from types import TracebackType
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.evidence.bars import name_training_bars
 from rlhfdoctor.evidence.case import Case
-from rlhfdoctor.evidence.ownership import drop_unrelated, may_be_own
+from rlhfdoctor.evidence.ownership import may_be_own, sort_kills
 from rlhfdoctor.i18n.message import joined, plural, quoted, say
 from rlhfdoctor.logs.events import PATTERNS, order_events, read_events
 from rlhfdoctor.logs.flight import MOST_BYTES, rank_of_dump, read_dump
@@ -93,6 +93,8 @@ class Session:
         self.gaps: list[Gap] = []
         self.is_end_in_doubt = False
         """Whether a kill was left out that may be the run's: then the last words of its log do not show its end."""
+        self.untied: list[Event] = []
+        """The kernel's kills that nothing ties to the run, and nothing speaks against."""
         self.traces: list[Recorded] = []
         """What recorders wrote, as much as a verdict needs."""
         self.whole: list[Recorded] = []
@@ -150,8 +152,9 @@ class Session:
         if self.traces:
             events, foreign = drop_foreign(events, self.traces)
         else:
-            events, others = drop_unrelated(events)
-            foreign, self.is_end_in_doubt = len(others), any(map(may_be_own, others))
+            kills = sort_kills(events)
+            events, self.untied = kills.events, kills.untied
+            foreign, self.is_end_in_doubt = len(kills.foreign), any(map(may_be_own, kills.foreign))
         if foreign:
             self._note(
                 Gap(

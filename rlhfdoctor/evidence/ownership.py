@@ -2,14 +2,17 @@
 
 The kernel log is the node's, and other jobs run there. A kill is the run's by its pid, by the job's number in the
 cgroup's path, or by its time; one that nothing ties to the run loses against a run that finished or died of an error of
-its own, and against lines that go on behind it. A kill by the kernel is SIGKILL: what ended on SIGTERM, with an exit
-status or by `ray.kill` is not it.
+its own, against lines that go on behind it, and where its cgroup held fewer processes than the run has. A kill by the
+kernel is SIGKILL: what ended on SIGTERM, with an exit status or by `ray.kill` is not it. One without a time, beside a
+log that just stops, may be the run's, and decides nothing.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from rlhfdoctor.evidence.case import whole
 from rlhfdoctor.evidence.classify import classify
@@ -46,19 +49,37 @@ _LOST_ERRORS = ("ActorDiedError", "RayActorError", "WorkerCrashedError", "NodeDi
 """How a driver sees that a process of its is gone (python/ray/exceptions.py)."""
 _OF_THE_NODE = ("systemd", "shell", "job", "k8s", "docker", "slurm", "batch", "host")
 """Who speaks of any process of a node or of a job as a whole, not of an error that the program raised."""
+_NAMED_BY_LAUNCHER = (EVENT.torch.closing_signal, EVENT.torch.process_failed, EVENT.torch.process_signal)
+_NOT_SAID_BY_A_RUN = ("config", "framework", "version", "host")
+"""What stands in configuration, or is noted of a machine."""
 _GOOD_ENDS = (EVENT.phase.finished, EVENT.ray.job_succeeded, EVENT.job.exit_0)
 
 
-def drop_unrelated(events: Sequence[Event]) -> tuple[list[Event], list[Event]]:
-    """Events without the kernel's reports of kills that are not the run's, and the last lines of those reports."""
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """Events, and the last lines of the kernel's reports of kills that are not certainly the run's."""
+
+    events: list[Event]
+    """Without the reports of foreign kills."""
+    foreign: list[Event]
+    """Not the run's."""
+    untied: list[Event]
+    """Among `events`; nothing ties them to the run, and nothing speaks against them."""
+
+
+def sort_kills(events: Sequence[Event]) -> Sorted:
+    """Tells the run's kills from others."""
     job = _Job([event for event in events if event.kind.scope != "kernel"])
     dropped: set[int] = set()
-    foreign: list[Event] = []
+    found = Sorted([], [], [])
     for report in _reports(events):
-        if not job.owns(report):
-            foreign.append(report[-1])
+        if not job.may_own(report):
+            found.foreign.append(report[-1])
             dropped |= {id(event) for event in report}
-    return [event for event in events if id(event) not in dropped], foreign
+        elif not job.is_tied_to(report):
+            found.untied.append(report[-1])
+    found.events.extend(event for event in events if id(event) not in dropped)
+    return found
 
 
 def _reports(events: Sequence[Event]) -> Iterator[list[Event]]:
@@ -103,17 +124,26 @@ class _Job:
         own_error |= EVENT.ray.killed_on_request in reasons
         self._ended_itself = not self._vanished and (own_error or finished)
         self._last_s = max((event.time for event in events if event.time is not None), default=None)
+        self._least_processes = 2 * any(event.kind in _NAMED_BY_LAUNCHER for event in events)  # torchrun and a rank
+        self._speakers = {event.kind.scope for event in events}
+        self._files = {
+            event.origin.file
+            for event in events
+            if event.kind.scope not in _NOT_SAID_BY_A_RUN and event.kind != EVENT.job.unrecognised
+        }
         self._numbers = {
             found[0]
             for e in events
             if e.kind.scope == "slurm" and (found := _STEP.search(str(e.fields.get(FIELD.step_text))))
         }
 
-    def owns(self, report: Sequence[Event]) -> bool:
-        """Whether a kill is the run's; True as well where nothing speaks for or against it."""
+    def may_own(self, report: Sequence[Event]) -> bool:
+        """Whether a kill may be the run's: nothing speaks against it."""
         killed = report[-1]
         if whole(killed, FIELD.pid) in self._pids:
             return True
+        if _listed(report) < self._least_processes:
+            return False
         numbers = {match[1] for event in report for match in _JOB.finditer(event.text)}
         if numbers and self._numbers:
             return bool(numbers & self._numbers)
@@ -124,3 +154,22 @@ class _Job:
         if at is not None and self._last_s is not None and not self._vanished:
             return not self._ended_itself and self._last_s - at < _GOES_ON_S
         return not self._ended_itself
+
+    def is_tied_to(self, report: Sequence[Event]) -> bool:
+        """Whether a kill that may be the run's has more in common with it than the folder it lies in."""
+        killed = report[-1]
+        if self._vanished or whole(killed, FIELD.pid) in self._pids or self._numbers:
+            return True
+        if killed.time is not None and self._last_s is not None:
+            return True
+        if str(killed.fields.get(FIELD.comm)).startswith("ray::") and "ray" in self._speakers:
+            return True
+        return not self._files - {killed.origin.file}
+
+
+def _listed(report: Sequence[Event]) -> float:
+    """How many processes the cgroup of a kill had; infinite where the kernel's list is not whole, or of the node."""
+    rows = [event for event in report if event.kind == EVENT.kernel.task]
+    lines = [event.origin.line or 0 for event in report if event.kind in (EVENT.kernel.task_header, EVENT.kernel.task)]
+    whole_list = len(rows) < len(lines) == max(lines, default=0) - min(lines, default=0) + 1
+    return len(rows) if whole_list and rows else math.inf

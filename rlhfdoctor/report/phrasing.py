@@ -124,6 +124,8 @@ def _when(death: Death) -> Iterator[Message]:
         yield say("while {name} (pid {pid}) held {held:bytes}", name=culprit.name, pid=culprit.pid, held=culprit.bytes)
     elif culprit is not None and culprit.pid == victim.pid and victim.pid is not None:
         yield say("and it was the one that held most")
+    if not death.certain and death.event is not None and death.event.kind.scope == "kernel":
+        yield say("if that kill is of this run")
 
 
 def freed(patch: Patch) -> Message:

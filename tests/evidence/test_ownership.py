@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rlhfdoctor import analyze
+from rlhfdoctor.report.next_step import next_step
 
 KILL = (
     "[2026-03-01T10:00:00.000000+00:00] {comm} invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0\n"
@@ -87,3 +88,49 @@ def test_what_was_left_out_is_said(tmp_path: Path) -> None:
     incident = analyze([str(tmp_path)])
     assert [str(gap.why) for gap in incident.gaps] == ["2 kills of other jobs on this node left out"]
     assert incident.verdict == "healthy"
+
+
+UNDATED = (
+    "[48000.10] {comm} invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=977\n"
+    "[48000.11] memory: usage 2097152kB, limit 2097152kB, failcnt 8214\n"
+    "[48000.12] [  pid  ]   uid  tgid total_vm      rss pgtables_bytes swapents oom_score_adj name\n"
+    "{rows}"
+    "[48000.14] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),oom_memcg=/a,task_memcg=/a,task={comm},pid=977,uid=0\n"
+    "[48000.15] Memory cgroup out of memory: Killed process 977 ({comm}) total-vm:2500000kB, anon-rss:2048640kB, "
+    "file-rss:30656kB, shmem-rss:0kB, UID:0\n"
+)
+ROW = "[48000.13] [{0:7d}]     0 {0:7d}  1294731   519824  4653056        0           977 python\n"
+STOPS = "step 1/9 loss 0.5\nstep 2/9 loss 0.5\n"
+RANK = "  exitcode  : -9 (pid: 12616)  (SIGKILL)\n  traceback : Signal 9 (SIGKILL) received by PID 12616\n"
+
+
+def test_a_kill_that_nothing_ties_to_the_run(tmp_path: Path) -> None:
+    """Without times it may be the run's: the cause is named, not decided, and the next step is to get the tie."""
+    assert killers(tmp_path, STOPS, UNDATED.format(comm="python", rows=ROW.format(977))) == ("undecided", "kernel-oom-cgroup")
+    incident = analyze([str(tmp_path)])
+    assert incident.findings[0].confidence < 0.9
+    assert incident.death is not None
+    assert not incident.death.certain
+    assert "dmesg -T" in str(next_step(incident))
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        pytest.param("Killed\n", id="something was killed"),
+        pytest.param("(ActorModelRayActor pid=977) step:2 - actor/lr:0.0\n", id="its pid"),
+        pytest.param("alpha\nbeta\n", id="no log that is understood"),
+    ],
+)
+def test_a_kill_that_something_ties_to_the_run(tmp_path: Path, job: str) -> None:
+    """Also without times."""
+    assert killers(tmp_path, job, UNDATED.format(comm="python", rows=ROW.format(977)))[0] == "cause"
+
+
+@pytest.mark.parametrize(
+    ("rows", "killer"), [((977,), "sigkill-unknown"), ((975, 977), "kernel-oom-cgroup"), ((), "kernel-oom-cgroup")]
+)
+def test_a_cgroup_with_fewer_processes_than_the_run(tmp_path: Path, rows: tuple[int, ...], killer: str) -> None:
+    """torchrun and its rank are two; a list that was cut says nothing."""
+    kill = UNDATED.format(comm="python", rows="".join(map(ROW.format, rows)))
+    assert killers(tmp_path, STOPS + RANK, kill)[1] == killer
