@@ -272,6 +272,62 @@ LOGS = {
         "failed call to cuDevicePrimaryCtxRetain: CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error encountered",
         ("cause", "exception", "other-gpu-hardware"),
     ),
+    "Moab's memory limit": ("job 481516 exceeded MEM usage hard limit (2528 > 1126)", ("cause", "kernel-oom-cgroup", "host-container-limit")),
+    "Moab's time limit": ("job 41 exceeded WALLTIME usage hard limit (86500 > 86400)", ("cause", "other", "other-killed-by-operator")),
+    "NCCL's file in /dev/shm, without errno": (
+        "node-a:1:1 [0] misc/shmutils.cc:72 NCCL WARN Error: failed to extend /dev/shm/nccl-AbCdEf to 9637892 bytes",
+        ("cause", "exception", "shm-too-small"),
+    ),
+    "a verbs call without a reason": (
+        "node-a:144:145 [0] ibvwrap.c:106 NCCL WARN Call to ibv_reg_mr failed",
+        ("cause", "exception", "comm-network-fabric"),
+    ),
+    "memory that UCX could not lock": (
+        "UCX  ERROR mlx5_1: ibv_reg_mr(length=131072) failed: Cannot allocate memory",
+        ("cause", "exception", "host-pin-limit"),
+    ),
+    "UCX names the limit": (
+        "ibv_create_cq : Please set max locked memory (ulimit -l) to 'unlimited' (current: 64 kbytes)",
+        ("cause", "exception", "host-pin-limit"),
+    ),
+    "a thread that C++ could not make": (
+        "libc++abi: terminating due to uncaught exception of type std::__1::system_error: thread constructor failed: Resource "
+        "temporarily unavailable",
+        ("cause", "exception", "other-process-limit"),
+    ),
+    "a probe that failed": (
+        "Normal   Killing   25m   kubelet   Container trainer failed liveness probe, will be restarted",
+        ("cause", "other", "other-killed-by-operator"),
+    ),
+    "a spot machine of Google's": (
+        "start-worker 2026/01/17 16:03:58 GCP Metadata Service says termination is imminent",
+        ("cause", "other", "other-killed-by-operator"),
+    ),
+    "the power button of a virtual machine": ("systemd-logind[812]: Power key pressed.", ("cause", "other", "other-killed-by-operator")),
+    "a check of C++": (
+        "F0215 15:19:50.617 39361 store.cc:340] Check failed: count > 0",
+        ("undecided", "exception", None),
+    ),
+    "glog's report of a signal": (
+        "*** SIGSEGV (@0x0) received by PID 99 (TID 0x7f837aeab800) from PID 0; stack trace: ***",
+        ("cause", "sigsegv", "other-software-error"),
+    ),
+    "Plasma's own exception": (
+        "pyarrow.lib.PlasmaStoreFull: object does not fit in the plasma store",
+        ("cause", "object-store-full", "shm-object-store-full"),
+    ),
+    "a panic of Rust": (
+        "thread 'main' panicked at 'called `Result::unwrap()` on an `Err` value: no tokenizer', router/src/main.rs:101:70",
+        ("cause", "exception", "other-software-error"),
+    ),
+    "a worker of datasets' map": (
+        "RuntimeError: One of the subprocesses has abruptly died during map operation.To debug the error, disable multiprocessing.",
+        ("undecided", "sigkill-unknown", None),
+    ),
+    "macOS's shell, then the script's own end": (
+        "./run.sh: line 32: 23001 Killed: 9               python train.py\nzsh: terminated  ./run.sh",
+        ("undecided", "sigkill-unknown", None),
+    ),
     "zsh": ("zsh: killed     python x.py", ("undecided", "sigkill-unknown", None)),
 }
 

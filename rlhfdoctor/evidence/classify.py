@@ -53,8 +53,9 @@ _WARNING = re.compile(r"\[W\d{3,4} \d\d:\d\d:")
 TRIED_AGAIN = re.compile(r"(?<!fork: )\bretry|\bWARN", re.I)
 _WORKER_ENDED = re.compile(
     r"DataLoader worker \(pid(?:\(s\))? [\d, ]{1,200}\) (?:is killed by signal|exited unexpectedly)"
+    r"|One of the subprocesses has abruptly died during map operation"
 )
-"""What torch's loader says of a worker that something else ended (torch/utils/data/dataloader.py)."""
+"""What a parent says of a worker that something else ended (torch's data/dataloader.py, datasets' py_utils.py)."""
 _CUDA_ERROR = re.compile(r"(?:CUDA|cuda)(?: driver| runtime)? error|CUDA out of memory|CUDA kernel")
 """Inputs by torch.cuda_error and torch.cuda_oom."""
 RAY_SERVICE = re.compile(

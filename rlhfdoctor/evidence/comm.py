@@ -87,12 +87,13 @@ def _store(case: Case) -> Iterator[Evidence]:
 
 def _ranks(waits: list[Event]) -> Iterator[Evidence]:
     """Same sequence number with another operation or size is a mismatch; other numbers are a lag."""
-    by_rank: dict[int, Event] = {}
+    by_rank: dict[int, list[Event]] = {}
     for event in waits:
         rank = whole(event, FIELD.rank) if FIELD.rank in event.fields else event.origin.rank
-        by_rank.setdefault(rank if rank is not None else -len(by_rank) - 1, event)
-    events = list(by_rank.values())
-    yield from _apart(events)
+        by_rank.setdefault(rank if rank is not None else -len(by_rank) - 1, []).append(event)
+    events = [each[0] for each in by_rank.values()]
+    if all(len({event.fields.get(FIELD.op) for event in each}) == 1 for each in by_rank.values()):
+        yield from _apart(events)  # else a rank waits in two groups, and which one the other is in is unknown
     for one in events:
         for two in events:
             same = one.fields.get(FIELD.seq) is not None and one.fields.get(FIELD.seq) == two.fields.get(FIELD.seq)

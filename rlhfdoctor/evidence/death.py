@@ -7,6 +7,7 @@ them makes the ones below it. Among equals the earliest counts, not the loudest.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 
@@ -33,7 +34,7 @@ def find_death(case: Case) -> Death | None:
     shown = [(event, found) for event in case.events if (found := classify(event))]
     if not shown:
         return _cut_traceback(case) or _stuck(case)
-    shown = _without_lost_peers(case, shown)
+    shown = _without_cleanup(_without_lost_peers(case, shown))
     best_rank = min(rank for _, (_, rank) in shown)
     vanished = [event for event, (_, rank) in shown if rank == VANISHED and event.time is not None]
     timeouts = [event for event, (_, rank) in shown if rank == TIMEOUT and event.time is not None]
@@ -66,6 +67,16 @@ def _without_lost_peers(case: Case, shown: list[tuple[Event, Failure]]) -> list[
     rest = [(event, found) for event, found in shown if (event.origin.file, event.origin.line) not in lost]
     ended = any(found.certainty != VANISHED or found.killer == "sigkill-unknown" for _, found in rest)
     return rest if ended else shown
+
+
+def _without_cleanup(shown: list[tuple[Event, Failure]]) -> list[tuple[Event, Failure]]:
+    """Without a script's own end by SIGTERM behind a shell's line on the child that was killed."""
+    killed = {e.origin.file: e.origin.line or 0 for e, _ in reversed(shown) if e.kind == EVENT.shell.killed}
+    return [
+        (e, found)
+        for e, found in shown
+        if e.kind != EVENT.shell.terminated or (e.origin.line or 0) <= killed.get(e.origin.file, math.inf)
+    ]
 
 
 def _with_trace(case: Case, death: Death) -> Death:

@@ -21,6 +21,7 @@ _FILES = re.compile(r"Too many open files|Errno 24\b", re.I)
 _WATCHES = re.compile(r"inotify", re.I)
 _THREADS = re.compile(
     r"can't start new thread|pthread_create|fork: |Thread creation failed|thread: Resource temporarily"
+    r"|thread constructor failed|what\(\): +Resource temporarily unavailable"
 )
 _FORK_FRAME = re.compile(r"^(?:_?fork_exec|_execute_child|fork|_launch|_start_thread|start_new_thread|start)$")
 _NO_FILE = re.compile(r"unable to open shared memory object <[^>\n]{1,80}> in read")

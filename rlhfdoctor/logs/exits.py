@@ -38,7 +38,7 @@ SEGV = Signal(
 )
 BUS = Signal("Bus error|bus error|总线错误", "BUS", "7", "135", EVENT.shell.bus_error, EVENT.job.exit_135)
 TERM = Signal("Terminated|terminated|已终止", "TERM", "15", "143", EVENT.shell.terminated, EVENT.job.exit_143)
-ABORT = Signal("Aborted|abort|已放弃", "ABRT", "6", "134", EVENT.shell.aborted, EVENT.job.exit_134)
+ABORT = Signal("Aborted|Abort trap|abort|已放弃", "ABRT", "6", "134", EVENT.shell.aborted, EVENT.job.exit_134)
 OTHER = Signal(
     "Illegal instruction|illegal hardware instruction|Floating point exception|floating point exception|Bad system call"
     "|Trace/breakpoint trap|trace trap|浮点数例外|非法指令",
@@ -55,7 +55,7 @@ _CORE = r"(?: ?[(（](?:core dumped|吐核|核心已转储)[)）])?"
 
 def _in_shells(signal: Signal) -> str:
     """The forms in which shells report a job that a signal ended."""
-    words = f"(?:{signal.words})"
+    words = rf"(?:{signal.words})(?:: \d{{1,2}}\b)?"  # with its number on macOS
     return (
         rf"(?:line|行|第) ?\d+(?: ?行)?[:：] *(?P<pid>\d+) {words}(?:[ \t(（]+(?P<command_text>.*)|$)"  # bash, script
         rf"|^\W{{0,8}}{words}{_CORE}$"  # dash, busybox, bash -c

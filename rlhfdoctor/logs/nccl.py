@@ -21,6 +21,14 @@ PATTERNS: tuple[Pattern, ...] = (
         when="gloo over ibverbs, where ulimit -l is too small",
     ),
     line(
+        EVENT.torch.pin_failed,
+        r"(?:ibv_\w{1,40}|mlx5dv_devx_\w{1,40})(?:\([^)\n]{0,120}\))? failed(?: with error| ?:) Cannot allocate memory"
+        r"|[Pp]lease set max locked memory \(ulimit -l\) to",
+        "mlx5_0: ibv_create_cq(cqe=4096) failed: Cannot allocate memory : Please set max locked memory (ulimit -l) to "
+        "'unlimited' (current: 64 kbytes)",
+        when="UCX, src/uct/ib; NCCL, src/misc/ibvwrap.cc",
+    ),
+    line(
         EVENT.nccl.timeout,
         r"(?:\[Rank (?P<rank>\d+)\] )?(?:Watchdog caught collective operation timeout|Work WorkNCCL\()"
         r"(?:[: ]{0,3}(?:WorkNCCL\()?(?:SeqNum=(?P<seq>\d+), )?"
@@ -70,6 +78,7 @@ PATTERNS: tuple[Pattern, ...] = (
         EVENT.nccl.ib_error,
         r"NET/IB : Got completion from peer (?P<ip>[^\s<]+)\S* with (?:error|status=)\s?(?P<status>\d+)"
         r"|Got async event : port error"
+        r"|Call to ibv_\w{1,40} failed(?:$|\s*\[)"
         r"|Call to ibv_\w{1,40} failed with error (?:Invalid argument|Connection timed out|No such device"
         r"|Input/output error|No data available|Bad address|Network is unreachable|Unknown error|Operation not)"
         r"|NET/IB.*(?:IBV_WC_|Unable to open|No device found)",

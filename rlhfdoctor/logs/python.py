@@ -66,10 +66,11 @@ PATTERNS: tuple[Pattern, ...] = (
     line(
         EVENT.python.pool_broken,
         r"A process in the process pool was terminated abruptly"
-        r"|A worker process managed by the executor was unexpectedly terminated",
+        r"|A worker process managed by the executor was unexpectedly terminated"
+        r"|One of the subprocesses has abruptly died during map operation",
         "concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated abruptly while the "
         "future was running or pending.",
-        when="concurrent/futures/process.py, joblib's loky",
+        when="concurrent/futures/process.py, joblib's loky, datasets' utils/py_utils.py",
     ),
     line(
         EVENT.python.notebook_died,
@@ -81,7 +82,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.python.signal,
-        r"\*\*\* (?P<name>SIG[A-Z]+) received at|Process received signal.*"
+        r"\*\*\* (?P<name>SIG[A-Z]+) (?:received at|\(@0x[0-9a-f]{1,16}\) received by PID)|Process received signal.*"
         r"|(?P<core_text>Segmentation fault|Bus error|Aborted) \(core dumped\)",
         "*** SIGSEGV received at time=1743606120 on cpu 3 ***",
     ),
@@ -90,6 +91,18 @@ PATTERNS: tuple[Pattern, ...] = (
         r"terminate called after throwing an instance of '(?P<error_text>[^']+)'"
         r"|Unhandled exception: (?P<boost_text>\S+)",
         "terminate called after throwing an instance of 'c10::DistBackendError'",
+    ),
+    line(
+        EVENT.python.abort,
+        r"(?:\bF\d{4} [^\]\n]{1,80}\]|\b[CF] \d+ \d+\] [\w./-]{1,120}:\d+:) +Check failed: (?P<error_text>.{1,200})",
+        "[2021-02-15 15:19:50,617 C 39361 39361] local_object_manager.cc:340:  Check failed: count > 0",
+        when="glog and abseil, which then end the process by SIGABRT",
+    ),
+    line(
+        EVENT.python.error,
+        r"\bthread 'main' (?P<name>panicked) at (?P<message_text>.{1,300})",
+        "thread 'main' panicked at 'called `Option::unwrap()` on a `None` value', src/main.rs:40:5",
+        when="Rust's std::panicking",
     ),
     line(
         EVENT.python.logits_code,

@@ -145,7 +145,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.ray.object_store_error,
-        r"ObjectStoreFullError|local object store is full of",
+        r"ObjectStoreFullError|\bPlasmaStoreFull\b|local object store is full of",
         "ray.exceptions.ObjectStoreFullError: Failed to put object ab in object store because it is full.",
     ),
     line(

@@ -54,6 +54,7 @@ PATTERNS: tuple[Pattern, ...] = (
         EVENT.batch.memory_limit,
         r"TERM_MEMLIMIT|PBS: job killed: (?:v?mem|pmem|pvmem) (?P<used_text>\w+) exceeded limit (?P<limit_text>\w+)"
         r"|exceeded (?:its |the )?(?:job hard limit \"(?:h_vmem|h_rss|mem)|mem(?:ory)? (?:usage|limit|request))"
+        r"|job [\w.-]{1,40} exceeded (?:P?V?MEM|SWAP) usage (?:hard|soft) limit"
         r"|[Cc]group mem(?:ory)? limit exceeded|has gone over (?:cgroup )?memory limit",
         "TERM_MEMLIMIT: job killed after reaching LSF memory usage limit.",
     ),
@@ -62,6 +63,9 @@ PATTERNS: tuple[Pattern, ...] = (
         r"TERM_(?:RUNLIMIT|CPULIMIT|DEADLINE|PREEMPT|OWNER|ADMIN|FORCE_OWNER|FORCE_ADMIN|REQUEUE_OWNER|REQUEUE_ADMIN|WINDOW)"
         r"|PBS: job killed: (?:walltime|cput|ncpus) (?P<used_text>\w+) exceeded limit (?P<limit_text>\w+)"
         r"|[Ss]pot (?:instance|VM|node)\b[^\n]{0,80}\b(?:interrupt|reclaim|preempt|terminat)"
+        r"|job [\w.-]{1,40} exceeded (?:WALLTIME|CPUTIME|WCLIMIT) usage (?:hard|soft) limit"
+        r"|Metadata Service says termination is imminent|EventType\W{1,6}Preempt\b"
+        r"|systemd-logind\S{0,10} Power key pressed"
         r"|compute\.instances\.preempted|(?:instance|VM|node) (?:was|has been|is being|will be) preempted"
         r"|exceeded (?:job )?hard (?:wallclock|runtime|limit \"h_(?:rt|cpu))|qdel: .{0,60}has (?:registered|deleted)",
         "=>> PBS: job killed: walltime 3624 exceeded limit 3600",
@@ -116,6 +120,13 @@ PATTERNS: tuple[Pattern, ...] = (
         r"|\s\d+/\d+ +Evicted\b|TaintManagerEviction|\bPreempted by (?:a )?pod"
         r"|[Rr]eason\"?[:=] *\"?(?:Preempt|DeadlineExceeded)",
         "The node was low on resource: memory. Container ppo was using 7340032Ki, which exceeds its request of 0.",
+    ),
+    line(
+        EVENT.k8s.probe_killed,
+        r"Container \S{1,120} failed (?:liveness|startup) probe, will be restarted"
+        r"|Killing container[^\n]{1,120}unhealthy, it will be killed and re-created",
+        "Normal  Killing  25m  kubelet  Container server failed liveness probe, will be restarted",
+        when="pkg/kubelet/kuberuntime/kuberuntime_manager.go",
     ),
     line(
         EVENT.k8s.unschedulable,

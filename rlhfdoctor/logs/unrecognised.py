@@ -18,7 +18,7 @@ _FAILURE = re.compile(
     r"|\b[A-Za-z]{1,60}(?:Error|Exception)\b"
     r"|\bSIG(?:KILL|TERM|SEGV|BUS|ABRT|INT|HUP|QUIT|FPE|ILL|XCPU)\b"
     r"|(?i:\b(?:fatal|panic|core dumped|segmentation fault|abort(?:ed|ing)|crash(?:ed|ing)?|terminated|killed|evicted"
-    r"|preempted|cancell?ed|out of memory|oom|fail(?:ed|ure)|error)\b)"
+    r"|panicked|preempted|cancell?ed|out of memory|oom|fail(?:ed|ure)|error)\b)"
     r"|(?i:\bexit(?:ed)?(?: with)?(?: status| code)? ?[:=]? ?-?[1-9]\d{0,2}\b)|(?i:\bsignal ?[:=]? ?\d{1,2}\b)"
     r"|错误|失败|异常|崩溃|终止|中止|被杀|杀死|致命|退出码|内存不足|显存不足|段错误|超时"
 )

@@ -155,6 +155,7 @@ class k8s(Scope):
         F.condition_text,
         failure=Failure("other", CERTAIN),
     )
+    probe_killed = says("the kubelet restarted a container whose probe failed", failure=Failure("other", VANISHED))
     unschedulable = says("no node has what a pod asks for")
     node_lost = says("the node of a pod does not answer", failure=Failure("other", VANISHED))
     disk_evicted = says("a pod was evicted for the disk that it used", failure=Failure("other", CERTAIN))

@@ -108,6 +108,14 @@ def test_how_ranks_differ(facts: Facts, two: str, name: str) -> None:
     assert [n for n in names if found.get(n)] == [name]
 
 
+@pytest.mark.parametrize("waits", [("ALLREDUCE", "BROADCAST"), ("ALLREDUCE",)])
+def test_ranks_at_two_numbers(facts: Facts, waits: tuple[str, ...]) -> None:
+    """Two operations are a mismatch, unless a rank waits in two groups at once: which one the other is in is unknown."""
+    line = "[Rank {}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={}, OpType={}, NumelIn=8, NumelOut=8, Timeout(ms)=600000) ran for 600022 milliseconds\n"
+    log = "".join(line.format(1, 800 + n, op) for n, op in enumerate(waits)) + line.format(0, 699, "BROADCAST")
+    assert bool(facts({"driver.log": log}).get("comm.op_differs")) == (len(waits) == 1)
+
+
 @pytest.mark.parametrize(
     ("version", "flag", "fp32"),
     [
