@@ -5,6 +5,7 @@ once, at the border:
 
     _kb    kernel kB (1024 bytes)      -> _bytes     _gib   float GiB           -> _bytes
     _size  "1.39 GiB", "500g"          -> _bytes     _ms    milliseconds        -> _s
+    _mib   whole MiB                   -> _bytes
     _pct   "12.3"                      -> _ratio     _text  kept as text
 
 Other groups become int or float when they look like one, except names (`comm`, `name`,
@@ -21,7 +22,7 @@ from typing import cast
 
 from rlhfdoctor.logs.anchor import tolerant
 from rlhfdoctor.types import Value
-from rlhfdoctor.units import KIB, parse_bytes
+from rlhfdoctor.units import KIB, MIB, parse_bytes
 from rlhfdoctor.vocabulary.names import Field, Kind
 
 _INT = re.compile(r"-?\d{1,18}")
@@ -68,6 +69,8 @@ def convert(name: str, text: str) -> tuple[str, Value]:
     """
     if name.endswith("_kb"):
         return name[:-3] + "_bytes", _whole(text, KIB)
+    if name.endswith("_mib"):
+        return name[:-4] + "_bytes", _whole(text, MIB)
     if name.endswith("_gib"):
         return name[:-4] + "_bytes", parse_bytes(f"{text} GiB")
     if name.endswith("_size"):

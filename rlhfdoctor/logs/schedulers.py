@@ -20,23 +20,46 @@ PATTERNS: tuple[Pattern, ...] = (
         when="17.11+",
     ),
     line(
+        EVENT.slurm.oom,
+        r"\boom-kill event count: (?:[1-9])|\bOOM detected \d+ job and (?:[1-9])\d* step kills",
+        "[2025-10-04T17:41:09.117] [2043.0] debug:  oom-kill event count: 2",
+        when="17.11+ with SlurmdDebug=debug or DebugFlags=Cgroup; src/plugins/cgroup/v1, v2",
+    ),
+    line(
         EVENT.slurm.limit_killed,
-        r"(?:Job|Step) (?P<step_text>[0-9.]+) exceeded memory limit(?: ?\((?P<used_kb>\d+) ?> ?(?P<limit_kb>\d+)\))?"
+        r"(?:Job|Step) (?P<step_text>[0-9.]+) exceeded memory limit(?: ?\((?:(?P<used_kb>\d+) > (?P<limit_kb>\d{1,9})"
+        r"|(?P<used_bytes>\d+) > (?P<limit_bytes>\d{11,18})|(?P<used_mib>\d+)>(?P<limit_mib>\d{1,7}))\))?"
         r"|slurmstepd: error: Exceeded (?:job|step) memory limit\s*$",
         "slurmstepd-node01: error: Step 1141809.0 exceeded memory limit (41393168 > 20971520), being killed",
-        when="to 17",
+        when="slurmstepd: kB to 17.11, bytes 18.08 to 20.02 (ten digits may be either); slurmd (`cancelling it`): MiB; "
+        "src/common/slurm_jobacct_gather.c, src/slurmd/slurmd/req.c",
+    ),
+    line(
+        EVENT.slurm.limit_killed,
+        r"(?:Job|Step)Id=(?P<step_text>[\w.+]+) exceeded memory limit"
+        r"(?: ?\((?P<used_bytes>\d+) ?> ?(?P<limit_bytes>\d+)\))?",
+        "slurmstepd: error: StepId=2043.0 exceeded memory limit (41393168384 > 20971520000), being killed",
+        when="20.11+; src/interfaces/jobacct_gather.c",
+    ),
+    line(
+        EVENT.slurm.limit_killed,
+        r"(?:Job|Step)(?: |Id=)(?P<step_text>[\w.+]+) exceeded virtual memory limit",
+        "slurmstepd: error: StepId=2043.0 exceeded virtual memory limit (83886080000 > 20971520000), being killed",
+        when="with VSizeFactor; its figures are of address space, so they are no limit of memory",
     ),
     line(
         EVENT.slurm.task_oom,
-        r"srun: error: (?P<ip>\S+): tasks? [0-9,-]+: Out Of Memory|\bOUT_OF_ME(?:\+|MORY\b)|\bReason=OutOfMemory",
+        r"srun: error: (?P<ip>\S+): tasks? [0-9,-]+: Out Of Memory|\bOUT_OF_ME(?:\+|MORY\b)|\bReason=OutOfMemory"
+        r"|\btask \d+ \(\d+\) Out Of Memory \(OOM\)",
         "srun: error: node01: task 0: Out Of Memory",
     ),
     line(
         EVENT.slurm.cancelled,
-        r"\*\*\* (?:JOB|STEP) (?P<step_text>[0-9.]+)(?: ON (?P<ip>\S+))? CANCELLED(?: AT (?P<at_text>\S+))?"
+        r"\*\*\* (?:JOB|STEP) (?P<step_text>[\w.+]+)(?: ON (?P<ip>\S+))? CANCELLED(?: AT (?P<at_text>\S+))?"
         r"(?: DUE TO (?P<reason_text>[A-Z ]+?)(?: \*\*\*|,|$))?"
         r"|\bCANCELLED by \d+|\bJobState=(?:CANCELLED|TIMEOUT|DEADLINE)\b|\bState: (?:CANCELLED|TIMEOUT)\b"
-        r"|\bTIMEOUT +\d+:\d+ *$|srun: Force Terminated (?:job|StepId)|\bReason=TimeLimit\b",
+        r"|\bTIMEOUT +\d+:\d+ *$|srun: Force Terminated (?:job|StepId)|\bReason=TimeLimit\b"
+        r"|\bJob \d+: timeout: sent SIGTERM to",
         "slurmstepd: error: *** JOB 7715 ON node01 CANCELLED AT 2025-10-04T17:41:09 DUE TO TIME LIMIT ***",
     ),
     line(

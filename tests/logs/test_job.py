@@ -61,6 +61,34 @@ def test_slurm_polling(line: str, step: str, used: int, limit: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "unit"),
+    [
+        ("slurmstepd: error: StepId=88.0 exceeded memory limit (2126805504 > 1589934592), being killed", 1),
+        ("slurmstepd: error: Step 88.0 exceeded memory limit (21268055042 > 15899345920), being killed", 1),
+        ("[2025-10-04T17:41:09.117] Job 88 exceeded memory limit (40423>20480), cancelling it", 1024**2),
+    ],
+)
+def test_slurm_polling_units(line: str, unit: int) -> None:
+    """Since 18.08 slurmstepd writes bytes; slurmd always wrote MiB."""
+    used, limit = (int(text) * unit for text in line[line.index("(") + 1 : line.index(")")].split(">"))
+    (found,) = fields_of(line, "slurm.limit_killed")
+    assert (found["used_bytes"], found["limit_bytes"]) == (used, limit)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "slurmstepd: error: Step 88.0 exceeded memory limit (2126805504 > 1589934592), being killed",
+        "slurmstepd: error: StepId=88.0 exceeded virtual memory limit (21268055042 > 15899345920), being killed",
+    ],
+)
+def test_slurm_polling_without_figures(line: str) -> None:
+    """Ten digits may be kB or bytes, and a limit of address space is none of memory: neither is taken."""
+    (found,) = fields_of(line, "slurm.limit_killed")
+    assert "limit_bytes" not in found
+
+
+@pytest.mark.parametrize(
     ("line", "reason"),
     [
         (

@@ -43,7 +43,7 @@ def test_samples_convert_to_units() -> None:
     """The groups of every sample become values, and no suffix of a foreign unit is left in a name."""
     matches = [(pattern, compiled(pattern.regex).search(pattern.sample)) for pattern in PATTERNS]
     names = [name for pattern, match in matches if match for name in pattern.fields(match)]
-    assert [name for name in names if name.endswith(("_kb", "_gib", "_size", "_ms", "_pct"))] == []
+    assert [name for name in names if name.endswith(("_kb", "_mib", "_gib", "_size", "_ms", "_pct"))] == []
 
 
 def test_samples_hold_a_literal() -> None:
