@@ -80,7 +80,7 @@ def _as_status(signal: Signal) -> str:
         rf"|{ended} (?:by|with|on|due to|from)(?: fatal| a)? "
         rf"(?:[Ss]ignal:? {number}|(?:signal )?{name}(?:[.,;:)]?$| ?\())"
         rf"|\b[Ss]ignal[:=]? {{1,3}}{number} ?[(,]|\bsignal: (?:{signal.words})\b"
-        rf"|code=(?:killed|dumped), status={number}"
+        rf"|code=(?:killed|dumped), status={number}|\) exited\. Killed by signal {number}"
         rf"|\b(?:Exit ?Code|ExitCode|DerivedExitCode)[:=] *0:{number}"
         rf"|(?:OUT_OF_ME\S{{0,4}}|FAILED|CANCELLED\S{{0,2}}|NODE_FAIL|TIMEOUT|COMPLETED) +0:{number}"
         rf"|WIFSIGNALED\b.{{0,40}}?\b{number}"
@@ -136,7 +136,8 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.job.interrupted,
-        r"^\W*KeyboardInterrupt\b|received signal (?:SIGTERM|15)\b|Caught signal SIG(?:TERM|USR\d)",
+        r"^\W*KeyboardInterrupt\b|received signal (?:SIGTERM|15)\b|Caught signal SIG(?:TERM|USR\d)"
+        r"|srun: sending Ctrl-C to (?:StepId=|job |step )|\binterrupt \(abort already in progress\)",
         "KeyboardInterrupt",
     ),
 )

@@ -64,7 +64,7 @@ PATTERNS: tuple[Pattern, ...] = (
     line(
         EVENT.host.process_limit,
         r"can't start new thread|Too many open files|Resource temporarily unavailable|pthread_create failed"
-        r"|fork: retry|\[Errno 24\]",
+        r"|fork: retry|\[Errno 24\]|Too many workers, failed to create a file|`ulimit -n <num_files>` then restart Ray",
         "what():  thread: Resource temporarily unavailable [system:11]",
     ),
     line(

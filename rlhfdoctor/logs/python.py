@@ -89,7 +89,8 @@ PATTERNS: tuple[Pattern, ...] = (
     line(
         EVENT.python.abort,
         r"terminate called after throwing an instance of '(?P<error_text>[^']+)'"
-        r"|Unhandled exception: (?P<boost_text>\S+)",
+        r"|Unhandled exception: (?P<boost_text>\S+)|\w\.(?:cc|h):\d{1,6}: {2,3}Check failed: "
+        r"|You have likely discovered a bug in Ray\. [^\n]{0,120}? Check failed: ",
         "terminate called after throwing an instance of 'c10::DistBackendError'",
     ),
     line(
@@ -114,6 +115,7 @@ PATTERNS: tuple[Pattern, ...] = (
     line(
         EVENT.python.memory_error,
         r"(?:^|\s)MemoryError\b|Cannot allocate memory|_ArrayMemoryError"
+        r"|C10 Out of Memory\. Trying to allocate|Failure to allocate memory for a message header"
         r"|DefaultCPUAllocator: (?:can't|not enough) .{0,20}?allocat\w+ (?:memory|(?P<request_bytes>\d+) bytes)",
         "OSError: [Errno 12] Cannot allocate memory",
     ),

@@ -73,7 +73,9 @@ PATTERNS: tuple[Pattern, ...] = (
         EVENT.ray.memory_kill_notice,
         r"Task was killed due to the node running low on memory|exit[ _]type(?: =|:) NODE_OUT_OF_MEMORY"
         r"|worker\(s\) were killed due to the node running low on memory"
-        r"|failed due to oom\. There are|Memory on the node \(IP: [0-9.a-f:]+, ID: \w+\) where the task",
+        r"|failed due to oom\. There are|Worker evicted and process killed to reclaim memory"
+        r"|The node has insufficient memory to execute this workload"
+        r"|Memory on the node \(IP: [0-9.a-f:]+, ID: \w+\) where the task",
         "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
     ),
     line(
@@ -119,7 +121,9 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.ray.memory_advice,
-        r"Refer to the documentation on how to address the out of memory issue",
+        r"Refer to the documentation on how to address the out of memory issue"
+        r"|to enable retry when the task crashes due to OOM"
+        r"|To adjust the (?:kill|eviction) threshold, set the environment variable `RAY_memory_usage",
         "Refer to the documentation on how to address the out of memory issue: https://docs.ray.io/",
     ),
     line(
@@ -145,12 +149,13 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.ray.object_store_error,
-        r"ObjectStoreFullError|\bPlasmaStoreFull\b|local object store is full of",
+        r"ObjectStoreFullError|\bPlasmaStoreFull\b|local object store is full of"
+        r"|Put failed since the value was either too large or the store was full",
         "ray.exceptions.ObjectStoreFullError: Failed to put object ab in object store because it is full.",
     ),
     line(
         EVENT.ray.out_of_disk,
-        r"OutOfDiskError|Out-of-disk: Failed to create object"
+        r"OutOfDiskError|Out-of-disk: Failed to create object|OutOfDisk: Local disk is full"
         r"|The object cannot be created because the local object store is full and the local disk",
         "ray.exceptions.OutOfDiskError: Local disk is full",
         when="1.13+; python/ray/exceptions.py",
@@ -186,7 +191,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.ray.shm_small,
-        r"object store is using /tmp instead of /dev/shm because /dev/shm has only (?P<shm_bytes>\d+) bytes",
+        r"object store is using \S{1,200} instead of /dev/shm because /dev/shm has only (?P<shm_bytes>\d+) bytes",
         "WARNING services.py:1326 -- WARNING: The object store is using /tmp instead of /dev/shm because /dev/shm has "
         "only 67108864 bytes available.",
     ),
@@ -220,6 +225,7 @@ PATTERNS: tuple[Pattern, ...] = (
     line(
         EVENT.ray.job_failed,
         r"\bJob '?(?P<job_text>raysubmit_\w+|[\w-]{4,80})'? (?:has )?failed(?: |$)"
+        r"|Job supervisor actor for \S{1,80} died: |Job (?:monitoring|supervisor) for job \S{1,80} failed unexpectedly"
         r"|Status message: (?P<message_text>(?:Job |Unexpected |Failed ).{0,60}(?:failed|exception|died|error).{0,300})"
         r"|\bstatus\"?[:=] ?\"?(?:JobStatus\.)?FAILED\b",
         "2025-09-17 06:22:48,337 ERR cli.py:71 -- Job 'raysubmit_Qz7' failed",

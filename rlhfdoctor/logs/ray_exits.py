@@ -20,6 +20,14 @@ PATTERNS: tuple[Pattern, ...] = (
         "exit_detail = Task was killed due to the node running low on memory.",
     ),
     line(
+        EVENT.ray.worker_exit_gcs,
+        r"Worker running the task \((?P<worker_id>\w+)\) died with exit_type: (?P<exit_type>\w+) with error_message: "
+        r"(?P<detail_text>.*)",
+        "Worker running the task (75ab) died with exit_type: 0 with error_message: Worker unexpectedly exits with a "
+        "connection error code 2. End of file.",
+        when="2.3+; src/ray/gcs/gcs_task_manager.cc; the type is its number in common.proto",
+    ),
+    line(
         EVENT.ray.worker_died,
         r"A worker died or was killed while executing a task by an unexpected system error"
         r"(?:.*Worker PID: (?P<pid>\d+))?",
@@ -51,12 +59,14 @@ PATTERNS: tuple[Pattern, ...] = (
     line(
         EVENT.ray.actor_died,
         r"(?P<error>ActorDiedError|RayActorError|ActorUnavailableError|ActorUnschedulableError|NodeDiedError"
-        r"|WorkerCrashedError|OwnerDiedError|LocalRayletDiedError)\b",
+        r"|WorkerCrashedError|OwnerDiedError|LocalRayletDiedError)\b"
+        r"|The actor is dead because its worker process has died\.? *$|Owner's worker process has crashed"
+        r"|The actor (?:is dead|died) because its owner has died",
         "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.",
     ),
     line(
         EVENT.ray.actor_lost,
-        r"ActorUnavailableError|The actor [^\n]{0,80} is unavailable",
+        r"ActorUnavailableError|The actor [^\n]{0,80} is unavailable|The actor is temporarily unavailable",
         "ray.exceptions.ActorUnavailableError: The actor ab is unavailable: The actor is temporarily unavailable",
     ),
     line(
@@ -66,7 +76,8 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.ray.intended_exit,
-        r"ray\.kill|INTENDED_(?:USER|SYSTEM)_EXIT|The actor is dead because it was killed by `ray\.kill`|ACTOR_REMOVED",
+        r"ray\.kill|INTENDED_(?:USER|SYSTEM)_EXIT|The actor is dead because it was killed by `ray\.kill`|ACTOR_REMOVED"
+        r"|The actor is dead because all references to the actor were removed|Worker exits because the actor is killed",
         "exit_type = INTENDED_USER_EXIT, exit_detail = Worker exits by an user request. exit_actor() is called.",
     ),
     line(
@@ -78,15 +89,29 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.ray.node_dead,
-        r"has been marked dead because the (?:monitor|detector) has missed too many heartbeats",
+        r"has been marked dead because the (?:monitor|detector) has missed too many heartbeats"
+        r"|has missed too many heartbeats from it|health check failed due to missing too many heartbeats"
+        r"|\bNode (?:\w{1,64} )?is dead because the health check failed",
         "The node with node id: ab and ip: 10.0.0.1 has been marked dead because the detector has missed too many "
         "heartbeats from it.",
     ),
     line(
         EVENT.ray.node_crashed,
         r"Owner's node has crashed|The node has died|raylet (?:crashed|died) unexpectedly"
-        r"|mistakenly been marked as dead by the GCS",
+        r"|mistakenly been marked as dead by the GCS|GCS consider this node to be dead"
+        r"|where this task was running\)? {1,2}(?:was dead or unavailable|crashed unexpectedly)"
+        r"|The actor (?:is dead|died) because its node has died|Actor died by preemption"
+        r"|the actor's node was terminated unexpectedly",
         "Owner worker exit type: SYSTEM_ERROR Worker exit detail: Owner's node has crashed.",
+    ),
+    line(
+        EVENT.ray.node_crashed,
+        r"(?:the local Raylet is dead|the local raylet has been dead|the Raylet has most likely crashed)\."
+        r"|the raylet is unavailable \(crashed\)|Terminating the worker due to local raylet death"
+        r"|Failed to get the system config from raylet because it is dead",
+        "core_worker.cc:310: Exiting because the Raylet IPC connection failed and the local Raylet is dead. Status: "
+        "IOError: Broken pipe",
+        when="1.x+; src/ray/core_worker; a worker ends with its raylet, also where the raylet was stopped",
     ),
     line(
         EVENT.ray.raylet_died,
@@ -97,7 +122,8 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.ray.gcs_lost,
-        r"Failed to connect to GCS within \d+ seconds",
+        r"Failed to connect to GCS within \d+ seconds|Timed out while waiting for GCS to become available"
+        r"|GCS server is dead or (?:under high load|there's a high load)",
         "rpc_client.h:204: Failed to connect to GCS within 20 seconds. GCS may have been killed.",
     ),
     line(

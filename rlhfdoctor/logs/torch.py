@@ -36,7 +36,8 @@ PATTERNS: tuple[Pattern, ...] = (
         r"|cudaMalloc failed: out of memory|cudaErrorMemoryAllocation"
         r"|Dst tensor is not initialized|\bEL0004\b|NPU out of memory|driver error:out of memory"
         r"|RESOURCE_EXHAUSTED: Out of memory while trying to allocate|OOM when allocating tensor with shape"
-        r"|CUDA out of memory occurred when warming up|No executable batch size found, reached zero",
+        r"|CUDA out of memory occurred when warming up|CUDA out of memory\. Tried to allocate more than 1EB"
+        r"|No executable batch size found, reached zero",
         "torch.OutOfMemoryError:",
     ),
     line(
@@ -51,7 +52,7 @@ PATTERNS: tuple[Pattern, ...] = (
     line(
         EVENT.torch.pin_failed,
         r"(?:cudaHostAlloc|cudaHostRegister|pin_memory).{0,200}(?:out of memory|invalid argument|OS call failed"
-        r"|failed)",
+        r"|failed)|pointer dont match with cudaHostRegister",
         "RuntimeError: CUDA error: cudaHostRegister failed: out of memory",
     ),
     line(

@@ -106,7 +106,7 @@ class ray(Scope):
     intended_exit = says("a worker or actor ended on request")
     stopped = says("a process of Ray received SIGTERM")
     node_dead = says("a node missed its heartbeats", failure=Failure("other", VANISHED))
-    node_crashed = says("the node of an owner crashed")
+    node_crashed = says("a node of Ray or its raylet is gone, as other processes say")
     raylet_died = says("the raylet ended unexpectedly", failure=Failure("sigkill-unknown", VANISHED))
     gcs_lost = says("the GCS cannot be reached")
     raylet_agent_failed = says("the raylet ended because its agent failed", failure=Failure("other", EXCEPTION))
