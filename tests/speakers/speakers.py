@@ -171,7 +171,7 @@ def page(rows: list[Row], known: list[Group]) -> str:
         "Made by `make speakers`: messages near words of memory, kills, time-outs, shared memory, pinning, disks, limits or NaN in the source of each",
         "release (libraries: in the strings that they hold, which are pieces). *Own*: it becomes an event of its own; *exception*: it is raised, and read",
         "as any exception; *left out*: knowingly, see below; *open*: neither. *Before*: own events before the first run of this script.",
-        "A program without a row says nothing of the kind (OpenRLHF), or was not at hand. Slurm and Ray's daemons are not sorted yet.",
+        "A program without a row says nothing of the kind (OpenRLHF), or was not at hand.",
         "",
         "| program | release | found | own | before | exception | left out | open |",
         "|---|---|---|---|---|---|---|---|",
