@@ -59,9 +59,7 @@ PATTERNS: tuple[Pattern, ...] = (
     line(
         EVENT.ray.actor_died,
         r"(?P<error>ActorDiedError|RayActorError|ActorUnavailableError|ActorUnschedulableError|NodeDiedError"
-        r"|WorkerCrashedError|OwnerDiedError|LocalRayletDiedError)\b"
-        r"|The actor is dead because its worker process has died\.? *$|Owner's worker process has crashed"
-        r"|The actor (?:is dead|died) because its owner has died",
+        r"|WorkerCrashedError|OwnerDiedError|LocalRayletDiedError)\b",
         "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.",
     ),
     line(
