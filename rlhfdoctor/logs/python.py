@@ -89,13 +89,14 @@ PATTERNS: tuple[Pattern, ...] = (
     line(
         EVENT.python.abort,
         r"terminate called after throwing an instance of '(?P<error_text>[^']+)'"
-        r"|Unhandled exception: (?P<boost_text>\S+)|\w\.(?:cc|h):\d{1,6}: {2,3}Check failed: "
+        r"|Unhandled exception: (?P<boost_text>\S+)"
         r"|You have likely discovered a bug in Ray\. [^\n]{0,120}? Check failed: ",
         "terminate called after throwing an instance of 'c10::DistBackendError'",
     ),
     line(
         EVENT.python.abort,
-        r"(?:\bF\d{4} [^\]\n]{1,80}\]|\b[CF] \d+ \d+\] [\w./-]{1,120}:\d+:) +Check failed: (?P<error_text>.{1,200})",
+        r"(?:\bF\d{4} [^\]\n]{1,80}\]|\b[CF] \d+ \d+\] (?:\(\w{1,20}\) )?[\w./-]{1,120}:\d+:) +"
+        r"Check failed: (?P<error_text>.{1,200})",
         "[2021-02-15 15:19:50,617 C 39361 39361] local_object_manager.cc:340:  Check failed: count > 0",
         when="glog and abseil, which then end the process by SIGABRT",
     ),

@@ -11,12 +11,12 @@ RAY = "[2025-10-04 17:41:09,117 I 4711 4733] "
 GLOO = "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:534] "
 LINES: dict[str, tuple[str, str | None]] = {
     "n1:88:91 [3] misc/shmutils.cc:93 NCCL WARN Error while creating shared memory segment /dev/shm/nccl-a1 (size 512), "
-    "error: No space left on device (28)": ("nccl.shm_failed", None),
+    "error: No space left on device (28)": ("nccl.shm_failed", "exception"),
     "n1:88:91 [3] NCCL WARN Error: failed to extend /dev/shm/nccl-a1 to 512 bytes, error: disk quota (1)": (
         "nccl.shm_failed",
-        None,
+        "exception",
     ),
-    "n1:88:91 [3] include/alloc.h:62 NCCL WARN Failed to CUDA host alloc 4194304 bytes": ("torch.pin_failed", None),
+    "n1:88:91 [3] include/alloc.h:62 NCCL WARN Failed to CUDA host alloc 4194304 bytes": ("torch.pin_failed", "exception"),
     "n1:88:91 [3] include/alloc.h:120 NCCL WARN Failed to malloc 67108864 bytes": ("python.memory_error", "exception"),
     "n1:88:91 [3] misc/socket.cc:450 NCCL WARN socketPollConnect: exceeded timeouts (600)": (
         "nccl.remote_error",
@@ -37,7 +37,7 @@ LINES: dict[str, tuple[str, str | None]] = {
     GLOO + "Application timeout caused pair closure": ("gloo.timeout", "collective-timeout"),
     GLOO + "Read timeout [10.0.0.2]:41234": ("gloo.timeout", "collective-timeout"),
     GLOO + "Socket unexpectedly closed": ("gloo.closed", None),
-    "ibv_reg_mr: Cannot allocate memory (did you run into the locked memory limit?)": ("torch.pin_failed", None),
+    "ibv_reg_mr: Cannot allocate memory (did you run into the locked memory limit?)": ("torch.pin_failed", "exception"),
     "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`": (
         "torch.cuda_oom_class",
         "cuda-oom",
@@ -108,7 +108,7 @@ LINES: dict[str, tuple[str, str | None]] = {
     "srun: interrupt (abort already in progress)": ("job.interrupted", "other"),
     "[W101 alloc.cpp:9] C10 Out of Memory. Trying to allocate 68719476736 bytes": ("python.memory_error", "exception"),
     "RuntimeError: CUDA out of memory. Tried to allocate more than 1EB memory.": ("torch.cuda_oom_class", "cuda-oom"),
-    "RuntimeError: Host and device pointer dont match with cudaHostRegister.": ("torch.pin_failed", None),
+    "RuntimeError: Host and device pointer dont match with cudaHostRegister.": ("torch.pin_failed", "exception"),
     RAY + "(gcs_server) gcs_health_check_manager.cc:86: Node is dead because the health check failed. node_id=ab12": (
         "ray.node_dead",
         "other",
@@ -136,7 +136,7 @@ LINES: dict[str, tuple[str, str | None]] = {
         None,
     ),
     RAY + "gcs_rpc_client.h:302: Timed out while waiting for GCS to become available.": ("ray.gcs_lost", None),
-    RAY + "(raylet) node_manager.cc:3021:  Check failed: pinned_objects_size_ == 0 ": ("python.abort", "exception"),
+    "[2025-10-04 17:41:09,117 C 4711 4711] (raylet) node_manager.cc:3021:  Check failed: pinned_objects_size_ == 0 ": ("python.abort", "exception"),
     RAY + "(gcs_server) gcs_server.cc:170:  An unexpected system state has occurred. You have likely discovered a bug in "
     "Ray. Please report this issue at https://github.com/ray-project/ray/issues and we'll work with you to fix it. Check "
     "failed: status Status not OK: RedisError Redis connection failed unexpectedly.": ("python.abort", "exception"),
