@@ -328,6 +328,56 @@ LOGS = {
         "./run.sh: line 32: 23001 Killed: 9               python train.py\nzsh: terminated  ./run.sh",
         ("undecided", "sigkill-unknown", None),
     ),
+    "an assertion of a kernel": (
+        "/opt/torch/aten/src/ATen/native/cuda/Indexing.cu:1146: indexSelectLargeIndex: block: [85,0,0], thread: [12,0,0] Assertion "
+        "`srcIndex < srcSelectDimSize` failed.",
+        ("cause", "exception", "other-software-error"),
+    ),
+    "a fault of an AMD GPU": (
+        "Memory access fault by GPU node-9 (Agent handle: 0x7d5f990) on address 0x14a1cfe01000. Reason: Unknown.",
+        ("cause", "exception", "other-software-error"),
+    ),
+    "another process with a fifth of the GPU": (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 240.00 MiB. GPU 0 has a total capacity of 22.00 GiB of which "
+        "10.00 MiB is free. Process 4387 has 5.00 GiB memory in use. Including non-PyTorch memory, this process has 16.99 GiB memory "
+        "in use. Of the allocated memory 15.40 GiB is allocated by PyTorch, and 1.00 GiB is reserved by PyTorch but unallocated.",
+        ("cause", "cuda-oom", "gpu-foreign-process"),
+    ),
+    "the only process listed is its own": (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 19.00 GiB. GPU 3 has a total capacity of 79.15 GiB of which "
+        "17.15 GiB is free. Process 7872 has 62.00 GiB memory in use. Of the allocated memory 57.00 GiB is allocated by PyTorch, and "
+        "4.10 GiB is reserved by PyTorch but unallocated.",
+        ("undecided", "cuda-oom", None),
+    ),
+    "a port of the fabric, in newer words": (
+        "node-2:311:405 [0] transport/net_ib.cc:199 NCCL WARN NET/IB : mlx5_3:1 Got async error event: port error",
+        ("cause", "exception", "comm-network-fabric"),
+    ),
+    "what fails as the interpreter exits": (
+        "[INFO:swift] End time of running main: 2026-03-23 09:29:36.599759\nTraceback (most recent call last):\n"
+        '  File "/usr/lib/python3.11/weakref.py", line 667, in _exitfunc\n    f()\n'
+        "OSError: [Errno 39] Directory not empty: '/tmp/hf_datasets-7b'",
+        ("healthy", None, None),
+    ),
+    "a volume at /dev/shm": (
+        'Usage of EmptyDir volume "dshm" exceeds the limit "512Mi".',
+        ("cause", "other", "shm-too-small"),
+    ),
+    "a shard that a signal ended": (
+        "ERROR shard-manager: text_generation_launcher: Shard process was signaled to shutdown with signal 9 rank=0",
+        ("undecided", "sigkill-unknown", None),
+    ),
+    "the optimizer's states, the message cut": (
+        'Traceback (most recent call last):\n  File "/opt/torch/optim/adamw.py", line 608, in _multi_tensor_adamw\n'
+        "    exp_avg_sq_sqrt = torch._foreach_sqrt(exp_avg_sqs)\n"
+        "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to all[...]",
+        ("cause", "cuda-oom", "gpu-model-states"),
+    ),
+    "page-locking in IPython's report": (
+        "File ~/unsloth/gradient_checkpointing.py:145, in Offloaded.forward(ctx, *args)\n"
+        '--> 145     saved = hidden_states.to("cpu", non_blocking = True)\n\nRuntimeError: CUDA error: out of memory',
+        ("cause", "cuda-oom", "host-pin-limit"),
+    ),
     "zsh": ("zsh: killed     python x.py", ("undecided", "sigkill-unknown", None)),
 }
 

@@ -7,7 +7,6 @@ them makes the ones below it. Among equals the earliest counts, not the loudest.
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import replace
 
@@ -25,6 +24,9 @@ from rlhfdoctor.vocabulary.run import KERNEL_KILLERS, PHASES, TIMEOUT, VANISHED,
 
 _NEAR_LINES = 12
 _TRACEBACK_LINES = 60
+_EXIT_LINES = 30
+_AT_EXIT = ("_exitfunc", "_run_exitfuncs")
+"""Of weakref and atexit: the program was over."""
 _LOST_PEER = (EVENT.gloo.closed, EVENT.nccl.remote_error, EVENT.nccl.closed_by_peer)
 _RAY_ITSELF = re.compile(r"(?:site|dist)-packages/ray/|/ray/_private/")
 
@@ -34,7 +36,9 @@ def find_death(case: Case) -> Death | None:
     shown = [(event, found) for event in case.events if (found := classify(event))]
     if not shown:
         return _cut_traceback(case) or _stuck(case)
-    shown = _without_cleanup(_without_lost_peers(case, shown))
+    shown = _without_cleanup(case, _without_lost_peers(case, shown))
+    if not shown:
+        return None
     best_rank = min(rank for _, (_, rank) in shown)
     vanished = [event for event, (_, rank) in shown if rank == VANISHED and event.time is not None]
     timeouts = [event for event, (_, rank) in shown if rank == TIMEOUT and event.time is not None]
@@ -69,14 +73,23 @@ def _without_lost_peers(case: Case, shown: list[tuple[Event, Failure]]) -> list[
     return rest if ended else shown
 
 
-def _without_cleanup(shown: list[tuple[Event, Failure]]) -> list[tuple[Event, Failure]]:
-    """Without a script's own end by SIGTERM behind a shell's line on the child that was killed."""
+def _without_cleanup(case: Case, shown: list[tuple[Event, Failure]]) -> list[tuple[Event, Failure]]:
+    """Without a script's own end by SIGTERM behind the line on its child, and what fails as the interpreter exits."""
     killed = {e.origin.file: e.origin.line or 0 for e, _ in reversed(shown) if e.kind == EVENT.shell.killed}
-    return [
-        (e, found)
-        for e, found in shown
-        if e.kind != EVENT.shell.terminated or (e.origin.line or 0) <= killed.get(e.origin.file, math.inf)
-    ]
+    kept = []
+    for event, found in shown:
+        line = event.origin.line or 0
+        if event.kind == EVENT.shell.terminated and line > killed.get(event.origin.file, line):
+            continue
+        if event.kind == EVENT.python.error and any(
+            e.kind == EVENT.python.frame
+            and e.fields.get(FIELD.function_text) in _AT_EXIT
+            and (e.origin.line or 0) < line
+            for e in case.around(event, _EXIT_LINES)
+        ):
+            continue
+        kept.append((event, found))
+    return kept
 
 
 def _with_trace(case: Case, death: Death) -> Death:

@@ -14,7 +14,13 @@ from rlhfdoctor.types import Event, Evidence, Value
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 
 _SITES: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("pin", re.compile(r"\bin _?pin_memory\b|\.pin_memory\(|^\s*pin_memory \(|cudaHostAlloc|cudaHostRegister")),
+    (
+        "pin",
+        re.compile(
+            r"\bin _?pin_memory\b|\.pin_memory\(|^\s*pin_memory \(|cudaHostAlloc|cudaHostRegister"
+            r"|\.to\(\W{0,3}cpu\W{0,3}, {0,2}non_blocking ?= ?True"
+        ),
+    ),
     ("wake", re.compile(r"wake_up|cumem|backload|cu_mem_create|torch_memory_saver|resume_memory_occupation")),
     (
         "weight_sync",

@@ -83,6 +83,7 @@ def _as_status(signal: Signal) -> str:
         rf"|code=(?:killed|dumped), status={number}|\) exited\. Killed by signal {number}"
         rf"|\b(?:Exit ?Code|ExitCode|DerivedExitCode)[:=] *0:{number}"
         rf"|(?:OUT_OF_ME\S{{0,4}}|FAILED|CANCELLED\S{{0,2}}|NODE_FAIL|TIMEOUT|COMPLETED) +0:{number}"
+        rf"|signaled to shutdown with signal {number}"
         rf"|WIFSIGNALED\b.{{0,40}}?\b{number}"
     )
 

@@ -77,7 +77,7 @@ PATTERNS: tuple[Pattern, ...] = (
     line(
         EVENT.nccl.ib_error,
         r"NET/IB : Got completion from peer (?P<ip>[^\s<]+)\S* with (?:error|status=)\s?(?P<status>\d+)"
-        r"|Got async event : port error"
+        r"|Got async (?:error )?event ?: port error"
         r"|Call to ibv_\w{1,40} failed(?:$|\s*\[)"
         r"|Call to ibv_\w{1,40} failed with error (?:Invalid argument|Connection timed out|No such device"
         r"|Input/output error|No data available|Bad address|Network is unreachable|Unknown error|Operation not)"

@@ -24,6 +24,18 @@ PATTERNS: tuple[Pattern, ...] = (
         when="py-spy dump",
     ),
     line(
+        EVENT.python.frame,
+        r"^\W{0,4}File (?P<path_text>[~/][^\s:]{1,300}\.py):(?P<line>\d{1,6}),? in (?P<function_text>[\w<>.]{1,100})",
+        "File ~/venv/lib/python3.11/site-packages/torch/cuda/amp/autocast_mode.py:115, in custom_fwd(*args, **kwargs)",
+        when="IPython's core/ultratb.py, 8 and newer",
+    ),
+    line(
+        EVENT.python.frame,
+        r"^-{2,5}> ?(?P<line>\d{1,6}) {1,60}\S",
+        "--> 115     return fwd(*args, **kwargs)",
+        when="IPython's core/ultratb.py: the line of code of the frame above",
+    ),
+    line(
         EVENT.python.error,
         r"(?:^|[\s:)|\]])(?P<name>(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?:Error|Exception|Interrupt)|ChildFailedError))"
         r"(?:\([^)\n]*\))?: (?P<message_text>.{1,300})",

@@ -162,6 +162,13 @@ PATTERNS: tuple[Pattern, ...] = (
         "Warning  NodeNotReady  2m  node-controller  Node is not ready",
     ),
     line(
+        EVENT.k8s.shm_evicted,
+        r"Usage of EmptyDir volume \W?[\w-]{0,60}(?:shm|shared-?mem)[\w-]{0,60}\W?"
+        r" exceeds the limit \W?(?P<limit_size>[\d.]+[KMGT]i?)?",
+        'Usage of EmptyDir volume "dshm" exceeds the limit "512Mi".',
+        when="pkg/kubelet/eviction/eviction_manager.go; a volume of medium Memory at /dev/shm, by its usual names",
+    ),
+    line(
         EVENT.k8s.disk_evicted,
         r"The node was low on resource: ephemeral-storage|ephemeral local storage usage exceeds"
         r"|(?:Usage of EmptyDir volume|Container) \S{1,100} exceed(?:s|ed) (?:the|its local ephemeral storage)"

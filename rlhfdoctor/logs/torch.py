@@ -50,6 +50,13 @@ PATTERNS: tuple[Pattern, ...] = (
         "RuntimeError: CUDA error: uncorrectable ECC error encountered",
     ),
     line(
+        EVENT.torch.device_assert,
+        r"\.cuh?:\d{1,6}: [^\n]{1,120}: block: \[[\d,]{1,30}\], thread: \[[\d,]{1,30}\] Assertion [^\n]{1,200} failed"
+        r"|\bMemory access fault by GPU node-\d+ ",
+        "Indexing.cu:1146: indexSelectLargeIndex: block: [8,0,0], thread: [12,0,0] Assertion `srcIndex < size` failed.",
+        when="kernels of torch; ROCm's runtime",
+    ),
+    line(
         EVENT.torch.pin_failed,
         r"(?:cudaHostAlloc|cudaHostRegister|pin_memory).{0,200}(?:out of memory|invalid argument|OS call failed"
         r"|failed)|pointer dont match with cudaHostRegister",
@@ -187,10 +194,11 @@ def read_cuda_oom(text: str) -> dict[str, Value]:
 def _own_of(listed: Sequence[int], sizes: Mapping[str, Value]) -> int | None:
     """The listed process that can only be this one: it holds what PyTorch has here, and its context.
 
-    Where process numbers differ by namespace, PyTorch names its own process among the others.
+    Where process numbers differ by namespace, PyTorch names its own process among the others, or it alone.
     """
-    allocated = sizes.get("allocated_bytes")
+    allocated, total, free = (sizes.get(f"{name}_bytes") for name in ("allocated", "total", "free"))
     if "own_bytes" in sizes or not isinstance(allocated, int):
         return None
     room = [size for size in listed if allocated <= size * 1.01]
-    return min(room) if room and len(listed) > 1 else None
+    too_many = isinstance(total, int) and isinstance(free, int) and sum(listed) + allocated > (total - free) * 1.02
+    return min(room) if room and (len(listed) > 1 or too_many) else None

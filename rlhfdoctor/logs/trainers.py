@@ -21,8 +21,8 @@ PATTERNS: tuple[Pattern, ...] = (
     line(
         EVENT.phase.finished,
         r"exiting program (?:at iteration|after) \d{1,9}(?: minutes)?\b"
-        r"|`Trainer\.fit` stopped: `max_(?:epochs|steps|time)=",
+        r"|`Trainer\.fit` stopped: `max_(?:epochs|steps|time)=|\] End time of running main: ",
         "`Trainer.fit` stopped: `max_steps=400` reached.",
-        when="Megatron-LM with --exit-interval or --exit-duration-in-mins; PyTorch Lightning",
+        when="Megatron-LM with --exit-interval or --exit-duration-in-mins; PyTorch Lightning; ms-swift",
     ),
 )

@@ -159,6 +159,9 @@ class k8s(Scope):
     unschedulable = says("no node has what a pod asks for")
     node_lost = says("the node of a pod does not answer", failure=Failure("other", VANISHED))
     disk_evicted = says("a pod was evicted for the disk that it used", failure=Failure("other", CERTAIN))
+    shm_evicted = says(
+        "a pod was evicted for what lay in its /dev/shm", F.limit_bytes, failure=Failure("other", CERTAIN)
+    )
     pod_limit_guess = says("a program guesses that the pod's limit was exceeded")
 
 
