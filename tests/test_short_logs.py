@@ -335,7 +335,7 @@ LOGS = {
     ),
     "a fault of an AMD GPU": (
         "Memory access fault by GPU node-9 (Agent handle: 0x7d5f990) on address 0x14a1cfe01000. Reason: Unknown.",
-        ("cause", "exception", "other-software-error"),
+        ("undecided", "exception", None),
     ),
     "another process with a fifth of the GPU": (
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 240.00 MiB. GPU 0 has a total capacity of 22.00 GiB of which "

@@ -20,7 +20,7 @@ from rlhfdoctor.evidence.window import find_culprit, kernel_was_silent
 from rlhfdoctor.logs.kernel import read_oom_kill
 from rlhfdoctor.types import Death, Event, Process
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
-from rlhfdoctor.vocabulary.run import KERNEL_KILLERS, PHASES, TIMEOUT, VANISHED, Failure, Phase
+from rlhfdoctor.vocabulary.run import HOST_KILLERS, KERNEL_KILLERS, PHASES, TIMEOUT, VANISHED, Failure, Phase
 
 _NEAR_LINES = 12
 _TRACEBACK_LINES = 60
@@ -45,7 +45,7 @@ def find_death(case: Case) -> Death | None:
     if best_rank == TIMEOUT and vanished and timeouts and (vanished[0].time or 0) < (timeouts[0].time or 0) - 5:
         best_rank = VANISHED  # a process was gone before the others waited in vain
         shown = [(event, found) for event, found in shown if found[1] == VANISHED]
-    event, (killer, _) = next(item for item in shown if item[1][1] == best_rank)
+    event, (killer, _) = _first([item for item in shown if item[1][1] == best_rank])
     if killer == "kernel-oom-node" and _in_cgroup(case, event):
         killer = "kernel-oom-cgroup"
     event = _decisive(case, event, killer)
@@ -63,6 +63,15 @@ def find_death(case: Case) -> Death | None:
             certain=best_rank != VANISHED,
         ),
     )
+
+
+def _first(shown: list[tuple[Event, Failure]]) -> tuple[Event, Failure]:
+    """The earliest; where files without times cannot be put in order, the first that has to do with memory."""
+    first = shown[0]
+    unordered = [item for item in shown if item[0].time is None and item[0].origin.file != first[0].origin.file]
+    if first[0].time is not None or not unordered or first[1].killer in HOST_KILLERS:
+        return first
+    return next((item for item in unordered if item[1].killer in HOST_KILLERS), first)
 
 
 def _without_lost_peers(case: Case, shown: list[tuple[Event, Failure]]) -> list[tuple[Event, Failure]]:

@@ -51,10 +51,14 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.torch.device_assert,
-        r"\.cuh?:\d{1,6}: [^\n]{1,120}: block: \[[\d,]{1,30}\], thread: \[[\d,]{1,30}\] Assertion [^\n]{1,200} failed"
-        r"|\bMemory access fault by GPU node-\d+ ",
+        r"\.cuh?:\d{1,6}: [^\n]{1,120}: block: \[[\d,]{1,30}\], thread: \[[\d,]{1,30}\] Assertion [^\n]{1,200} failed",
         "Indexing.cu:1146: indexSelectLargeIndex: block: [8,0,0], thread: [12,0,0] Assertion `srcIndex < size` failed.",
-        when="kernels of torch; ROCm's runtime",
+    ),
+    line(
+        EVENT.torch.gpu_fault,
+        r"\bMemory access fault by GPU \S{1,40} \(Agent handle",
+        "Memory access fault by GPU node-9 (Agent handle: 0x7d5f990) on address 0x14a1cfe01000. Reason: Unknown.",
+        when="ROCm's runtime",
     ),
     line(
         EVENT.torch.pin_failed,

@@ -152,9 +152,8 @@ class torch(Scope):
     )
     cuda_oom_class = says("the class of that exception alone", failure=Failure("cuda-oom", CERTAIN))
     cuda_error = says("a CUDA call failed", F.error_text)
-    device_assert = says(
-        "a kernel on the GPU failed a check or touched no memory", failure=Failure("exception", EXCEPTION)
-    )
+    device_assert = says("a kernel on the GPU failed a check", failure=Failure("exception", EXCEPTION))
+    gpu_fault = says("a kernel touched an address that is not mapped", failure=Failure("exception", EXCEPTION))
     pin_failed = says("page-locking host memory failed", failure=Failure("exception", EXCEPTION))
     loader_killed = says("a data loader worker was killed by a signal", F.pid, F.signal_text)
     loader_shm = says("the data loader's workers may be out of shared memory", failure=Failure("sigbus", CERTAIN))

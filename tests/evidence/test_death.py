@@ -156,3 +156,13 @@ def test_what_a_survivor_raises(code: int, killer: str, phase: str, case: Case) 
     death = case({"job.log": LOST_PEER + FAILED.format(code=code)}).death
     assert death is not None
     assert (death.killer, death.phase) == (killer, phase)
+
+
+@pytest.mark.parametrize("first", ["a.out", "b.out"])
+def test_files_that_have_no_order(first: str, case: Case) -> None:
+    """Two tries without times: the one that memory ended, however the files are named."""
+    second = "a.out" if first == "b.out" else "b.out"
+    limit = "TERM_MEMLIMIT: job killed after reaching LSF memory usage limit.\n"
+    death = case({first: "Exited with exit code 139.\n", second: limit}).death
+    assert death is not None
+    assert death.killer == "kernel-oom-cgroup"

@@ -150,12 +150,13 @@ def report() -> tuple[str, bool]:
     lines = [
         "# The doctor's exam",
         "",
-        f"Made by `make exam`. {len(cases)} labelled incidents: {sum(c.source == 'shared' for c in cases)} from public reports and {sum(c.source.startswith('round') for c in cases)} from rounds that were scored unseen and read since (ROUNDS.md; neither is in this repository), {sum(c.source == 'samples' for c in cases)} samples, of which {sum(c.name.startswith('lab-') for c in cases)} are runs of the lab.",
+        f"Made by `make exam`. {len(cases)} labelled incidents: {sum(c.source == 'shared' for c in cases)} from public reports and {sum('round' in c.source for c in cases)} from rounds that were scored unseen and read since (ROUNDS.md; neither is in this repository), {sum(c.source == 'samples' for c in cases)} samples, of which {sum(c.name.startswith('lab-') for c in cases)} are runs of the lab.",
         "",
     ]
     groups = {
         "public reports": [c for c in cases if c.source == "shared"],
         "rounds read": [c for c in cases if c.source.startswith("round")],
+        "own rounds read": [c for c in cases if c.source.startswith("own round")],
         "samples": [c for c in cases if c.source == "samples" and not c.name.startswith("lab-")],
         "lab": [c for c in cases if c.name.startswith("lab-")],
     }
