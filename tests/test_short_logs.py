@@ -378,6 +378,41 @@ LOGS = {
         '--> 145     saved = hidden_states.to("cpu", non_blocking = True)\n\nRuntimeError: CUDA error: out of memory',
         ("cause", "cuda-oom", "host-pin-limit"),
     ),
+    "a limit of Mesos": (
+        "Memory limit exceeded: Requested: 128032MB Maximum Used: 128032MB MEMORY STATISTICS: cache 70078464",
+        ("cause", "kernel-oom-cgroup", "host-container-limit"),
+    ),
+    "a CUDA failure that NCCL reports": (
+        "node-a:2281:2290 [1] enqueue.cc:42 NCCL WARN Cuda failure 'named symbol not found'",
+        ("undecided", "exception", None),
+    ),
+    "the first collective of all": (
+        "".join(
+            f"[Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=ALLREDUCE, NumelIn=128, "
+            "NumelOut=128, Timeout(ms)=600000) ran for 600009 milliseconds before timing out.\n"
+            f"[PG 0 (default_pg) Rank {rank}] Exception (either an error or timeout) detected by watchdog at work: 1, last enqueued "
+            "NCCL work: 1, last completed NCCL work: -1.\n"
+            for rank in (2, 0, 1)
+        ),
+        ("cause", "collective-timeout", "comm-network-fabric"),
+    ),
+    "the first collective, and rank 0 has not come": (
+        "".join(
+            f"[Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=ALLREDUCE, NumelIn=1, "
+            "NumelOut=1, Timeout(ms)=600000) ran for 600009 milliseconds before timing out.\n"
+            f"[PG 0 (default_pg) Rank {rank}] Exception (either an error or timeout) detected by watchdog at work: 1, last enqueued "
+            "NCCL work: 1, last completed NCCL work: -1.\n"
+            for rank in (1, 2)
+        ),
+        ("undecided", "collective-timeout", None),
+    ),
+    "a wait in the code of a checkpoint": (
+        "[Rank 5] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=29, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, "
+        "Timeout(ms)=600000) ran for 600014 milliseconds before timing out.\nStack trace of the failed collective:\n"
+        "#0 all_reduce from /opt/torch/distributed/distributed_c10d.py:2806\n"
+        "#2 sync_all_async_calls from /opt/megatron/core/dist_checkpointing/strategies/async_utils.py:149",
+        ("cause", "collective-timeout", "comm-checkpoint-timeout"),
+    ),
     "zsh": ("zsh: killed     python x.py", ("undecided", "sigkill-unknown", None)),
 }
 

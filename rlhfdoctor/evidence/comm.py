@@ -45,6 +45,7 @@ def find_collectives(case: Case) -> Iterator[Evidence]:
         yield fact(FACT.comm.op, str(op), say("the collective was {op}", op=op), first)
     yield from _ranks(waits)
     yield from _status(case)
+    yield from _first_of_all(case, waits)
     yield from _sizes(first)
     yield from find_late_rank(case, first, float(limit or 0))
 
@@ -172,6 +173,19 @@ def _status(case: Case) -> Iterator[Evidence]:
             say("ranks have enqueued up to {spread} collectives more than others", spread=spread),
             case.first(EVENT.nccl.work_status),
         )
+
+
+def _first_of_all(case: Case, waits: list[Event]) -> Iterator[Evidence]:
+    """Whether all ranks wait in the first collective of their group, so that no rank is the one that did not come.
+
+    Of ranks that are numbered without a hole from 0 on; one behind the last that is named is not seen.
+    """
+    ranks = {rank for event in waits if (rank := whole(event, FIELD.rank)) is not None}
+    done = [number for e in case.of(EVENT.nccl.work_status) if (number := whole(e, FIELD.completed)) is not None]
+    first = all(whole(event, FIELD.seq) == 1 for event in waits) and len({e.fields.get(FIELD.op) for e in waits}) == 1
+    if first and len(ranks) > 1 and ranks == set(range(len(ranks))) and done and max(done) < 1:
+        says = say("ranks 0 to {last} wait in the first collective, and none has ended before", last=max(ranks))
+        yield fact(FACT.comm.none_completed, True, says, waits[0])
 
 
 def _sizes(first: Event) -> Iterator[Evidence]:

@@ -30,6 +30,8 @@ _CHECKPOINT = re.compile(
     r"^(?:_?save_(?:checkpoint|model|pretrained|ckpt|state_dict|zero_checkpoint)|_?load_(?:checkpoint|ckpt|state_dict)"
     r"|async_save|torch_save|save_to_hf)$"
 )
+_CHECKPOINT_FILES = re.compile(r"/(?:dist_checkpointing|distributed/checkpoint)/")
+"""Megatron-Core's and torch's packages for checkpoints."""
 _CHECKPOINT_MARKS = (
     EVENT.phase.checkpoint,
     EVENT.phase.checkpoint_load,
@@ -176,7 +178,12 @@ def _reward(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
 def _checkpoint(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
     """Whether a checkpoint was being written or read when the ranks waited, or an expert's weights were gathered."""
     near = [e for e in case.of(EVENT.python.frame) if is_near(e, first, limit_s) and not is_over(case, e, first)]
-    saving = [e for e in near if _CHECKPOINT.search(str(e.fields.get(FIELD.function_text)))]
+    saving = [
+        e
+        for e in near
+        if _CHECKPOINT.search(str(e.fields.get(FIELD.function_text)))
+        or _CHECKPOINT_FILES.search(str(e.fields.get(FIELD.path_text)))
+    ]
     if saving:
         yield fact(
             FACT.comm.in_checkpoint,

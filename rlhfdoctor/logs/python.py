@@ -31,6 +31,12 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.python.frame,
+        r"(?:^|\s)#\d{1,3} (?P<function_text>[\w<>.]{1,100}) from (?P<path_text>[^\s:]{1,300}):(?P<line>\d{1,6})",
+        "#2 sync_all_async_calls from /opt/megatron/core/dist_checkpointing/strategies/async_utils.py:149",
+        when="Stack trace of the failed collective (torch's ProcessGroupNCCL.cpp, 2.5 and newer)",
+    ),
+    line(
+        EVENT.python.frame,
         r"^-{2,5}> ?(?P<line>\d{1,6}) {1,60}\S",
         "--> 115     return fwd(*args, **kwargs)",
         when="IPython's core/ultratb.py: the line of code of the frame above",

@@ -78,6 +78,7 @@ PATTERNS: tuple[Pattern, ...] = (
         r"TERM_MEMLIMIT|PBS: job killed: (?:v?mem|pmem|pvmem) (?P<used_text>\w+) exceeded limit (?P<limit_text>\w+)"
         r"|exceeded (?:its |the )?(?:job hard limit \"(?:h_vmem|h_rss|mem)|mem(?:ory)? (?:usage|limit|request))"
         r"|job [\w.-]{1,40} exceeded (?:P?V?MEM|SWAP) usage (?:hard|soft) limit"
+        r"|Memory limit exceeded: Requested: ?\w{1,20} Maximum Used: ?\w{1,20}"
         r"|[Cc]group mem(?:ory)? limit exceeded|has gone over (?:cgroup )?memory limit",
         "TERM_MEMLIMIT: job killed after reaching LSF memory usage limit.",
     ),

@@ -50,6 +50,12 @@ PATTERNS: tuple[Pattern, ...] = (
         "RuntimeError: CUDA error: uncorrectable ECC error encountered",
     ),
     line(
+        EVENT.torch.cuda_error,
+        r"NCCL WARN Cuda failure (?:\d{1,4} )?'(?P<error_text>[^'\n]{1,80})'",
+        "enqueue.cc:42 NCCL WARN Cuda failure 'named symbol not found'",
+        when="src/include/checks.h",
+    ),
+    line(
         EVENT.torch.device_assert,
         r"\.cuh?:\d{1,6}: [^\n]{1,120}: block: \[[\d,]{1,30}\], thread: \[[\d,]{1,30}\] Assertion [^\n]{1,200} failed",
         "Indexing.cu:1146: indexSelectLargeIndex: block: [8,0,0], thread: [12,0,0] Assertion `srcIndex < size` failed.",

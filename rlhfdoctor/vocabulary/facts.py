@@ -222,6 +222,7 @@ class comm(Scope):
     op_differs = fact("flag", "ranks run different operations at one sequence number")
     numel_differs = fact("flag", "ranks send different sizes at one sequence number")
     seq_spread = fact("count", "difference of the ranks' sequence numbers")
+    none_completed = fact("flag", "the first collective of all never ended on any rank")
     enqueued_spread = fact("count", "collectives that some ranks enqueued more than others")
     barrier_sized = fact("flag", "a barrier or a small message: the others were busy elsewhere")
     parameter_gather = fact("flag", "the collective gathers sharded parameters")
