@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared" / "incidents" / "cases"
 OWN = ROOT.parent / "own_rounds"
 OPENED = ("1", "2", "3", "4")
-OWN_OPENED = ("r1", "r2", "r3", "r4", "r5", "r6", "r7")
+OWN_OPENED = ("r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8")
 """Rounds (ROUNDS.md), given and collected, that were scored unseen and have been read since."""
 
 
