@@ -16,6 +16,8 @@ from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 _SMALL_NUMEL = 4096
 _GROUP = re.compile(r"\bPG (?:ID )?\d+ ?(?:PG GUID )?[^ \]]{0,60}")
 _GATHERING = re.compile(r"deepspeed/runtime/zero/(?:partitioned_param_coordinator|partition_parameters)\.py")
+_GPUS_OF_A_NODE = 8
+"""Of most nodes: the first rank of each is a multiple of it."""
 
 
 def find_collectives(case: Case) -> Iterator[Evidence]:
@@ -178,13 +180,19 @@ def _status(case: Case) -> Iterator[Evidence]:
 def _first_of_all(case: Case, waits: list[Event]) -> Iterator[Evidence]:
     """Whether all ranks wait in the first collective of their group, so that no rank is the one that did not come.
 
-    Of ranks that are numbered without a hole from 0 on; one behind the last that is named is not seen.
+    Of ranks numbered without a hole from the first of a node on; one behind the last that is named is not seen.
     """
     ranks = {rank for event in waits if (rank := whole(event, FIELD.rank)) is not None}
     done = [number for e in case.of(EVENT.nccl.work_status) if (number := whole(e, FIELD.completed)) is not None]
     first = all(whole(event, FIELD.seq) == 1 for event in waits) and len({e.fields.get(FIELD.op) for e in waits}) == 1
-    if first and len(ranks) > 1 and ranks == set(range(len(ranks))) and done and max(done) < 1:
-        says = say("ranks 0 to {last} wait in the first collective, and none has ended before", last=max(ranks))
+    least = min(ranks, default=0)
+    no_hole = least % _GPUS_OF_A_NODE == 0 and ranks == set(range(least, least + len(ranks)))
+    if first and len(ranks) > 1 and no_hole and done and max(done) < 1:
+        says = say(
+            "ranks {first} to {last} wait in the first collective, and none has ended before",
+            first=least,
+            last=max(ranks),
+        )
         yield fact(FACT.comm.none_completed, True, says, waits[0])
 
 
