@@ -16,6 +16,8 @@ from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 _SMALL_NUMEL = 4096
 _GROUP = re.compile(r"\bPG (?:ID )?\d+ ?(?:PG GUID )?[^ \]]{0,60}")
 _GATHERING = re.compile(r"deepspeed/runtime/zero/(?:partitioned_param_coordinator|partition_parameters)\.py")
+_LEAST_S = 600.0
+"""Where the message is cut before its limit: torch's shortest default, NCCL's since 2.1 (distributed/constants.py)."""
 _GPUS_OF_A_NODE = 8
 """Of most nodes: the first rank of each is a multiple of it."""
 
@@ -49,7 +51,7 @@ def find_collectives(case: Case) -> Iterator[Evidence]:
     yield from _status(case)
     yield from _first_of_all(case, waits)
     yield from _sizes(first)
-    yield from find_late_rank(case, first, float(limit or 0))
+    yield from find_late_rank(case, first, float(limit or _LEAST_S))
 
 
 def _gloo(case: Case) -> Iterator[Evidence]:

@@ -12,6 +12,9 @@ from rlhfdoctor.logs.kernel import HARDWARE_XIDS, read_xid
 from rlhfdoctor.types import Event, Evidence
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 
+_HOLE = re.compile(r"Tried to allocate [^\n]{0,400}(?: \.\.\.|…|\[\.\.\.\]) ?[a-z]")
+"""Dots within the figures of the allocator's message."""
+
 
 def find_errors(case: Case) -> Iterator[Evidence]:
     """An error that the program raised itself; what the object store and the GPU driver report."""
@@ -52,7 +55,7 @@ def find_errors(case: Case) -> Iterator[Evidence]:
             name=FACT.nccl.ib_text, value=fabric.text[-200:], says=quoted(fabric.text[-200:]), origin=fabric.origin
         )
     refused = case.first(EVENT.torch.cuda_oom)
-    if refused is not None and _is_cut(case, refused):
+    if refused is not None and (_is_cut(case, refused) or _HOLE.search(refused.text)):
         yield fact(FACT.cuda.figures_cut, True, say("the message is cut off before its figures end"), refused)
     yield from _full_first(case)
     for kind in (EVENT.ray.object_store_capacity, EVENT.ray.object_store_usage):

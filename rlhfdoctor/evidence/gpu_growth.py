@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rlhfdoctor.evidence.case import Case, fact, whole
 from rlhfdoctor.evidence.window import find_steps
 from rlhfdoctor.i18n.message import plural, say
-from rlhfdoctor.types import Evidence
+from rlhfdoctor.types import Event, Evidence
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 
 _LENGTH = re.compile(r"response_length/mean:([0-9.]+)")
@@ -28,7 +28,9 @@ def find_growth(case: Case) -> Iterator[Evidence]:
     marks = [e for e in case.of(EVENT.gpu.used) if e.fields.get(FIELD.what_text) == "allocated"]
     used = [size for e in marks if (size := whole(e, FIELD.used_bytes)) is not None]
     if used:
-        lengths = [float(m[1]) for e in marks if (m := _LONGEST.search(e.text) or _LENGTH.search(e.text))]
+        lengths = _lengths(marks)
+        if len(lengths) != len(used):  # wrapped: they stand on the line before
+            lengths = _lengths(list({(e.origin.file, e.origin.line): e for e in case.of(EVENT.phase.step)}.values()))
     elif case.traces:
         used = _peaks(case)
     warm = used[2:]
@@ -60,6 +62,11 @@ def find_growth(case: Case) -> Iterator[Evidence]:
             say("the responses of the last steps were {ratio:.2f} times as long as those of the first", ratio=ratio),
             where,
         )
+
+
+def _lengths(marks: Sequence[Event]) -> list[float]:
+    """The lengths of responses on these lines: the longest, or the mean."""
+    return [float(m[1]) for e in marks if (m := _LONGEST.search(e.text) or _LENGTH.search(e.text))]
 
 
 def _peaks(case: Case) -> list[int]:

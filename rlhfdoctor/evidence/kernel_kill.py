@@ -112,7 +112,7 @@ def _table(case: Case, killed: Event | None) -> Iterator[Evidence]:
         say("{big} processes of the run hold more than 2 % each", big=len(big)),
         largest,
     )
-    workers = [(s, r) for s, r in ours if re.match(r"ray::(?!IDLE)", str(r.fields[FIELD.comm]))]
+    workers = [(s, r) for s, r in ours if re.match(r"ray::(?!IDLE)\S", str(r.fields[FIELD.comm]))]
     beside = [
         (s, r) for s, r in ours if str(r.fields[FIELD.comm]).startswith(("python", "pt_main")) and s > 0.05 * total
     ]
@@ -134,7 +134,10 @@ def _table(case: Case, killed: Event | None) -> Iterator[Evidence]:
         )
     ranks = workers or ours
     peers = [(s, r) for s, r in ranks if r.fields[FIELD.comm] == ranks[0][1].fields[FIELD.comm]]
-    if len(peers) >= 2 and peers[1][0] > 0:
+    cut = bool(ranks) and str(ranks[0][1].fields[FIELD.comm]).endswith(
+        "::"
+    )  # at the edge of a screen: their kinds are unknown
+    if len(peers) >= 2 and peers[1][0] > 0 and not cut:
         ratio = peers[0][0] / peers[1][0]
         yield fact(FACT.kernel.peer_count, len(peers), say("{peers} processes of its kind", peers=len(peers)), largest)
         yield fact(

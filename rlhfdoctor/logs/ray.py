@@ -239,7 +239,8 @@ PATTERNS: tuple[Pattern, ...] = (
 )
 
 _ROW = re.compile(
-    r"(?:^|\)\s+|\s)(?P<pid>\d{1,10})[ \t]+(?P<gib>\d+(?:\.\d+)?)(?:GiB|GB)?(?:[ \t]+(?P<command>\S.*?))?\s*$"
+    r"(?:^|\)\s+|\s)(?P<pid>\d{1,10})[ \t]+(?P<gib>\d+(?:\.\d+)?)(?:GiB|GB)?"
+    r"(?:[ \t]+(?P<command>(?!\d+\.\d)\S.*?))?\s*$"
 )
 
 

@@ -87,7 +87,7 @@ PATTERNS: tuple[Pattern, ...] = (
     line(
         EVENT.torch.shm_failed,
         r"unable to (?:allocate shared memory|open shared memory object|write to file </torch_)"
-        r"[^\n]{0,200}(?:No space left|Cannot allocate memory)"
+        r"[^\n]{0,200}(?:No space\b|Cannot allocate memory)"
         r"|\[Errno 28\][^\n]{0,200}[ '\"]/dev/shm/",
         "RuntimeError: unable to allocate shared memory(shm) for file </torch_812_2207_0>: No space left on device "
         "(28)",
@@ -156,15 +156,26 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
 )
 
+_SIZE = r"([0-9.]+ (?:bytes|[KMGT]iB))"
+
+
+def _torn(words: str) -> str:
+    """The words, each of which may have a blank where a line was wrapped within it."""
+    return " ?".join(map(re.escape, words.replace(" ", "")))
+
+
 _SIZES = {
-    "total_bytes": r"(?:total capaci?ty of |; )([0-9.]+ (?:bytes|[KMGT]iB))(?= of which| total capacity)",
-    "free_bytes": r"(?:of which |; )([0-9.]+ (?:bytes|[KMGT]iB))(?= is free| free)",
-    "allocated_bytes": (
-        r"(?:Of the allocated memory |; )([0-9.]+ (?:bytes|[KMGT]iB))(?= is allocated by PyTorch| already allocated)"
+    "total_bytes": (
+        rf"(?:total capaci?ty of |{_torn('total capacity of')} ?|; ){_SIZE}(?= ?{_torn('of which')}| total capacity)"
     ),
-    "reserved_bytes": r"([0-9.]+ (?:bytes|[KMGT]iB))(?= reserved in total| cached)",
-    "unallocated_bytes": r"([0-9.]+ (?:bytes|[KMGT]iB))(?= is reserved by PyTorch but unallocated)",
-    "own_bytes": r"this process has ([0-9.]+ (?:bytes|[KMGT]iB)) memory in use",
+    "free_bytes": rf"(?:{_torn('of which')} ?|; ){_SIZE}(?= ?{_torn('is free')}| free)",
+    "allocated_bytes": (
+        rf"(?:{_torn('Of the allocated memory')} ?|; ){_SIZE}"
+        rf"(?= ?{_torn('is allocated by PyTorch')}| already allocated)"
+    ),
+    "reserved_bytes": rf"{_SIZE}(?= reserved in total| cached)",
+    "unallocated_bytes": rf"{_SIZE}(?= ?{_torn('is reserved by PyTorch but unallocated')})",
+    "own_bytes": rf"{_torn('this process has')} ?{_SIZE} ?{_torn('memory in use')}",
 }
 _COMPILED = {name: re.compile(regex) for name, regex in _SIZES.items()}
 _OTHERS = re.compile(r"Process (\d+) has ([0-9.]+ (?:bytes|[KMGT]iB)) memory in use")

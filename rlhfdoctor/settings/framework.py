@@ -36,6 +36,7 @@ recompute_num_layers sequence_parallel tensor_model_parallel_size use_precision_
 _COMMON = frozenset(normal(f"--{word}") for word in _COMMON_OPTIONS.split())
 """Options that programs of many kinds take: a sign only beside another one."""
 _INSTALLED = re.compile(r".*(?:site|dist)-packages(?=/)", re.S)
+_PINNED = re.compile(r"(?:^|\s)([A-Za-z][\w-]{1,40})==(\d+\.\d+[\w.]{0,40})")
 
 
 def find_versions(events: Iterable[Event]) -> dict[str, tuple[str, str]]:
@@ -51,11 +52,18 @@ def find_versions(events: Iterable[Event]) -> dict[str, tuple[str, str]]:
             EVENT.nccl.version: "nccl",
         }.get(event.kind)
         if event.kind == EVENT.version.package:
-            package = str(event.fields.get(FIELD.name, "")).lower().replace("_", "-")
-            package = "nccl" if package.startswith("nvidia-nccl") else package
+            package = _package(str(event.fields.get(FIELD.name, "")))
+            for name, behind in _PINNED.findall(event.text):  # several on a line
+                versions.setdefault(_package(name), (behind, str(event.origin)))
         if package:
             versions.setdefault(package, (str(version), str(event.origin)))
     return versions
+
+
+def _package(name: str) -> str:
+    """A package's name as all files spell it."""
+    name = name.lower().replace("_", "-")
+    return "nccl" if name.startswith("nvidia-nccl") else name
 
 
 def find_framework(

@@ -34,6 +34,29 @@ def test_verdicts_only_weaken() -> None:
     assert ([one for one in outcomes if one.wrong], len(outcomes) >= 10) == ([], True)
 
 
+@pytest.mark.parametrize(
+    ("case", "operation"),
+    [
+        ("samples/ray-cgroup-kill", "cut at the edge"),
+        ("gpu-fragmentation/fires/pieces", "wrapped within words"),
+        ("gpu-leak/fires/steady", "names cut"),
+        ("gpu-leak/fires/steady", "wrapped within words"),
+        ("gpu-leak/silent/longer", "wrapped within words"),
+        ("other-version-regression/fires/samples", "no line ends"),
+        ("comm-long-generation/silent/fast-engine", "cut at the edge"),
+        ("gpu-logits-upcast/silent/small-request", "cut at the edge"),
+        ("host-pin-limit/silent/allocator", "tails cut"),
+        ("host-pin-limit/silent/allocator", "middles cut"),
+        ("host-reward-workers/silent/ranks-in-table", "numbered"),
+        ("other-disk-full/silent/shared-memory", "middles cut"),
+    ],
+)
+def test_figures_that_are_gone_are_no_other_cause(case: str, operation: str) -> None:
+    """Verdicts that were another cause once, since what spoke against it was cut away."""
+    folder = next(folder for folder in folders() if folder.name == case)
+    assert [one for one in judge(folder, [operation]) if one.wrong] == []
+
+
 @pytest.mark.parametrize("name", [*OPERATIONS])
 def test_an_operation_is_the_same_for_the_same_seed(name: str) -> None:
     """The mangler is deterministic."""
