@@ -39,6 +39,8 @@ def test_verdicts_only_weaken() -> None:
     [
         ("samples/ray-cgroup-kill", "cut at the edge"),
         ("gpu-fragmentation/fires/pieces", "wrapped within words"),
+        ("gpu-checkpoint-spike/fires/save", "wrapped at blanks"),
+        ("gpu-checkpoint-spike/fires/save", "quoted, wrapped"),
         ("gpu-leak/fires/steady", "names cut"),
         ("gpu-leak/fires/steady", "wrapped within words"),
         ("gpu-leak/silent/longer", "wrapped within words"),

@@ -213,19 +213,8 @@ def run(scenario: Scenario, config: Path, target: Path, limited: bool = True) ->
     cache_programs()
     with _cgroup(scenario, config, limited) as cgroup, _scratch() as scratch:
         inside = f"echo 0 > {cgroup}/cgroup.procs && exec bash launch.sh"
-        watch = [
-            sys.executable,
-            "-m",
-            "rlhfdoctor",
-            "watch",
-            "--no-view",
-            "--out",
-            str(target),
-            "--",
-            "sh",
-            "-c",
-            inside,
-        ]
+        watch = [sys.executable, "-m", "rlhfdoctor", "watch", "--no-view", "--out", str(target)]
+        watch += ["--", "sh", "-c", inside]
         shm = scenario.place.shm if limited and scenario.place.shm else "50%"
         before = [
             f"mount -t tmpfs -o size={shm} tmpfs /dev/shm"
