@@ -18,7 +18,7 @@ from rlhfdoctor.evidence.setup import find_refused
 from rlhfdoctor.evidence.steps import last_step
 from rlhfdoctor.evidence.window import find_culprit, kernel_was_silent
 from rlhfdoctor.logs.kernel import read_oom_kill
-from rlhfdoctor.types import Death, Event, Process
+from rlhfdoctor.types import Death, Event, Origin, Process
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 from rlhfdoctor.vocabulary.run import HOST_KILLERS, KERNEL_KILLERS, PHASES, TIMEOUT, VANISHED, Failure, Phase
 
@@ -85,20 +85,17 @@ def _without_lost_peers(case: Case, shown: list[tuple[Event, Failure]]) -> list[
 def _without_cleanup(case: Case, shown: list[tuple[Event, Failure]]) -> list[tuple[Event, Failure]]:
     """Without a script's own end by SIGTERM behind the line on its child, and what fails as the interpreter exits."""
     killed = {e.origin.file: e.origin.line or 0 for e, _ in reversed(shown) if e.kind == EVENT.shell.killed}
-    kept = []
-    for event, found in shown:
-        line = event.origin.line or 0
-        if event.kind == EVENT.shell.terminated and line > killed.get(event.origin.file, line):
-            continue
-        if event.kind == EVENT.python.error and any(
-            e.kind == EVENT.python.frame
-            and e.fields.get(FIELD.function_text) in _AT_EXIT
-            and (e.origin.line or 0) < line
-            for e in case.around(event, _EXIT_LINES)
-        ):
-            continue
-        kept.append((event, found))
-    return kept
+    exits = [e.origin for e in case.of(EVENT.python.frame) if e.fields.get(FIELD.function_text) in _AT_EXIT]
+
+    def is_cleanup(event: Event) -> bool:
+        file, line = event.origin.file, event.origin.line or 0
+        if event.kind == EVENT.shell.terminated:
+            return line > killed.get(file, line)
+        return event.kind == EVENT.python.error and any(
+            at.file == file and 0 < line - (at.line or 0) <= _EXIT_LINES for at in exits
+        )
+
+    return [(event, found) for event, found in shown if not is_cleanup(event)]
 
 
 def _with_trace(case: Case, death: Death) -> Death:
@@ -250,12 +247,13 @@ def _phase(case: Case, event: Event) -> Phase | None:
         event if event.time is not None or event.kind.scope not in ("kernel", "slurm", "k8s", "docker") else None
     )
     place = seen_in_log or case.first(*_SEEN_BY_DRIVER) or event
+    lost = [e.origin for e in case.of(*_LOST_PEER) if e.origin.line != event.origin.line]
     frames = [
         e
         for e in case.around(place, 80)
         if e.kind == EVENT.python.frame
         and not _RAY_ITSELF.search(str(e.fields.get(FIELD.path_text)))
-        and not _is_survivors(case, e, event)
+        and not any(_leads_to(e.origin, end) for end in lost)
     ]
     for frame in reversed(frames):
         code = frame.after[0] if frame.after and 'File "' not in frame.after[0] else ""
@@ -277,14 +275,10 @@ def _phase(case: Case, event: Event) -> Phase | None:
     return MARKS[later[-1].kind] if later and event.time is None else None
 
 
-def _is_survivors(case: Case, frame: Event, event: Event) -> bool:
-    """Whether a frame is of a traceback that ends in a lost connection, which is not the death itself."""
-    where = frame.origin
-    ends = [e.origin for e in case.of(*_LOST_PEER) if e.origin.line != event.origin.line]
-    return any(
-        (end.file, end.rank) == (where.file, where.rank) and 0 < (end.line or 0) - (where.line or 0) <= _TRACEBACK_LINES
-        for end in ends
-    )
+def _leads_to(frame: Origin, lost: Origin) -> bool:
+    """Whether a frame is of the traceback that ends in a lost connection, which is a survivor's and not the death."""
+    lines = (lost.line or 0) - (frame.line or 0)
+    return (lost.file, lost.rank) == (frame.file, frame.rank) and 0 < lines <= _TRACEBACK_LINES
 
 
 def _victim(case: Case, event: Event, killer: str) -> Process:
