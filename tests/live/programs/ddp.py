@@ -40,7 +40,7 @@ for step in range(1, 400):
     optimizer.step()
     if rank == 0:
         print(f"step {step}/400 loss {loss.item():.4f}", flush=True)
-    if mode == "save" and step == 20 and rank == 0:
+    if mode == "save" and step == 60 and rank == 0:  # flat for three times as long as the copies take
         os.makedirs(output, exist_ok=True)
         save(step)
     time.sleep(0.15)
