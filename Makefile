@@ -57,6 +57,9 @@ lint: .venv/.check ## ruff, mypy --strict, import contracts, spelling
 calibrate: .venv/.dev ## fit the confidences anew to labelled incidents, with held-out folds
 	$(BIN)/python -m tests.exam.calibrate --write
 
+weigh: .venv/.dev ## fit the rules' weights to labelled incidents, and score them on rounds held out
+	$(BIN)/python -m tests.exam.weigh --write
+
 exam: .venv/.dev ## the doctor's own exam: scores, dropped sources, changes that may not matter
 	$(BIN)/python -m tests.exam.exam --write
 	$(BIN)/python -m tests.exam.explained --write
@@ -87,4 +90,4 @@ lock: ## resolve the development environment anew (needs the network)
 	$(BIN)/pip install -q torch==2.13.0 && $(BIN)/pip install -q -r .ci/dev.in && $(BIN)/pip freeze --exclude rlhfdoctor | grep -v '^torch==' > .ci/dev.lock
 	rm -rf .venv && $(PYTHON) -m venv .venv && $(BIN)/pip install -q -c .ci/dev.lock -r .ci/base.lock -r .ci/check.in && $(BIN)/pip freeze > .ci/check.lock
 
-.PHONY: help install demo lab check test lint messages calibrate exam mangle schemas upstream speakers bench docs lock
+.PHONY: help install demo lab check test lint messages calibrate weigh exam mangle schemas upstream speakers bench docs lock

@@ -52,6 +52,9 @@ def rules_page() -> str:
         "",
         "Made by `make docs` from the rules; `doctor rules explain ID` shows a page.",
         "",
+        "Priors and weights are set by hand, in log-odds, and stay so: fitted to labelled incidents, they were no better on rounds of incidents that no rule had seen",
+        "(`make weigh`, tests/exam/WEIGHTS.md; DESIGN.md, Rejected). What is fitted is how confident a sum of them makes the doctor (`calibration.yaml`, `make calibrate`).",
+        "",
     ]
     rules = load_rules()
     for kind, title in _KINDS.items():
