@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from packaging.specifiers import SpecifierSet
 
+from rlhfdoctor.evidence.index import Index
 from rlhfdoctor.i18n.message import Message, template
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.settings.force import in_force
@@ -33,18 +34,23 @@ class Case:
     """What recorders wrote, one a node."""
     line_counts: Mapping[str, int] = field(default_factory=dict)
     """File -> how many lines it has, read or not."""
+    index: Index = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Sorts nothing yet."""
+        object.__setattr__(self, "index", Index(self.events))
 
     def of(self, *kinds: Kind) -> list[Event]:
         """Events of these kinds, in order."""
-        return [event for event in self.events if event.kind in kinds]
+        return self.index.of(kinds)
 
     def first(self, *kinds: Kind) -> Event | None:
         """The first event of these kinds, or None."""
-        return next((event for event in self.events if event.kind in kinds), None)
+        return self.index.first(kinds)
 
     def last(self, *kinds: Kind) -> Event | None:
         """The last event of these kinds, or None."""
-        return next((event for event in reversed(self.events) if event.kind in kinds), None)
+        return self.index.last(kinds)
 
     def setting(self, name: str) -> Setting | None:
         """The setting in force under a canonical name: what the log of the run shows before what a file says."""
@@ -91,9 +97,7 @@ class Case:
     def around(self, event: Event, lines: int = 60) -> Iterator[Event]:
         """Events of the same file within this many lines before or after an event."""
         here = event.origin.line or 0
-        for other in self.events:
-            if other.origin.file == event.origin.file and abs((other.origin.line or 0) - here) <= lines:
-                yield other
+        return self.index.near(event.origin.file, here - lines, here + lines)
 
     def version(self, package: str) -> str | None:
         """The version of a package, or None."""

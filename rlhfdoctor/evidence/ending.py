@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.classify import RAY_SERVICE, TRIED_AGAIN
@@ -26,7 +27,8 @@ def find_good_end(case: Case) -> Event | None:
     """The line that shows it, the last of them; None if there is none, or if a recording breaks off."""
     if any(not trace.of(RECORD.recorder.end) for trace in case.traces):
         return None
-    return next((event for event in reversed(case.of(*_ENDS)) if not _goes_on(case, event)), None)
+    logs = _Logs(case)
+    return next((event for event in reversed(case.of(*_ENDS)) if not logs.goes_on(event)), None)
 
 
 def find_unrecognised(case: Case) -> list[Event]:
@@ -35,16 +37,19 @@ def find_unrecognised(case: Case) -> list[Event]:
     Of the latter kind is `ObjectLostError` or `DataLoader worker exited unexpectedly`: each follows from an end that is
     shown elsewhere, if it is shown at all.
     """
-    unknown = case.of(EVENT.job.unrecognised) or [e for e in case.of(EVENT.python.error) if _is_echo(case, e)]
+    unknown = case.of(EVENT.job.unrecognised)
+    if not unknown:
+        logs = _Logs(case)
+        unknown = [error for error in case.of(EVENT.python.error) if _is_echo(logs, error)]
     return unknown[-_UNRECOGNISED_COUNT:]
 
 
-def _is_echo(case: Case, error: Event) -> bool:
+def _is_echo(logs: _Logs, error: Event) -> bool:
     """Whether an exception tells of another end, and no training follows it."""
     harmless = TRIED_AGAIN.search(error.text) or "Warning" in error.text or "Exception ignored" in error.text
     if harmless or RAY_SERVICE.search(error.origin.file) or _LOGGED.search(error.text):
         return False
-    return not _goes_on(case, error)
+    return not logs.goes_on(error)
 
 
 def _is_full(event: Event) -> bool:
@@ -53,31 +58,45 @@ def _is_full(event: Event) -> bool:
     return total is not None and total == event.fields.get(FIELD.step)
 
 
-def _is_saving(case: Case, end: Event) -> bool:
-    """Whether the log stops in the bar of a save that began behind the line."""
-    saves = [
-        event
-        for event in case.of(EVENT.phase.checkpoint)
-        if event.origin.file == end.origin.file and (event.origin.line or 0) > (end.origin.line or 0)
-    ]
-    return bool(saves) and _OPEN_BAR.search(saves[-1].text) is not None
+def _line(event: Event) -> int:
+    return event.origin.line or 0
 
 
-def _goes_on(case: Case, end: Event) -> bool:
-    """Whether the log goes on training behind the line: then a program or a stage on the way ended.
+class _Logs:
+    """Where each log shows training and saves."""
 
-    Lines of other processes may be flushed behind the driver's last word, a few of them; a bar that stands at its end
-    is closed there (transformers' ProgressCallback.on_train_end).
-    """
-    behind = [
-        event.origin
-        for event in case.events
-        if event.kind in _TRAINS
-        and not _is_full(event)
-        and event.origin.file == end.origin.file
-        and (event.origin.line or 0) > (end.origin.line or 0)
-    ]
-    if end.kind not in EXITS and _is_saving(case, end):
-        return True
-    writer = (end.origin.actor, end.origin.pid)
-    return len(behind) > _FLUSHED_COUNT or any((origin.actor, origin.pid) == writer for origin in behind)
+    def __init__(self, case: Case) -> None:
+        self._trained: dict[str, list[int]] = {}
+        """File -> lines of training, in order."""
+        self._writers: dict[tuple[str, str | None, int | None], int] = {}
+        """File and process -> its last line of training."""
+        self._saves: dict[str, list[Event]] = {}
+        for event in case.of(*_TRAINS):
+            if not _is_full(event):
+                origin, line = event.origin, _line(event)
+                self._trained.setdefault(origin.file, []).append(line)
+                writer = (origin.file, origin.actor, origin.pid)
+                self._writers[writer] = max(line, self._writers.get(writer, 0))
+        for lines in self._trained.values():
+            lines.sort()
+        for save in case.of(EVENT.phase.checkpoint):
+            self._saves.setdefault(save.origin.file, []).append(save)
+
+    def goes_on(self, end: Event) -> bool:
+        """Whether the log goes on training behind the line: then a program or a stage on the way ended.
+
+        Lines of other processes may be flushed behind the driver's last word, a few of them; a bar that stands at its
+        end is closed there (transformers' ProgressCallback.on_train_end).
+        """
+        if end.kind not in EXITS and self._is_saving(end):
+            return True
+        origin, line = end.origin, _line(end)
+        lines = self._trained.get(origin.file, [])
+        own = self._writers.get((origin.file, origin.actor, origin.pid), 0)
+        return len(lines) - bisect_right(lines, line) > _FLUSHED_COUNT or own > line
+
+    def _is_saving(self, end: Event) -> bool:
+        """Whether the log stops in the bar of a save that began behind the line."""
+        saves = reversed(self._saves.get(end.origin.file, []))
+        last = next((save for save in saves if _line(save) > _line(end)), None)
+        return last is not None and _OPEN_BAR.search(last.text) is not None

@@ -79,7 +79,7 @@ def _is_cut(case: Case, error: Event) -> bool:
     text = error.text.rstrip(" `\"'")
     if text.endswith(("...", "…", "[...]")):
         return True
-    longest = max((len(e.text) for e in case.events if e.origin.file == error.origin.file), default=0)
+    longest = case.index.longest.get(error.origin.file, 0)
     return len(error.text) == longest and longest in _SCREENS
 
 
