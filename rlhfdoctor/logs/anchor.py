@@ -43,6 +43,50 @@ def tolerant(regex: str) -> str:
     return "|".join(map(_shortened, _branches(regex)))
 
 
+@functools.lru_cache(maxsize=2048)
+def probe(regex: str) -> str:
+    """What to look for in place of a whole expression: the least with which each match begins, so that it ends once.
+
+    >>> probe(r"step (?P<step>\\d{1,9})(?: of (?P<count>\\d+))?")
+    'step (?:\\\\d)'
+    >>> probe(r"Memory was exceeded by task (?P<pid>\\d+) in (?P<name>\\w+)")
+    'Memory was exceeded by t'
+    """
+    return "|".join(_least(branch[: _cut_place(branch)]) for branch in _branches(regex))
+
+
+def _cut_place(branch: str) -> int | None:
+    """Where the anchor of a branch ends."""
+    tokens = list(_tokens(branch))
+    start = _anchor(tokens)
+    return None if start is None else sum(len(token.text) for token in tokens[:start])
+
+
+def _least(branch: str) -> str:
+    """The shortest beginning of every match: nothing optional at its end, a repeat there as short as it may be."""
+    spans = _spans(branch)
+    while spans:
+        begin, end = spans.pop()
+        bare = branch[begin : _end_of_piece(branch, begin)] if branch[begin] not in "^|" else branch[begin:end]
+        least = _least_count(branch[begin + len(bare) : end])
+        if least == 0:
+            continue
+        if bare.startswith(("(?:", "(?P<")):
+            inner = bare[bare.index(">") + 1 if bare.startswith("(?P<") else 3 : -1]
+            bare = "(?:" + "|".join(map(_least, _branches(inner))) + ")"
+        return branch[:begin] + bare + (f"{{{least}}}" if least > 1 else "")
+    return branch
+
+
+def _least_count(quantifier: str) -> int:
+    """How often a piece must be there."""
+    if quantifier[:1] in ("*", "?"):
+        return 0
+    return (
+        int(re.findall(r"\d+", quantifier)[0]) if re.match(r"\{\d", quantifier) else 0 if quantifier[:2] == "{," else 1
+    )
+
+
 def _shortened(branch: str) -> str:
     tokens = list(_tokens(branch))
     start = _anchor(tokens)

@@ -38,7 +38,7 @@ from rlhfdoctor.logs import (
 from rlhfdoctor.logs.clock import read_time
 from rlhfdoctor.logs.open import Source
 from rlhfdoctor.logs.pattern import Pattern
-from rlhfdoctor.logs.scan import Hit, Scanner
+from rlhfdoctor.logs.scan import Candidate, Hit, Scanner
 from rlhfdoctor.types import Event, Gap, Origin, Value
 from rlhfdoctor.vocabulary import EVENT, FIELD
 from rlhfdoctor.vocabulary.names import Field, Kind
@@ -83,42 +83,90 @@ _EXPECTED_FLOODS = (EVENT.python.frame, EVENT.kernel.task, EVENT.kernel.task_hea
 """Kinds whose repeats are left out without a gap."""
 _KEEP_COUNT = 400
 """Events of one kind kept from the start of a file, and as many from its end."""
+_EVERY = 256
+"""In a flood, one line of so many is read for its year."""
 
 
 def read_events(source: Source, scanner: Scanner, gaps: list[Gap]) -> Iterator[Event]:
     """Events of one source, in order. Floods of one kind keep their first and last 400."""
-    year = _year(source.modified)
-    first: dict[Kind, int] = {}
-    last: dict[Kind, deque[Event]] = {}
-    dropped: dict[Kind, int] = {}
-    for hit in scanner.scan(source.stream(), restore=True):
-        event = make_event(hit, source.name, year, source.zone, source.host)
-        if event.time is not None and source.modified is not None and event.time > source.modified + 86400:
-            earlier = read_time(event.text, year - 1, source.zone) if year is not None else None
-            event = replace(event, time=earlier) if earlier is not None and earlier < event.time else event
-        if event.time is not None:
-            year = datetime.fromtimestamp(event.time, timezone.utc).year
-        kind = event.kind
-        first[kind] = first.get(kind, 0) + 1
-        if first[kind] <= _KEEP_COUNT:
-            yield event
+    maker = _Maker(source)
+    counts: dict[Kind, int] = {}
+    floods: dict[Kind, Flood] = {}
+    for found in scanner.candidates(source.stream(), restore=True):
+        kind = found.pattern.kind
+        if counts.get(kind, 0) < _KEEP_COUNT:
+            hit = found if isinstance(found, Hit) else found.hit()
+            if hit is not None:
+                counts[kind] = counts.get(kind, 0) + 1
+                yield maker.make(hit)
             continue
-        tail = last.setdefault(kind, deque(maxlen=_KEEP_COUNT))
-        if len(tail) == _KEEP_COUNT:
-            dropped[kind] = dropped.get(kind, 0) + 1
-        tail.append(event)
-    for tail in last.values():
-        yield from tail
+        kept = found if isinstance(found, Hit) else found.keep() if scanner.trusts(found.index) else found.hit()
+        if kept is not None:
+            floods.setdefault(kind, Flood()).add(kept, maker)
+    for flood in floods.values():
+        yield from flood.events(maker)
     if scanner.longest_line_cut:
         gaps.append(Gap(what=quoted(source.name), why=say("holds a line of more than 4 MiB, which was read in pieces")))
-    for kind, count in dropped.items():
-        if kind.scope != "phase" and kind not in _EXPECTED_FLOODS:
+    for kind, flood in floods.items():
+        if flood.dropped and kind.scope != "phase" and kind not in _EXPECTED_FLOODS:
             gaps.append(
                 Gap(
                     what=quoted(f"{source.name}: {kind}"),
-                    why=say("{count} more lines of this kind left out", count=count),
+                    why=say("{count} more lines of this kind left out", count=flood.dropped),
                 )
             )
+
+
+class Flood:
+    """What comes of one kind when enough of it was seen: the last ones, which are parsed only at the end."""
+
+    def __init__(self) -> None:
+        self.dropped = 0
+        """How many are left out."""
+        self._last: deque[tuple[Candidate | Hit, int | None]] = deque(maxlen=_KEEP_COUNT)
+
+    def add(self, found: Candidate | Hit, maker: _Maker) -> None:
+        """One more."""
+        full = len(self._last) == _KEEP_COUNT
+        if full:
+            self.dropped += 1
+        if not full or not self.dropped % _EVERY:
+            maker.look_at(found)
+        self._last.append((found, maker.year))
+
+    def events(self, maker: _Maker) -> Iterator[Event]:
+        """Those that are kept."""
+        for found, year in self._last:
+            maker.year = year
+            hit = found if isinstance(found, Hit) else found.hit()
+            if hit is not None:
+                yield maker.make(hit)
+
+
+class _Maker:
+    """Makes the events of one source; stamps without a year take that of the stamps before them."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.year = _year(source.modified)
+
+    def make(self, hit: Hit) -> Event:
+        """The event of a hit."""
+        source = self._source
+        event = make_event(hit, source.name, self.year, source.zone, source.host)
+        if event.time is not None and source.modified is not None and event.time > source.modified + 86400:
+            earlier = read_time(event.text, self.year - 1, source.zone) if self.year is not None else None
+            event = replace(event, time=earlier) if earlier is not None and earlier < event.time else event
+        if event.time is not None:
+            self.year = datetime.fromtimestamp(event.time, timezone.utc).year
+        return event
+
+    def look_at(self, found: Candidate | Hit) -> None:
+        """Takes the year of a line of which no event is made now."""
+        text = found.text if isinstance(found, Hit) else found.text()
+        time = read_time(text, self.year, self._source.zone)
+        if time is not None:
+            self.year = datetime.fromtimestamp(time, timezone.utc).year
 
 
 def make_event(

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import cast
 
-from rlhfdoctor.logs.anchor import tolerant
+from rlhfdoctor.logs.anchor import probe, tolerant
 from rlhfdoctor.types import Value
 from rlhfdoctor.units import KIB, MIB, parse_bytes
 from rlhfdoctor.vocabulary.names import Field, Kind
@@ -43,6 +43,8 @@ class Pattern:
     """How many of the lines after the hit belong to the event."""
     when: str = ""
     """Versions or date for which this wording was seen."""
+    probe: str = ""
+    """What every match begins with, for the scanner to look for; empty: the expression itself."""
 
     def fields(self, match: re.Match[str]) -> dict[Field, Value]:
         """The named groups of a match, converted by their suffix; groups that did not match are left out."""
@@ -52,7 +54,7 @@ class Pattern:
 
 def line(kind: Kind, regex: str, sample: str, *, follow: int = 0, when: str = "") -> Pattern:
     """A line that a program writes, as the tables of patterns declare it; it may be cut behind its anchor."""
-    return Pattern(kind=kind, regex=tolerant(regex), sample=sample, follow=follow, when=when)
+    return Pattern(kind=kind, regex=tolerant(regex), sample=sample, follow=follow, when=when, probe=probe(regex))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -49,6 +49,8 @@ _HEAD = re.compile(
 )
 _LONG_LINE = 300
 _HEAD_BYTES = 4096
+_LIBRARY = re.compile(r"[\w.-]{1,60}:\d{1,7}:\d{1,7} \[")
+"""`host:pid:thread [gpu] NCCL INFO`, which is no file with a line number."""
 _ANY_LEAD = re.compile(f"^(?:{_LEAD.pattern})|^(?: {{4}}|\t)|(?:│|┃|\\|) *$|^`|^\\*\\*", re.M)
 _ANY_LONG = re.compile(f"[^\n]{{{_LONG_LINE},}}")
 _SPLIT_FROM = 2
@@ -92,7 +94,8 @@ def looks_changed(block: bytes) -> bool:
     """Whether a block of a long text shows such marks, by its first lines."""
     head = block[:_HEAD_BYTES].decode("utf-8", "replace").split("\n")[:-1]
     signs = (_LEAD, _HTML, _WIDE_SIGN, _JSON_HEAD)
-    return sum(any(sign.match(line) for sign in signs) for line in head) * 3 > len(head)
+    changed = sum(any(sign.match(line) for sign in signs) and not _LIBRARY.match(line) for line in head)
+    return changed * 3 > len(head)
 
 
 def _undecorated(text: str) -> Iterator[str]:

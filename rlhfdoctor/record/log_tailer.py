@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from rlhfdoctor.logs import frameworks, phases, steps
+from rlhfdoctor.logs.finders import required_literals
 from rlhfdoctor.logs.pattern import Pattern, compiled
-from rlhfdoctor.logs.scan import required_literals
 from rlhfdoctor.types import Value
 from rlhfdoctor.vocabulary import EVENT
 from rlhfdoctor.vocabulary.names import Field

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from rlhfdoctor.logs.events import PATTERNS
+from rlhfdoctor.logs.finders import required_literals
 from rlhfdoctor.logs.pattern import Pattern, compiled, convert
-from rlhfdoctor.logs.scan import required_literals
 from tests.build import make_scanner
 
 IDS = [f"{index}-{pattern.kind}" for index, pattern in enumerate(PATTERNS)]

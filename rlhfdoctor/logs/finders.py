@@ -1,0 +1,150 @@
+"""Where in a block of bytes a pattern may match: all patterns at once, by one of two engines.
+
+hyperscan runs all expressions together; where its wheel is missing, the literals that a match must contain are looked
+for with `bytes.find`, or the expression itself where it has none. Both only propose places, so what hyperscan is given
+is shorter than the expression (`probe`): it reports every end of a match, and one for each line is enough.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from rlhfdoctor.logs.pattern import Pattern
+
+_NAMED = re.compile(r"\?P<\w+>")
+
+Finder = Callable[[bytes], list[tuple[int, int]]]
+"""Lines -> (position inside the line of a possible hit, index of the pattern), in any order and more than once."""
+
+
+def find_with_hyperscan(patterns: Sequence[Pattern]) -> Finder | None:
+    """A finder with all expressions in one automaton; None without hyperscan's wheel."""
+    try:
+        import hyperscan
+    except ImportError:
+        return None
+    database = _load_database(hyperscan, [_NAMED.sub("?:", p.probe or p.regex).encode() for p in patterns])
+    places: list[tuple[int, int]] = []
+    add = places.append
+
+    def on_match(index: int, _start: int, end: int, _flags: int, _context: object) -> None:
+        add((end - 1 if end else 0, index))
+
+    def find(lines: bytes) -> list[tuple[int, int]]:
+        places.clear()
+        database.scan(lines, match_event_handler=on_match)
+        return list(places)
+
+    return find
+
+
+def _cache_folder() -> Path:
+    """Where compiled patterns are kept; a path that cannot exist if the user has no home."""
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111  (does not raise)
+    return Path(os.devnull if home.startswith("~") else home, "rlhfdoctor")
+
+
+def _load_database(hyperscan: Any, expressions: list[bytes]) -> Any:
+    """The compiled database, from the user's cache if it matches this set and this version."""
+    version = f"{hyperscan.__version__}:{os.uname().machine}".encode()
+    key = hashlib.sha256(b"\0".join([version, *expressions])).hexdigest()[:24]
+    path = _cache_folder() / f"patterns-{key}.hs"
+    try:
+        database = hyperscan.loadb(path.read_bytes(), hyperscan.HS_MODE_BLOCK)
+        database.scratch = hyperscan.Scratch(database)
+        return database
+    except (OSError, hyperscan.error):
+        pass
+    database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+    flags = [hyperscan.HS_FLAG_MULTILINE | hyperscan.HS_FLAG_ALLOWEMPTY] * len(expressions)
+    database.compile(
+        expressions=expressions,
+        ids=list(range(len(expressions))),
+        elements=len(expressions),
+        flags=flags,
+    )
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_suffix(f".{os.getpid()}")
+        fresh.write_bytes(hyperscan.dumpb(database))
+        fresh.replace(path)
+    except OSError:
+        pass  # a read-only home only costs the next start a compilation
+    return database
+
+
+def find_with_re(patterns: Sequence[Pattern]) -> Finder:
+    """A finder that looks for literals, one after the other."""
+    literals: dict[bytes, list[int]] = {}
+    without: list[tuple[int, re.Pattern[bytes]]] = []
+    for index, pattern in enumerate(patterns):
+        needed = required_literals(pattern.regex)
+        for literal in needed:
+            literals.setdefault(literal, []).append(index)
+        if not needed:
+            plain = _NAMED.sub("?:", pattern.regex).encode()
+            without.append((index, re.compile(plain, re.MULTILINE)))
+
+    def find(lines: bytes) -> list[tuple[int, int]]:
+        places: list[tuple[int, int]] = []
+        for literal, indexes in literals.items():
+            position = lines.find(literal)
+            while position >= 0:
+                places.extend((position, index) for index in indexes)
+                position = lines.find(literal, position + 1)
+        for index, regex in without:
+            places.extend((max(m.end() - 1, m.start()), index) for m in regex.finditer(lines))
+        return places
+
+    return find
+
+
+def required_literals(regex: str) -> list[bytes]:
+    """Literals of which every match contains at least one; empty when there are none.
+
+    >>> required_literals(r"(?:a|b) out of memory at \\d+")
+    [b' out of memory at ']
+    >>> required_literals(r"first word|second word")
+    [b'first word', b'second word']
+    >>> required_literals(r"\\d+ +\\d+")
+    []
+    """
+    parser = import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")  # the tree has no public name
+    return [literal.encode() for literal in _literals(parser.parse(regex))]
+
+
+def _literals(tree: Any) -> list[str]:
+    """The best set of literals of one sequence: the longest run, or all branches of one choice."""
+    best: list[str] = []
+    run = ""
+
+    def offer(candidates: list[str]) -> None:
+        nonlocal best
+        usable = candidates and min(map(len, candidates)) >= 4
+        if usable and (not best or min(map(len, candidates)) > min(map(len, best))):
+            best = candidates
+
+    for name, value in tree:
+        kind = str(name)
+        if kind == "LITERAL" and value < 128 and chr(value) != "\n":
+            run += chr(value)
+            continue
+        offer([run])
+        run = ""
+        if kind == "SUBPATTERN":
+            offer(_literals(value[-1]))
+        elif kind == "MAX_REPEAT" and value[0] >= 1:
+            offer(_literals(value[2]))
+        elif kind == "BRANCH":
+            branches = [_literals(branch) for branch in value[1]]
+            if all(branches):
+                offer([literal for branch in branches for literal in branch])
+    offer([run])
+    return best
