@@ -35,6 +35,15 @@ class Index:
         return {file: _by_line(rows) for file, rows in found.items()}
 
     @cached_property
+    def _lines(self) -> dict[tuple[str, Kind], list[int]]:
+        """Lines of each file with events of a kind, in order."""
+        found: dict[tuple[str, Kind], list[int]] = {}
+        for file, (lines, rows) in self._by_line.items():
+            for line, (_, event) in zip(lines, rows):
+                found.setdefault((file, event.kind), []).append(line)
+        return found
+
+    @cached_property
     def longest(self) -> dict[str, int]:
         """File -> characters of the longest line of which there is an event."""
         return {file: max(len(event.text) for _, event in rows) for file, (_, rows) in self._by_line.items()}
@@ -55,6 +64,14 @@ class Index:
         """The last event of these kinds."""
         lasts = [rows[-1] for kind in kinds if (rows := self._by_kind.get(kind))]
         return max(lasts, key=_place)[1] if lasts else None
+
+    def has(self, kinds: Iterable[Kind], file: str, first: int, last: int) -> bool:
+        """Whether one of these kinds is on a line of a file, from one line to another."""
+        for kind in kinds:
+            lines = self._lines.get((file, kind), [])
+            if bisect_left(lines, first) < bisect_right(lines, last):
+                return True
+        return False
 
     def near(self, file: str, first: int, last: int) -> Iterator[Event]:
         """Events of a file from one line to another, in order of time."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -121,6 +122,7 @@ class _Job:
         reasons = {e.kind for e, _ in shown if e.kind in _REASONS}  # why Ray's worker is gone: it was not killed
         if not reasons:
             self._vanished += [e for e in events if e.kind in _LOST or _name_of(e) in _LOST_ERRORS]
+        self._vanished_s = sorted(event.time for event in self._vanished if event.time is not None)
         own_error |= EVENT.ray.killed_on_request in reasons
         self._ended_itself = not self._vanished and (own_error or finished)
         self._last_s = max((event.time for event in events if event.time is not None), default=None)
@@ -148,9 +150,9 @@ class _Job:
         if numbers and self._numbers:
             return bool(numbers & self._numbers)
         at = killed.time
-        seen = [event.time for event in self._vanished if event.time is not None]
-        if at is not None and seen:
-            return min(abs(at - time) for time in seen) <= _NEAR_S
+        if at is not None and self._vanished_s:
+            next_to = bisect_left(self._vanished_s, at)
+            return min(abs(at - time) for time in self._vanished_s[max(next_to - 1, 0) : next_to + 1]) <= _NEAR_S
         if at is not None and self._last_s is not None and not self._vanished:
             return not self._ended_itself and self._last_s - at < _GOES_ON_S
         return not self._ended_itself

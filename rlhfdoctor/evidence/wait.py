@@ -11,6 +11,8 @@ _BAR_LINES = 40
 _MOST_WAITS = 6
 """Work that would take longer than this multiple of the limit is the training itself."""
 _STACK_LINES = 40
+_STEPS = (EVENT.phase.step, EVENT.phase.episode, EVENT.phase.update)
+_ERRORS = (EVENT.python.error, EVENT.python.bare_error)
 
 
 def find_busy(case: Case, first: Event, limit_s: float) -> Event | None:
@@ -31,12 +33,8 @@ def find_busy(case: Case, first: Event, limit_s: float) -> Event | None:
 
 def _stepped(case: Case, bar: Event, lines: int) -> bool:
     """Whether steps of the training ended shortly before a bar, on its own line, or within this many lines after it."""
-    steps = [
-        e
-        for e in case.of(EVENT.phase.step, EVENT.phase.episode, EVENT.phase.update)
-        if e.origin.file == bar.origin.file
-    ]
-    return any(-_BAR_LINES <= (e.origin.line or 0) - (bar.origin.line or 0) < lines for e in steps)
+    line = bar.origin.line or 0
+    return case.index.has(_STEPS, bar.origin.file, line - _BAR_LINES, line + lines - 1)
 
 
 def in_one_stack(one: Event, two: Event) -> bool:
@@ -52,8 +50,8 @@ def in_one_stack(one: Event, two: Event) -> bool:
 def is_over(case: Case, frame: Event, timeout: Event) -> bool:
     """Whether the traceback of a frame ended in an error of its own before the timeout."""
     start, end = frame.origin.line or 0, timeout.origin.line or 0
-    ends = [e for e in case.of(EVENT.python.error, EVENT.python.bare_error) if e.origin.file == frame.origin.file]
-    return frame.origin.file == timeout.origin.file and any(start < (e.origin.line or 0) < end for e in ends)
+    same = frame.origin.file == timeout.origin.file
+    return same and case.index.has(_ERRORS, frame.origin.file, start + 1, end - 1)
 
 
 def is_near(one: Event, timeout: Event, limit_s: float) -> bool:
