@@ -50,7 +50,7 @@ def probe(regex: str) -> str:
     >>> probe(r"step (?P<step>\\d{1,9})(?: of (?P<count>\\d+))?")
     'step (?:\\\\d)'
     >>> probe(r"Memory was exceeded by task (?P<pid>\\d+) in (?P<name>\\w+)")
-    'Memory was exceeded by t'
+    'Memory was exceed'
     """
     return "|".join(_least(branch[: _cut_place(branch)]) for branch in _branches(regex))
 

@@ -32,6 +32,8 @@ _SYSLOG = re.compile(
 _VLLM = re.compile(r"\b(?:INFO|ERROR|WARNING|DEBUG) (?P<m>[01]\d)-(?P<d>[0-3]\d) (?P<H>\d\d):(?P<M>\d\d):(?P<S>\d\d)\b")
 _GLOG = re.compile(r"\b[IWEF](?P<m>1[0-2]|[1-9]|0[1-9])(?P<d>[0-3]\d) (?P<H>\d\d):(?P<M>\d\d):(?P<S>\d\d)\.(?P<f>\d+)")
 _US = re.compile(r"\b(?P<m>[01]\d)/(?P<d>[0-3]\d)/(?P<Y>20\d\d) (?P<H>\d\d):(?P<M>\d\d):(?P<S>\d\d)")
+_CLOCK = re.compile(r"\d[:：时]\d\d[:：分]\d\d|received at time=")
+"""What each of these has; most lines have none of it."""
 _UNIX = re.compile(r"received at time=(1[0-9]{9})\b")
 _MONTHS = {
     name: i + 1
@@ -54,6 +56,8 @@ def read_time(text: str, year: int | None = None, zone: tzinfo = timezone.utc) -
     (1743606120.0, 1743606120.0)
     """
     head = text[:400]
+    if _CLOCK.search(head) is None:
+        return None
     unix = _UNIX.search(head)
     if unix is not None:
         return float(unix[1])

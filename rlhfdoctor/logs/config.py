@@ -89,6 +89,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "+ python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_batch_size=256",
         follow=200,
         when="set -x of a shell, DeepSpeed's launcher/runner.py, what people paste",
+        look_for=_LAUNCHER,
     ),
     line(
         EVENT.config.variable,

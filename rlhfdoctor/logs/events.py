@@ -89,7 +89,7 @@ _EVERY = 256
 
 def read_events(source: Source, scanner: Scanner, gaps: list[Gap]) -> Iterator[Event]:
     """Events of one source, in order. Floods of one kind keep their first and last 400."""
-    maker = _Maker(source)
+    maker = Maker(source)
     counts: dict[Kind, int] = {}
     floods: dict[Kind, Flood] = {}
     for found in scanner.candidates(source.stream(), restore=True):
@@ -125,7 +125,7 @@ class Flood:
         """How many are left out."""
         self._last: deque[tuple[Candidate | Hit, int | None]] = deque(maxlen=_KEEP_COUNT)
 
-    def add(self, found: Candidate | Hit, maker: _Maker) -> None:
+    def add(self, found: Candidate | Hit, maker: Maker) -> None:
         """One more."""
         full = len(self._last) == _KEEP_COUNT
         if full:
@@ -134,7 +134,7 @@ class Flood:
             maker.look_at(found)
         self._last.append((found, maker.year))
 
-    def events(self, maker: _Maker) -> Iterator[Event]:
+    def events(self, maker: Maker) -> Iterator[Event]:
         """Those that are kept."""
         for found, year in self._last:
             maker.year = year
@@ -143,7 +143,7 @@ class Flood:
                 yield maker.make(hit)
 
 
-class _Maker:
+class Maker:
     """Makes the events of one source; stamps without a year take that of the stamps before them."""
 
     def __init__(self, source: Source) -> None:

@@ -80,6 +80,7 @@ PATTERNS: tuple[Pattern, ...] = (
         r"(?P<elapsed_text>(?:\d+:\d\d|[1-9]\d|09):\d\d)<(?P<left_text>\d[\d:]*)",
         "Indexing:  35%|###4      | 70911/204010 [41:07<1:17:12, 28.7it/s]",
         when="tqdm, from nine minutes on; a bar that never moved shows ? for the time left",
+        look_for=r" \[(?:\d+:\d\d|[1-9]\d|09):\d\d<\d",
     ),
     line(
         EVENT.phase.finished,

@@ -34,6 +34,8 @@ _LONG = 100
 _MOST_LONG = 32
 """How many hits of one pattern get more than `_LONG` lines behind them, in one stream."""
 _OVERLAP = 8 * 1024
+_REDRAWS = 4
+"""Carriage returns a line, from which on it is one bar's drawings."""
 _TRUSTED_RATIO = 0.98
 """Share of a pattern's candidates that were hits, from which on they are taken for hits."""
 _ANSI = re.compile(rb"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\n]*\x07|[@-Z\\-_])")
@@ -144,6 +146,8 @@ class Scanner:
         while current is not None:
             upcoming = next(blocks, None)
             block, overlap = current
+            if not overlap:
+                block = _without_redraws(block)
             self.longest_line_cut |= overlap > 0
             found = self._candidates(block, line, upcoming[0] if upcoming else b"", overlap)
             alone = alone and upcoming is None
@@ -256,6 +260,20 @@ def _blocks(stream: Iterable[bytes]) -> Iterator[tuple[bytes, int]]:
         rest = rest[:overlap] + _ANSI.sub(b"", rest[overlap:])
     if len(rest) > overlap:
         yield rest, overlap
+
+
+def _without_redraws(block: bytes) -> bytes:
+    """A block in which lines that a bar was drawn on again and again keep its first and its last drawings."""
+    if block.count(b"\r") <= block.count(b"\n") * _REDRAWS:
+        return block
+    return b"\n".join(
+        _first_and_last(line.split(b"\r")) if line.count(b"\r") > _REDRAWS else line for line in block.split(b"\n")
+    )
+
+
+def _first_and_last(drawings: list[bytes]) -> bytes:
+    between = (one for one in drawings[2:-2] if not (one.endswith(b"]") and b"%|" in one))
+    return b"\r".join([*drawings[:2], *between, *drawings[-2:]])
 
 
 def _segment(lines: bytes, position: int) -> tuple[int, int]:

@@ -17,6 +17,10 @@ _METRIC = (
 )
 _PREFIX = r"^(?:\([^)]{1,80}\) {0,40})?(?:\[rank\d+\]:? ?)?\s{0,20}"
 _BAR = r" {0,4}\d{1,3}%\|[^|]{0,400}\| {0,12}"
+_STEP = (
+    r"(?:^|[\s\[({,|>'\"/])(?:[Gg]lobal[_ ]?)?(?:[Ss]tep|STEP|[Ii]ter(?:ation)?)['\"]?[ :=#\[]{1,10}"
+    r"(?P<step>\d{1,9})(?:\.0+)?(?: {0,8}/ {0,8}\d{1,9})?['\"\])}]?[\s,:;|/-]"
+)
 _TRAINING = (
     r"(?:[Tt]rain(?:ing)?(?: (?:[Pp]rogress|[Ss]teps?|[Ii]ter(?:ation)?s?|[Ll]oop|[Bb]atch(?:es)?|step of epoch))?"
     r"|[Ss]teps?|[Gg]lobal [Ss]teps?|[Ii]ter(?:ation)?s?|[Ee]poch(?: \d+| \[?\d+/\d+\]?))(?: ?\[?\d+(?:/\d+)?\]?)?"
@@ -31,10 +35,10 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.phase.step,
-        r"(?:^|[\s\[({,|>'\"/])(?:[Gg]lobal[_ ]?)?(?:[Ss]tep|STEP|[Ii]ter(?:ation)?)['\"]?[ :=#\[]{1,10}"
-        r"(?P<step>\d{1,9})(?:\.0+)?(?: {0,8}/ {0,8}\d{1,9})?['\"\])}]?[\s,:;|/-][^\n]{0,160}?[^A-Za-z\n]" + _METRIC,
+        _STEP + r"[^\n]{0,160}?[^A-Za-z\n]" + _METRIC,
         "2026-03-02 10:00:01 INFO epoch 0 step 1200/40000 | loss 2.3107 | lr 3.0e-04 | 5812 tokens/s",
         when="torchtitan, nanoGPT, loggers of scripts",
+        look_for=_STEP,
     ),
     line(
         EVENT.phase.step,
@@ -95,6 +99,7 @@ PATTERNS: tuple[Pattern, ...] = (
         _PREFIX + _TRAINING + r": ?" + _BAR + r"(?P<step>\d{1,9})/(?P<total_count>\d{1,9}) \[",
         "Epoch 0:  12%|#2        | 120/1000 [01:23<10:11,  1.44it/s, v_num=0, train_loss=0.411]",
         when="PyTorch Lightning; scripts of accelerate, diffusers; verl's and OpenRLHF's trainers of SFT",
+        look_for=_TRAINING + r": ? {0,4}\d{1,3}%\|",
     ),
     line(
         EVENT.phase.step,
@@ -108,6 +113,7 @@ PATTERNS: tuple[Pattern, ...] = (
         r"[^,\]]{1,20}(?:, {0,6}(?P<rate_text>[\d.?]{1,12}(?:it/s|s/it)))?",
         " 33%|###2      | 131/400 [02:31<05:10,  1.15s/it]",
         when="tqdm without a description: the trainer's of Hugging Face, or any loop",
+        look_for=r"(?:^|\) {0,40}|\]:? ?)\s{0,20} {0,4}\d{1,3}%\|",
     ),
     line(
         EVENT.progress.planned,

@@ -6,9 +6,10 @@ from datetime import datetime, timezone
 
 import pytest
 
+from rlhfdoctor.logs import events
 from rlhfdoctor.logs.events import order_events, read_origin
-from rlhfdoctor.types import Gap
-from tests.build import make_event, read_kind, read_log
+from rlhfdoctor.types import Event, Gap
+from tests.build import make_event, make_scanner, make_source, read_kind, read_log
 
 DEAD = "To avoid data inconsistency, we are taking the entire process down."
 
@@ -174,6 +175,38 @@ def test_flood_of_marks_is_no_gap() -> None:
     gaps: list[Gap] = []
     read_log("".join(f"step:{i} - x:1\n" for i in range(1000)), gaps=gaps)
     assert gaps == []
+
+
+def flood(count: int) -> bytes:
+    """A long log of steps, some of which look like one and are none, over a new year that only they show; with a table."""
+    lines = []
+    for step in range(count):
+        day, second = divmod(step * 60, 86400)
+        stamp = f"2025-12-31 {second // 3600:02d}:{second // 60 % 60:02d}:00" if not day else f"2026-01-{day:02d} 00:00:00"
+        lines.append(f"{stamp} trainer step={step}, skipped=0")
+        lines.append(f"{stamp} step {step}, of which nothing is known, or lr {step % 7 or ''}")
+        if not step % 3:
+            lines.append(f"Dec 31 23:00:00 node kernel: Memory cgroup out of memory: Killed process {step} (python)")
+        if not step % 5:
+            lines += ["Top 10 memory users:", f"{step}\t1.00\tray::f", "", f"{step + 1}\t2.00\tray::g", "text"]
+    return "\n".join(lines).encode() + b"\n"
+
+
+@pytest.mark.parametrize("engine", ["hyperscan", "re"])
+def test_flood_is_what_reading_every_line_gives(engine: str) -> None:
+    """What is parsed at the end only is what would have been kept of all events."""
+    source = make_source(flood(9000), modified=1_767_400_000.0)
+    every: dict[str, list[Event]] = {}
+    maker = events.Maker(source)
+    for hit in make_scanner(engine).scan(source.stream()):
+        event = maker.make(hit)
+        every.setdefault(event.kind, []).append(event)
+    kept = {kind: [*found[:400], *found[400:][-400:]] for kind, found in every.items()}
+    read: dict[str, list[Event]] = {}
+    for event in events.read_events(source, make_scanner(engine), []):
+        read.setdefault(event.kind, []).append(event)
+    assert max(map(len, every.values())) > 2000
+    assert read == kept
 
 
 def test_long_text_is_cut_around_the_message() -> None:

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from rlhfdoctor.logs.anchor import probe
 from rlhfdoctor.logs.events import PATTERNS
 from rlhfdoctor.logs.finders import required_literals
 from rlhfdoctor.logs.pattern import Pattern, compiled, convert
@@ -103,3 +104,30 @@ def test_groups_that_did_not_match_are_left_out() -> None:
 def test_required_literals(regex: str, expected: list[bytes]) -> None:
     """Every match holds one of the literals; what may be left out or is too short is none."""
     assert expected == required_literals(regex)
+
+
+@pytest.mark.parametrize("pattern", PATTERNS, ids=IDS)
+def test_probe_is_in_the_sample(pattern: Pattern) -> None:
+    """What the scanner looks for stands in every line on which the pattern matches, its sample for one."""
+    match = compiled(pattern.regex).search(pattern.sample)
+    assert match is not None
+    assert compiled(pattern.probe).search(pattern.sample)
+
+
+@pytest.mark.parametrize(
+    ("regex", "expected"),
+    [
+        ("one (?:two|three) four", "one (?:two|three) four"),
+        ("a+b{2,5}", "a+b{2}"),
+        ("ab{3}", "ab{3}"),
+        (r"loss (?P<value>\d+)(?: of \d+)?", r"loss (?:\d)"),
+        (r"x(?:\d{1,3}|nan+)", r"x(?:\d|nan)"),
+        ("end$", "end$"),
+        (r"left .*", "left "),
+        (r"one\d*|two\w?", "one|two"),
+        (r"(?:a|b)(?:c)*", "(?:a|b)"),
+    ],
+)
+def test_probe(regex: str, expected: str) -> None:
+    """Nothing optional stands at the end of what is looked for."""
+    assert probe(regex) == expected

@@ -302,3 +302,24 @@ def test_read_only_home(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyp
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     pattern = line("test.word", r"haystack", "haystack")
     assert [hit.line for hit in Scanner([pattern], "hyperscan").scan([b"haystack\n"])] == [1]
+
+
+# --- bars that are drawn again and again -------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_drawings_of_a_bar(engine: str) -> None:
+    """Of a line with many drawings the first two and the last two are seen; what is no bar among them always is."""
+    drawn = [f"Training Progress: {done}%|#| {done}/302 [02:10<2:41:01]" for done in range(30)]
+    text = "\r".join([*drawn[:9], MESSAGE, *drawn[9:]])
+    found = [(line, hit) for kind, line, hit, _ in seen([f"\n{text}\n".encode()], engine) if kind == KIND]
+    bars = [hit for kind, _, hit, _ in seen([f"\n{text}\n".encode()], engine) if kind == "phase.step"]
+    assert found == [(2, MESSAGE)]
+    assert list(dict.fromkeys(bars)) == [*drawn[:2], *drawn[-2:]]
+
+
+def test_few_drawings_are_all_seen() -> None:
+    """A bar that was drawn four times on a line is seen four times."""
+    drawn = [f"Training Progress: {done}%|#| {done}/302 [02:10<2:41:01]" for done in range(4)]
+    bars = [hit for kind, _, hit, _ in seen(["\r".join(drawn).encode()]) if kind == "phase.step"]
+    assert list(dict.fromkeys(bars)) == drawn
