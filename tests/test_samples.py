@@ -78,7 +78,7 @@ def test_every_quote_is_in_its_file(sample: tuple[dict[str, object], Incident]) 
 
 
 def _stands_there(file: str | None, line: int | None, text: str | None) -> bool:
-    from rlhfdoctor.logs.scan import _ANSI
+    from rlhfdoctor.logs.blocks import _ANSI
 
     raw = _ANSI.sub(b"", Path(str(file)).read_bytes()).decode("utf-8", "replace")
     return str(text)[:200] in raw.split("\n")[int(line or 1) - 1]

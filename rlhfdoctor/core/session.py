@@ -241,7 +241,7 @@ class Session:
                 self.newest_s = max(self.newest_s, source.modified or 0.0)
                 tail = Tail(source)
                 self.events.extend(map(tail.know, self._events_of(replace(source, stream=tail.stream))))
-                self.events.extend(tail.unrecognised())
+                self.events.extend(tail.unrecognised(self._line_counts.get(source.name, 0)))
 
     def _is_copy(self, source: Source) -> bool:
         """Whether the same bytes were read before; ranks may have written the same dump."""

@@ -20,8 +20,13 @@ from rlhfdoctor.logs.pattern import Pattern
 
 _NAMED = re.compile(r"\?P<\w+>")
 
-Finder = Callable[[bytes], list[tuple[int, int]]]
-"""Lines -> (position inside the line of a possible hit, index of the pattern), in any order and more than once."""
+Place = int
+"""Position inside the line of a possible hit, shifted by `PLACE_BITS`, and the pattern's index: one number each, since
+there are millions of them."""
+PLACE_BITS = 16
+INDEX = (1 << PLACE_BITS) - 1
+Finder = Callable[[bytes], list[Place]]
+"""Lines -> places in order; a pattern may have several in one line."""
 
 
 def find_with_hyperscan(patterns: Sequence[Pattern]) -> Finder | None:
@@ -31,16 +36,16 @@ def find_with_hyperscan(patterns: Sequence[Pattern]) -> Finder | None:
     except ImportError:
         return None
     database = _load_database(hyperscan, [_NAMED.sub("?:", p.probe or p.regex).encode() for p in patterns])
-    places: list[tuple[int, int]] = []
+    places: list[Place] = []
     add = places.append
 
     def on_match(index: int, _start: int, end: int, _flags: int, _context: object) -> None:
-        add((end - 1 if end else 0, index))
+        add((end - 1 if end else 0) << PLACE_BITS | index)
 
-    def find(lines: bytes) -> list[tuple[int, int]]:
+    def find(lines: bytes) -> list[Place]:
         places.clear()
         database.scan(lines, match_event_handler=on_match)
-        return list(places)
+        return sorted(places)
 
     return find
 
@@ -92,16 +97,16 @@ def find_with_re(patterns: Sequence[Pattern]) -> Finder:
             plain = _NAMED.sub("?:", pattern.regex).encode()
             without.append((index, re.compile(plain, re.MULTILINE)))
 
-    def find(lines: bytes) -> list[tuple[int, int]]:
-        places: list[tuple[int, int]] = []
+    def find(lines: bytes) -> list[Place]:
+        places: list[Place] = []
         for literal, indexes in literals.items():
             position = lines.find(literal)
             while position >= 0:
-                places.extend((position, index) for index in indexes)
+                places.extend(position << PLACE_BITS | index for index in indexes)
                 position = lines.find(literal, position + 1)
         for index, regex in without:
-            places.extend((max(m.end() - 1, m.start()), index) for m in regex.finditer(lines))
-        return places
+            places.extend(max(m.end() - 1, m.start()) << PLACE_BITS | index for m in regex.finditer(lines))
+        return sorted(places)
 
     return find
 

@@ -71,15 +71,17 @@ _WIDE |= {ord("…"): "...", 0x200B: "", 0xFEFF: ""}
 _AFTER = dict.fromkeys("，；！？、。", " ") | {"：": "", "）": " "}
 
 
-def restored(text: str) -> list[Version]:
+def restored(text: str, *, looked: bool = False) -> list[Version]:
     """The versions of a text in which something was taken back; none if nothing in it looks like that.
+
+    `looked` says that `looks_changed` found that it does.
 
     >>> [line.text for line in restored("> Out of memory: Killed process 7\\n")[0]]
     ['Out of memory: Killed process 7', '']
     """
     raw = [part.rstrip("\r").rsplit("\r", 1)[-1] for part in text.split("\n")]
     wide = _WIDE_SIGN.search(text) is not None
-    marked = wide or any(sign.search(text) for sign in (_ANY_LEAD, _JSON_SIGN, _HTML, _ANY_LONG))
+    marked = looked or wide or any(sign.search(text) for sign in (_ANY_LEAD, _JSON_SIGN, _HTML, _ANY_LONG))
     width = max(map(len, raw))
     if not marked and not _NARROWEST <= width <= _WIDEST:
         return []
@@ -93,9 +95,16 @@ def restored(text: str) -> list[Version]:
 def looks_changed(block: bytes) -> bool:
     """Whether a block of a long text shows such marks, by its first lines."""
     head = block[:_HEAD_BYTES].decode("utf-8", "replace").split("\n")[:-1]
-    signs = (_LEAD, _HTML, _WIDE_SIGN, _JSON_HEAD)
-    changed = sum(any(sign.match(line) for sign in signs) and not _LIBRARY.match(line) for line in head)
-    return changed * 3 > len(head)
+    return sum(map(_is_changed, head)) * 3 > len(head)
+
+
+def _is_changed(line: str) -> bool:
+    """Whether a line shows such a mark; one of a JSON log without escapes shows its text as it is."""
+    if _LIBRARY.match(line):
+        return False
+    if _JSON_HEAD.match(line):
+        return _JSON_SIGN.search(line) is not None
+    return any(sign.match(line) for sign in (_LEAD, _HTML, _WIDE_SIGN))
 
 
 def _undecorated(text: str) -> Iterator[str]:

@@ -44,13 +44,11 @@ class Tail:
     def __init__(self, source: Source) -> None:
         self._source = source
         self._kept = b""
-        self._line_count = 0
         self._known: set[int] = set()
 
     def stream(self) -> Iterator[bytes]:
         """The bytes of the source."""
         for block in self._source.stream():
-            self._line_count += block.count(b"\n")
             self._kept = (self._kept + block)[-_TAIL_BYTES:]
             yield block
 
@@ -60,11 +58,15 @@ class Tail:
             self._known.add(event.origin.line)
         return event
 
-    def unrecognised(self) -> list[Event]:
-        """The last lines that read like a failure, in order; Ray's services log their peers' ends at any shutdown."""
+    def unrecognised(self, line_count: int) -> list[Event]:
+        """The last lines that read like a failure, in order; Ray's services log their peers' ends at any shutdown.
+
+        Args:
+            line_count: how many line ends the whole log has.
+        """
         if _SERVICE.match(self._source.name.rpartition("!")[2].rpartition("/")[2]):
             return []
-        first = self._line_count - self._kept.count(b"\n") + 1
+        first = line_count - self._kept.count(b"\n") + 1
         found: list[Event] = []
         for number, line in reversed(list(enumerate(self._kept.split(b"\n"), first))):
             text = line.rpartition(b"\r")[2][:_LONGEST].decode("utf-8", "replace").strip()

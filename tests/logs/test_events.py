@@ -7,7 +7,8 @@ from datetime import datetime, timezone
 import pytest
 
 from rlhfdoctor.logs import events
-from rlhfdoctor.logs.events import order_events, read_origin
+from rlhfdoctor.logs.events import order_events
+from rlhfdoctor.logs.maker import Maker, read_origin
 from rlhfdoctor.types import Event, Gap
 from tests.build import make_event, make_scanner, make_source, read_kind, read_log
 
@@ -197,7 +198,7 @@ def test_flood_is_what_reading_every_line_gives(engine: str) -> None:
     """What is parsed at the end only is what would have been kept of all events."""
     source = make_source(flood(9000), modified=1_767_400_000.0)
     every: dict[str, list[Event]] = {}
-    maker = events.Maker(source)
+    maker = Maker(source)
     for hit in make_scanner(engine).scan(source.stream()):
         event = maker.make(hit)
         every.setdefault(event.kind, []).append(event)

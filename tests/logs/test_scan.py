@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rlhfdoctor.logs import scan
+from rlhfdoctor.logs import blocks
 from rlhfdoctor.logs.events import PATTERNS
 from rlhfdoctor.logs.pattern import compiled, line
 from rlhfdoctor.logs.scan import Scanner
@@ -97,7 +97,7 @@ def test_chunks(engine: str, cuts: list[int]) -> None:
 def test_chunks_over_small_blocks(cuts: list[int], block_bytes: int) -> None:
     """Wherever a block ends, kind, line and text of the hits are the same."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scan, "BLOCK_BYTES", block_bytes)
+        patch.setattr(blocks, "BLOCK_BYTES", block_bytes)
         found = seen(split_at(SMALL, cuts))
     assert [hit[:3] for hit in WHOLE] == [hit[:3] for hit in found]
 
@@ -176,8 +176,8 @@ def test_two_messages_of_a_kind_in_a_line(engine: str) -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_hit_at_the_end_of_a_block(engine: str, before: int) -> None:
     """A message just before, on and behind the end of a block is found once, with its line."""
-    filler = (b"x" * 99 + b"\n") * (scan.BLOCK_BYTES // 100)
-    data = filler + b"x" * (scan.BLOCK_BYTES - len(filler) - before) + b"\n" + MESSAGE.encode() + b"\n" + filler
+    filler = (b"x" * 99 + b"\n") * (blocks.BLOCK_BYTES // 100)
+    data = filler + b"x" * (blocks.BLOCK_BYTES - len(filler) - before) + b"\n" + MESSAGE.encode() + b"\n" + filler
     expected = [filler.count(b"\n") + 2]
     assert expected == places(split_at(data, range(4096, len(data), 4096)), engine=engine)
 
@@ -187,7 +187,7 @@ def test_table_across_blocks(engine: str) -> None:
     """The rows of a table are followed into the next block."""
     head = b"x" * 99 + b"\n"
     table = b"Top 10 memory users:\nPID\tMEM(GB)\tCOMMAND\n" + b"".join(b"%d\t1.00\t\n" % pid for pid in range(10, 20))
-    data = head * (scan.BLOCK_BYTES // 100 - 1) + table + head * 100
+    data = head * (blocks.BLOCK_BYTES // 100 - 1) + table + head * 100
     cut = data.index(b"12\t1.00")
     found = [hit.after for hit in make_scanner(engine).scan([data[:cut] + b"", data[cut:]]) if hit.pattern.follow]
     assert [("PID\tMEM(GB)\tCOMMAND", *(f"{pid}\t1.00\t" for pid in range(10, 20)))] == [after[:11] for after in found]
@@ -197,7 +197,7 @@ def test_table_across_blocks(engine: str) -> None:
 def test_table_across_two_blocks_exactly(cut: int) -> None:
     """Wherever in a table a block ends, its rows are the same."""
     table = b"Top 10 memory users:\nPID\tMEM(GB)\tCOMMAND\n" + b"".join(b"%d\t1.00\tf\n" % pid for pid in range(10, 30))
-    head = b"x" * (scan.BLOCK_BYTES - cut - 1) + b"\n"
+    head = b"x" * (blocks.BLOCK_BYTES - cut - 1) + b"\n"
     found = [hit.after for hit in make_scanner().scan([head + table[:cut], table[cut:]]) if hit.pattern.follow]
     assert [tuple(table.decode().split("\n")[1:15])] == found
 
@@ -211,7 +211,7 @@ def test_following_lines_skip_empty_ones() -> None:
 
 # --- very long lines ---------------------------------------------------------------------------
 
-LONG = scan._LONGEST_LINE
+LONG = blocks.LONGEST_LINE
 PIECE = 512 * 1024
 
 

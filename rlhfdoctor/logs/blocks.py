@@ -1,0 +1,236 @@
+"""Blocks of a stream, and in them the segments on which a pattern may match.
+
+A line ends at `\n`; a carriage return (progress bars) ends a segment, so that the text after the last redraw is seen.
+Colour codes are taken out before anything is matched.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from rlhfdoctor.logs.finders import INDEX, PLACE_BITS, Place
+from rlhfdoctor.logs.pattern import Pattern, compiled
+
+BLOCK_BYTES = 512 * 1024
+"""Size of a block; blocks end at a line's end if possible."""
+LONGEST_LINE = 4 * 1024 * 1024
+_WINDOW = 64 * 1024
+_AFTER_BYTES = 64 * 1024
+_LINE_BYTES = 256
+"""Of a line behind a hit, where many are asked for."""
+_NEAR_BYTES = 600
+"""Of a line behind a hit, where that is enough to see them all."""
+_LONG = 100
+_MOST_LONG = 32
+"""How many hits of one pattern get more than `_LONG` lines behind them, in one stream."""
+_OVERLAP = 8 * 1024
+_REDRAWS = 4
+"""Carriage returns a line, from which on it is one bar's drawings."""
+_TRUSTED_RATIO = 0.98
+"""Share of a pattern's candidates that were hits, from which on they are taken for hits."""
+_ANSI = re.compile(rb"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\n]*\x07|[@-Z\\-_])")
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A pattern and the text on which it matched."""
+
+    pattern: Pattern
+    match: re.Match[str]
+    text: str
+    line: int
+    """Line number from 1."""
+    after: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the candidates of each pattern, by its index, in one stream."""
+
+    tried: Counter[int] = field(default_factory=Counter)
+    matched: Counter[int] = field(default_factory=Counter)
+    long: Counter[int] = field(default_factory=Counter)
+    """Hits that asked for many lines behind them."""
+
+    def trusts(self, index: int) -> bool:
+        """Whether nearly all candidates of a pattern have been hits so far."""
+        return self.matched[index] >= _TRUSTED_RATIO * self.tried[index] > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A piece of a stream that ends at a line's end."""
+
+    number: int
+    text: bytes
+    lines: bytes
+    """The same with newlines for carriage returns."""
+    line: int
+    """Number of its first line."""
+    overlap: int
+    """Bytes of it that are repeated from the block before, within a very long line."""
+    upcoming: bytes
+    """The block behind it."""
+    patterns: Sequence[Pattern]
+    tally: Tally
+
+    def candidates(self, places: Sequence[Place]) -> Iterator[Candidate]:
+        """One for each segment and pattern, in order; the places are in order, and there may be several of one."""
+        line, counted = self.line, self.overlap
+        for start, end, indexes in _segments(self.lines, places):
+            if end <= self.overlap:
+                continue
+            if start > counted:
+                line += self.text.count(b"\n", counted, start)
+                counted = start
+            for index in indexes:
+                yield Candidate(self, index, start, end, line)
+
+
+class Candidate:
+    """A segment on which a pattern may match."""
+
+    __slots__ = ("_after", "_block", "_end", "_seen", "_start", "_tally", "_text", "index", "line", "pattern")
+
+    def __init__(self, block: Block, index: int, start: int, end: int, line: int) -> None:
+        self.pattern = block.patterns[index]
+        self.index = index
+        self.line = line
+        self._text = block.text[start:end]
+        self._start, self._end = start, end
+        self._seen = max(block.overlap - start, 0)
+        """Bytes at its beginning that the block before had, too; a match within them was found there."""
+        self._tally = block.tally
+        self._block: Block | None = block if self.pattern.follow else None
+        self._after: tuple[str, ...] = ()
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """Sorts by the order of the stream."""
+        return self.line, self._start, self.index
+
+    def text(self) -> str:
+        """The segment."""
+        return self._text.decode("utf-8", "replace")
+
+    def hit(self) -> Hit | None:
+        """The match, if there is one."""
+        text = self.text()
+        match = compiled(self.pattern.regex).search(text)
+        self._tally.tried[self.index] += 1
+        if match is None:
+            return None
+        if self._seen and len(text[: match.end()].encode("utf-8", "replace")) <= self._seen:
+            return None
+        self._tally.matched[self.index] += 1
+        self.keep()
+        return Hit(self.pattern, match, text, self.line, self._after)
+
+    def keep(self) -> Candidate:
+        """The same without the block that it came from."""
+        if self._block is not None:
+            self._after = self._following(self._block)
+            self._block = None
+        return self
+
+    def _following(self, block: Block) -> tuple[str, ...]:
+        follow = self.pattern.follow
+        if follow > _LONG:
+            self._tally.long[self.index] += 1
+            if self._tally.long[self.index] > _MOST_LONG:
+                return ()
+        return _following(block.text, self._end, block.upcoming, follow)
+
+
+def cut(stream: Iterable[bytes]) -> Iterator[tuple[bytes, int]]:
+    """(block, bytes of it that are repeated from the block before).
+
+    A block ends at a newline. A line longer than `LONGEST_LINE` is cut, with an overlap, so that
+    a message on the cut is still seen whole.
+    """
+    rest, overlap = b"", 0
+    start = True
+    for piece in stream:
+        rest += piece.removeprefix(codecs.BOM_UTF8) if start else piece
+        start = False
+        if len(rest) < BLOCK_BYTES:
+            continue
+        if b"\x1b" in rest:
+            kept = _ANSI.sub(b"", rest[overlap:])
+            rest = rest[:overlap] + kept
+        cut = rest.rfind(b"\n") + 1
+        if cut > overlap:
+            yield rest[:cut], overlap
+            rest, overlap = rest[cut:], 0
+        elif len(rest) >= LONGEST_LINE:
+            yield rest, overlap
+            rest, overlap = rest[-_OVERLAP:], _OVERLAP
+    if b"\x1b" in rest:
+        rest = rest[:overlap] + _ANSI.sub(b"", rest[overlap:])
+    if len(rest) > overlap:
+        yield rest, overlap
+
+
+def without_redraws(block: bytes) -> bytes:
+    """A block in which lines that a bar was drawn on again and again keep its first and its last drawings."""
+    if block.count(b"\r") <= block.count(b"\n") * _REDRAWS:
+        return block
+    return b"\n".join(_first_and_last(line) if line.count(b"\r") > _REDRAWS else line for line in block.split(b"\n"))
+
+
+def _first_and_last(line: bytes) -> bytes:
+    """The first and last two drawings of a line, and what is no bar between them."""
+    start = line.find(b"\r", line.find(b"\r") + 1) + 1
+    end = line.rfind(b"\r", 0, line.rfind(b"\r"))
+    between = line[start:end]
+    count = between.count(b"\r") + 1
+    if between.endswith(b"]") and between.count(b"%|") == between.count(b"]\r") + 1 == count:
+        return line[:start] + line[end + 1 :]
+    kept = (one for one in between.split(b"\r") if not (one.endswith(b"]") and b"%|" in one))
+    return line[:start] + b"".join(one + b"\r" for one in kept) + line[end + 1 :]
+
+
+def _segment(lines: bytes, position: int) -> tuple[int, int]:
+    """Bounds of the text around a place: between line ends, at most a window."""
+    low = max(0, position - _WINDOW)
+    start = lines.rfind(b"\n", low, position) + 1
+    if start == 0 and low > 0:
+        start = max((position // _WINDOW) * _WINDOW - _OVERLAP, low)
+    end = lines.find(b"\n", position, position + _WINDOW)
+    return start, end if end >= 0 else min(len(lines), position + _WINDOW)
+
+
+def _segments(lines: bytes, places: Sequence[Place]) -> Iterator[tuple[int, int, Sequence[int]]]:
+    """Start and end of each segment with places in it, and the patterns that may match there, in order."""
+    start, end, whole = -1, -1, False
+    indexes: list[int] = []
+    for place in places:
+        position, index = place >> PLACE_BITS, place & INDEX
+        if position > end or not whole:
+            begin, until = _segment(lines, position)
+            if begin != start:
+                if indexes:
+                    yield start, end, sorted(set(indexes)) if len(indexes) > 1 else indexes
+                indexes = []
+            start, end, whole = begin, until, until - begin < _WINDOW
+        indexes.append(index)
+    if indexes:
+        yield start, end, sorted(set(indexes)) if len(indexes) > 1 else indexes
+
+
+def _following(block: bytes, end: int, upcoming: bytes, count: int) -> tuple[str, ...]:
+    """The lines behind a segment that are not empty, at most `count`."""
+    most = max(_AFTER_BYTES, count * _LINE_BYTES)
+    for size in (min(count * _NEAR_BYTES, most), most):
+        text = block[end : end + size]
+        if len(block) - end < size:
+            text += upcoming[:size]
+        lines = _ANSI.sub(b"", text).replace(b"\r", b"\n").split(b"\n")
+        if len(lines) > count * 3:
+            break
+    kept = [part for part in lines[1 : count * 3] if part.strip()]
+    return tuple(part[:2000].decode("utf-8", "replace") for part in kept[:count])

@@ -1,0 +1,151 @@
+"""Of one kind of event in a stream the first ones, and the last ones, which are parsed at the end only.
+
+Marks of steps and bars come by the hundred thousand. Once enough of a kind was seen, its places are counted and kept
+with their blocks; a block is dropped when the blocks behind it have enough of the kind, so that most of a flood is
+never decoded. Counted are places of patterns of which nearly every one has been a hit (`Tally.trusts`); marks by
+other patterns are looked at if they are among the last.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+
+from rlhfdoctor.logs.blocks import Block, Candidate, Hit, Tally
+from rlhfdoctor.logs.finders import INDEX, PLACE_BITS, Place
+from rlhfdoctor.logs.maker import Maker
+from rlhfdoctor.types import Event
+from rlhfdoctor.vocabulary.names import Kind
+
+KEEP_COUNT = 400
+"""Events of one kind kept from the start of a stream, and as many from its end."""
+_LAST_COUNT = KEEP_COUNT + 20
+"""Places kept from the end, since a few of them may turn out to be no hits."""
+_HELD_BLOCKS = 8
+"""How many blocks back places are kept with their block; older ones are taken out of it."""
+
+Last = deque[tuple[tuple[int, int, int], Candidate | Hit, int | None]]
+"""What is kept of one kind, with its order in the stream and the year at that point."""
+Held = tuple[Block, list[Place], int, int | None]
+"""Places of one kind in a block, how many segments they are in, and the year at that point."""
+
+
+class Floods:
+    """What comes of each kind in one stream."""
+
+    def __init__(self, maker: Maker, tally: Tally) -> None:
+        self._maker, self._tally = maker, tally
+        self._counts: Counter[Kind] = Counter()
+        """Events made at the start of the stream."""
+        self._seen: Counter[Kind] = Counter()
+        """What came behind them; the order is that of the first of each."""
+        self._last: dict[Kind, Last] = {}
+        self._taken_out: dict[Kind, Last] = {}
+        """The same of what had been held with its block."""
+        self._held: dict[Kind, deque[Held]] = {}
+        self._held_counts: Counter[Kind] = Counter()
+        self._taken: dict[int, Kind] = {}
+        """Patterns whose places are taken."""
+        self._unsure: set[int] = set()
+        """Those of them that are not counted."""
+
+    def first(self, found: Candidate | Hit) -> Event | None:
+        """The event, if it is among the first ones; the others are kept."""
+        kind = found.pattern.kind
+        if self._counts[kind] < KEEP_COUNT:
+            hit = found if isinstance(found, Hit) else found.hit()
+            if hit is None:
+                return None
+            self._counts[kind] += 1
+            return self._maker.make(hit)
+        if isinstance(found, Hit):
+            self._keep(found, (found.line, 0, 0))
+        elif self._tally.trusts(found.index):
+            self._taken[found.index] = kind
+            self._keep(found.keep(), found.order)
+        else:
+            if kind.scope == "phase":
+                self._taken[found.index] = kind
+                self._unsure.add(found.index)
+            hit = found.hit()
+            if hit is not None:
+                self._keep(hit, found.order)
+        return None
+
+    def take(self, block: Block, places: list[Place]) -> Sequence[Place]:
+        """Keeps the places of floods; the others are returned."""
+        if not self._taken:
+            return places
+        rest: list[Place] = []
+        own: dict[Kind, list[Place]] = {}
+        for place in places:
+            kind = self._taken.get(place & INDEX)
+            if kind is None:
+                rest.append(place)
+            else:
+                own.setdefault(kind, []).append(place)
+        if own:
+            self._maker.look_at(next(block.candidates(next(iter(own.values()))[:1])))
+        for kind, here in own.items():
+            self._hold(kind, block, here)
+        for kind in self._held:
+            self._release(kind, block.number - _HELD_BLOCKS)
+        return rest
+
+    def last(self) -> Iterator[Event]:
+        """The events at the end of the stream, of one kind after the other."""
+        for kind in self._seen:
+            self._release(kind, None)
+            rows = [*self._taken_out.get(kind, ()), *self._last.get(kind, ())]
+            kept = []
+            for _, found, year in sorted(rows, key=lambda row: row[0]):
+                hit = found if isinstance(found, Hit) else found.hit()
+                if hit is not None:
+                    kept.append((hit, year))
+            for hit, year in kept[-KEEP_COUNT:]:
+                self._maker.year = year
+                yield self._maker.make(hit)
+
+    def dropped(self) -> Iterator[tuple[Kind, int]]:
+        """Of which kind how many were left out."""
+        return ((kind, count - KEEP_COUNT) for kind, count in self._seen.items() if count > KEEP_COUNT)
+
+    def _keep(self, found: Candidate | Hit, order: tuple[int, int, int]) -> None:
+        kind = found.pattern.kind
+        self._maker.look_at(found)
+        self._seen[kind] += 1
+        self._last.setdefault(kind, deque(maxlen=_LAST_COUNT)).append((order, found, self._maker.year))
+
+    def _hold(self, kind: Kind, block: Block, places: list[Place]) -> None:
+        sure = [place for place in places if place & INDEX not in self._unsure] if self._unsure else places
+        count = _segment_count(block.lines, sure)
+        self._seen[kind] += count
+        held = self._held.setdefault(kind, deque())
+        held.append((block, places, count, self._maker.year))
+        self._held_counts[kind] += count
+        while self._held_counts[kind] - held[0][2] >= _LAST_COUNT:
+            self._held_counts[kind] -= held.popleft()[2]
+
+    def _release(self, kind: Kind, number: int | None) -> None:
+        """Takes what is kept of a kind out of the blocks before the one with this number, or of all."""
+        held = self._held.get(kind, deque())
+        out: Last = self._taken_out.setdefault(kind, deque(maxlen=_LAST_COUNT))
+        while held and (number is None or held[0][0].number < number):
+            block, places, count, year = held.popleft()
+            self._held_counts[kind] -= count
+            for found in block.candidates(places):
+                kept = found.hit() if found.index in self._unsure else found.keep()
+                if kept is not None:
+                    out.append((found.order, kept, year))
+
+
+def _segment_count(lines: bytes, places: Sequence[Place]) -> int:
+    """In how many segments these places are, each pattern for itself."""
+    last: dict[int, int] = {}
+    count = 0
+    for place in places:
+        position, index = place >> PLACE_BITS, place & INDEX
+        before = last.get(index)
+        count += before is None or lines.find(b"\n", before, position) >= 0
+        last[index] = position
+    return count
