@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -108,14 +109,18 @@ def convert(value: Any, form: Any, place: Place, faults: Faults) -> Any:
         return None
 
 
+@functools.cache
+def _fields(form: type[Struct]) -> dict[str, msgspec.structs.FieldInfo]:
+    """The fields of a form by their names in files; their types are evaluated once."""
+    return {field.encode_name: field for field in msgspec.structs.fields(form)}
+
+
 def _convert_struct(value: Any, form: type[Struct], place: Place, faults: Faults) -> Any:
     where = str(next((part for part in reversed(place) if isinstance(part, str)), Path(faults.path.name).stem))
     if not isinstance(value, dict):
-        faults.add(
-            place, f"'{where}' takes a mapping with {', '.join(f.encode_name for f in msgspec.structs.fields(form))}"
-        )
+        faults.add(place, f"'{where}' takes a mapping with {', '.join(_fields(form))}")
         return None
-    fields = {field.encode_name: field for field in msgspec.structs.fields(form)}
+    fields = _fields(form)
     before = len(faults.found)
     for key in value:
         if key not in fields:

@@ -277,13 +277,13 @@ class Session:
     def _events_of(self, source: Source) -> Iterator[Event]:
         host, zone = self._places.get(source.name, (None, timezone.utc))
         counted = replace(source, stream=self._counting(source), host=host, zone=zone)
-        return read_events(counted, self._scanner, self.gaps)
+        yield from read_events(counted, self._scanner, self.gaps)
+        self._line_counts[source.name] = self._scanner.line_end_count
 
     def _counting(self, source: Source) -> Callable[[], Iterator[bytes]]:
         def stream() -> Iterator[bytes]:
             for block in source.stream():
                 self._byte_count += len(block)
-                self._line_counts[source.name] = self._line_counts.get(source.name, 0) + block.count(b"\n")
                 if self._progress is not None:
                     self._progress(source.name, self._byte_count)
                 yield block

@@ -16,6 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from rlhfdoctor.logs import anchor
 from rlhfdoctor.logs.pattern import Pattern
 
 _NAMED = re.compile(r"\?P<\w+>")
@@ -35,7 +36,7 @@ def find_with_hyperscan(patterns: Sequence[Pattern]) -> Finder | None:
         import hyperscan
     except ImportError:
         return None
-    database = _load_database(hyperscan, [_NAMED.sub("?:", p.probe or p.regex).encode() for p in patterns])
+    database = _load_database(hyperscan, patterns)
     places: list[Place] = []
     add = places.append
 
@@ -56,17 +57,19 @@ def _cache_folder() -> Path:
     return Path(os.devnull if home.startswith("~") else home, "rlhfdoctor")
 
 
-def _load_database(hyperscan: Any, expressions: list[bytes]) -> Any:
-    """The compiled database, from the user's cache if it matches this set and this version."""
-    version = f"{hyperscan.__version__}:{os.uname().machine}".encode()
-    key = hashlib.sha256(b"\0".join([version, *expressions])).hexdigest()[:24]
-    path = _cache_folder() / f"patterns-{key}.hs"
+def _load_database(hyperscan: Any, patterns: Sequence[Pattern]) -> Any:
+    """The compiled database, from the user's cache if it matches these patterns, this code and this version."""
+    version = f"{hyperscan.__version__}:{os.uname().machine}"
+    made_by = Path(anchor.__file__).read_bytes()
+    written = "\0".join([version, *(part for p in patterns for part in (p.written, p.look_for))])
+    path = _cache_folder() / f"patterns-{hashlib.sha256(made_by + written.encode()).hexdigest()[:24]}.hs"
     try:
         database = hyperscan.loadb(path.read_bytes(), hyperscan.HS_MODE_BLOCK)
         database.scratch = hyperscan.Scratch(database)
         return database
     except (OSError, hyperscan.error):
         pass
+    expressions = [_NAMED.sub("?:", pattern.probe).encode() for pattern in patterns]
     database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
     flags = [hyperscan.HS_FLAG_MULTILINE | hyperscan.HS_FLAG_ALLOWEMPTY] * len(expressions)
     database.compile(

@@ -35,16 +35,26 @@ class Pattern:
     """One message: its event kind, its regular expression and a line on which it must match."""
 
     kind: Kind
-    regex: str
-    """Python `re` syntax without look-around and back-references (unsupported by hyperscan)."""
+    written: str
+    """Python `re` syntax without look-around and back-references (unsupported by hyperscan), for the whole message."""
     sample: str
     """A line as the program writes it; the tests match the pattern on it."""
     follow: int = 0
     """How many of the lines after the hit belong to the event."""
     when: str = ""
     """Versions or date for which this wording was seen."""
-    probe: str = ""
-    """What every match contains, for the scanner to look for; empty: the expression itself."""
+    look_for: str = ""
+    """What every match contains, where the scanner finds that faster than its beginning."""
+
+    @property
+    def regex(self) -> str:
+        """The expression of the message, which may be cut behind its anchor."""
+        return tolerant(self.written)
+
+    @property
+    def probe(self) -> str:
+        """What every match contains, for the scanner to look for."""
+        return self.look_for or probe(self.written)
 
     def fields(self, match: re.Match[str]) -> dict[Field, Value]:
         """The named groups of a match, converted by their suffix; groups that did not match are left out."""
@@ -52,19 +62,9 @@ class Pattern:
         return dict(cast(Iterable[tuple[Field, Value]], found))  # the tests hold them against the kind's fields
 
 
-def line(kind: Kind, regex: str, sample: str, *, follow: int = 0, when: str = "", look_for: str = "") -> Pattern:
-    """A line that a program writes, as the tables of patterns declare it; it may be cut behind its anchor.
-
-    `look_for` is what every match contains, where the scanner finds that faster than its beginning.
-    """
-    return Pattern(
-        kind=kind,
-        regex=tolerant(regex),
-        sample=sample,
-        follow=follow,
-        when=when,
-        probe=look_for or probe(regex),
-    )
+def line(kind: Kind, written: str, sample: str, *, follow: int = 0, when: str = "", look_for: str = "") -> Pattern:
+    """A line that a program writes, as the tables of patterns declare it."""
+    return Pattern(kind=kind, written=written, sample=sample, follow=follow, when=when, look_for=look_for)
 
 
 @functools.lru_cache(maxsize=1024)

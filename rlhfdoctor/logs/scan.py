@@ -33,6 +33,8 @@ class Scanner:
         self.patterns = tuple(patterns)
         self.longest_line_cut = False
         """Whether the last stream had a line too long to be seen in one piece."""
+        self.line_end_count = 0
+        """How many line ends the last stream had."""
         find = find_with_hyperscan(self.patterns) if engine != "re" else None
         if find is None and engine == "hyperscan":
             raise RuntimeError("hyperscan is not installed")
@@ -69,7 +71,9 @@ class Scanner:
             upcoming = next(blocks, None)
             text, overlap = current
             self.longest_line_cut |= overlap > 0
-            block = self._block(text, number, line, overlap, upcoming[0] if upcoming else b"", tally)
+            ends = text.count(b"\n", overlap)
+            kept = text if overlap else without_redraws(text, ends)
+            block = self._block(kept, number, line, overlap, upcoming[0] if upcoming else b"", tally)
             places = self._find(block.lines)
             alone = upcoming is None and not number
             changed = restore and not overlap and (alone or looks_changed(text))
@@ -77,12 +81,12 @@ class Scanner:
                 yield from self._restored(block, list(_hits(block.candidates(places))), looked=not alone)
             else:
                 yield from block.candidates(taker.take(block, places) if taker is not None else places)
-            line += text.count(b"\n", overlap)
+            line += ends
             current, number = upcoming, number + 1
+        self.line_end_count = line - 1
 
     def _block(self, text: bytes, number: int, line: int, overlap: int, upcoming: bytes, tally: Tally) -> Block:
-        kept = text if overlap else without_redraws(text)
-        return Block(number, kept, kept.replace(b"\r", b"\n"), line, overlap, upcoming, self.patterns, tally)
+        return Block(number, text, text.replace(b"\r", b"\n"), line, overlap, upcoming, self.patterns, tally)
 
     def _restored(self, block: Block, raw: list[Hit], looked: bool) -> Iterator[Hit]:
         """The hits of a block, or what a version of it gives in their place or in addition.

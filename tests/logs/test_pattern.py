@@ -82,7 +82,7 @@ def test_convert(name: str, text: str, expected: tuple[str, object]) -> None:
 
 def test_groups_that_did_not_match_are_left_out() -> None:
     """An optional group that is not there gives no field, rather than one that is None."""
-    pattern = Pattern(kind="a.b", regex=r"x(?P<one>\d)?(?P<two>\d)?", sample="x1")
+    pattern = Pattern(kind="a.b", written=r"x(?P<one>\d)?(?P<two>\d)?", sample="x1")
     match = compiled(pattern.regex).search("x1")
     assert match is not None
     assert pattern.fields(match) == {"one": 1}
