@@ -1,4 +1,4 @@
-"""Events by kind and by file, sorted once, so that no question walks all of them."""
+"""Events sorted once by kind, by file, by line, so that no question walks all of them."""
 
 from __future__ import annotations
 

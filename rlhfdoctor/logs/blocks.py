@@ -1,4 +1,4 @@
-"""Blocks of a stream, and in them the segments on which a pattern may match.
+"""Segments of the blocks of a stream on which a pattern may match.
 
 A line ends at `\n`; a carriage return (progress bars) ends a segment, so that the text after the last redraw is seen.
 Colour codes are taken out before anything is matched.

@@ -1,4 +1,4 @@
-"""All messages that are known, and the events of a source by them."""
+"""The events of a source by all messages that are known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of one kind of event in a stream the first ones, and the last ones, which are parsed at the end only.
+"""The first events of each kind in a stream; of the others the last ones, parsed at its end only.
 
 Marks of steps and bars come by the hundred thousand. Once enough of a kind was seen, its places are counted and kept
 with their blocks; a block is dropped when the blocks behind it have enough of the kind, so that most of a flood is
