@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timezone, tzinfo
 from functools import cached_property
+from itertools import repeat
 from pathlib import Path
 from types import TracebackType
 
@@ -21,11 +22,12 @@ from rlhfdoctor.i18n.message import joined, plural, quoted, say
 from rlhfdoctor.logs.events import PATTERNS, order_events, read_events
 from rlhfdoctor.logs.flight import MOST_BYTES, rank_of_dump, read_dump
 from rlhfdoctor.logs.open import Source, find_sources
+from rlhfdoctor.logs.read import Reading, read_log
 from rlhfdoctor.logs.scan import Scanner
-from rlhfdoctor.logs.unrecognised import Tail
+from rlhfdoctor.logs.workers import count_workers, read_beside
 from rlhfdoctor.patch.apply import find_original
 from rlhfdoctor.settings.framework import find_framework, find_versions, name_of
-from rlhfdoctor.settings.logged import parse_logged
+from rlhfdoctor.settings.logged import parse_every_logged
 from rlhfdoctor.settings.read import is_configuration, is_source, parse_configuration
 from rlhfdoctor.settings.written import Written, interpret
 from rlhfdoctor.trace.archive import shown, unpacked
@@ -166,7 +168,7 @@ class Session:
             )
         versions = find_versions(events)
         prefer = name_of(self._framework) if self._framework else None
-        written = [*self._configured(), *_logged(events, self._note)]
+        written = [*self._configured(), *self._logged(events)]
         settings = interpret(written, prefer)
         framework = find_framework(events, settings, versions, self._framework, recorded=bool(self.traces))
         if framework is not None and framework.name != prefer:  # its table takes precedence
@@ -188,6 +190,13 @@ class Session:
                     self._note(gap)
             found = self._written[name]
             yield from (replace(one, form="argv", span=None) for one in found) if name in self._shown_only else found
+
+    def _logged(self, events: Sequence[Event]) -> list[Written]:
+        gaps: list[Gap] = []
+        written = parse_every_logged(events, gaps)
+        for gap in gaps:
+            self._note(gap)
+        return written
 
     def _note(self, gap: Gap) -> None:
         if gap not in self.gaps:
@@ -228,20 +237,61 @@ class Session:
         return list(dict.fromkeys(rest))
 
     def _read_sources(self, paths: Sequence[str]) -> None:
+        parts: list[list[Event]] = []
+        """Events of each source, in order."""
+        files: list[tuple[Source, list[Event]]] = []
+        """Logs that can be read at any time, and where their events go."""
         for source in find_sources(paths, self.gaps):
+            part: list[Event] = []
+            parts.append(part)
             if self._is_copy(source):
                 self.gaps.append(Gap(what=quoted(source.name), why=say("a copy of a file that was read already")))
             elif is_configuration(source.name):
-                self._read_configuration(source)
+                part += self._read_configuration(source)
             elif rank_of_dump(source.name) is not None:
-                data = replace(source, stream=self._counting(source)).read(MOST_BYTES)
-                self.events.extend(read_dump(data, source.name, self.gaps))
+                part += read_dump(self._bytes_of(source), source.name, self.gaps)
             else:
                 self.logs[source.name] = None
                 self.newest_s = max(self.newest_s, source.modified or 0.0)
-                tail = Tail(source)
-                self.events.extend(map(tail.know, self._events_of(replace(source, stream=tail.stream))))
-                self.events.extend(tail.unrecognised(self._line_counts.get(source.name, 0)))
+                host, zone = self._places.get(source.name, (None, timezone.utc))
+                placed = replace(source, host=host, zone=zone)
+                if source.is_file:
+                    files.append((placed, part))
+                else:
+                    part += self._read_log(placed)
+        self._read_files(files)
+        self.events.extend(event for part in parts for event in part)
+
+    def _read_files(self, files: Sequence[tuple[Source, list[Event]]]) -> None:
+        """Reads logs by as many processes as they are worth, or here."""
+        sources = [source for source, _ in files]
+        count = count_workers(sources)
+        readings = read_beside(sources, count, self._scanner.engine, self._add_bytes) if count else repeat(None)
+        for (source, part), reading in zip(files, readings):
+            if reading is None:
+                part += self._read_log(source)
+                continue
+            part += reading.events
+            self.gaps.extend(reading.gaps)
+            self._line_counts[source.name] = reading.line_end_count
+
+    def _read_log(self, source: Source) -> list[Event]:
+        reading = read_log(
+            source, self._scanner, Reading(gaps=self.gaps), lambda count: self._add_bytes(source.name, count)
+        )
+        self._line_counts[source.name] = reading.line_end_count
+        return reading.events
+
+    def _add_bytes(self, name: str, count: int) -> None:
+        self._byte_count += count
+        if self._progress is not None:
+            self._progress(name, self._byte_count)
+
+    def _bytes_of(self, source: Source) -> bytes:
+        """A dump whole."""
+        data = source.read(MOST_BYTES)
+        self._add_bytes(source.name, len(data))
+        return data
 
     def _is_copy(self, source: Source) -> bool:
         """Whether the same bytes were read before; ranks may have written the same dump."""
@@ -251,7 +301,7 @@ class Session:
         self._seen.update({mark} - {b""})
         return False
 
-    def _read_configuration(self, source: Source) -> None:
+    def _read_configuration(self, source: Source) -> list[Event]:
         data = source.read(CONFIG_LIMIT_BYTES)
         if len(data) == CONFIG_LIMIT_BYTES:
             why = say(
@@ -263,32 +313,16 @@ class Session:
         original = find_original(Path(source.name))
         if original is not None:
             self.originals[source.name] = original
-        source = replace(source, stream=lambda: iter((data,)))
+        self._add_bytes(source.name, len(data))
         if rank_of_dump(source.name) is not None:
-            data = replace(source, stream=self._counting(source)).read(MOST_BYTES)
-            self.events.extend(read_dump(data, source.name, self.gaps))
-            return
-        found = (event for event in self._events_of(source) if event.kind not in _SHOWN_BY_LOGS)
+            return list(read_dump(data, source.name, self.gaps))
+        host, zone = self._places.get(source.name, (None, timezone.utc))
+        whole = replace(source, stream=lambda: iter((data,)), host=host, zone=zone)
+        found = [e for e in read_events(whole, self._scanner, self.gaps) if e.kind not in _SHOWN_BY_LOGS]
         if is_source(source.name):  # a program that can raise an error has not raised it
             said = _SAID_BY_SOURCES + (_SAID_BY_STATUS if source.name.lower().endswith((".yaml", ".yml")) else ())
-            found = (event for event in found if event.kind.scope in said or event.kind in _NOTES)
-        self.events.extend(found)
-
-    def _events_of(self, source: Source) -> Iterator[Event]:
-        host, zone = self._places.get(source.name, (None, timezone.utc))
-        counted = replace(source, stream=self._counting(source), host=host, zone=zone)
-        yield from read_events(counted, self._scanner, self.gaps)
-        self._line_counts[source.name] = self._scanner.line_end_count
-
-    def _counting(self, source: Source) -> Callable[[], Iterator[bytes]]:
-        def stream() -> Iterator[bytes]:
-            for block in source.stream():
-                self._byte_count += len(block)
-                if self._progress is not None:
-                    self._progress(source.name, self._byte_count)
-                yield block
-
-        return stream
+            found = [event for event in found if event.kind.scope in said or event.kind in _NOTES]
+        return found
 
     def _renamed(self, gap: Gap, real: str, to_show: str) -> Gap:
         return Gap(what=gap.what.with_text(self.shown), why=gap.why.with_text(lambda text: text.replace(real, to_show)))
@@ -306,23 +340,3 @@ class Session:
                 self.gaps = [self._renamed(gap, real, to_show) for gap in self.gaps]
         for trace in (*self.traces, *self.whole):
             trace.node.folder, trace.file = self.shown(trace.node.folder), self.shown(trace.file)
-
-
-def _logged(events: Sequence[Event], note: Callable[[Gap], None]) -> list[Written]:
-    """The settings that logs show; what is only printed again is left out, and of a library its first engine counts."""
-    found: dict[tuple[str, str, str | None], Written] = {}
-    kept: list[Written] = []
-    gaps: list[Gap] = []
-    for event in events:
-        if event.kind.scope not in ("config", "ray"):
-            continue
-        for written in parse_logged(event, gaps):
-            key = (written.origin.file, written.spelled, written.owner)
-            before = found.get(key)
-            if before is not None and (written.owner or before.value == written.value):
-                continue
-            found[key] = written
-            kept.append(written)
-    for gap in gaps:
-        note(gap)
-    return kept

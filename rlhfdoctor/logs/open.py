@@ -75,6 +75,8 @@ class Source:
     """Node whose log it is, if recorded."""
     zone: tzinfo = timezone.utc
     """Time zone of stamps without one."""
+    is_file: bool = False
+    """Whether its name opens it, at any time: no member of an archive, no pipe."""
     fingerprint: Callable[[], bytes] | None = None
     """Detects copies of one file: a hash of its size, start and end. None for small files."""
 
@@ -198,6 +200,7 @@ def _open_file(path: Path, gaps: list[Gap]) -> Iterator[Source]:
                 lambda: _guard(name, lambda: _file_blocks(path, lower), gaps),
                 info.st_size,
                 info.st_mtime,
+                is_file=True,
                 fingerprint=(lambda: _fingerprint(path, info.st_size)) if info.st_size >= _SMALL_BYTES else None,
             )
     except READ_ERRORS as error:

@@ -49,7 +49,7 @@ class Tail:
     def stream(self) -> Iterator[bytes]:
         """The bytes of the source."""
         for block in self._source.stream():
-            self._kept = (self._kept + block)[-_TAIL_BYTES:]
+            self._kept = (self._kept + block if len(block) < _TAIL_BYTES else block)[-_TAIL_BYTES:]
             yield block
 
     def know(self, event: Event) -> Event:

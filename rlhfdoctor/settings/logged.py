@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from rlhfdoctor.i18n.message import plural, quoted, say
@@ -26,6 +26,23 @@ _SHELL_SIGNS = str.maketrans("，：＝－—–“”‘’　", ",:=---\"\"'' 
 _LONG_DASH = re.compile(r"(?<!\S)[—–－](?=[a-z])")
 """What forums make of `--`."""
 _MOST_LINES = 400
+
+
+def parse_every_logged(events: Iterable[Event], gaps: list[Gap]) -> list[Written]:
+    """The settings that logs show; what is only printed again is left out, and of a library its first engine counts."""
+    found: dict[tuple[str, str, str | None], Written] = {}
+    kept: list[Written] = []
+    for event in events:
+        if event.kind.scope not in ("config", "ray"):
+            continue
+        for written in parse_logged(event, gaps):
+            key = (written.origin.file, written.spelled, written.owner)
+            before = found.get(key)
+            if before is not None and (written.owner or before.value == written.value):
+                continue
+            found[key] = written
+            kept.append(written)
+    return kept
 
 
 def parse_logged(event: Event, gaps: list[Gap] | None = None) -> Iterator[Written]:

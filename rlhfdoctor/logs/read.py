@@ -1,0 +1,38 @@
+"""A log -> its events, with the lines at its end that no pattern knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from rlhfdoctor.logs.events import read_events
+from rlhfdoctor.logs.open import Source
+from rlhfdoctor.logs.scan import Scanner
+from rlhfdoctor.logs.unrecognised import Tail
+from rlhfdoctor.types import Event, Gap
+
+
+@dataclass(slots=True)
+class Reading:
+    """What was read of one log."""
+
+    events: list[Event] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+    line_end_count: int = 0
+    byte_count: int = 0
+
+
+def read_log(source: Source, scanner: Scanner, reading: Reading, progress: Callable[[int], None]) -> Reading:
+    """Reads a log into `reading`, whose gaps the source may add to; `progress` is given the bytes of each piece."""
+    tail = Tail(source)
+
+    def stream() -> Iterator[bytes]:
+        for piece in tail.stream():
+            reading.byte_count += len(piece)
+            progress(len(piece))
+            yield piece
+
+    reading.events.extend(map(tail.know, read_events(replace(source, stream=stream), scanner, reading.gaps)))
+    reading.line_end_count = scanner.line_end_count
+    reading.events.extend(tail.unrecognised(reading.line_end_count))
+    return reading
