@@ -80,6 +80,7 @@ def incident_of(
             until=bounds[1],
             everything=everything,
             progress=progress,
+            interruptible=True,
         ) as session,
     ):
         return make_incident(session, min_confidence=min_confidence), session

@@ -67,6 +67,7 @@ class Session:
         engine: str = "auto",
         everything: bool = False,
         progress: Progress | None = None,
+        interruptible: bool = False,
     ) -> None:
         """Reads nothing yet.
 
@@ -78,6 +79,7 @@ class Session:
             engine: of the scanner, `auto`, `hyperscan` or `re`.
             everything: every sample of the traces is kept, as charts need them.
             progress: called with the source's name and the bytes read so far.
+            interruptible: Ctrl-C ends the reading, not the command: what was read counts, and a gap says so.
         """
         self.paths = tuple(str(path) for path in paths)
         self.names: dict[str, str] = {}
@@ -102,7 +104,7 @@ class Session:
         self.whole: list[Recorded] = []
         """The same with every sample, if `everything` is requested."""
         self._configs, self._framework, self._window = tuple(map(str, configs)), framework, (since, until)
-        self._everything, self._progress = everything, progress
+        self._everything, self._progress, self._interruptible = everything, progress, interruptible
         self._scanner = Scanner(PATTERNS, engine)
         self._stack = contextlib.ExitStack()
         self._shown_only: set[str] = set()
@@ -241,25 +243,37 @@ class Session:
         """Events of each source, in order."""
         files: list[tuple[Source, list[Event]]] = []
         """Logs that can be read at any time, and where their events go."""
-        for source in find_sources(paths, self.gaps):
-            part: list[Event] = []
-            parts.append(part)
-            if self._is_copy(source):
-                self.gaps.append(Gap(what=quoted(source.name), why=say("a copy of a file that was read already")))
-            elif is_configuration(source.name):
-                part += self._read_configuration(source)
-            elif rank_of_dump(source.name) is not None:
-                part += read_dump(self._bytes_of(source), source.name, self.gaps)
-            else:
-                self.logs[source.name] = None
-                self.newest_s = max(self.newest_s, source.modified or 0.0)
-                host, zone = self._places.get(source.name, (None, timezone.utc))
-                placed = replace(source, host=host, zone=zone)
-                if source.is_file:
-                    files.append((placed, part))
+        try:
+            for source in find_sources(paths, self.gaps):
+                part: list[Event] = []
+                parts.append(part)
+                if self._is_copy(source):
+                    self.gaps.append(Gap(what=quoted(source.name), why=say("a copy of a file that was read already")))
+                elif is_configuration(source.name):
+                    part += self._read_configuration(source)
+                elif rank_of_dump(source.name) is not None:
+                    data = source.read(MOST_BYTES)
+                    self._add_bytes(source.name, len(data))
+                    part += read_dump(data, source.name, self.gaps)
                 else:
-                    part += self._read_log(placed)
-        self._read_files(files)
+                    self.logs[source.name] = None
+                    self.newest_s = max(self.newest_s, source.modified or 0.0)
+                    host, zone = self._places.get(source.name, (None, timezone.utc))
+                    placed = replace(source, host=host, zone=zone)
+                    if source.is_file:
+                        files.append((placed, part))
+                    else:
+                        self._read_log(placed, part)
+            self._read_files(files)
+        except KeyboardInterrupt:
+            if not self._interruptible:
+                raise
+            why = say(
+                "stopped by Ctrl-C after {read} of {every} logs; the verdict rests on what was read until then",
+                read=len(self._line_counts),
+                every=len(self.logs),
+            )
+            self.gaps.append(Gap(what=say("the reading"), why=why))
         self.events.extend(event for part in parts for event in part)
 
     def _read_files(self, files: Sequence[tuple[Source, list[Event]]]) -> None:
@@ -269,29 +283,21 @@ class Session:
         readings = read_beside(sources, count, self._scanner.engine, self._add_bytes) if count else repeat(None)
         for (source, part), reading in zip(files, readings):
             if reading is None:
-                part += self._read_log(source)
+                self._read_log(source, part)
                 continue
             part += reading.events
             self.gaps.extend(reading.gaps)
             self._line_counts[source.name] = reading.line_end_count
 
-    def _read_log(self, source: Source) -> list[Event]:
-        reading = read_log(
-            source, self._scanner, Reading(gaps=self.gaps), lambda count: self._add_bytes(source.name, count)
-        )
+    def _read_log(self, source: Source, part: list[Event]) -> None:
+        reading = Reading(part, self.gaps)
+        read_log(source, self._scanner, reading, lambda count: self._add_bytes(source.name, count))
         self._line_counts[source.name] = reading.line_end_count
-        return reading.events
 
     def _add_bytes(self, name: str, count: int) -> None:
         self._byte_count += count
         if self._progress is not None:
             self._progress(name, self._byte_count)
-
-    def _bytes_of(self, source: Source) -> bytes:
-        """A dump whole."""
-        data = source.read(MOST_BYTES)
-        self._add_bytes(source.name, len(data))
-        return data
 
     def _is_copy(self, source: Source) -> bool:
         """Whether the same bytes were read before; ranks may have written the same dump."""

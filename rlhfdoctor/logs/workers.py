@@ -80,6 +80,7 @@ def read_beside(
             if not busy:
                 found |= dict.fromkeys(waiting, None)
                 waiting.clear()
+                continue
             for connection in [one for one in wait(list(busy)) if isinstance(one, Connection)]:
                 number = busy[connection]
                 try:
@@ -109,7 +110,9 @@ def _worker(engine: str) -> Iterator[Connection]:
     here, there = socket.socketpair()
     command = [sys.executable, "-c", _START, json.dumps(sys.path), str(there.fileno()), engine]
     with here, there:
-        process = subprocess.Popen(command, pass_fds=[there.fileno()], stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            command, pass_fds=[there.fileno()], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         there.close()
         connection = Connection(os.dup(here.fileno()))
         try:
