@@ -77,7 +77,10 @@ speakers: .venv/.dev ## what other programs can say, by release, and what of it 
 	$(BIN)/python -m tests.speakers.speakers
 
 bench: .venv/.dev ## ratios against anchors, apart from the tests
-	$(BIN)/python tests/bench/scan.py && $(BIN)/python tests/bench/start.py && $(BIN)/python tests/bench/record.py
+	$(BIN)/python tests/bench/start.py && $(BIN)/python tests/bench/record.py
+
+speed: .venv/.dev ## `doctor analyze` beside ripgrep on a Ray session of 0.1, 1 and 10 GB (RG=/path/to/rg; some 15 minutes)
+	$(BIN)/python -m tests.bench.speed --ten --write
 
 budget: .venv/.dev ## measured runs against the memory budget (more than an hour; runs that are there are kept)
 	for set in first second third resumed again; do $(BIN)/python tests/bench/budget.py measure --set $$set || exit 1; done && $(BIN)/python tests/bench/budget.py table --write > /dev/null
@@ -90,4 +93,4 @@ lock: ## resolve the development environment anew (needs the network)
 	$(BIN)/pip install -q torch==2.13.0 && $(BIN)/pip install -q -r .ci/dev.in && $(BIN)/pip freeze --exclude rlhfdoctor | grep -v '^torch==' > .ci/dev.lock
 	rm -rf .venv && $(PYTHON) -m venv .venv && $(BIN)/pip install -q -c .ci/dev.lock -r .ci/base.lock -r .ci/check.in && $(BIN)/pip freeze > .ci/check.lock
 
-.PHONY: help install demo lab check test lint messages calibrate weigh exam mangle schemas upstream speakers bench docs lock
+.PHONY: help install demo lab check test lint messages calibrate weigh exam mangle schemas upstream speakers bench speed docs lock
