@@ -84,9 +84,9 @@ class Floods:
                 rest.append(place)
             else:
                 own.setdefault(kind, []).append(place)
-        if own:
-            self._maker.look_at(next(block.candidates(next(iter(own.values()))[:1])))
         for kind, here in own.items():
+            for found in block.candidates(here[-1:]):
+                self._maker.look_at(found)
             self._hold(kind, block, here)
         for kind in self._held:
             self._release(kind, block.number - _HELD_BLOCKS)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timezone
 
 import pytest
 
-from rlhfdoctor.logs import events
-from rlhfdoctor.logs.events import order_events
+from rlhfdoctor.logs.events import order_events, read_events
 from rlhfdoctor.logs.maker import Maker, read_origin
 from rlhfdoctor.types import Event, Gap
-from tests.build import make_event, make_scanner, make_source, read_kind, read_log
+from tests.build import make_event, make_scanner, make_source, read_kind, read_log, split_at
 
 DEAD = "To avoid data inconsistency, we are taking the entire process down."
 
@@ -204,7 +204,7 @@ def test_flood_is_what_reading_every_line_gives(engine: str) -> None:
         every.setdefault(event.kind, []).append(event)
     kept = {kind: [*found[:400], *found[400:][-400:]] for kind, found in every.items()}
     read: dict[str, list[Event]] = {}
-    for event in events.read_events(source, make_scanner(engine), []):
+    for event in read_events(source, make_scanner(engine), []):
         read.setdefault(event.kind, []).append(event)
     assert max(map(len, every.values())) > 2000
     assert read == kept
@@ -220,3 +220,14 @@ def test_text_without_colours() -> None:
     """The text of an event holds no colour codes."""
     (event,) = read_kind(f"\x1b[31m\x1b[1m{DEAD}\x1b[0m\n", "nccl.down")
     assert event.text == DEAD
+
+
+def test_flood_within_one_endless_line() -> None:
+    """Bars that are drawn for hours without an end of line are read in pieces, of which the ends repeat."""
+    drawn = "".join(f"\rTraining Progress: {n % 100:3d}%|###| {n}/90000 [02:10<2:41:01]" for n in range(180_000))
+    text = "".join(f"Training Progress: 1%|#| {n}/90000 [00:10<2:41:01]\n" for n in range(900)) + drawn
+    data = text.encode()
+    source = replace(make_source(data), stream=lambda: split_at(data, range(500_000, len(data), 500_000)))
+    found = [event for event in read_events(source, make_scanner(), []) if event.kind == "phase.step"]
+    assert [event.origin.line for event in found[-3:]] == [901, 901, 901]
+    assert found[-1].fields["step"] == 179_999
