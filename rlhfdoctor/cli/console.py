@@ -14,10 +14,14 @@ import click
 
 from rlhfdoctor.errors import DoctorError, UsageError
 from rlhfdoctor.i18n.message import ENGLISH, Language, Message, joined, quoted, say
+from rlhfdoctor.units import MIB
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+_SHOWN_AFTER_S, _SHOWN_EVERY_S = 1.0, 0.2
+_NAME_COLUMNS = 24
+"""Of a file's name behind the progress: with it the line fits 80 columns."""
 _LANGUAGE = f"{__name__}.language"
 """Where the context of a command keeps what --lang chose."""
 
@@ -122,24 +126,40 @@ def write_bytes(data: bytes, target: Path) -> None:
 
 
 class Progress:
-    """A line on standard error while reading takes long; nothing on a pipe or for a quick run."""
+    """A line on standard error while reading takes more than a second; nothing on a pipe or for a quick run."""
 
-    def __enter__(self) -> Callable[[str, int], None] | None:
+    def __enter__(self) -> Progress | None:
+        self._begun_s = self._last_s = time.monotonic()
+        self._total_bytes: int | None = None
+        self._words = words()
         self.shown = False
-        if not sys.stderr.isatty():
-            return None
-        last, language = time.monotonic() + 0.5, words()
+        return self if sys.stderr.isatty() else None
 
-        def show(name: str, count: int) -> None:
-            nonlocal last
-            if time.monotonic() - last < 0.2:
-                return
-            last, self.shown = time.monotonic(), True
-            read = say("reading {size:,.0f} MiB  {file}", size=count / 1048576, file=name[-60:])
-            sys.stderr.write(f"\r\x1b[K{language(read)}")
-            sys.stderr.flush()
+    def expect(self, total_bytes: int) -> None:
+        """How many bytes there will have been at the end."""
+        self._total_bytes = total_bytes
 
-        return show
+    def __call__(self, name: str, count: int) -> None:
+        """A file was read on; `count` bytes were read of all of them."""
+        now = time.monotonic()
+        if now - self._begun_s < _SHOWN_AFTER_S or now - self._last_s < _SHOWN_EVERY_S:
+            return
+        self._last_s, self.shown = now, True
+        rate = count / (now - self._begun_s)
+        size, file = count / MIB, name[-_NAME_COLUMNS:]
+        if self._total_bytes is None:
+            read = say("reading {size:,.0f} MiB, {rate:,.0f} MiB/s  {file}", size=size, rate=rate / MIB, file=file)
+        else:
+            read = say(
+                "reading {size:,.0f} of {total:,.0f} MiB, {rate:,.0f} MiB/s, {left:,.0f} s left  {file}",
+                size=size,
+                total=self._total_bytes / MIB,
+                rate=rate / MIB,
+                left=max(self._total_bytes - count, 0) / max(rate, 1),
+                file=file,
+            )
+        sys.stderr.write(f"\r\x1b[K{self._words(read)}")
+        sys.stderr.flush()
 
     def __exit__(self, *_error: object) -> None:
         if self.shown:

@@ -80,6 +80,7 @@ def incident_of(
             until=bounds[1],
             everything=everything,
             progress=progress,
+            expect=progress.expect if progress is not None else None,
             interruptible=True,
         ) as session,
     ):

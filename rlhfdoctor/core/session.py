@@ -12,7 +12,6 @@ from datetime import timezone, tzinfo
 from functools import cached_property
 from itertools import repeat
 from pathlib import Path
-from types import TracebackType
 
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.evidence.bars import name_training_bars
@@ -24,6 +23,7 @@ from rlhfdoctor.logs.flight import MOST_BYTES, rank_of_dump, read_dump
 from rlhfdoctor.logs.open import Source, find_sources
 from rlhfdoctor.logs.read import Reading, read_log
 from rlhfdoctor.logs.scan import Scanner
+from rlhfdoctor.logs.streams import is_compressed
 from rlhfdoctor.logs.workers import count_workers, read_beside
 from rlhfdoctor.patch.apply import find_original
 from rlhfdoctor.settings.framework import find_framework, find_versions, name_of
@@ -44,7 +44,6 @@ _SHOWN_BY_LOGS = (EVENT.config.command, EVENT.config.dump, EVENT.config.variable
 _SAID_BY_STATUS = ("k8s", "docker")
 """What a pod's or container's state says, which kubectl writes as YAML, too."""
 _NOTES = (EVENT.host.note_limit, EVENT.host.note_total, EVENT.host.note_used)
-Progress = Callable[[str, int], None]
 
 
 class Session:
@@ -66,7 +65,8 @@ class Session:
         until: float | None = None,
         engine: str = "auto",
         everything: bool = False,
-        progress: Progress | None = None,
+        progress: Callable[[str, int], None] | None = None,
+        expect: Callable[[int], None] | None = None,
         interruptible: bool = False,
     ) -> None:
         """Reads nothing yet.
@@ -79,6 +79,7 @@ class Session:
             engine: of the scanner, `auto`, `hyperscan` or `re`.
             everything: every sample of the traces is kept, as charts need them.
             progress: called with the source's name and the bytes read so far.
+            expect: called with the bytes that `progress` will come to, where that can be known.
             interruptible: Ctrl-C ends the reading, not the command: what was read counts, and a gap says so.
         """
         self.paths = tuple(str(path) for path in paths)
@@ -104,7 +105,8 @@ class Session:
         self.whole: list[Recorded] = []
         """The same with every sample, if `everything` is requested."""
         self._configs, self._framework, self._window = tuple(map(str, configs)), framework, (since, until)
-        self._everything, self._progress, self._interruptible = everything, progress, interruptible
+        self._everything, self._interruptible = everything, interruptible
+        self._progress, self._expect = progress, expect
         self._scanner = Scanner(PATTERNS, engine)
         self._stack = contextlib.ExitStack()
         self._shown_only: set[str] = set()
@@ -131,9 +133,7 @@ class Session:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._stack.close()
 
     def add(self, paths: Sequence[str]) -> None:
@@ -279,6 +279,8 @@ class Session:
     def _read_files(self, files: Sequence[tuple[Source, list[Event]]]) -> None:
         """Reads logs by as many processes as they are worth, or here."""
         sources = [source for source, _ in files]
+        if self._expect is not None and not any(is_compressed(source.name) for source in sources):
+            self._expect(self._byte_count + sum(source.size_bytes or 0 for source in sources))
         count = count_workers(sources)
         readings = read_beside(sources, count, self._scanner.engine, self._add_bytes) if count else repeat(None)
         for (source, part), reading in zip(files, readings):

@@ -20,17 +20,26 @@ class ZstdError(ValueError):
     """zstandard's error under a name that is always there."""
 
 
+_GZIP, _ZSTD = (".gz", ".tgz"), (".zst", ".zstd", ".tzst")
+_BZIP2, _XZ = (".bz2", ".tbz2"), (".xz", ".txz")
+
+
+def is_compressed(name: str) -> bool:
+    """Whether a file is not what it looks like, by its name's ending."""
+    return name.lower().endswith((*_GZIP, *_ZSTD, *_BZIP2, *_XZ))
+
+
 def decompressed(raw: IO[bytes], lower: str) -> Any:
     """A reader of the plain bytes, by the name's ending in lower case."""
-    if lower.endswith((".gz", ".tgz")):
+    if lower.endswith(_GZIP):
         return gzip.GzipFile(fileobj=raw)
-    if lower.endswith((".zst", ".zstd", ".tzst")):
+    if lower.endswith(_ZSTD):
         return _zstd(raw)
-    if lower.endswith((".bz2", ".tbz2")):
+    if lower.endswith(_BZIP2):
         import bz2
 
         return bz2.BZ2File(raw)
-    if lower.endswith((".xz", ".txz")):
+    if lower.endswith(_XZ):
         return lzma.LZMAFile(raw)
     return raw
 
