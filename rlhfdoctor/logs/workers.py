@@ -1,7 +1,7 @@
 """Logs read by processes of their own, a core each.
 
 A worker is a fresh interpreter with a socket, so it has neither this one's threads nor its memory, and runs nothing of
-the script that calls the doctor. What a worker does not answer is read here.
+the script that calls the doctor, nor of the folder in which it is called. What a worker does not answer is read here.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _give(connection: Connection, source: Source) -> None:
 @contextlib.contextmanager
 def _worker(engine: str) -> Iterator[Connection]:
     here, there = socket.socketpair()
-    command = [sys.executable, "-c", _START, json.dumps(sys.path), str(there.fileno()), engine]
+    command = [sys.executable, "-I", "-c", _START, json.dumps(sys.path), str(there.fileno()), engine]
     with here, there:
         process = subprocess.Popen(
             command, pass_fds=[there.fileno()], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL

@@ -67,6 +67,18 @@ def test_file_that_is_gone(logs: Path) -> None:
     assert found == [read_here(sources[0]), read_here(sources[1]), None]
 
 
+def test_nothing_of_the_working_folder_runs(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that was received may hold modules with the names of the standard library's."""
+    for name in ("json", "socket", "signal", "rlhfdoctor"):
+        (logs / f"{name}.py").write_text(f"open({str(logs / 'ran')!r}, 'w').close()\n")
+    monkeypatch.chdir(logs)
+    monkeypatch.setenv("PYTHONPATH", str(logs))
+    sources = [source for source in sources_of(logs) if source.name.endswith(".log")]
+    found = list(workers.read_beside(sources, 1, "auto", lambda *_: None))
+    assert found == [read_here(source) for source in sources]
+    assert not (logs / "ran").exists()
+
+
 def test_workers_that_do_not_start(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no worker answers, the logs are read here, and the events are the same."""
     with Session([str(logs)]) as session:
