@@ -266,8 +266,8 @@ class Session:
                         self._read_log(placed, part)
             self._read_files(files)
         except KeyboardInterrupt:
-            if not self._interruptible:
-                raise
+            if not self._interruptible or not any(parts):
+                raise  # there is nothing to rest a verdict on
             why = say(
                 "stopped by Ctrl-C after {read} of {every} logs; the verdict rests on what was read until then",
                 read=len(self._line_counts),
