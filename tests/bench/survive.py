@@ -110,14 +110,18 @@ def limited(name: str, limit_bytes: int = LIMIT_BYTES) -> Iterator[Path]:
                 time.sleep(0.05)
 
 
-def kill_by_kernel(folder: Path, cgroup: Path, *, together: bool, interval_s: float = 0.05) -> Outcome:
+def kill_by_kernel(
+    folder: Path, cgroup: Path, *, together: bool, interval_s: float = 0.05, rest_bytes: int = 0
+) -> Outcome:
     """Records a command that grows until the kernel kills it; the recorder lives in the same cgroup.
 
     Args:
         together: the kernel is to take the recorder first, and the command after it.
+        rest_bytes: the command stands still at this size for some seconds before it grows on.
     """
     (folder / "marks").mkdir(parents=True)
-    hog = f"import time; time.sleep(0.3)\n{HOG}"
+    rest = f"first = bytearray(b'x') * {rest_bytes}\ntime.sleep(3)\n" if rest_bytes else ""
+    hog = f"import time; time.sleep(0.3)\n{rest}{HOG}"
     config = RecorderConfig(name="oom", command=(sys.executable, "-c", hog), interval_s=interval_s)
     (folder / "orders.json").write_text(
         json.dumps({"name": config.name, "command": config.command, "interval_s": interval_s})

@@ -101,7 +101,7 @@ def test_killed_by_the_kernel(tmp_path: Path, together: bool, number: int) -> No
 def test_kill_is_on_record(tmp_path: Path, number: int) -> None:
     """The last samples before an OOM kill show the cgroup near its limit, and the kill is an event with its count."""
     with limited(f"record-{number}") as cgroup:
-        kill_by_kernel(tmp_path / "run", cgroup, together=False)
+        kill_by_kernel(tmp_path / "run", cgroup, together=False, rest_bytes=250 << 20)
         level = str(cgroup)
     node = read_node(tmp_path / "run")
     used, most = node.tables["cgroup"].values["used_bytes"], 300 << 20
