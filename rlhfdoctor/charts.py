@@ -41,11 +41,12 @@ class Panel:
 
     @property
     def top_bytes(self) -> int:
-        """The highest point that is drawn, limits left out."""
-        fine = self.levels[-1].values
+        """The highest point that is drawn, limits left out; each level of a stack has it."""
         if self.stacked:
-            return max((sum(v for v in column if v > 0) for column in zip(*fine, strict=True)), default=0)
-        return max((max(row, default=0) for row in fine), default=0)
+            return max(
+                (sum(v for v in column if v > 0) for column in zip(*self.levels[0].values, strict=True)), default=0
+            )
+        return max((max(row, default=0) for row in self.levels[-1].values), default=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

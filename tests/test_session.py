@@ -19,9 +19,7 @@ from rlhfdoctor.core.diagnose import make_incident
 from rlhfdoctor.core.session import Session
 from rlhfdoctor.core.timeline import draw_charts
 from rlhfdoctor.trace.frames import Decoder
-from rlhfdoctor.trace.read import NodeTrace, read_node, thinned
 from rlhfdoctor.trace.run import find_runs
-from tests.record.build import write_run
 from tests.trace.test_archive import RUN, pack
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -65,18 +63,22 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 @pytest.mark.parametrize("form", ["html", "svg"])
-def test_a_report_decodes_a_trace_once(decoded: Counter[int], tmp_path: Path, form: str) -> None:
-    """The page's charts show every sample, the verdict needs one now and then: both come of one reading."""
+def test_a_report_decodes_a_trace_once_for_the_verdict_and_once_for_the_picture(
+    decoded: Counter[int], tmp_path: Path, form: str
+) -> None:
+    """Few samples whole, and a few columns of every sample."""
     if form == "svg":
         pytest.importorskip("matplotlib", reason="matplotlib comes with the extra pictures")
     assert doctor("report", RUN, "--out", tmp_path / f"x.{form}").exit_code == 1
-    assert set(decoded.values()) == {1} and len(decoded) > 50
+    assert set(decoded.values()) == {2} and len(decoded) > 50
 
 
-def test_an_html_analysis_decodes_a_trace_once(decoded: Counter[int], tmp_path: Path) -> None:
-    """The same for `analyze --format html`."""
-    assert doctor("analyze", RUN, "--format", "html", "--out", tmp_path / "x.html").exit_code == 1
+def test_an_analysis_decodes_a_trace_once_and_for_a_page_twice(decoded: Counter[int], tmp_path: Path) -> None:
+    """The same for `analyze --format html`; without charts there is one reading."""
+    assert doctor("analyze", RUN, "--format", "md", "--out", tmp_path / "x.md").exit_code == 1
     assert set(decoded.values()) == {1}
+    assert doctor("analyze", RUN, "--format", "html", "--out", tmp_path / "x.html").exit_code == 1
+    assert set(decoded.values()) == {3}
 
 
 def test_a_comparison_decodes_a_trace_once(decoded: Counter[int]) -> None:
@@ -134,37 +136,9 @@ def test_a_bundle_of_an_archive(tmp_path: Path, ending: str) -> None:
 def test_charts_of_an_archive(tmp_path: Path) -> None:
     """`make_charts` and a session draw the same, of a folder and of an archive."""
     packed = str(pack(tmp_path / "run.zip"))
-    with Session([packed], everything=True) as session:
-        drawn = draw_charts(session.whole, make_incident(session))
+    with Session([packed]) as session:
+        drawn = draw_charts(session.traces, make_incident(session))
     assert drawn and drawn == make_charts([packed], analyze([packed])) == make_charts([str(RUN)], analyze([str(RUN)]))
-
-
-def rows(trace: NodeTrace) -> dict[str, object]:
-    """All that a trace holds, to compare."""
-    return {name: (t.times_ns, t.mono_ns, t.keys, t.values) for name, t in trace.tables.items()}
-
-
-@pytest.mark.parametrize("every_s", [2.0, 10.0, 1e9])
-def test_thinned_afterwards(tmp_path: Path, every_s: float) -> None:
-    """Thinned in memory or while it is read: the same samples."""
-    runs = [
-        write_run(tmp_path / "run", 300, use=lambda t: 90.0 + t, anon={"actor": lambda t: 100.0}),
-        RUN,
-        ROOT / "samples/lab-pinned-start/run",
-    ]
-    for run in runs:
-        whole, thin = (
-            read_node(run, every_s=every_s, whole_s=30, everything=True),
-            read_node(run, every_s=every_s, whole_s=30),
-        )
-        again = thinned(whole)
-        assert (rows(again), again.times_ns, again.events, again.gaps) == (
-            rows(thin),
-            thin.times_ns,
-            thin.events,
-            thin.gaps,
-        )
-        assert len(whole.times_ns) >= len(thin.times_ns) and whole.times_ns == read_node(run).times_ns
 
 
 def test_an_archive_is_unpacked_no_longer_than_a_session(tmp_path: Path) -> None:

@@ -115,16 +115,14 @@ def test_a_phase_does_not_outlive_the_job(tmp_path: Path) -> None:
 @pytest.mark.parametrize("back_s", [30, 86_400 * 60])
 def test_a_clock_that_was_set(tmp_path: Path, back_s: int) -> None:
     """Samples are in order of time, the page can be made, and a note tells of it; also where the jump is months."""
-    from rlhfdoctor.core.timeline import trace_charts
-    from rlhfdoctor.trace.read import read_node
-
-    node = read_node(write_run(tmp_path / "run", 60, use=lambda t: 90.0, anon={"actor": lambda t: 100.0}))
-    for table in node.tables.values():
-        for place in range(len(table.times_ns) // 2, len(table.times_ns)):
-            table.times_ns[place] -= back_s * 10**9
-    for place in range(30, 60):
-        node.times_ns[place] -= back_s * 10**9
-    (found,) = trace_charts([node])
+    run = write_run(
+        tmp_path / "run",
+        60,
+        use=lambda t: 90.0,
+        anon={"actor": lambda t: 100.0},
+        clock=lambda t: t - back_s * (t >= 30),
+    )
+    (found,) = charts_of(run)
     for panel in found.panels:
         for level in panel.levels:
             assert list(level.times_s) == sorted(level.times_s) and level.times_s[-1] <= found.length_s + 1e-6
@@ -140,24 +138,13 @@ def test_forked_processes_are_said_to_share() -> None:
 
 def test_gpus_are_lines_against_their_size(tmp_path: Path) -> None:
     """A line for each GPU, not stacked; a reading that failed is a gap in its line."""
-    from rlhfdoctor.core.timeline import trace_charts
-    from rlhfdoctor.trace.read import Columns, read_node
-    from rlhfdoctor.trace.schema import NULL
-
-    node = read_node(write_run(tmp_path / "run", 4, anon={"actor": lambda t: 100.0}))
-    table = node.tables["gpu"] = Columns(
-        ("total_bytes", "used_bytes", "busy_ratio"),
-        values={name: type(node.times_ns)("q") for name in ("total_bytes", "used_bytes", "busy_ratio")},
+    run = write_run(
+        tmp_path / "run",
+        4,
+        anon={"actor": lambda t: 100.0},
+        gpus=[lambda t: (10 + t) * 1024, lambda t: -1 if t == 2 else (30 + t) * 1024],
     )
-    for place, at_ns in enumerate(node.times_ns):
-        for gpu in range(2):
-            table.times_ns.append(at_ns)
-            table.mono_ns.append(at_ns)
-            table.keys.append(gpu)
-            used = NULL if (place, gpu) == (2, 1) else (10 + place + 20 * gpu) << 30
-            for name, value in (("total_bytes", 80 << 30), ("used_bytes", used), ("busy_ratio", 0)):
-                table.values[name].append(value)
-    (found,) = trace_charts([node])
+    (found,) = charts_of(run)
     panel = found.panels[-1]
     assert (panel.kind, panel.stacked, tuple(map(str, panel.names))) == ("gpu", False, ("GPU 0", "GPU 1"))
     assert [(str(bound.name), bound.bytes >> 30) for bound in panel.bounds] == [("size of the GPU", 80)]

@@ -8,8 +8,10 @@ from typing import Any
 import click
 
 from rlhfdoctor.cli.console import language_option, write
-from rlhfdoctor.cli.incident import EXIT_CODES, incident_of, paths_argument, reading_options, render_incident
+from rlhfdoctor.cli.incident import EXIT_CODES, paths_argument, read_session, reading_options, render_incident
 from rlhfdoctor.cli.report import render_page
+from rlhfdoctor.errors import UsageError
+from rlhfdoctor.i18n.message import say
 
 
 @click.command()
@@ -42,11 +44,16 @@ def analyze(
       doctor analyze incident.tar.gz --format json --out report.json
       dmesg -T | doctor analyze - --framework openrlhf==0.5.3
     """
-    incident, session = incident_of(paths, min_confidence=min_confidence, everything=form == "html", **reading)
-    text = (
-        render_page(incident, session.whole, lang)
-        if form == "html"
-        else render_incident(incident, form, out is not None, all_findings, lang)
-    )
+    if min_confidence != min_confidence:
+        raise UsageError(say("--min-confidence takes a number from 0 to 1"))
+    from rlhfdoctor.core.diagnose import make_incident
+
+    with read_session(paths, **reading) as session:
+        incident = make_incident(session, min_confidence=min_confidence)
+        text = (
+            render_page(incident, session.traces, lang)
+            if form == "html"
+            else render_incident(incident, form, out is not None, all_findings, lang)
+        )
     write(text, out)
     sys.exit(EXIT_CODES[incident.verdict])

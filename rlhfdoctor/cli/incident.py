@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -38,27 +39,23 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def incident_of(
+@contextmanager
+def read_session(
     paths: tuple[str, ...],
-    configs: tuple[str, ...],
-    framework: str | None,
-    since: str | None,
-    until: str | None,
-    min_confidence: float = 0.0,
-    everything: bool = False,
-) -> tuple[Incident, Session]:
-    """The incident of these paths, with the session that read them.
+    configs: tuple[str, ...] = (),
+    framework: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+) -> Iterator[Session]:
+    """A session that has read these paths, with its progress on standard error.
 
     Raises:
         UsageError: an option's value is malformed.
         SourceError: nothing could be read.
     """
-    from rlhfdoctor.core.diagnose import make_incident
     from rlhfdoctor.core.session import Session
     from rlhfdoctor.logs.clock import read_time
 
-    if min_confidence != min_confidence:
-        raise UsageError(say("--min-confidence takes a number from 0 to 1"))
     if framework is not None and not framework.partition("==")[0].strip():
         raise UsageError(
             say("--framework '{name}': write NAME or NAME==VERSION, such as openrlhf==0.5.3", name=framework)
@@ -78,13 +75,20 @@ def incident_of(
             framework=framework,
             since=bounds[0],
             until=bounds[1],
-            everything=everything,
             progress=progress,
             expect=progress.expect if progress is not None else None,
             interruptible=True,
         ) as session,
     ):
-        return make_incident(session, min_confidence=min_confidence), session
+        yield session
+
+
+def incident_of(paths: tuple[str, ...], **reading: Any) -> Incident:
+    """The incident of these paths; `reading` as `read_session` takes it, which also raises."""
+    from rlhfdoctor.core.diagnose import make_incident
+
+    with read_session(paths, **reading) as session:
+        return make_incident(session)
 
 
 def render_incident(incident: Incident, form: str, to_file: bool, all_findings: bool, lang: str) -> str:

@@ -46,7 +46,7 @@ def patch(paths: tuple[str, ...], write: bool, consent: tuple[str, ...], revert:
         if not restored:
             raise UsageError(say("nothing to take back: no patched file below {paths:, }", paths=paths))
         return
-    incident, _ = incident_of(paths, **reading)
+    incident = incident_of(paths, **reading)
     known = {finding.cause for finding in incident.findings}
     for rule in consent:
         if rule not in known:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rlhfdoctor.cli.console import Progress, language_option, write, write_bytes
-from rlhfdoctor.cli.incident import EXIT_CODES
+from rlhfdoctor.cli.console import language_option, write, write_bytes
+from rlhfdoctor.cli.incident import EXIT_CODES, read_session
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.i18n.message import say
 
@@ -54,32 +54,31 @@ def report(paths: tuple[str, ...], out: str | None, form: str | None, framework:
     if chosen not in FORMS:
         raise UsageError(say("--out {file}: end it in .html, .md, .png or .svg, or say --format", file=str(target)))
     from rlhfdoctor.core.diagnose import make_incident
-    from rlhfdoctor.core.session import Session
-    from rlhfdoctor.i18n.language import load_language
 
-    with (
-        Progress() as progress,
-        Session(paths, framework=framework, everything=chosen != "md", progress=progress) as session,
-    ):
+    with read_session(paths, framework=framework) as session:
         incident = make_incident(session)
-    if chosen == "html":
-        write(render_page(incident, session.whole, lang), str(target))
-    elif chosen == "md":
-        from rlhfdoctor.report import markdown
-
-        write(markdown.render(incident, load_language(lang)), str(target))
-    else:
-        from rlhfdoctor.core.timeline import draw_charts
-        from rlhfdoctor.report import picture
-        from rlhfdoctor.report.phrasing import headline
-
-        charts = draw_charts(session.whole, incident)
-        write_bytes(picture.render(charts, headline(incident), chosen), target)  # type: ignore[arg-type]
+        made = _render(incident, session.traces, chosen, lang)
+    write_bytes(made, target) if isinstance(made, bytes) else write(made, str(target))
     sys.exit(EXIT_CODES[incident.verdict])
 
 
+def _render(incident: Incident, traces: Sequence[Recorded], form: str, lang: str) -> str | bytes:
+    if form == "html":
+        return render_page(incident, traces, lang)
+    if form == "md":
+        from rlhfdoctor.i18n.language import load_language
+        from rlhfdoctor.report import markdown
+
+        return markdown.render(incident, load_language(lang))
+    from rlhfdoctor.core.timeline import draw_charts
+    from rlhfdoctor.report import picture
+    from rlhfdoctor.report.phrasing import headline
+
+    return picture.render(draw_charts(traces, incident), headline(incident), form)  # type: ignore[arg-type]
+
+
 def render_page(incident: Incident, traces: Sequence[Recorded], lang: str) -> str:
-    """The HTML report with the charts of the traces."""
+    """The HTML report with the charts of the traces, whose session has to be open."""
     import time
 
     from rlhfdoctor import __version__

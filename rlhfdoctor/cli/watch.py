@@ -113,7 +113,7 @@ def watch(
 
 def _verdict(lang: str, folder: Path, command: bool) -> int:
     """Analyzes a recorded run and prints what ended it; to standard error where standard output is the command's."""
-    incident, _ = incident_of((str(folder),), (), None, None, None)
+    incident = incident_of((str(folder),))
     text = render_incident(incident, "text", False, False, lang)
     to_stderr = command and not sys.stdout.isatty()
     click.echo(text, nl=False, err=to_stderr)

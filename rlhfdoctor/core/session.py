@@ -64,7 +64,6 @@ class Session:
         since: float | None = None,
         until: float | None = None,
         engine: str = "auto",
-        everything: bool = False,
         progress: Callable[[str, int], None] | None = None,
         expect: Callable[[int], None] | None = None,
         interruptible: bool = False,
@@ -77,7 +76,6 @@ class Session:
             framework: `NAME` or `NAME==VERSION`, to override detection.
             since, until: Unix seconds; events outside are ignored.
             engine: of the scanner, `auto`, `hyperscan` or `re`.
-            everything: every sample of the traces is kept, as charts need them.
             progress: called with the source's name and the bytes read so far.
             expect: called with the bytes that `progress` will come to, where that can be known.
             interruptible: Ctrl-C ends the reading, not the command: what was read counts, and a gap says so.
@@ -102,11 +100,8 @@ class Session:
         """The kernel's kills that nothing ties to the run, and nothing speaks against."""
         self.traces: list[Recorded] = []
         """What recorders wrote, as much as a verdict needs."""
-        self.whole: list[Recorded] = []
-        """The same with every sample, if `everything` is requested."""
         self._configs, self._framework, self._window = tuple(map(str, configs)), framework, (since, until)
-        self._everything, self._interruptible = everything, interruptible
-        self._progress, self._expect = progress, expect
+        self._progress, self._expect, self._interruptible = progress, expect, interruptible
         self._scanner = Scanner(PATTERNS, engine)
         self._stack = contextlib.ExitStack()
         self._shown_only: set[str] = set()
@@ -226,9 +221,8 @@ class Session:
                 rest.append(path)
                 self.gaps.extend(find_unread(path, runs))
             for folder in runs:
-                run = read_run(folder, everything=self._everything)
+                run = read_run(folder)
                 self.traces.extend(run.traces)
-                self.whole.extend(run.whole)
                 self.events.extend(run.events)
                 self.gaps.extend(run.gaps)
                 self._shown_only |= run.shown_only
@@ -346,5 +340,5 @@ class Session:
         for real, to_show in self.names.items():
             if real != to_show:
                 self.gaps = [self._renamed(gap, real, to_show) for gap in self.gaps]
-        for trace in (*self.traces, *self.whole):
+        for trace in self.traces:
             trace.node.folder, trace.file = self.shown(trace.node.folder), self.shown(trace.file)

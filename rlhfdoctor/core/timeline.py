@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 from rlhfdoctor.charts import Chart, Mark, Panel, Span
-from rlhfdoctor.core.panels import ABOVE, known_limits, make_panels
+from rlhfdoctor.core.panels import ABOVE, history_of, known_limits, make_panels
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.window import FailureWindow, find_failure_window, find_steps
 from rlhfdoctor.i18n.message import Message, plural, say
 from rlhfdoctor.report.phrasing import killer_says
+from rlhfdoctor.trace.archive import shown, unpacked
 from rlhfdoctor.trace.events import Recorded
+from rlhfdoctor.trace.history import History
 from rlhfdoctor.trace.read import NodeTrace
 from rlhfdoctor.trace.record import RecordEvent, message_of, time_of
 from rlhfdoctor.trace.run import read_traces
-from rlhfdoctor.trace.tables import require_polars
 from rlhfdoctor.types import Incident
 from rlhfdoctor.vocabulary import RECORD
 from rlhfdoctor.vocabulary import RECORD_FIELD as R
@@ -40,18 +40,20 @@ def make_charts(
     Args:
         incident: the result of `analyze` for the same paths; its death is marked.
         progress: called with the trace's folder and its samples.
-
-    Raises:
-        UsageError: there is a trace, and polars is not installed.
     """
-    return draw_charts(read_traces(paths, progress), incident)
+    with unpacked(paths, []) as names:
+        traces = read_traces(names)
+        for trace in traces:
+            trace.node.folder = shown(trace.node.folder, names)
+        return draw_charts(traces, incident, progress)
 
 
-def draw_charts(traces: Sequence[Recorded], incident: Incident) -> list[Chart]:
-    """As `make_charts`, of traces that a session has read with every sample."""
+def draw_charts(
+    traces: Sequence[Recorded], incident: Incident, progress: Callable[[str, int], None] | None = None
+) -> list[Chart]:
+    """As `make_charts`, of the traces of a session, which has to be open: their segments are read once more."""
     if not traces:
         return []
-    require_polars(say("charts of a recorded run"))
     first = find_failure_window(Case(incident.timeline, traces=traces), incident.death)
     traces = sorted(traces, key=lambda trace: first is None or trace is not first.trace)
     charts = []
@@ -62,8 +64,11 @@ def draw_charts(traces: Sequence[Recorded], incident: Incident) -> list[Chart]:
             if death is not None
             else _fullest(trace)
         )
-        if window is not None and len(trace.node.times_ns) > 1:
-            charts.append(_chart(trace, window, incident if number == 0 else None))
+        chart = _chart(trace, window, incident if number == 0 else None) if window is not None else None
+        if chart is not None:
+            charts.append(chart)
+            if progress is not None:
+                progress(trace.node.folder, len(trace.node.times_ns))
     if charts and len(traces) > _MOST_NODES:
         charts[-1] = replace(
             charts[-1],
@@ -81,12 +86,11 @@ def draw_charts(traces: Sequence[Recorded], incident: Incident) -> list[Chart]:
 
 def trace_charts(nodes: Sequence[NodeTrace]) -> list[Chart]:
     """The charts of traces that were read already, without the annotations of an incident."""
-    require_polars(say("charts of a recorded run"))
     charts = []
     for trace in map(Recorded, nodes):
         window = _fullest(trace)
-        if window is not None and len(trace.node.times_ns) > 1:
-            charts.append(_chart(trace, window, None))
+        chart = _chart(trace, window, None) if window is not None else None
+        charts += [chart] if chart is not None else []
     return charts
 
 
@@ -108,15 +112,19 @@ def _fullest(trace: Recorded) -> FailureWindow | None:
     return max(found, key=lambda pair: pair[0])[1] if found else None
 
 
-def _chart(trace: Recorded, window: FailureWindow, incident: Incident | None) -> Chart:
-    begin_s, end_s = (trace.seconds(at) for at in (min(trace.node.times_ns), max(trace.node.times_ns)))
-    panels = make_panels(trace, window)
+def _chart(trace: Recorded, window: FailureWindow, incident: Incident | None) -> Chart | None:
+    """None where there are not two samples to draw between."""
+    history = history_of(trace, window)
+    if len(history.times_ns) < 2:
+        return None
+    begin_s, end_s = trace.seconds(history.times_ns[0]), trace.seconds(history.times_ns[-1])
+    panels = make_panels(trace, window, history)
     notes = [
         say("{limit} ({size:bytes}) lies above the picture", limit=name, size=size)
         for name, size in known_limits(trace, window)
         if panels and size > ABOVE * panels[0].top_bytes and name not in {b.name for p in panels for b in p.bounds}
     ]
-    notes += _doubts(trace, panels, incident, end_s)
+    notes += _doubts(history, panels, incident, end_s)
     spans = list(_spans(trace, begin_s, end_s))
     if len(spans) > _MOST_SPANS:
         notes.append(
@@ -138,7 +146,7 @@ def _chart(trace: Recorded, window: FailureWindow, incident: Incident | None) ->
     )
 
 
-def _doubts(trace: Recorded, panels: Sequence[Panel], incident: Incident | None, end_s: float) -> Iterator[Message]:
+def _doubts(history: History, panels: Sequence[Panel], incident: Incident | None, end_s: float) -> Iterator[Message]:
     """Notes that are needed to interpret the chart."""
     death = incident.death if incident is not None else None
     if death is not None and death.time is not None and death.time - end_s > _LATE_S:
@@ -149,7 +157,7 @@ def _doubts(trace: Recorded, panels: Sequence[Panel], incident: Incident | None,
     bound = max((bound.bytes for panel in panels for bound in panel.bounds), default=0)
     if bound and sums.get("role", 0) > max(bound, sums.get("kind", 0)) * _DOUBLE:
         yield say("forked processes share pages, which the sum of the roles counts once for each of them")
-    if trace.node.times_ns and any(two < one for one, two in pairwise(trace.node.times_ns)):
+    if history.clock_was_set_back:
         yield say("the clock was set back during the run")
 
 

@@ -8,6 +8,7 @@ import zlib
 from array import array
 from collections.abc import Sequence
 from importlib import resources
+from operator import sub
 from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
@@ -178,11 +179,11 @@ def _data(panel: Panel, t: Language) -> dict[str, Any]:
 
 def pack(level: Level, unit: int) -> str:
     """A level as text: differences of times (ms), then of each name's values (in units, -1 for unknown), deflated."""
-    rows = [[round(at * 1000) for at in level.times_s]]  # 24 days; longer gaps are cut to that
-    rows += [[-1 if size < 0 else round(size / unit) for size in row] for row in level.values]
-    numbers = array("i")
-    for row in rows:
-        numbers.extend(max(min(value - before, _MOST), -_MOST) for value, before in zip(row, [0, *row], strict=False))
+    times = [round(at * 1000) for at in level.times_s]
+    numbers = array("i", (min(at - before, _MOST) for at, before in zip(times, [0, *times])))  # gaps of at most 24 days
+    for sizes in level.values:
+        row = [-1 if size < 0 else round(size / unit) for size in sizes]
+        numbers.extend(map(sub, row, [0, *row]))
     if numbers.itemsize != 4:
         raise TypeError("a C int is not 32 bits wide here")
     return base64.b64encode(zlib.compress(numbers.tobytes(), 9)).decode()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rlhfdoctor.trace.read import Columns, NodeTrace
 from rlhfdoctor.trace.record import RecordEvent, StoredEvent, is_a, mark_time_of, time_of
@@ -79,26 +80,27 @@ class Recorded:
 
     def last_point(self, table: str, key: int, column: str, before_s: float | None = None) -> tuple[float, int] | None:
         """(Unix seconds, value) of the last known value, at or before a time."""
-        return self._point(table, key, column, True, before_s)
-
-    def first(self, table: str, key: int, column: str) -> int | None:
-        """The first known value."""
-        point = self._point(table, key, column, False, None)
-        return None if point is None else point[1]
-
-    def _point(
-        self, table: str, key: int, column: str, backwards: bool, before_s: float | None
-    ) -> tuple[float, int] | None:
         data = self.node.tables.get(table)
         if data is None or column not in data.values:
             return None
-        values = data.values[column]
         rows = self._rows(table, data).get(key, [])
-        for place in reversed(rows) if backwards else rows:
-            at = self.seconds(data.times_ns[place])
-            if values[place] != NULL and (before_s is None or at <= before_s):
-                return at, values[place]
-        return None
+        until = len(rows) if before_s is None else bisect_right(rows, before_s, key=lambda place: self._at(data, place))
+        return self._known_point(data, column, reversed(rows[:until]))
+
+    def first(self, table: str, key: int, column: str) -> int | None:
+        """The first known value."""
+        data = self.node.tables.get(table)
+        if data is None or column not in data.values:
+            return None
+        point = self._known_point(data, column, self._rows(table, data).get(key, ()))
+        return None if point is None else point[1]
+
+    def _known_point(self, data: Columns, column: str, rows: Iterable[int]) -> tuple[float, int] | None:
+        values = data.values[column]
+        return next(((self._at(data, place), values[place]) for place in rows if values[place] != NULL), None)
+
+    def _at(self, data: Columns, place: int) -> float:
+        return self.seconds(data.times_ns[place])
 
     def of(self, *kinds: Record) -> list[StoredEvent]:
         """Events of the recorder of these kinds."""

@@ -14,13 +14,14 @@ from __future__ import annotations
 import struct
 import zlib
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import add, sub
 from typing import Any, NamedTuple
 
 import zstandard
 
+from rlhfdoctor.trace.schema import NULL
 from rlhfdoctor.vocabulary.names import RecordField
 
 MARKER = b"\xd7RD\n"
@@ -72,6 +73,7 @@ def unpack(data: bytes | memoryview, start: int = 0, final: bool = True) -> Iter
         final: False where more bytes may follow: an unfinished frame at the end is then left alone.
     """
     data = bytes(data)
+    decompress = zstandard.ZstdDecompressor().decompress
     at, size = start, len(data)
     while at < size:
         if size - at < _HEAD.size:
@@ -84,7 +86,7 @@ def unpack(data: bytes | memoryview, start: int = 0, final: bool = True) -> Iter
             if end <= size:
                 payload = data[at + _HEAD.size : end]
                 if zlib.crc32(payload, zlib.crc32(_CHECKED.pack(kind, codec, length))) == crc:
-                    plain = _plain(payload, codec)
+                    plain = _plain(payload, codec, decompress)
                     yield Frame(at, kind, plain, end) if plain is not None else (at, end - at)
                     at = end
                     continue
@@ -99,14 +101,14 @@ def unpack(data: bytes | memoryview, start: int = 0, final: bool = True) -> Iter
         at = following
 
 
-def _plain(payload: bytes, codec: int) -> bytes | None:
+def _plain(payload: bytes, codec: int, decompress: Callable[[bytes, int], bytes]) -> bytes | None:
     """None for a codec unknown to this version."""
     if codec == PLAIN:
         return payload
     if codec != ZSTD:
         return None
     try:
-        return zstandard.ZstdDecompressor().decompress(payload, max_output_size=_LONGEST)
+        return decompress(payload, _LONGEST)
     except zstandard.ZstdError:
         return None
 
@@ -177,10 +179,14 @@ class Encoder:
 class Decoder:
     """Frames of one segment -> samples."""
 
-    def __init__(self, tables: Mapping[str, Sequence[str]]) -> None:
-        """`tables` as the segment's header lists them."""
+    def __init__(self, tables: Mapping[str, Sequence[str]], only: Mapping[str, Sequence[str]] | None = None) -> None:
+        """`tables` as the segment's header lists them; `only` these columns of them are decoded, NULL where unknown."""
         self._names = list(tables)
-        self._columns = {name: len(columns) for name, columns in tables.items()}
+        self._widths = [len(columns) for columns in tables.values()]
+        self._picked: list[Sequence[int | None] | None] = [
+            range(len(columns)) if only is None else _places(columns, only[name]) if name in only else None
+            for name, columns in tables.items()
+        ]
         self._key: dict[str, Rows] = {}
         self._key_sequence = -1
 
@@ -199,50 +205,73 @@ class Decoder:
     def _decode(self, frame: Frame) -> tuple[Sample, int]:
         payload, key = frame.payload, frame.kind == KEY
         (front,) = struct.unpack_from("<I", payload)
-        planes = payload[4 + front :]
-        count = len(planes) // 8
-        raw = bytearray(count * 8)
-        for i in range(8):
-            raw[i::8] = planes[i * count : (i + 1) * count]
-        numbers = array("q")
-        numbers.frombytes(bytes(raw))
         sequence, key_sequence, wall_ns, mono_ns, table_count = _SAMPLE.unpack_from(payload, 4)
         lost_key = not key and key_sequence != self._key_sequence
+        numbers = _numbers(payload, 4 + front)
         at, place = 4 + _SAMPLE.size, 0
         tables: dict[str, Rows] = {}
         for _ in range(0 if lost_key else table_count):
             index, same, rows = _TABLE.unpack_from(payload, at)
-            name = self._names[index]
-            width = self._columns[name]
+            name, wide, picked = self._names[index], (self._widths[index] + 7) // 8, self._picked[index]
             at += _TABLE.size
-            mask = int.from_bytes(payload[at : at + (width + 7) // 8], "little")
-            at += (width + 7) // 8
-            before = self._key.get(name, ([], [[] for _ in range(width)])) if not key else ([], [])
-            if same:
-                keys = before[0]
-            else:
-                keys = list(numbers[place : place + rows])
-                place += rows
-            if len(keys) != rows:
+            mask = int.from_bytes(payload[at : at + wide], "little")
+            at += wide
+            first = place if same else place + rows
+            following = first + mask.bit_count() * rows
+            if following > len(numbers):
                 raise ValueError("rows are missing")
-            places = None if same or key else {k: i for i, k in enumerate(before[0])}
-            columns: list[Sequence[int]] = []
-            for number in range(width):
-                base: Sequence[int]
-                if key:
-                    base = [0] * rows
-                elif same:
-                    base = before[1][number]
-                else:
-                    assert places is not None
-                    base = [0 if (row := places.get(k)) is None else before[1][number][row] for k in keys]
-                if mask >> number & 1:
-                    columns.append(list(map(add, base, numbers[place : place + rows])))
-                    place += rows
-                else:
-                    columns.append(base)
-            tables[name] = (keys, columns)
+            if picked is not None:
+                before = self._key.get(name) if not key else None
+                keys = numbers[place:first].tolist() if not same else before[0] if before is not None else []
+                if len(keys) != rows:
+                    raise ValueError("rows are missing")
+                base = _base_of(before, keys, len(picked), bool(same))
+                tables[name] = keys, _added(base, numbers, first, mask, picked)
+            place = following
         return Sample(sequence, wall_ns, mono_ns, tables), key_sequence
+
+
+def _places(columns: Sequence[str], wanted: Sequence[str]) -> list[int | None]:
+    return [columns.index(column) if column in columns else None for column in wanted]
+
+
+def _numbers(payload: bytes, start: int) -> array[int]:
+    """The integers behind a sample's head."""
+    count = (len(payload) - start) // 8
+    raw = bytearray(count * 8)
+    for weight in range(8):
+        raw[weight::8] = payload[start + weight * count : start + (weight + 1) * count]
+    numbers = array("q")
+    numbers.frombytes(raw)
+    return numbers
+
+
+def _base_of(before: Rows | None, keys: Sequence[int], width: int, same: bool) -> list[Sequence[int]]:
+    """The columns of the key frame in the order of these keys; 0 where it has no such row."""
+    if before is None:
+        return [array("q", bytes(8 * len(keys)))] * width
+    if same:
+        return before[1]
+    places = {key: place for place, key in enumerate(before[0])}
+    order = [places.get(key) for key in keys]
+    return [array("q", [0 if place is None else column[place] for place in order]) for column in before[1]]
+
+
+def _added(
+    base: Sequence[Sequence[int]], numbers: array[int], first: int, mask: int, picked: Sequence[int | None]
+) -> list[Sequence[int]]:
+    """The picked columns: the base, and what is stored of those that differ from it, one behind the other."""
+    columns: list[Sequence[int]] = []
+    for column, number in zip(base, picked):
+        if number is None:
+            columns.append(array("q", [NULL]) * len(column))
+        elif mask >> number & 1:
+            rows = len(column)
+            start = first + (mask & ((1 << number) - 1)).bit_count() * rows
+            columns.append(array("q", map(add, column, numbers[start : start + rows])))
+        else:
+            columns.append(column)
+    return columns
 
 
 def json_payload(value: Mapping[str, Any] | Mapping[RecordField, Any]) -> bytes:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import compress, pairwise
+from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +50,9 @@ class NodeTrace:
     """In order of time; each has `kind`, `wall_ns`, `mono_ns`."""
     gaps: list[Gap]
     times_ns: array[int] = field(default_factory=lambda: array("q"))
-    """Wall clock of every sample."""
-    kept_ns: set[int] | None = None
-    """Of those, the samples that `thinned` keeps."""
+    """Wall clock of every sample that was read."""
+    path: str = ""
+    """Where the segments lie; `folder` is its name for the user, which differs while an archive is unpacked."""
 
 
 def is_run(path: str | Path) -> bool:
@@ -78,12 +78,11 @@ def find_nodes(path: str | Path) -> list[Path]:
     return own + sorted(p for p in folder.glob("nodes/*") if p.is_dir())
 
 
-def read_node(path: str | Path, *, every_s: float = 0.0, whole_s: float = 600.0, everything: bool = False) -> NodeTrace:
+def read_node(path: str | Path, *, every_s: float = 0.0, whole_s: float = 600.0) -> NodeTrace:
     """What one recorder wrote, sorted by time.
 
     Args:
         every_s: thin out to one sample in this time, but for the last `whole_s` seconds.
-        everything: hold all samples, and note in `kept_ns` which of them `thinned` keeps.
 
     Raises:
         SourceError: there is no segment, or no segment can be opened.
@@ -100,8 +99,8 @@ def read_node(path: str | Path, *, every_s: float = 0.0, whole_s: float = 600.0,
         )
     run = _run_file(folder)
     gaps: list[Gap] = []
-    wanted = Wanted(every_s, _last_ns(names) - int(whole_s * 1e9), everything) if every_s else None
-    trace = NodeTrace(str(folder), folder.name, run, {}, {}, [], gaps)
+    wanted = Wanted(every_s, _last_ns(names) - int(whole_s * 1e9)) if every_s else None
+    trace = NodeTrace(str(folder), folder.name, run, {}, {}, [], gaps, path=str(folder))
     opened = 0
     for name in names:
         segment = SegmentReader(str(name))
@@ -121,25 +120,7 @@ def read_node(path: str | Path, *, every_s: float = 0.0, whole_s: float = 600.0,
     _sort(trace)
     trace.events = _once(sorted(trace.events, key=time_of))
     trace.node = str(run.get("node") or trace.header.get("node") or trace.header.get("host") or folder.name)
-    trace.kept_ns = wanted.kept_ns if wanted is not None and everything else None
     return trace
-
-
-def thinned(trace: NodeTrace) -> NodeTrace:
-    """The trace as it is read without `everything`."""
-    kept = trace.kept_ns
-    if kept is None:
-        return trace
-    tables = {name: _rows(table, [at in kept for at in table.times_ns]) for name, table in trace.tables.items()}
-    return replace(trace, tables=tables, times_ns=array("q", [at for at in trace.times_ns if at in kept]), kept_ns=None)
-
-
-def _rows(table: Columns, wanted: Sequence[bool]) -> Columns:
-    def cut(column: array[int]) -> array[int]:
-        return array("q", compress(column, wanted))
-
-    values = {name: cut(column) for name, column in table.values.items()}
-    return Columns(table.names, cut(table.times_ns), cut(table.mono_ns), cut(table.keys), values)
 
 
 def _sort(trace: NodeTrace) -> None:
@@ -161,8 +142,8 @@ def _append(tables: dict[str, Columns], sample: Sample, columns: Mapping[str, Se
             table = tables[name] = Columns(tuple(columns[name]), values={c: array("q") for c in columns[name]})
         count = len(keys)
         before = len(table.keys)
-        table.times_ns.extend([sample.wall_ns] * count)
-        table.mono_ns.extend([sample.mono_ns] * count)
+        table.times_ns.extend(array("q", [sample.wall_ns]) * count)
+        table.mono_ns.extend(array("q", [sample.mono_ns]) * count)
         table.keys.extend(keys)
         for column, numbers in zip(columns[name], values):
             if column not in table.values:  # a segment of a newer recorder

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta, timezone, tzinfo
 from pathlib import Path
@@ -13,9 +14,8 @@ from pathlib import Path
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.i18n.message import quoted, say
 from rlhfdoctor.logs.open import SKIPPED_FOLDERS
-from rlhfdoctor.trace.archive import shown, unpacked
 from rlhfdoctor.trace.events import Recorded, make_events
-from rlhfdoctor.trace.read import find_nodes, is_run, read_node, thinned
+from rlhfdoctor.trace.read import find_nodes, is_run, read_node
 from rlhfdoctor.trace.store import SUFFIX
 from rlhfdoctor.types import Event, Gap
 
@@ -29,8 +29,6 @@ class Run:
 
     traces: list[Recorded] = field(default_factory=list)
     """Of every node, as much as a verdict needs."""
-    whole: list[Recorded] = field(default_factory=list)
-    """The same nodes with every sample, where that was asked for."""
     events: list[Event] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     """Logs and configuration to be read like any others; the user's own files where they are still the same."""
@@ -69,22 +67,15 @@ def find_unread(path: str, runs: Sequence[Path]) -> Iterator[Gap]:
             )
 
 
-def read_run(path: Path, *, everything: bool = False) -> Run:
-    """All of one run's folder but the text of its logs; each trace is decoded once.
-
-    Args:
-        everything: keep every sample in `whole`.
-    """
+def read_run(path: Path) -> Run:
+    """All of one run's folder but the text of its logs."""
     run = Run()
     for node in find_nodes(path):
         try:
-            trace = read_node(node, every_s=_EVERY_S, everything=everything)
+            recorded = Recorded(read_node(node, every_s=_EVERY_S))
         except SourceError as error:
             run.gaps.append(Gap(what=quoted(node), why=error.says))
             continue
-        recorded = Recorded(thinned(trace))
-        if everything:
-            run.whole.append(Recorded(trace))
         run.gaps.extend(recorded.node.gaps)
         run.traces.append(recorded)
         run.events.extend(make_events(recorded))
@@ -94,23 +85,12 @@ def read_run(path: Path, *, everything: bool = False) -> Run:
     return run
 
 
-def read_traces(paths: Sequence[str], progress: Callable[[str, int], None] | None = None) -> list[Recorded]:
-    """Every sample of the runs that the paths hold, and nothing else of them; what cannot be read is left out.
-
-    Args:
-        progress: called with the trace's folder and its samples.
-    """
+def read_traces(paths: Iterable[str]) -> list[Recorded]:
+    """The traces of the runs that the paths hold, as much as a verdict needs; what cannot be read is left out."""
     found = []
-    with unpacked(paths, []) as names:
-        for node in (node for path in names for run in find_runs(path) for node in find_nodes(run)):
-            try:
-                trace = read_node(node)
-            except SourceError:
-                continue  # reported in the incident's gaps
-            trace.folder = shown(trace.folder, names)
-            found.append(Recorded(trace))
-            if progress is not None:
-                progress(str(node), len(trace.times_ns))
+    for node in (node for path in paths for run in find_runs(path) for node in find_nodes(run)):
+        with contextlib.suppress(SourceError):  # reported in the incident's gaps
+            found.append(Recorded(read_node(node, every_s=_EVERY_S)))
     return found
 
 

@@ -16,9 +16,10 @@ from rlhfdoctor.types import Gap
 class SegmentReader:
     """One segment, read on from where the last call ended."""
 
-    def __init__(self, path: str) -> None:
-        """`path` is a file, or a memfd below /proc."""
+    def __init__(self, path: str, only: Mapping[str, Sequence[str]] | None = None) -> None:
+        """`path` is a file, or a memfd below /proc; `only` these columns of its tables are decoded."""
         self.path = path
+        self._only = only
         self.header: dict[str, Any] = {}
         self._offset = 0
         self._rest = b""
@@ -70,14 +71,11 @@ class SegmentReader:
                 gaps.append(
                     Gap(what=quoted(self.path), why=say("its header is lost; read with the tables of this version"))
                 )
-                self._decoder = Decoder(TABLES)
-            kept = wanted is None or wanted.take(frame)
-            if wanted is not None and not kept and not wanted.everything:
+                self._decoder = Decoder(TABLES, self._only)
+            if wanted is not None and not wanted.take(frame):
                 return
             sample = self._decoder.decode(frame)
             if sample is None:
-                if not kept:
-                    return
                 gaps.append(
                     Gap(
                         what=quoted(self.path),
@@ -123,27 +121,21 @@ class SegmentReader:
             )
             tables = TABLES
         self.columns = tables
-        self._decoder = Decoder(self.columns)
+        self._decoder = Decoder(self.columns, self._only)
 
 
 class Wanted:
     """Which samples to read: all of the last minutes, and one now and then before."""
 
-    def __init__(self, every_s: float, after_ns: int, everything: bool = False) -> None:
-        """`after_ns`: from this wall-clock time on everything is wanted; `everything`: the others are decoded, too."""
+    def __init__(self, every_s: float, after_ns: int) -> None:
+        """`after_ns`: from this wall-clock time on all are wanted."""
         self._every_ns, self._after_ns, self._last_ns = int(every_s * 1e9), after_ns, -(2**62)
-        self.everything = everything
-        self.kept_ns: set[int] = set()
 
     def take(self, frame: Frame) -> bool:
         """Whether a frame is wanted, by its wall clock alone; key frames are."""
+        if frame.kind != SAMPLE:
+            return True
         wall_ns = wall_ns_of(frame)
-        kept = frame.kind != SAMPLE or self._is_due(wall_ns)
-        if kept and self.everything:
-            self.kept_ns.add(wall_ns)
-        return kept
-
-    def _is_due(self, wall_ns: int) -> bool:
         if wall_ns < self._after_ns and 0 <= wall_ns - self._last_ns < self._every_ns:
             return False  # a clock that was set back restarts the count
         self._last_ns = wall_ns

@@ -25,6 +25,7 @@ from rlhfdoctor.logs.events import PATTERNS, read_events
 from rlhfdoctor.logs.open import find_sources
 from rlhfdoctor.logs.scan import Scanner
 from tests.bench.corpus import write
+from tests.bench.day import write_day
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "tests" / "bench" / "RESULTS.md"
@@ -154,6 +155,10 @@ def main() -> int:
             pairs = [with_hits(folder, every) for _ in range(RUNS)]
             cost = shown([(one - other) / (LINES // every) * 1e6 for one, other in pairs], "µs") + "; " if every <= 100 else ""
             add(f"a hit, one in {every:,} lines", f"{cost}{shown([one / other for one, other in pairs], 'x')} the time without", "-")
+        day = write_day(folder / "day")
+        pages = [run(doctor("report", str(day), "--out", str(folder / "day.html"))) for _ in range(RUNS)]
+        add("report of a day of 64 processes", shown([s for s, _ in pages]), "4 s")
+        add("peak memory of it", shown([kib / 1024 for _, kib in pages], "MiB"), "-")
     sample = str(ROOT / "samples" / "openrlhf-save-kill" / "run")
     add("small folder, from the shell", shown([run(doctor("analyze", sample))[0] for _ in range(2 * RUNS)]), "0.25 s")
     add("`--help`", shown([run(doctor("--help"))[0] for _ in range(2 * RUNS)]), "0.1 s")

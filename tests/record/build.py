@@ -117,6 +117,8 @@ def write_run(
     run: Mapping[str, Any] | None = None,
     limit_bytes: int = LIMIT_BYTES,
     node: str = "n1",
+    gpus: Sequence[Course] = (),
+    clock: Course = float,
 ) -> Path:
     """Writes a recorded run with a sample a second; processes are named by their role, with pids from 1001 on.
 
@@ -128,6 +130,8 @@ def write_run(
         faults: major faults of one process for each role since its start.
         host, level: more columns of these tables, in MiB; nearly all of the node is available by default.
         run: more of run.json.
+        gpus: GPU memory in use, of 80 GiB each; negative where it cannot be read.
+        clock: the wall clock at a second, which may have been set.
     """
     (folder / "logs").mkdir(parents=True, exist_ok=True)
     (folder / "run.json").write_text(json.dumps({"schema": RUN_SCHEMA, "node": node, "host": node, **(run or {})}))
@@ -168,7 +172,11 @@ def write_run(
             tables["cgroup"] = rows(
                 "cgroup", {1: {"current_bytes": used, "used_bytes": used, "max_bytes": limit_bytes, **more}}
             )
-        writer.sample(int((START_S + second) * 1e9), int(second * 1e9), tables)
+        if gpus:
+            used = [int(course(second) * MIB) for course in gpus]
+            sizes = [{"total_bytes": 80 * GIB, "used_bytes": size if size >= 0 else NULL} for size in used]
+            tables["gpu"] = rows("gpu", dict(enumerate(sizes)))
+        writer.sample(int((START_S + clock(second)) * 1e9), int(second * 1e9), tables)
     writer.event(event("recorder.end", seconds, why="the command ended"))
     writer.close()
     return folder

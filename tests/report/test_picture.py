@@ -37,23 +37,11 @@ def test_svg_tells_roles_and_limits(doctor: Callable[..., Any], tmp_path: Path) 
     assert all(f"<!-- {name} -->" in text for name in ("actor", "page-locked", "update", "container limit 4.15 GiB"))
 
 
-@pytest.mark.parametrize("ending", ["html", "png"])
-def test_charts_without_polars_are_a_message(
-    doctor: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
-) -> None:
-    """A recorded run's charts need it: no page that silently lacks them, no traceback."""
-    monkeypatch.setitem(sys.modules, "polars", None)
-    result = doctor("report", RUN, "--out", tmp_path / f"page.{ending}")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "charts of a recorded run need polars: pip install 'rlhfdoctor[report]'" in result.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(("folder", "ending"), [(LOGS, "html"), (RUN, "md")])
-def test_report_that_needs_no_polars(
+@pytest.mark.parametrize(("folder", "ending"), [(LOGS, "html"), (RUN, "md"), (RUN, "html"), (RUN, "png")])
+def test_reports_need_no_polars(
     doctor: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: Path, ending: str
 ) -> None:
-    """Logs alone have no charts, and Markdown shows none."""
+    """Charts are there without it; only tables of a trace need it."""
     monkeypatch.setitem(sys.modules, "polars", None)
     result = doctor("report", folder, "--out", tmp_path / f"page.{ending}")
     assert (result.exit_code, (tmp_path / f"page.{ending}").stat().st_size > 1000) == (1, True)

@@ -1,4 +1,4 @@
-"""A day of 64 processes as a report: `python tests/bench/report.py [FOLDER]` writes the trace and the page, and says how long each takes.
+"""A recorded day of 64 processes, as speed.py makes a report of it.
 
 The courses are made up (a leak under a sawtooth of steps); the trace is written by the recorder's own writer.
 """
@@ -6,9 +6,6 @@ The courses are made up (a leak under a sawtooth of steps); the trace is written
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 from tests.record.build import phase, steps, write_run
@@ -48,20 +45,3 @@ def write_day(folder: Path, seconds: int = DAY_S) -> Path:
         events=marks,
         limit_bytes=80 << 30,
     )
-
-
-def main(folder: Path) -> None:
-    """Writes the trace once, then makes the page."""
-    if not (folder / "run.json").exists():
-        begin = time.monotonic()
-        write_day(folder)
-        print(f"trace written in {time.monotonic() - begin:.1f} s")
-    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    page = folder.with_suffix(".html")
-    begin = time.monotonic()
-    subprocess.run([sys.executable, "-m", "rlhfdoctor", "report", str(folder), "--out", str(page)], check=False)
-    print(f"trace {size / 1e6:.1f} MB -> page {page.stat().st_size / 1e6:.2f} MB in {time.monotonic() - begin:.1f} s")
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "/tmp/rlhfdoctor-day"))
