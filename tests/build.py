@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -11,9 +10,8 @@ from typing import Any
 from rlhfdoctor.budget.inputs import Inputs, Machine
 from rlhfdoctor.core.estimate import opened
 from rlhfdoctor.evidence.setup import make_inputs
-from rlhfdoctor.logs.events import PATTERNS, read_events
+from rlhfdoctor.logs.events import make_scanner, read_events
 from rlhfdoctor.logs.open import Source, find_sources
-from rlhfdoctor.logs.scan import Scanner
 from rlhfdoctor.types import Event, Gap, Origin, Setting, Value
 from rlhfdoctor.vocabulary.index import FIELDS, KINDS
 
@@ -36,12 +34,6 @@ def make_setting(spelled: str, value: Value = True, **given: Any) -> Setting:
     given = {"name": spelled.lstrip("-"), "framework": "openrlhf", "form": "flag", "file": "run.sh", "line": 1, **given}
     origin = Origin(file=given.pop("file"), line=given.pop("line"))
     return Setting(spelled=spelled, value=value, origin=origin, **given)
-
-
-@functools.cache
-def make_scanner(engine: str = "auto") -> Scanner:
-    """The scanner with all patterns; compiled once."""
-    return Scanner(PATTERNS, engine)
 
 
 def make_source(text: str | bytes, name: str = "run.log", modified: float | None = None) -> Source:

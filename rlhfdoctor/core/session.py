@@ -18,11 +18,10 @@ from rlhfdoctor.evidence.bars import name_training_bars
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.ownership import may_be_own, sort_kills
 from rlhfdoctor.i18n.message import joined, plural, quoted, say
-from rlhfdoctor.logs.events import PATTERNS, order_events, read_events
+from rlhfdoctor.logs.events import make_scanner, order_events, read_events
 from rlhfdoctor.logs.flight import MOST_BYTES, rank_of_dump, read_dump
 from rlhfdoctor.logs.open import Source, find_sources
 from rlhfdoctor.logs.read import Reading, read_log
-from rlhfdoctor.logs.scan import Scanner
 from rlhfdoctor.logs.streams import is_compressed
 from rlhfdoctor.logs.workers import count_workers, read_beside
 from rlhfdoctor.patch.apply import find_original
@@ -102,7 +101,7 @@ class Session:
         """What recorders wrote, as much as a verdict needs."""
         self._configs, self._framework, self._window = tuple(map(str, configs)), framework, (since, until)
         self._progress, self._expect, self._interruptible = progress, expect, interruptible
-        self._scanner = Scanner(PATTERNS, engine)
+        self._scanner = make_scanner(engine)
         self._stack = contextlib.ExitStack()
         self._shown_only: set[str] = set()
         """Configuration with settings that is not for the user to edit."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
 
 from rlhfdoctor.i18n.message import quoted, say
@@ -63,6 +64,12 @@ PATTERNS: tuple[Pattern, ...] = tuple(
 
 _EXPECTED_FLOODS = (EVENT.python.frame, EVENT.kernel.task, EVENT.kernel.task_header)
 """Kinds whose repeats are left out without a gap."""
+
+
+@functools.cache
+def make_scanner(engine: str = "auto") -> Scanner:
+    """The scanner of all messages, made once."""
+    return Scanner(PATTERNS, engine)
 
 
 def read_events(source: Source, scanner: Scanner, gaps: list[Gap]) -> Iterator[Event]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rlhfdoctor import interpreters
 from rlhfdoctor.core.session import Session
 from rlhfdoctor.logs import workers
 from rlhfdoctor.logs.events import PATTERNS
@@ -59,12 +60,14 @@ def test_host_and_zone_are_given_along(logs: Path) -> None:
 
 
 def test_file_that_is_gone(logs: Path) -> None:
-    """A file that vanishes before it is read, the largest and so the first, is left to the caller, with what follows."""
+    """A file that vanishes before it is read ends its worker and is left to the caller; another one reads the rest."""
     sources = sources_of(logs)
-    (logs / "worker-3.log").unlink()
-    assert list(workers.read_beside(sources, 1, "auto", lambda *_: None)) == [None, None, None]
-    found = list(workers.read_beside(sources, 2, "auto", lambda *_: None))
-    assert found == [read_here(sources[0]), read_here(sources[1]), None]
+    (logs / "worker-1.log").unlink()  # the smallest, and so the last
+    found = list(workers.read_beside(sources, 1, "auto", lambda *_: None))
+    assert found == [None, read_here(sources[1]), read_here(sources[2])]
+    (logs / "worker-2.log").unlink()
+    found = list(workers.read_beside(sources, 1, "auto", lambda *_: None))
+    assert found == [None, None, read_here(sources[2])]
 
 
 def test_nothing_of_the_working_folder_runs(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,8 +87,8 @@ def test_workers_that_do_not_start(logs: Path, monkeypatch: pytest.MonkeyPatch) 
     with Session([str(logs)]) as session:
         expected = session.events
     monkeypatch.setattr(workers, "WORTH_BYTES", 1)
-    monkeypatch.setattr(workers.os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
-    monkeypatch.setattr(workers, "_START", "import sys; sys.exit(3)")
+    monkeypatch.setattr(interpreters.os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+    monkeypatch.setattr(interpreters, "_START", "import sys; sys.exit(3)")
     with Session([str(logs)]) as session:
         assert session.events == expected
 
@@ -95,7 +98,7 @@ def test_session_by_workers(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None
     with Session([str(logs)]) as session:
         expected = session.events, session.gaps, session.case.line_counts
     monkeypatch.setattr(workers, "WORTH_BYTES", 1)
-    monkeypatch.setattr(workers.os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+    monkeypatch.setattr(interpreters.os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
     with Session([str(logs)]) as session:
         assert (session.events, session.gaps, session.case.line_counts) == expected
 
@@ -103,10 +106,10 @@ def test_session_by_workers(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None
 def test_how_many(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No worker for little, on one core, or for one log; else one a core."""
     sources = sources_of(logs)
-    monkeypatch.setattr(workers.os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    monkeypatch.setattr(interpreters.os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
     assert workers.count_workers(sources) == 0
     monkeypatch.setattr(workers, "WORTH_BYTES", 1)
     assert workers.count_workers(sources) == 3
     assert workers.count_workers(sources[:1]) == 0
-    monkeypatch.setattr(workers.os, "sched_getaffinity", lambda _: {0}, raising=False)
+    monkeypatch.setattr(interpreters.os, "sched_getaffinity", lambda _: {0}, raising=False)
     assert workers.count_workers(sources) == 0

@@ -1,0 +1,131 @@
+"""Fresh interpreters beside this one that answer orders, a core each.
+
+A worker is a process of its own with a socket: it has neither this one's threads nor its memory, and runs nothing of
+the script that calls the doctor, nor of the folder in which it is called. What a worker does not answer is left to the
+caller.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+Answerer = Callable[[Any, Callable[[int], None]], Any]
+"""What a worker does: takes an order and a function that reports progress, and gives the answer, which is no int."""
+_MOST_WORKERS = 8
+_START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from rlhfdoctor.interpreters import serve; serve(int(sys.argv[2]), sys.argv[3], json.loads(sys.argv[4]))"
+)
+_serving = False
+
+
+def count_workers(orders_count: int) -> int:
+    """How many workers so many orders are worth; none on one core, for one order, or within a worker."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    count = min(cores, orders_count, _MOST_WORKERS)
+    return count if count > 1 and not _serving else 0
+
+
+def answers(
+    make: str,
+    setup: Sequence[Any],
+    orders: Sequence[Any],
+    count: int,
+    progress: Callable[[int, int], None] = lambda _number, _size: None,
+    sizes: Sequence[int] = (),
+) -> Iterator[Any | None]:
+    """The answers of `count` workers in the order of the orders; None where a worker ended without one.
+
+    Args:
+        make: "module:function"; called with `setup` (plain JSON) in each worker, it gives the `Answerer`.
+        orders: can be pickled, as their answers can.
+        progress: called with the number of an order and what its worker reported.
+        sizes: of the orders; larger ones are given out first.
+    """
+    found: dict[int, Any | None] = {}
+    waiting = sorted(range(len(orders)), key=lambda number: (sizes[number] if sizes else 0, -number))
+    busy: dict[Connection, int] = {}
+    proven: set[Connection] = set()
+    """Workers that have answered: where one ends, another one takes its place."""
+    given = 0
+    with contextlib.ExitStack() as stack:
+
+        def start() -> None:
+            _give(stack.enter_context(_worker(make, setup)), busy, waiting, orders)
+
+        for _ in range(count):
+            start()
+        while given < len(orders):
+            if given in found:
+                yield found.pop(given)
+                given += 1
+                continue
+            if not busy:
+                found |= dict.fromkeys(waiting, None)
+                waiting.clear()
+                continue
+            for connection in [one for one in wait(list(busy)) if isinstance(one, Connection)]:
+                number = busy[connection]
+                try:
+                    answer = connection.recv()
+                except (EOFError, OSError):
+                    found[number] = None
+                    del busy[connection]
+                    if connection in proven and waiting:
+                        start()
+                    continue
+                if isinstance(answer, int):
+                    progress(number, answer)
+                    continue
+                found[number] = answer
+                del busy[connection]
+                proven.add(connection)
+                if waiting:
+                    _give(connection, busy, waiting, orders)
+
+
+def _give(connection: Connection, busy: dict[Connection, int], waiting: list[int], orders: Sequence[Any]) -> None:
+    busy[connection] = waiting.pop()
+    with contextlib.suppress(OSError):  # then receiving says so, too
+        connection.send(orders[busy[connection]])
+
+
+@contextlib.contextmanager
+def _worker(make: str, setup: Sequence[Any]) -> Iterator[Connection]:
+    here, there = socket.socketpair()
+    command = [sys.executable, "-I", "-c", _START, json.dumps(sys.path), str(there.fileno()), make, json.dumps(setup)]
+    with here, there:
+        process = subprocess.Popen(
+            command, pass_fds=[there.fileno()], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        there.close()
+        connection = Connection(os.dup(here.fileno()))
+        try:
+            yield connection
+        finally:
+            connection.close()
+            process.kill()
+            process.wait()
+
+
+def serve(descriptor: int, make: str, setup: Sequence[Any]) -> None:
+    """Answers the orders that come through a socket, until it is closed."""
+    global _serving
+    _serving = True
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who asked is interrupted, and ends this one
+    connection = Connection(descriptor)
+    module, _, name = make.partition(":")
+    answer: Answerer = getattr(importlib.import_module(module), name)(*setup)
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            connection.send(answer(connection.recv(), connection.send))
