@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from rlhfdoctor.core.compare import compare
     from rlhfdoctor.core.diagnose import analyze
     from rlhfdoctor.core.estimate import estimate
+    from rlhfdoctor.core.fleet import analyze_each
     from rlhfdoctor.core.rule_testing import check_rules
     from rlhfdoctor.core.timeline import make_charts
     from rlhfdoctor.errors import DoctorError, RuleError, SourceError, UsageError
+    from rlhfdoctor.fleet import Fleet
     from rlhfdoctor.trace.tables import Trace, read_trace
     from rlhfdoctor.types import Comparison, Event, Evidence, Finding, Gap, Incident, Patch, Setting
 
@@ -35,6 +37,7 @@ __all__ = [
     "Event",
     "Evidence",
     "Finding",
+    "Fleet",
     "Gap",
     "Incident",
     "Machine",
@@ -45,6 +48,7 @@ __all__ = [
     "Trace",
     "UsageError",
     "analyze",
+    "analyze_each",
     "check_rules",
     "compare",
     "estimate",
@@ -54,7 +58,9 @@ __all__ = [
 
 _HOMES = {
     "Chart": "charts",
+    "Fleet": "fleet",
     "analyze": "core.diagnose",
+    "analyze_each": "core.fleet",
     "check_rules": "core.rule_testing",
     "compare": "core.compare",
     "make_charts": "core.timeline",

@@ -20,6 +20,8 @@ OPTIONS = {
         "min_confidence",
         "lang",
         "all_findings",
+        "each",
+        "before",
     },
     "watch": {
         "command",
@@ -85,5 +87,5 @@ def test_help_has_an_example(command: str) -> None:
 
 def test_names() -> None:
     """The package exports these names, and each can be had."""
-    expected = "Chart Comparison DoctorError Estimate Event Evidence Finding Gap Incident Machine Patch RuleError Setting SourceError Trace UsageError analyze check_rules compare estimate make_charts read_trace"
+    expected = "Chart Comparison DoctorError Estimate Event Evidence Finding Fleet Gap Incident Machine Patch RuleError Setting SourceError Trace UsageError analyze analyze_each check_rules compare estimate make_charts read_trace"
     assert [name for name in rlhfdoctor.__all__ if getattr(rlhfdoctor, name)] == expected.split()

@@ -8,7 +8,14 @@ from typing import Any
 import click
 
 from rlhfdoctor.cli.console import language_option, write
-from rlhfdoctor.cli.incident import EXIT_CODES, paths_argument, read_session, reading_options, render_incident
+from rlhfdoctor.cli.incident import (
+    EXIT_CODES,
+    check_reading,
+    paths_argument,
+    read_session,
+    reading_options,
+    render_incident,
+)
 from rlhfdoctor.cli.report import render_page
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.i18n.message import say
@@ -24,6 +31,8 @@ from rlhfdoctor.i18n.message import say
 @click.option("--min-confidence", type=click.FloatRange(0, 1), default=0.0, help="Leave out findings below.")
 @language_option
 @click.option("--all", "all_findings", is_flag=True, help="Show every finding with all of its evidence.")
+@click.option("--each", is_flag=True, help="Each path is a run of its own: a table of them, or --out runs.parquet.")
+@click.option("--before", metavar="FILE", help="An earlier --each (.jsonl, .parquet): which runs ended like one there.")
 def analyze(
     paths: tuple[str, ...],
     form: str,
@@ -31,6 +40,8 @@ def analyze(
     min_confidence: float,
     lang: str,
     all_findings: bool,
+    each: bool,
+    before: str | None,
     **reading: Any,
 ) -> None:
     """Say what ended a run, from what it left behind.
@@ -43,9 +54,14 @@ def analyze(
       doctor analyze /tmp/ray/session_latest/logs train.log launch.sh
       doctor analyze incident.tar.gz --format json --out report.json
       dmesg -T | doctor analyze - --framework openrlhf==0.5.3
+      doctor analyze --each runs/* --out this-week.jsonl --before last-week.jsonl
     """
     if min_confidence != min_confidence:
         raise UsageError(say("--min-confidence takes a number from 0 to 1"))
+    if each or before is not None:
+        if not each:
+            raise UsageError(say("--before FILE belongs to --each"))
+        sys.exit(_each(paths, form, out, min_confidence, before, all_findings, lang, **reading))
     from rlhfdoctor.core.diagnose import make_incident
 
     with read_session(paths, **reading) as session:
@@ -57,3 +73,31 @@ def analyze(
         )
     write(text, out)
     sys.exit(EXIT_CODES[incident.verdict])
+
+
+def _each(
+    paths: tuple[str, ...],
+    form: str,
+    out: str | None,
+    min_confidence: float,
+    before: str | None,
+    everything: bool,
+    lang: str,
+    configs: tuple[str, ...],
+    framework: str | None,
+    since: str | None,
+    until: str | None,
+) -> int:
+    from rlhfdoctor.cli.fleet import run_each
+    from rlhfdoctor.core.fleet import Reading
+
+    bounds = check_reading(framework, since, until)
+    reading = Reading(
+        configs=configs,
+        framework=framework,
+        since=bounds[0],
+        until=bounds[1],
+        min_confidence=min_confidence,
+        lang=lang,
+    )
+    return run_each(paths, reading, form, out, before, everything)

@@ -54,19 +54,8 @@ def read_session(
         SourceError: nothing could be read.
     """
     from rlhfdoctor.core.session import Session
-    from rlhfdoctor.logs.clock import read_time
 
-    if framework is not None and not framework.partition("==")[0].strip():
-        raise UsageError(
-            say("--framework '{name}': write NAME or NAME==VERSION, such as openrlhf==0.5.3", name=framework)
-        )
-    bounds = []
-    for name, text in (("--since", since), ("--until", until)):
-        full = None if text is None else text if ":" in text else f"{text} 00:00"
-        value = None if full is None else read_time(full if full.count(":") > 1 else f"{full}:00")
-        if full is not None and value is None:
-            raise UsageError(say("{option} {text}: write a time such as '2026-01-31 12:00'", option=name, text=text))
-        bounds.append(value)
+    bounds = check_reading(framework, since, until)
     with (
         Progress() as progress,
         Session(
@@ -81,6 +70,28 @@ def read_session(
         ) as session,
     ):
         yield session
+
+
+def check_reading(framework: str | None, since: str | None, until: str | None) -> tuple[float | None, float | None]:
+    """The bounds of the window in Unix seconds.
+
+    Raises:
+        UsageError: an option's value is malformed.
+    """
+    from rlhfdoctor.logs.clock import read_time
+
+    if framework is not None and not framework.partition("==")[0].strip():
+        raise UsageError(
+            say("--framework '{name}': write NAME or NAME==VERSION, such as openrlhf==0.5.3", name=framework)
+        )
+    bounds = []
+    for name, text in (("--since", since), ("--until", until)):
+        full = None if text is None else text if ":" in text else f"{text} 00:00"
+        value = None if full is None else read_time(full if full.count(":") > 1 else f"{full}:00")
+        if full is not None and value is None:
+            raise UsageError(say("{option} {text}: write a time such as '2026-01-31 12:00'", option=name, text=text))
+        bounds.append(value)
+    return bounds[0], bounds[1]
 
 
 def incident_of(paths: tuple[str, ...], **reading: Any) -> Incident:

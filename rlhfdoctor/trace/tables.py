@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlhfdoctor.errors import SourceError, UsageError
-from rlhfdoctor.i18n.message import Message, joined, quoted, say
+from rlhfdoctor.errors import SourceError
+from rlhfdoctor.extras import require_polars
+from rlhfdoctor.i18n.message import joined, quoted, say
 from rlhfdoctor.trace.read import Columns, NodeTrace, find_nodes, read_node
 from rlhfdoctor.trace.record import StoredEvent, record_of, time_of
 from rlhfdoctor.trace.schema import NULL, scale_of
@@ -155,16 +155,6 @@ def read_trace(path: str | Path, *, every_s: float = 0.0) -> Trace:
         raise SourceError(joined(*(gap.why for gap in gaps)))
     nodes[0].gaps.extend(gaps)
     return Trace(tuple(nodes))
-
-
-def require_polars(what: Message) -> None:
-    """Polars comes with the extra `report`: it is four fifths of what an installation with it weighs.
-
-    Raises:
-        UsageError: it is not installed.
-    """
-    if find_spec("polars") is None:
-        raise UsageError(say("{what} need polars: pip install 'rlhfdoctor[report]'", what=what))
 
 
 def identities(node: NodeTrace) -> dict[str, dict[int, StoredEvent]]:

@@ -31,6 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "tests" / "bench" / "RESULTS.md"
 RUNS = 5
 MANY = 1_000_000
+CASES = sorted(path for path in (ROOT / "rules").glob("*/*/*") if path.is_dir() and path.parent.name in ("fires", "silent"))
 LINES = 2_000_000
 Runs = list[tuple[float, int]]
 """Seconds and peak memory in KiB of each run."""
@@ -159,6 +160,11 @@ def main() -> int:
         pages = [run(doctor("report", str(day), "--out", str(folder / "day.html"))) for _ in range(RUNS)]
         add("report of a day of 64 processes", shown([s for s, _ in pages]), "4 s")
         add("peak memory of it", shown([kib / 1024 for _, kib in pages], "MiB"), "-")
+        runs = [str(folder / f"run-{copy}" / case.parent.parent.name / case.parent.name / case.name) for copy in range(4) for case in CASES]
+        for target, case in zip(runs, CASES * 4):
+            shutil.copytree(case, target)
+        fleets = [run(doctor("analyze", "--each", *runs, "--out", str(folder / "fleet.jsonl")), "0,1") for _ in range(RUNS)]
+        add(f"fleet of {len(runs)} small incidents, two cores", shown([len(runs) / s for s, _ in fleets], "a second"), "50")
     sample = str(ROOT / "samples" / "openrlhf-save-kill" / "run")
     add("small folder, from the shell", shown([run(doctor("analyze", sample))[0] for _ in range(2 * RUNS)]), "0.25 s")
     add("`--help`", shown([run(doctor("--help"))[0] for _ in range(2 * RUNS)]), "0.1 s")

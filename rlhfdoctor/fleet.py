@@ -1,0 +1,191 @@
+"""What ended each of many runs: one row a run, a table for people or for data frames."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from rlhfdoctor.errors import SourceError
+from rlhfdoctor.extras import require_polars
+from rlhfdoctor.i18n.message import joined, quoted, say
+
+if TYPE_CHECKING:
+    import polars
+
+UNREADABLE = "unreadable"
+"""The verdict of a row whose run could not be read."""
+FORMS = ("jsonl", "csv", "parquet")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetRow:
+    """One run. What is unknown is None."""
+
+    path: str
+    verdict: str
+    """As in `Incident`, or `UNREADABLE`."""
+    title: str | None = None
+    """The same in one line."""
+    next_step: str | None = None
+    """What to do now."""
+    cause: str | None = None
+    """The first finding, decided or not."""
+    confidence: float | None = None
+    killer: str | None = None
+    framework: str | None = None
+    version: str | None = None
+    node: str | None = None
+    role: str | None = None
+    """Of the victim."""
+    phase: str | None = None
+    step: int | None = None
+    began_s: float | None = None
+    """First stamp of the recording or of the run's own logs, Unix seconds."""
+    ended_s: float | None = None
+    """The death, else the last stamp."""
+    hosts_count: int | None = None
+    node_hours: float | None = None
+    """Time from `began_s` to `ended_s` on so many hosts; what a checkpoint saved is not taken off."""
+    safe_patches_count: int = 0
+    """Of the first finding."""
+    fingerprint: str | None = None
+    """The same for runs that ended the same way; None where nothing ended badly."""
+    same_as: str | None = None
+    """Path of the first run with this fingerprint, earlier in this fleet or in the one before."""
+    why: str | None = None
+    """Of an unreadable run, in English."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Runs that ended by one cause, or without a decided one."""
+
+    verdict: str
+    cause: str | None
+    """None for undecided runs and others."""
+    rows: tuple[FleetRow, ...]
+
+    @property
+    def node_hours(self) -> float:
+        """Of the runs where it is known."""
+        return sum(row.node_hours or 0.0 for row in self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Many runs, in the order in which they were named.
+
+    Example:
+        >>> fleet = rlhfdoctor.analyze_each(["runs/a", "runs/b"])             # doctest: +SKIP
+        >>> fleet.to_polars().group_by("cause").agg(polars.sum("node_hours"))  # doctest: +SKIP
+    """
+
+    rows: tuple[FleetRow, ...]
+
+    @property
+    def groups(self) -> list[Group]:
+        """By decided cause, then undecided, inconclusive, unreadable and healthy runs; the costliest first."""
+        found: dict[tuple[str, str | None], list[FleetRow]] = {}
+        for row in self.rows:
+            found.setdefault((row.verdict, row.cause if row.verdict == "cause" else None), []).append(row)
+        order = ("cause", "undecided", "inconclusive", UNREADABLE, "healthy")
+        groups = [Group(verdict, cause, tuple(rows)) for (verdict, cause), rows in found.items()]
+        return sorted(groups, key=lambda group: (order.index(group.verdict), -group.node_hours, -len(group.rows)))
+
+    def after(self, before: Iterable[FleetRow]) -> Fleet:
+        """With `same_as` of every row whose fingerprint was seen before, there or earlier in this fleet."""
+        first: dict[str, str] = {}
+        for row in before:
+            if row.fingerprint is not None:
+                first.setdefault(row.fingerprint, row.path)
+        rows = []
+        for row in self.rows:
+            seen = first.get(row.fingerprint) if row.fingerprint is not None else None
+            rows.append(replace(row, same_as=seen if seen != row.path else None))
+            if row.fingerprint is not None:
+                first.setdefault(row.fingerprint, row.path)
+        return Fleet(tuple(rows))
+
+    def to_polars(self) -> polars.DataFrame:
+        """One row a run.
+
+        Raises:
+            UsageError: polars is not installed.
+        """
+        require_polars(say("frames of a fleet"))
+        import polars as pl
+
+        types = {"str": pl.String, "float": pl.Float64, "int": pl.Int64}
+        schema = {field.name: types[str(field.type).partition(" |")[0]] for field in fields(FleetRow)}
+        return pl.DataFrame([asdict(row) for row in self.rows], schema=schema)
+
+    def to_jsonl(self) -> str:
+        """One JSON object a line."""
+        return "".join(json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in self.rows)
+
+    def to_bytes(self, form: str) -> bytes:
+        """The rows as `jsonl`, `csv` or `parquet`.
+
+        Raises:
+            UsageError: polars is not installed, for Parquet.
+        """
+        if form == "parquet":
+            out = io.BytesIO()
+            self.to_polars().write_parquet(out)
+            return out.getvalue()
+        if form == "csv":
+            text = io.StringIO()
+            table = csv.DictWriter(text, [field.name for field in fields(FleetRow)], lineterminator="\n")
+            table.writeheader()
+            table.writerows(asdict(row) for row in self.rows)
+            return text.getvalue().encode()
+        return self.to_jsonl().encode()
+
+
+def read_fleet(path: str | Path) -> Fleet:
+    """A fleet that was written as JSON lines or as Parquet.
+
+    Raises:
+        SourceError: it cannot be read, or is no fleet.
+        UsageError: polars is not installed, for Parquet.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise SourceError(joined(quoted(path), quoted(error.strerror or error), by=": ")) from None
+    if data.startswith(b"PAR1"):
+        require_polars(say("Parquet files"))
+        import polars as pl
+
+        try:
+            objects: list[Any] = pl.read_parquet(io.BytesIO(data)).to_dicts()
+        except pl.exceptions.PolarsError:
+            objects = [None]
+    else:
+        objects = [_parsed(line) for line in data.splitlines() if line.strip()]
+    try:
+        rows = msgspec.convert(objects, list[FleetRow])
+    except msgspec.ValidationError:
+        rows = []
+    if not rows:
+        raise SourceError(
+            say(
+                "{path}: no fleet. `doctor analyze --each` writes one with --format json or --out fleet.jsonl",
+                path=str(path),
+            )
+        )
+    return Fleet(tuple(rows))
+
+
+def _parsed(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
