@@ -98,8 +98,8 @@ def _zip_members(name: str, gaps: list[Gap], wanted: Callable[[str], bool]) -> G
                 continue
             try:
                 handle = archive.open(info)
-            except (RuntimeError, NotImplementedError, zipfile.BadZipFile) as error:
-                # a password, or a method that zipfile lacks
+            except (RuntimeError, zipfile.BadZipFile) as error:
+                # a password, or a method that zipfile lacks (a kind of RuntimeError)
                 gaps.append(Gap(what=quoted(f"{name}!{info.filename}"), why=quoted(error)))
                 continue
             with handle:
