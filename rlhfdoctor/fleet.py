@@ -90,6 +90,11 @@ class Fleet:
     rows: tuple[FleetRow, ...]
 
     @property
+    def ended_badly(self) -> list[FleetRow]:
+        """Runs with an incident, decided or not."""
+        return [row for row in self.rows if row.verdict in ("cause", "undecided")]
+
+    @property
     def groups(self) -> list[Group]:
         """By decided cause, then undecided, inconclusive, unreadable and healthy runs; the costliest first."""
         found: dict[tuple[str, str | None], list[FleetRow]] = {}

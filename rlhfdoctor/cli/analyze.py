@@ -10,7 +10,6 @@ import click
 from rlhfdoctor.cli.console import language_option, write
 from rlhfdoctor.cli.incident import (
     EXIT_CODES,
-    check_reading,
     paths_argument,
     read_session,
     reading_options,
@@ -61,7 +60,9 @@ def analyze(
     if each or before is not None:
         if not each:
             raise UsageError(say("--before FILE belongs to --each"))
-        sys.exit(_each(paths, form, out, min_confidence, before, all_findings, lang, **reading))
+        from rlhfdoctor.cli.fleet import run_each
+
+        sys.exit(run_each(paths, form, out, before, all_findings, lang=lang, min_confidence=min_confidence, **reading))
     from rlhfdoctor.core.diagnose import make_incident
 
     with read_session(paths, **reading) as session:
@@ -73,31 +74,3 @@ def analyze(
         )
     write(text, out)
     sys.exit(EXIT_CODES[incident.verdict])
-
-
-def _each(
-    paths: tuple[str, ...],
-    form: str,
-    out: str | None,
-    min_confidence: float,
-    before: str | None,
-    everything: bool,
-    lang: str,
-    configs: tuple[str, ...],
-    framework: str | None,
-    since: str | None,
-    until: str | None,
-) -> int:
-    from rlhfdoctor.cli.fleet import run_each
-    from rlhfdoctor.core.fleet import Reading
-
-    bounds = check_reading(framework, since, until)
-    reading = Reading(
-        configs=configs,
-        framework=framework,
-        since=bounds[0],
-        until=bounds[1],
-        min_confidence=min_confidence,
-        lang=lang,
-    )
-    return run_each(paths, reading, form, out, before, everything)

@@ -10,20 +10,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlhfdoctor.cli.console import make_page, tell, trimmed, words, write, write_bytes
+from rlhfdoctor.cli.incident import check_reading
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.fleet import FORMS, UNREADABLE, Fleet, FleetRow, read_fleet
 from rlhfdoctor.i18n.message import say
 
 if TYPE_CHECKING:
-    from rlhfdoctor.core.fleet import Reading
+    from rlhfdoctor.core.fleet import ReadOptions
 
 _BY_ENDING = {".md": "md", ".markdown": "md", ".html": "html", ".htm": "html", ".json": "jsonl", ".ndjson": "jsonl"}
 
 
 def run_each(
-    paths: tuple[str, ...], reading: Reading, form: str, out: str | None, before: str | None, everything: bool
+    paths: tuple[str, ...],
+    form: str,
+    out: str | None,
+    before: str | None,
+    everything: bool,
+    *,
+    framework: str | None,
+    since: str | None,
+    until: str | None,
+    **options: Any,
 ) -> int:
     """Reads every run, writes the fleet, and gives the exit code: the worst of the runs' own.
+
+    Args:
+        everything: show every run.
+        options: the rest of `ReadOptions`.
 
     Raises:
         UsageError: an option's value cannot be used.
@@ -31,6 +45,10 @@ def run_each(
     """
     if "-" in paths:
         raise UsageError(say("--each takes folders and files, a run each; standard input can be only one run"))
+    from rlhfdoctor.core.fleet import ReadOptions
+
+    since_s, until_s = check_reading(framework, since, until)
+    reading = ReadOptions(framework=framework, since=since_s, until=until_s, **options)
     chosen = form_of(form, out)
     earlier = read_fleet(before) if before is not None else None
     rows: list[FleetRow] = []
@@ -60,9 +78,9 @@ def form_of(form: str, out: str | None) -> str:
 
 def exit_code(fleet: Fleet) -> int:
     """1 for an incident, else 3 where a run is inconclusive or unreadable, 2 where all are unreadable, else 0."""
-    verdicts = {row.verdict for row in fleet.rows}
-    if verdicts & {"cause", "undecided"}:
+    if fleet.ended_badly:
         return 1
+    verdicts = {row.verdict for row in fleet.rows}
     if verdicts == {UNREADABLE}:
         return 2
     return 3 if verdicts & {"inconclusive", UNREADABLE} else 0
@@ -89,7 +107,7 @@ def _write(fleet: Fleet, form: str, out: str | None, everything: bool, lang: str
         write(trimmed(console), out)
 
 
-def _shown(paths: tuple[str, ...], reading: Reading) -> Iterator[FleetRow]:
+def _shown(paths: tuple[str, ...], reading: ReadOptions) -> Iterator[FleetRow]:
     """The rows, with a bar on standard error where that is a terminal."""
     from rlhfdoctor.core.fleet import judge_each
 

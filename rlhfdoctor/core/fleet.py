@@ -33,7 +33,7 @@ _NUMBERS = re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{12,}\b|\d+(?:\.\d+)*", re.IGNOREC
 _FOLDERS = re.compile(r"(?:/[\w.@+-]+)+/")
 
 
-class Reading(msgspec.Struct, frozen=True):
+class ReadOptions(msgspec.Struct, frozen=True):
     """How each run is read."""
 
     configs: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ def analyze_each(
         workers: processes; None for one a core, 0 for none.
         progress: called with each row, in the order of the paths.
     """
-    reading = Reading(tuple(map(str, configs)), framework, since, until, min_confidence)
+    reading = ReadOptions(tuple(map(str, configs)), framework, since, until, min_confidence)
     rows = []
     for row in judge_each(paths, reading, workers):
         rows.append(row)
@@ -75,7 +75,7 @@ def analyze_each(
     return Fleet(tuple(rows)).after(before.rows if before is not None else ())
 
 
-def judge_each(paths: Sequence[str], reading: Reading, workers: int | None = None) -> Iterator[FleetRow]:
+def judge_each(paths: Sequence[str], reading: ReadOptions, workers: int | None = None) -> Iterator[FleetRow]:
     """The rows of these runs, in order, each as soon as it and those before it are known."""
     count = interpreters.count_workers(len(paths)) if workers is None else min(workers, len(paths))
     if not count:
@@ -89,7 +89,7 @@ def judge_each(paths: Sequence[str], reading: Reading, workers: int | None = Non
 
 def make_judge(reading: dict[str, Any]) -> interpreters.Answerer:
     """What a worker does with the path of a run."""
-    options = msgspec.convert(reading, Reading)
+    options = msgspec.convert(reading, ReadOptions)
 
     def judge(path: str, _say: Callable[[int], None]) -> FleetRow:
         try:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Callable, Mapping
-from importlib import resources
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from rlhfdoctor.fleet import UNREADABLE, Fleet, FleetRow, Group
-from rlhfdoctor.i18n.message import ENGLISH, Language, Message, joined, plural, say, template
+from rlhfdoctor.i18n.message import ENGLISH, Language, Message, joined, plural, say
 from rlhfdoctor.report.marked import plain
 from rlhfdoctor.report.phrasing import VERDICTS
 from rlhfdoctor.report.sanitize import clean
+from rlhfdoctor.report.web import make_environment, shared_values
 from rlhfdoctor.units import show_confidence, show_time
 
 _SHOWN_ROWS = 40
@@ -33,7 +29,7 @@ _STYLES = {"cause": "red", "undecided": "yellow", "inconclusive": "yellow", UNRE
 
 def summary(fleet: Fleet) -> Message:
     """How many runs there were, how they ended, and what those cost that ended badly."""
-    bad = [row for row in fleet.rows if row.verdict in ("cause", "undecided")]
+    bad = fleet.ended_badly
     counts = [(counted, sum(row.verdict == verdict for row in fleet.rows)) for verdict, counted in _COUNTED.items()]
     said = joined(*(counted(count) for counted, count in counts if count), by=", ")
     runs = plural("{n} run: {said}", "{n} runs: {said}", len(fleet.rows), said=said)
@@ -51,15 +47,14 @@ def name_of(verdict: str) -> Message:
     return VERDICTS.get(verdict, say("unreadable"))
 
 
-def ended(row: FleetRow | Group) -> str:
-    """The decided cause; the verdict where there is none is for the caller to say."""
+def cause_of(row: FleetRow | Group) -> str:
+    """The decided cause; empty where there is none."""
     return row.cause or "" if row.verdict == "cause" else ""
 
 
 def next_command(fleet: Fleet) -> str | None:
     """The command for the run that cost most."""
-    bad = [row for row in fleet.rows if row.verdict in ("cause", "undecided")]
-    worst = max(bad, key=lambda row: row.node_hours or 0.0, default=None)
+    worst = max(fleet.ended_badly, key=lambda row: row.node_hours or 0.0, default=None)
     return f"doctor analyze {worst.path}" if worst is not None else None
 
 
@@ -112,7 +107,7 @@ def render(fleet: Fleet, console: Console, everything: bool = False, t: Language
         table.add_column(t(name), justify="right")
     for group in fleet.groups:
         table.add_row(
-            Text(ended(group) or t(name_of(group.verdict)), style=_STYLES[group.verdict]),
+            Text(cause_of(group) or t(name_of(group.verdict)), style=_STYLES[group.verdict]),
             str(len(group.rows)),
             _hours(group.node_hours or None),
         )
@@ -132,7 +127,7 @@ def render(fleet: Fleet, console: Console, everything: bool = False, t: Language
         table.add_row(
             str(number),
             clean(names.short(row), 200),
-            Text(ended(row) or t(name_of(row.verdict)), style=_STYLES[row.verdict]),
+            Text(cause_of(row) or t(name_of(row.verdict)), style=_STYLES[row.verdict]),
             show_confidence(row.confidence or 0.0) if decided else "",
             _hours(row.node_hours),
             clean(names.like(row), 200),
@@ -156,7 +151,7 @@ def render_markdown(fleet: Fleet, t: Language = ENGLISH) -> str:
     lines = [f"## {plain(t(summary(fleet)))}", ""]
     lines += [f"| {t(say('ended by'))} | {t(say('runs'))} | {t(say('node hours'))} |", "|---|--:|--:|"]
     lines += [
-        f"| {ended(group) or t(name_of(group.verdict))} | {len(group.rows)} | {_hours(group.node_hours or None)} |"
+        f"| {cause_of(group) or t(name_of(group.verdict))} | {len(group.rows)} | {_hours(group.node_hours or None)} |"
         for group in fleet.groups
     ]
     names = Names(fleet)
@@ -170,7 +165,7 @@ def render_markdown(fleet: Fleet, t: Language = ENGLISH) -> str:
         cells = (
             str(number),
             plain(names.short(row)),
-            ended(row) or t(name_of(row.verdict)),
+            cause_of(row) or t(name_of(row.verdict)),
             show_confidence(row.confidence) if row.verdict == "cause" and row.confidence is not None else "",
             _hours(row.node_hours),
             plain(row.why or row.title or ""),
@@ -182,25 +177,14 @@ def render_markdown(fleet: Fleet, t: Language = ENGLISH) -> str:
 
 def render_html(fleet: Fleet, *, made_s: float | None = None, version: str = "", t: Language = ENGLISH) -> str:
     """The same as one page that needs neither network nor script."""
-    css = (resources.files("rlhfdoctor.report") / "templates" / "report.css").read_text(encoding="utf-8")
-    hashed = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
-    environment = Environment(
-        loader=PackageLoader("rlhfdoctor.report", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"clean": clean, "said": t, "hours": _hours, "sure": show_confidence}
+    environment = make_environment(t)
+    environment.filters |= {"hours": _hours, "sure": show_confidence}
     most = max((group.node_hours for group in fleet.groups), default=0.0)
     return environment.get_template("fleet.html").render(
+        **shared_values(t),
         fleet=fleet,
-        policy=f"default-src 'none'; style-src 'sha256-{hashed}'; base-uri 'none'; form-action 'none'",
-        css=Markup(css),  # our own file, hashed by the policy
-        t=t,
-        _=lambda text, **values: t(template(text, **values)),
         summary=summary(fleet),
-        ended=ended,
+        cause_of=cause_of,
         name_of=name_of,
         most=most or 1.0,
         names=Names(fleet),

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import zlib
 from array import array
 from collections.abc import Sequence
-from importlib import resources
 from operator import sub
 from typing import Any
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from rlhfdoctor.charts import Chart, Level, Panel
-from rlhfdoctor.i18n.message import ENGLISH, Language, say, template, term
+from rlhfdoctor.i18n.message import ENGLISH, Language, say, term
 from rlhfdoctor.report.drawing import colours, draw, show_elapsed, top_of
 from rlhfdoctor.report.phrasing import (
     VANISHED,
@@ -27,6 +24,7 @@ from rlhfdoctor.report.phrasing import (
 )
 from rlhfdoctor.report.sanitize import clean, visible
 from rlhfdoctor.report.section import sections
+from rlhfdoctor.report.web import make_environment, read_template, shared_values
 from rlhfdoctor.types import Incident
 from rlhfdoctor.units import show_bytes, show_confidence, show_time
 
@@ -53,41 +51,24 @@ def render(
         made_s: when the report was made, Unix seconds; omitted if None.
         version: of the doctor.
     """
-    folder = resources.files("rlhfdoctor.report") / "templates"
-    css, script = ((folder / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
-    environment = Environment(
-        loader=ChoiceLoader(
-            [PackageLoader("rlhfdoctor.report", "templates"), PackageLoader("rlhfdoctor.report", "sections")]
-        ),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    script = read_template("report.js")
+    environment = make_environment(words)
     environment.filters |= {
         "exact": _exact,
         "visible": visible,
-        "clean": clean,
         "bytes": show_bytes,
         "sentence": lambda message: sentence(message, words),
-        "said": words,
         "elapsed": show_elapsed,
     }
     shown = [section for section in sections() if section.html is not None and section.has(incident)]
     values: dict[str, Any] = {}
     for section in shown:
         values |= section.html(incident, charts, words) if section.html is not None else {}
-    policy = (
-        f"default-src 'none'; style-src {_hash(css)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
-    )
     return environment.get_template("report.html").render(
         incident=incident,
-        policy=policy,
-        css=Markup(css),  # our own files, hashed by the policy
-        script=Markup(script),
-        t=words,
+        **shared_values(words, script),
+        script=Markup(script),  # our own file, hashed by the policy
         say=say,
-        _=lambda text, **values: words(template(text, **values)),
         verdict=words(VERDICTS[incident.verdict]),
         spoken={message.id: words(message) for message in _SPOKEN},
         headline=headline(incident),
@@ -101,10 +82,6 @@ def render(
         made=show_time(made_s) if made_s is not None else "",
         version=version,
     )
-
-
-def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def _exact(text: str) -> str:
