@@ -11,6 +11,7 @@ from rlhfdoctor.cli import main
 OPTIONS = {
     "analyze": {
         "paths",
+        "ray_address",
         "configs",
         "framework",
         "since",
@@ -59,7 +60,7 @@ OPTIONS = {
     },
     "bundle": {"paths", "out", "hide", "framework"},
     "report": {"paths", "out", "form", "framework", "lang"},
-    "patch": {"paths", "configs", "framework", "since", "until", "write", "consent", "revert"},
+    "patch": {"paths", "ray_address", "configs", "framework", "since", "until", "write", "consent", "revert"},
 }
 
 

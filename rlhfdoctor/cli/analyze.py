@@ -10,7 +10,8 @@ import click
 from rlhfdoctor.cli.console import language_option, write
 from rlhfdoctor.cli.incident import (
     EXIT_CODES,
-    paths_argument,
+    any_paths_argument,
+    ray_option,
     read_session,
     reading_options,
     render_incident,
@@ -21,7 +22,8 @@ from rlhfdoctor.i18n.message import say
 
 
 @click.command()
-@paths_argument
+@any_paths_argument
+@ray_option
 @reading_options
 @click.option("--format", "form", type=click.Choice(["text", "json", "md", "html"]), default="text", show_default=True)
 @click.option(
@@ -34,6 +36,7 @@ from rlhfdoctor.i18n.message import say
 @click.option("--before", metavar="FILE", help="An earlier --each (.jsonl, .parquet): which runs ended like one there.")
 def analyze(
     paths: tuple[str, ...],
+    ray_address: str | None,
     form: str,
     out: str | None,
     min_confidence: float,
@@ -46,7 +49,7 @@ def analyze(
     """Say what ended a run, from what it left behind.
 
     PATHS is any mix of Ray session or log folders, log files, .gz/.zst/.tar.*/.zip archives,
-    launch scripts, YAML, DeepSpeed JSON, and - for standard input.
+    launch scripts, YAML, DeepSpeed JSON, s3:// and other addresses, and - for standard input.
 
     \b
     Examples:
@@ -54,9 +57,13 @@ def analyze(
       doctor analyze incident.tar.gz --format json --out report.json
       dmesg -T | doctor analyze - --framework openrlhf==0.5.3
       doctor analyze --each runs/* --out this-week.jsonl --before last-week.jsonl
+      doctor analyze launch.sh --ray
+      doctor analyze s3://bucket/runs/41 launch.sh
     """
     if min_confidence != min_confidence:
         raise UsageError(say("--min-confidence takes a number from 0 to 1"))
+    if each and ray_address is not None:
+        raise UsageError(say("--each reads runs that are over; --ray reads one cluster"))
     if each or before is not None:
         if not each:
             raise UsageError(say("--before FILE belongs to --each"))
@@ -65,7 +72,7 @@ def analyze(
         sys.exit(run_each(paths, form, out, before, all_findings, lang=lang, min_confidence=min_confidence, **reading))
     from rlhfdoctor.core.diagnose import make_incident
 
-    with read_session(paths, **reading) as session:
+    with read_session(paths, ray_address=ray_address, **reading) as session:
         incident = make_incident(session, min_confidence=min_confidence)
         text = (
             render_page(incident, session.traces, lang)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlhfdoctor.cli.console import Progress, make_page, text_of
+from rlhfdoctor.cli.console import Progress, make_page, tell, text_of
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.i18n.message import say
+from rlhfdoctor.logs.remote import is_remote
 
 if TYPE_CHECKING:
     from rlhfdoctor.core.session import Session
@@ -19,6 +20,16 @@ if TYPE_CHECKING:
 EXIT_CODES: Mapping[str, int] = {"healthy": 0, "cause": 1, "undecided": 1, "inconclusive": 3}
 """Of each verdict (contract.md); 2 is wrong use or unreadable input."""
 paths_argument = click.argument("paths", nargs=-1, required=True)
+any_paths_argument = click.argument("paths", nargs=-1)
+"""Beside `ray_option`."""
+ray_option = click.option(
+    "--ray",
+    "ray_address",
+    is_flag=False,
+    flag_value="auto",
+    metavar="[ADDRESS]",
+    help="Read the session logs of every node of a Ray cluster, each where it lies.",
+)
 
 
 def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -46,16 +57,29 @@ def read_session(
     framework: str | None = None,
     since: str | None = None,
     until: str | None = None,
+    ray_address: str | None = None,
 ) -> Iterator[Session]:
     """A session that has read these paths, with its progress on standard error.
 
+    Args:
+        ray_address: of a cluster whose nodes read their own logs, and a part each of the paths that are addresses.
+
     Raises:
-        UsageError: an option's value is malformed.
+        UsageError: an option's value is malformed; there is no such cluster.
         SourceError: nothing could be read.
     """
     from rlhfdoctor.core.session import Session
 
     bounds = check_reading(framework, since, until)
+    if not paths and ray_address is None:
+        raise UsageError(say("nothing to read: give the folder that Ray wrote, a log, or --ray for a running cluster"))
+    elsewhere = None
+    if ray_address is not None:
+        from rlhfdoctor.core.cluster import Cluster
+
+        shared = tuple(filter(is_remote, paths))
+        paths = tuple(path for path in paths if path not in shared)
+        elsewhere = Cluster(ray_address, lambda message: tell(message, err=True), shared=shared)
     with (
         Progress() as progress,
         Session(
@@ -67,6 +91,7 @@ def read_session(
             progress=progress,
             expect=progress.expect if progress is not None else None,
             interruptible=True,
+            elsewhere=elsewhere,
         ) as session,
     ):
         yield session

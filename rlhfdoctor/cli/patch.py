@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rlhfdoctor.cli.console import tell
-from rlhfdoctor.cli.incident import EXIT_CODES, incident_of, paths_argument, reading_options
+from rlhfdoctor.cli.incident import EXIT_CODES, any_paths_argument, incident_of, ray_option, reading_options
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.i18n.message import NOTHING, joined, plural, quoted, say
 from rlhfdoctor.report.phrasing import NOT_SET, SAFETIES
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@paths_argument
+@any_paths_argument
+@ray_option
 @reading_options
 @click.option("--write", is_flag=True, help="Apply the safe patches to the files.")
 @click.option("--consent", multiple=True, metavar="RULE", help="Apply this rule's consent patches too; repeatable.")
@@ -34,6 +35,7 @@ def patch(paths: tuple[str, ...], write: bool, consent: tuple[str, ...], revert:
     Examples:
       doctor patch ray_logs launch.sh
       doctor patch ray_logs launch.sh --write --consent host-container-limit
+      doctor patch launch.sh --ray --write
       doctor patch launch.sh --revert
     """
     from rlhfdoctor.patch.apply import revert_files, selected

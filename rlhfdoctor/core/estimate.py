@@ -13,8 +13,9 @@ from pathlib import Path
 from rlhfdoctor.budget.estimate import fullest
 from rlhfdoctor.budget.inputs import Machine
 from rlhfdoctor.budget.types import Estimate
-from rlhfdoctor.core.session import CONFIG_LIMIT_BYTES, Session
+from rlhfdoctor.core.session import Session
 from rlhfdoctor.evidence.setup import make_inputs
+from rlhfdoctor.settings.read import CONFIG_LIMIT_BYTES
 from rlhfdoctor.types import Patch, Setting
 
 __all__ = ["Machine", "estimate", "suggest"]

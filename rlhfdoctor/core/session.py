@@ -6,46 +6,46 @@ Every command works on it; nothing is read twice.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import timezone, tzinfo
 from functools import cached_property
-from itertools import repeat
 from pathlib import Path
+from typing import Any, Protocol
 
+from rlhfdoctor.core.intake import Intake
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.evidence.bars import name_training_bars
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.ownership import may_be_own, sort_kills
-from rlhfdoctor.i18n.message import joined, plural, quoted, say
-from rlhfdoctor.logs.events import make_scanner, order_events, read_events
-from rlhfdoctor.logs.flight import MOST_BYTES, rank_of_dump, read_dump
+from rlhfdoctor.i18n.message import joined, plural, say
+from rlhfdoctor.logs.events import order_events
 from rlhfdoctor.logs.open import Source, find_sources
-from rlhfdoctor.logs.read import Reading, read_log
-from rlhfdoctor.logs.streams import is_compressed
-from rlhfdoctor.logs.workers import count_workers, read_beside
-from rlhfdoctor.patch.apply import find_original
+from rlhfdoctor.logs.read import Reading
+from rlhfdoctor.logs.remote import is_remote
 from rlhfdoctor.settings.framework import find_framework, find_versions, name_of
 from rlhfdoctor.settings.logged import parse_every_logged
-from rlhfdoctor.settings.read import is_configuration, is_source, parse_configuration
+from rlhfdoctor.settings.read import parse_configuration
 from rlhfdoctor.settings.written import Written, interpret
 from rlhfdoctor.trace.archive import shown, unpacked
 from rlhfdoctor.trace.events import Recorded, drop_foreign
 from rlhfdoctor.trace.run import find_runs, find_unread, read_run
 from rlhfdoctor.types import Event, Gap
-from rlhfdoctor.vocabulary import EVENT
-
-CONFIG_LIMIT_BYTES = 2 * 1024**2
-_SAID_BY_SOURCES = ("config", "framework", "version")
-"""Whose events count in a source file, beside notes on the machine: code that can raise an error has not raised it."""
-_SHOWN_BY_LOGS = (EVENT.config.command, EVENT.config.dump, EVENT.config.variable)
-"""What a file of configuration says of itself is read as configuration, with places that can be edited."""
-_SAID_BY_STATUS = ("k8s", "docker")
-"""What a pod's or container's state says, which kubectl writes as YAML, too."""
-_NOTES = (EVENT.host.note_limit, EVENT.host.note_total, EVENT.host.note_used)
 
 
-class Session:
+class Elsewhere(contextlib.AbstractContextManager[Any], Protocol):
+    """Logs that are read where they lie, for as long as it is entered."""
+
+    names: tuple[str, ...]
+    """As a command takes them."""
+
+    def read(self, gaps: list[Gap]) -> Iterable[tuple[Source, Reading | None]]:
+        """Each file, with what was read of it; None where its text is to be read here."""
+
+    def missing(self, events: list[Event]) -> Iterable[Gap]:
+        """What could not be read, in the light of everything that was."""
+
+
+class Session(Intake):
     """One run as a command reads it. Archives with a recorded run stay unpacked while it is open.
 
     Example:
@@ -66,6 +66,7 @@ class Session:
         progress: Callable[[str, int], None] | None = None,
         expect: Callable[[int], None] | None = None,
         interruptible: bool = False,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         """Reads nothing yet.
 
@@ -78,21 +79,12 @@ class Session:
             progress: called with the source's name and the bytes read so far.
             expect: called with the bytes that `progress` will come to, where that can be known.
             interruptible: Ctrl-C ends the reading, not the command: what was read counts, and a gap says so.
+            elsewhere: logs that are read where they lie, beside the paths.
         """
-        self.paths = tuple(str(path) for path in paths)
+        self.paths = (*map(str, paths), *(elsewhere.names if elsewhere is not None else ()))
+        super().__init__(engine, progress, expect, interruptible)
         self.names: dict[str, str] = {}
         """Each path that is read -> its name as the user gave it."""
-        self.events: list[Event] = []
-        """Of all sources, in the order of reading; `case` has them in order of time."""
-        self.texts: dict[str, str] = {}
-        """Configuration files whole, by name."""
-        self.logs: dict[str, None] = {}
-        """Names of what was read line by line, in order."""
-        self.originals: dict[str, tuple[str, float]] = {}
-        """Text before the doctor patched a file, and when it did."""
-        self.newest_s = 0.0
-        """When a log was last written to."""
-        self.gaps: list[Gap] = []
         self.is_end_in_doubt = False
         """Whether a kill was left out that may be the run's: then the last words of its log do not show its end."""
         self.untied: list[Event] = []
@@ -100,17 +92,11 @@ class Session:
         self.traces: list[Recorded] = []
         """What recorders wrote, as much as a verdict needs."""
         self._configs, self._framework, self._window = tuple(map(str, configs)), framework, (since, until)
-        self._progress, self._expect, self._interruptible = progress, expect, interruptible
-        self._scanner = make_scanner(engine)
+        self._given, self._elsewhere = tuple(map(str, paths)), elsewhere
         self._stack = contextlib.ExitStack()
         self._shown_only: set[str] = set()
         """Configuration with settings that is not for the user to edit."""
-        self._places: dict[str, tuple[str | None, tzinfo]] = {}
-        """Log of a recorded run -> its node and time zone."""
         self._written: dict[str, list[Written]] = {}
-        self._seen: set[bytes] = set()
-        self._byte_count = 0
-        self._line_counts: dict[str, int] = {}
 
     def __enter__(self) -> Session:
         """Reads the paths.
@@ -119,7 +105,9 @@ class Session:
             SourceError: there was nothing to read.
         """
         try:
-            self.add([*self.paths, *self._configs])
+            self.add([*self._given, *self._configs])
+            if self._elsewhere is not None:
+                self._read_elsewhere(self._elsewhere)
             if not self._byte_count:
                 raise self._nothing()
         except BaseException:
@@ -134,10 +122,19 @@ class Session:
         """Reads further paths, and nothing again of what was read before."""
         fresh = self._stack.enter_context(unpacked(paths, self.gaps))
         self.names |= fresh
-        self._read_sources(self._open_runs(list(fresh)))
+        here = find_sources(self._open_runs(list(fresh)), self.gaps)
+        self._read_sources((source, None) for source in here)
+        self._shown_only |= set(filter(is_remote, self.texts))
         if any(real != to_show for real, to_show in fresh.items()):
             self._show_names()
         self.__dict__.pop("case", None)
+
+    def _read_elsewhere(self, elsewhere: Elsewhere) -> None:
+        here = set(self.texts)
+        with elsewhere:
+            self._read_sources(elsewhere.read(self.gaps))
+        self._shown_only |= set(self.texts) - here
+        self.gaps.extend(elsewhere.missing(self.events))
 
     def shown(self, name: str) -> str:
         """The name of a file as the user gave it."""
@@ -230,100 +227,6 @@ class Session:
                 if alone:
                     rest.extend(run.files)
         return list(dict.fromkeys(rest))
-
-    def _read_sources(self, paths: Sequence[str]) -> None:
-        parts: list[list[Event]] = []
-        """Events of each source, in order."""
-        files: list[tuple[Source, list[Event]]] = []
-        """Logs that can be read at any time, and where their events go."""
-        try:
-            for source in find_sources(paths, self.gaps):
-                part: list[Event] = []
-                parts.append(part)
-                if self._is_copy(source):
-                    self.gaps.append(Gap(what=quoted(source.name), why=say("a copy of a file that was read already")))
-                elif is_configuration(source.name):
-                    part += self._read_configuration(source)
-                elif rank_of_dump(source.name) is not None:
-                    data = source.read(MOST_BYTES)
-                    self._add_bytes(source.name, len(data))
-                    part += read_dump(data, source.name, self.gaps)
-                else:
-                    self.logs[source.name] = None
-                    self.newest_s = max(self.newest_s, source.modified or 0.0)
-                    host, zone = self._places.get(source.name, (None, timezone.utc))
-                    placed = replace(source, host=host, zone=zone)
-                    if source.is_file:
-                        files.append((placed, part))
-                    else:
-                        self._read_log(placed, part)
-            self._read_files(files)
-        except KeyboardInterrupt:
-            if not self._interruptible or not any(parts):
-                raise  # there is nothing to rest a verdict on
-            why = say(
-                "stopped by Ctrl-C after {read} of {every} logs; the verdict rests on what was read until then",
-                read=len(self._line_counts),
-                every=len(self.logs),
-            )
-            self.gaps.append(Gap(what=say("the reading"), why=why))
-        self.events.extend(event for part in parts for event in part)
-
-    def _read_files(self, files: Sequence[tuple[Source, list[Event]]]) -> None:
-        """Reads logs by as many processes as they are worth, or here."""
-        sources = [source for source, _ in files]
-        if self._expect is not None and not any(is_compressed(source.name) for source in sources):
-            self._expect(self._byte_count + sum(source.size_bytes or 0 for source in sources))
-        count = count_workers(sources)
-        readings = read_beside(sources, count, self._scanner.engine, self._add_bytes) if count else repeat(None)
-        for (source, part), reading in zip(files, readings):
-            if reading is None:
-                self._read_log(source, part)
-                continue
-            part += reading.events
-            self.gaps.extend(reading.gaps)
-            self._line_counts[source.name] = reading.line_end_count
-
-    def _read_log(self, source: Source, part: list[Event]) -> None:
-        reading = Reading(part, self.gaps)
-        read_log(source, self._scanner, reading, lambda count: self._add_bytes(source.name, count))
-        self._line_counts[source.name] = reading.line_end_count
-
-    def _add_bytes(self, name: str, count: int) -> None:
-        self._byte_count += count
-        if self._progress is not None:
-            self._progress(name, self._byte_count)
-
-    def _is_copy(self, source: Source) -> bool:
-        """Whether the same bytes were read before; ranks may have written the same dump."""
-        mark = source.fingerprint() if source.fingerprint is not None and rank_of_dump(source.name) is None else b""
-        if mark in self._seen:
-            return True
-        self._seen.update({mark} - {b""})
-        return False
-
-    def _read_configuration(self, source: Source) -> list[Event]:
-        data = source.read(CONFIG_LIMIT_BYTES)
-        if len(data) == CONFIG_LIMIT_BYTES:
-            why = say(
-                "configuration of more than {config_limit_bytes} MiB; cut there",
-                config_limit_bytes=CONFIG_LIMIT_BYTES >> 20,
-            )
-            self.gaps.append(Gap(what=quoted(source.name), why=why))
-        self.texts[source.name] = data.decode("utf-8", "surrogateescape")
-        original = find_original(Path(source.name))
-        if original is not None:
-            self.originals[source.name] = original
-        self._add_bytes(source.name, len(data))
-        if rank_of_dump(source.name) is not None:
-            return list(read_dump(data, source.name, self.gaps))
-        host, zone = self._places.get(source.name, (None, timezone.utc))
-        whole = replace(source, stream=lambda: iter((data,)), host=host, zone=zone)
-        found = [e for e in read_events(whole, self._scanner, self.gaps) if e.kind not in _SHOWN_BY_LOGS]
-        if is_source(source.name):  # a program that can raise an error has not raised it
-            said = _SAID_BY_SOURCES + (_SAID_BY_STATUS if source.name.lower().endswith((".yaml", ".yml")) else ())
-            found = [event for event in found if event.kind.scope in said or event.kind in _NOTES]
-        return found
 
     def _renamed(self, gap: Gap, real: str, to_show: str) -> Gap:
         return Gap(what=gap.what.with_text(self.shown), why=gap.why.with_text(lambda text: text.replace(real, to_show)))

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import partial
 from typing import IO
 
 from rlhfdoctor.i18n.message import quoted, say
@@ -48,14 +49,23 @@ def is_archive(name: str) -> bool:
 
 
 def read_members(
-    path: str | os.PathLike[str], gaps: list[Gap], *, wanted: Callable[[str], bool], most_bytes: int
+    path: str | os.PathLike[str],
+    gaps: list[Gap],
+    *,
+    wanted: Callable[[str], bool],
+    most_bytes: int,
+    opened: Callable[[], IO[bytes]] | None = None,
 ) -> Generator[Member, None, None]:
-    """The members whose names are wanted, in the archive's order. Damage and what exceeds the limit become a Gap."""
+    """The members whose names are wanted, in the archive's order. Damage and what exceeds the limit become a Gap.
+
+    Args:
+        opened: opens an archive that is no file of this machine.
+    """
     name = os.fspath(path)
     members = _zip_members if name.lower().endswith(".zip") else _tar_members
     read = 0
     try:
-        for member in members(name, gaps, wanted):
+        for member in members(name, opened or partial(_open, name), gaps, wanted):
             read += member.size
             if read > most_bytes:
                 gaps.append(
@@ -83,16 +93,24 @@ def reason(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def _tar_members(name: str, _gaps: list[Gap], wanted: Callable[[str], bool]) -> Generator[Member, None, None]:
-    with open(name, "rb") as raw, tarfile.open(fileobj=decompressed(raw, name.lower()), mode="r|") as archive:
+def _open(name: str) -> IO[bytes]:
+    return open(name, "rb")
+
+
+def _tar_members(
+    name: str, opened: Callable[[], IO[bytes]], _gaps: list[Gap], wanted: Callable[[str], bool]
+) -> Generator[Member, None, None]:
+    with opened() as raw, tarfile.open(fileobj=decompressed(raw, name.lower()), mode="r|") as archive:
         for member in archive:
             handle = archive.extractfile(member) if member.isfile() and wanted(member.name) else None
             if handle is not None:
                 yield Member(member.name, handle, member.size, member.mtime)
 
 
-def _zip_members(name: str, gaps: list[Gap], wanted: Callable[[str], bool]) -> Generator[Member, None, None]:
-    with zipfile.ZipFile(name) as archive:
+def _zip_members(
+    name: str, opened: Callable[[], IO[bytes]], gaps: list[Gap], wanted: Callable[[str], bool]
+) -> Generator[Member, None, None]:
+    with opened() as raw, zipfile.ZipFile(raw) as archive:
         for info in archive.infolist():
             if info.is_dir() or not wanted(info.filename):
                 continue

@@ -1,4 +1,4 @@
-"""Opens what a user passes: folders, archives, compressed files, standard input.
+"""Opens what a user passes: folders, archives, compressed files, addresses of a storage, standard input.
 
 Every file becomes a `Source`, a name and a stream of bytes in UTF-8. What cannot be read
 becomes a `Gap` with the reason. Archives are read as streams and not unpacked here;
@@ -21,6 +21,7 @@ from rlhfdoctor.errors import SourceError
 from rlhfdoctor.i18n.message import joined, quoted, say
 from rlhfdoctor.logs.archive import READ_ERRORS, is_archive, read_members, reason
 from rlhfdoctor.logs.flight import rank_of_dump
+from rlhfdoctor.logs.remote import RemoteFile, find_remote, is_remote
 from rlhfdoctor.logs.streams import Binary, decoded, decompressed, pieces, sniffed
 from rlhfdoctor.types import Gap
 
@@ -76,7 +77,7 @@ class Source:
     zone: tzinfo = timezone.utc
     """Time zone of stamps without one."""
     is_file: bool = False
-    """Whether its name opens it, at any time: no member of an archive, no pipe."""
+    """Whether its name opens it, at any time, in any process: no member of an archive, no pipe."""
     fingerprint: Callable[[], bytes] | None = None
     """Detects copies of one file: a hash of its size, start and end. None for small files."""
 
@@ -94,7 +95,7 @@ def find_sources(paths: Sequence[str], gaps: list[Gap]) -> Iterator[Source]:
     """All readable sources below the paths, in a stable order; what is skipped is added to `gaps`.
 
     Raises:
-        SourceError: a named path does not exist.
+        SourceError: a named path does not exist, or its storage cannot be reached.
     """
     count = 0
     for name in paths:
@@ -102,6 +103,9 @@ def find_sources(paths: Sequence[str], gaps: list[Gap]) -> Iterator[Source]:
             if sys.stdin is None or sys.stdin.closed:
                 raise SourceError(say("-: standard input is closed"))
             yield Source("-", lambda: _guard("-", lambda: sniffed(sys.stdin.buffer), gaps))
+            continue
+        if is_remote(name):
+            yield from _remote_sources(name, gaps)
             continue
         path = Path(name)
         if not _exists(path):
@@ -116,14 +120,45 @@ def find_sources(paths: Sequence[str], gaps: list[Gap]) -> Iterator[Source]:
         for file in _walk(path, gaps):
             count += 1
             if count > _MOST_FILES:
-                gaps.append(
-                    Gap(
-                        what=quoted(name),
-                        why=say("more than {most_files} files; the rest was not read", most_files=_MOST_FILES),
-                    )
-                )
+                gaps.append(_too_many(name))
                 return
             yield from _open_file(file, gaps)
+
+
+def _too_many(name: str) -> Gap:
+    why = say("more than {most_files} files; the rest was not read", most_files=_MOST_FILES)
+    return Gap(what=quoted(name), why=why)
+
+
+def _remote_sources(url: str, gaps: list[Gap]) -> Iterator[Source]:
+    """The files below an address; a recorded run is read from a disk only."""
+    traces = 0
+    for count, file in enumerate(find_remote(url)):
+        if count >= _MOST_FILES:
+            gaps.append(_too_many(url))
+            return
+        traces += file.name.endswith(_TRACE)
+        inner = file.name[len(url) :].split("/")[:-1]
+        if file.size_bytes == 0 or file.name.endswith((*_SKIPPED_ENDINGS, _TRACE)) or SKIPPED_FOLDERS & set(inner):
+            continue
+        if is_archive(file.name):
+            yield from _members(file.name, gaps, file.open)
+        else:
+            yield _remote_source(file, gaps)
+    if traces:
+        why = say("the recorded run in it was not read: copy it to a disk of this machine, and name that folder")
+        gaps.append(Gap(what=quoted(url), why=why))
+
+
+def _remote_source(file: RemoteFile, gaps: list[Gap]) -> Source:
+    lower = file.name.lower()
+
+    def blocks() -> Iterator[bytes]:
+        with file.open() as raw:
+            yield from _text(raw, lower)
+
+    name = file.name
+    return Source(name, lambda: _guard(name, blocks, gaps), file.size_bytes, file.modified, is_file=True)
 
 
 def _fingerprint(path: Path, size: int) -> bytes:
@@ -191,7 +226,7 @@ def _open_file(path: Path, gaps: list[Gap]) -> Iterator[Source]:
             return
         lower = name.lower()
         if is_archive(name):
-            yield from _members(path, gaps)
+            yield from _members(name, gaps)
         else:
             with path.open("rb") as handle:
                 handle.read(1)
@@ -209,11 +244,13 @@ def _open_file(path: Path, gaps: list[Gap]) -> Iterator[Source]:
 
 def _file_blocks(path: Path, lower: str | None) -> Iterator[bytes]:
     with path.open("rb") as raw:
-        if lower is None:
-            yield from sniffed(raw)
-        else:
-            plain = pieces(decompressed(raw, lower))
-            yield from plain if rank_of_dump(lower) is not None else decoded(plain)
+        yield from sniffed(raw) if lower is None else _text(raw, lower)
+
+
+def _text(raw: IO[bytes], lower: str) -> Iterator[bytes]:
+    """The text of a file, or the bytes of a flight recorder's dump; `lower` is its name in lower case."""
+    plain = pieces(decompressed(raw, lower))
+    return plain if rank_of_dump(lower) is not None else decoded(plain)
 
 
 def _guard(name: str, blocks: Callable[[], Iterator[bytes]], gaps: list[Gap]) -> Iterator[bytes]:
@@ -244,7 +281,7 @@ def _guard(name: str, blocks: Callable[[], Iterator[bytes]], gaps: list[Gap]) ->
         )
 
 
-def _members(path: Path, gaps: list[Gap]) -> Iterator[Source]:
+def _members(path: str, gaps: list[Gap], opened: Callable[[], IO[bytes]] | None = None) -> Iterator[Source]:
     """The files of an archive; a recorded run is read where the archive itself is named (trace/archive.py)."""
     traces = 0
 
@@ -253,9 +290,9 @@ def _members(path: Path, gaps: list[Gap]) -> Iterator[Source]:
         traces += name.endswith(_TRACE)
         return not name.endswith((*_SKIPPED_ENDINGS, _TRACE))
 
-    for member in read_members(path, gaps, wanted=wanted, most_bytes=_MOST_BYTES):
+    for member in read_members(path, gaps, wanted=wanted, most_bytes=_MOST_BYTES, opened=opened):
         if member.size:
-            yield _member(str(path), member.name, member.handle, member.size, member.modified, gaps)
+            yield _member(path, member.name, member.handle, member.size, member.modified, gaps)
     if traces:
         gaps.append(
             Gap(
@@ -268,8 +305,4 @@ def _members(path: Path, gaps: list[Gap]) -> Iterator[Source]:
 def _member(archive: str, member: str, handle: IO[bytes], size: int, modified: float | None, gaps: list[Gap]) -> Source:
     name = f"{archive}!{member}"
 
-    def blocks() -> Iterator[bytes]:
-        plain = pieces(decompressed(handle, member.lower()))
-        yield from plain if rank_of_dump(member) is not None else decoded(plain)
-
-    return Source(name, lambda: _guard(name, blocks, gaps), size, modified)
+    return Source(name, lambda: _guard(name, lambda: _text(handle, member.lower()), gaps), size, modified)

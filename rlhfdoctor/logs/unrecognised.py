@@ -25,7 +25,7 @@ _FAILURE = re.compile(
 """Severity words, exception names, signals, exit statuses, words for an end, in English and Chinese."""
 _HARMLESS = re.compile(
     r"(?i:\b(?:no|0|zero|without) (?:\w{1,20} )?(?:errors?|failures?)\b|\b(?:errors?|failed|failures?)[\"']? ?[:=] ?"
-    r"(?:0\b|none|null|false|\[\])|\bfail\w{0,4} [\w ]{0,40}: ?0\b|\bretry|\bretries|\bwarn|deprecat|\bignor"
+    r"(?:0\b|none|null|false|\[\])|\bfail\w{0,4} [\w ()/]{0,40}: ?0\b|\bretry|\bretries|\bwarn|deprecat|\bignor"
     r"|\berror[_-]\w|\bloss\b|\bif \w{1,40} fail"
     r"|^\W*(?:raise|return|assert|except) )"
     r"|\b(?:INFO|DEBUG|TRACE)\b|^\[[\d :,.-]{10,40} [IWD] \d"

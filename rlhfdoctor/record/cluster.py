@@ -10,16 +10,17 @@ written. What a node wrote before it was lost is here already; the rest is fetch
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from rlhfdoctor import ray_nodes
 from rlhfdoctor.errors import DoctorError, UsageError
 from rlhfdoctor.i18n.message import Message, joined, quoted, say
 from rlhfdoctor.record.command import WatchOptions, find_ray_pids, teller
@@ -41,7 +42,6 @@ _LOOK_S = 10.0
 _PATIENCE_S = 15.0
 """A node that does not answer for this long counts as lost."""
 _LINE_S = 30.0
-_PINGS = 5
 _MOST_AGENTS = 20
 
 
@@ -74,8 +74,7 @@ class Collector:
     def __init__(self, ray: Any, folder: Path, options: WatchOptions) -> None:
         """`ray` is connected already."""
         self.ray, self.folder, self.options = ray, folder, options
-        self.failures = (ray.exceptions.RayError, OSError, RuntimeError, ValueError)
-        """What a call to a node that is going down may raise."""
+        self.failures = ray_nodes.failures(ray)
         self.nodes: dict[str, Node] = {}
         self.store = Writer(
             str(folder), {"run": folder.name, "node": "cluster", "host": os.uname().nodename, "pid": os.getpid()}
@@ -93,27 +92,27 @@ class Collector:
         alive = {n["NodeID"]: n for n in self.ray.nodes() if n.get("Alive")}
         for node_id, row in alive.items():
             if node_id not in self.nodes:
-                lines.append(self._start(node_id, str(row.get("NodeManagerAddress") or "?")))
+                lines.append(self._start(node_id, row))
         for node in self.nodes.values():
             if not node.lost and node.node_id not in alive:
                 lines.append(self._lose(node, say("Ray says that it is dead")))
         return lines
 
-    def _start(self, node_id: str, address: str) -> Message:
-        name = f"{address}-{node_id[:6]}"
+    def _start(self, node_id: str, row: dict[str, Any]) -> Message:
+        name, address = ray_nodes.name_of(row), str(row.get("NodeManagerAddress") or "?")
         before = [n for n in self.nodes.values() if n.address == address and n.lost]
-        actor = self._start_agent(node_id)
+        actor = ray_nodes.start_actor(self.ray, NodeRecorder, node_id)
         node = Node(name, node_id, address, actor, self.folder / "nodes" / name)
         self.nodes[node_id] = node
         try:
-            offset = self._measure(actor)
+            offset = ray_nodes.measure_offset(self.ray, actor)
             started = self.ray.get(
                 actor.start.remote(self.folder.name, name, self.options.interval_s, self.options.alert_at_s, offset),
                 timeout=60,
             )
         except self.failures as error:  # whatever Ray raises: this node has no recorder, the others go on
             node.lost = True
-            why = quoted(_first_line(error))
+            why = quoted(ray_nodes.first_line(error))
             self.emit(RECORD.note.gap, said({R.what: say("recorder on {node}", node=name), R.why: why}))
             return say("no recorder on {node}: {why}", node=name, why=why)
         node.remote, node.host = started["folder"], started["host"]
@@ -132,12 +131,6 @@ class Collector:
             offset=offset * 1000,
         )
 
-    def _start_agent(self, node_id: str) -> Any:
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-        place = NodeAffinitySchedulingStrategy(node_id, soft=False)
-        return self.ray.remote(NodeRecorder).options(num_cpus=0, max_restarts=0, scheduling_strategy=place).remote()
-
     def _replace(self, node: Node, why: str) -> Message:
         """The agent is gone (Ray's memory monitor takes the newest first); the recorder and its folder are still there.
 
@@ -147,23 +140,13 @@ class Collector:
         alive = any(n["NodeID"] == node.node_id and n.get("Alive") for n in self.ray.nodes())
         if not alive or node.agents_count > _MOST_AGENTS:
             return self._lose(node, quoted(why))
-        node.actor = self._start_agent(node.node_id)
+        node.actor = ray_nodes.start_actor(self.ray, NodeRecorder, node.node_id)
         self.emit(RECORD.courier.lost, {R.node: node.name, R.why: why})
         return say(
             "the courier on {node} is gone ({why}); the recorder goes on, and another courier was sent",
             node=node.name,
             why=why,
         )
-
-    def _measure(self, actor: Any) -> float:
-        """The node's clock less ours, by the quickest of some round trips."""
-        best = (1e9, 0.0)
-        for _ in range(_PINGS):
-            begin = time.time()
-            there = self.ray.get(actor.clock.remote(), timeout=60)
-            end = time.time()
-            best = min(best, (end - begin, there - (begin + end) / 2))
-        return best[1] if abs(best[1]) > best[0] else 0.0
 
     def collect(self) -> list[Message]:
         """One round: new bytes of every node; what happened, as lines."""
@@ -180,7 +163,7 @@ class Collector:
                 try:
                     self._keep(node, self.ray.get(ref))
                 except self.failures as error:  # the actor died: with its worker, its raylet or its node
-                    lines.append(self._replace(node, _first_line(error)))
+                    lines.append(self._replace(node, ray_nodes.first_line(error)))
             elif now - node.asked_s > _PATIENCE_S:
                 lines.append(self._lose(node, say("it did not answer for {waited:s}", waited=_PATIENCE_S)))
         for node in self.nodes.values():
@@ -223,7 +206,7 @@ class Collector:
         try:
             self._keep(old, self.ray.get(actor.read.remote(old.remote, old.offsets), timeout=60))
         except self.failures as error:  # its disk is new: only what was copied before is available
-            why = quoted(_first_line(error))
+            why = quoted(ray_nodes.first_line(error))
             self.emit(RECORD.note.gap, said({R.what: say("rest of {node}", node=old.name), R.why: why}))
 
     def finish(self) -> None:
@@ -240,7 +223,7 @@ class Collector:
                     self._keep(node, pieces)
                 self.ray.get(node.actor.clean.remote(node.remote), timeout=10)
             except self.failures as error:  # the cluster is going down
-                why = quoted(_first_line(error))
+                why = quoted(ray_nodes.first_line(error))
                 self.emit(RECORD.note.gap, said({R.what: say("last samples of {node}", node=node.name), R.why: why}))
         self.emit(RECORD.recorder.end, said({R.why: say("the cluster's run ended")}))
         self.store.close()
@@ -261,34 +244,14 @@ def watch_ray(options: WatchOptions, address: str, verdict: Callable[[Path, bool
     if options.attach or options.alert_command or options.port is not None or options.metrics:
         raise UsageError(say("--ray does not take --attach, --alert-command, --metrics-port or --engine yet"))
     tell = teller(options.language)
-    try:
-        import ray
-    except ImportError:
+    if find_spec("ray") is None:
         pids = find_ray_pids()
         if not pids:
-            raise UsageError(
-                say("--ray: the ray package is not installed beside the doctor, and no raylet runs here")
-            ) from None
+            raise UsageError(say("--ray: the ray package is not installed beside the doctor, and no raylet runs here"))
         tell(say("the ray package is not installed beside the doctor: only this node is recorded"))
         return watch_here(WatchOptions(**{**asdict(options), "pids": tuple(pids)}), verdict)
+    ray = ray_nodes.connect(address)
     folder = make_folder(options.out, "ray")
-    package = str(Path(__file__).resolve().parent.parent)
-    try:
-        ray.init(
-            address=address,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            namespace="rlhfdoctor",
-            runtime_env={"py_modules": [package]},
-        )
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise UsageError(
-            say(
-                "--ray {address}: no Ray cluster there ({error}). Start Ray first, or give its address",
-                address=address,
-                error=_first_line(error),
-            )
-        ) from None
     describe_run(folder, RecorderConfig(name="ray", node="cluster"), argv=[])
     return run_collector(Collector(ray, folder, options), verdict)
 
@@ -314,13 +277,9 @@ def run_collector(collector: Collector, verdict: Callable[[Path, bool], int]) ->
     except KeyboardInterrupt:
         tell(say("stopping the recorders"))
     except (DoctorError, OSError, RuntimeError) as error:
-        tell(say("the cluster does not answer any more ({error})", error=_first_line(error)))
+        tell(say("the cluster does not answer any more ({error})", error=ray_nodes.first_line(error)))
     finally:
         signal.signal(signal.SIGTERM, before)
         collector.finish()
     sys.stderr.flush()
     return verdict(collector.folder, False)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -34,6 +34,8 @@ _ANCHOR_OR_TAG = re.compile(r"(?:[&!]\S*[ \t]+)+")
 _FLAG = re.compile(r"^(?P<key>--?[A-Za-z][\w.-]*)(?:=(?P<value>.*))?$", re.S)
 _SBATCH = re.compile(r"^#SBATCH +(?P<key>--mem)(?:=| +)(?P<value>\S+)", re.M)
 _PYTHON_ARGUMENT = re.compile(r"\b(?P<key>object_store_memory|_memory)\s*=\s*(?P<value>[^,()\n]+(?:\([^()\n]*\))?)")
+CONFIG_LIMIT_BYTES = 2 * 1024**2
+"""No configuration that people write is longer."""
 CONFIG_ENDINGS = (".sh", ".bash", ".slurm", ".sbatch", ".yaml", ".yml", ".json", ".env", ".py", ".cfg", ".toml")
 
 

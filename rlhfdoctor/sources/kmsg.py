@@ -41,13 +41,18 @@ def show_stamp(seconds: float) -> str:
 
 
 class KernelLog:
-    """The records written since it was opened."""
+    """The records written since it was opened, or those that the kernel still has from some time on."""
 
-    def __init__(self, path: str = "/dev/kmsg") -> None:
-        """Raises OSError if the kernel log may not be read."""
+    def __init__(self, path: str = "/dev/kmsg", *, since_s: float | None = None) -> None:
+        """Opens the log at its end, or where `since_s` (Unix seconds) is given at its start.
+
+        Raises:
+            OSError: the kernel log may not be read.
+        """
+        self._since_s = since_s
         self.fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            os.lseek(self.fd, 0, os.SEEK_END)
+            os.lseek(self.fd, 0, os.SEEK_END if since_s is None else os.SEEK_SET)
         except OSError:
             os.close(self.fd)
             raise
@@ -67,7 +72,9 @@ class KernelLog:
                 break
             record = parse_record(data)
             if record is not None:
-                lines.append(f"{show_stamp(record[0] + time.time() - time.monotonic())} {record[1]}")
+                written_s = record[0] + time.time() - time.monotonic()
+                if self._since_s is None or written_s >= self._since_s:
+                    lines.append(f"{show_stamp(written_s)} {record[1]}")
             elif not data:
                 break
         return lines

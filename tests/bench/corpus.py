@@ -120,9 +120,9 @@ KINDS: dict[str, Callable[[random.Random], Lines]] = dict(
 )
 
 
-def chunk(kind: str) -> bytes:
+def chunk(kind: str, seed: int = 0) -> bytes:
     """A piece of such a file, with its failures."""
-    dice = random.Random(kind)
+    dice = random.Random(f"{kind}{seed or ''}")
     text, size = [], 0
     for count, line in enumerate(KINDS[kind](dice), 1):
         if not count % EVERY:
@@ -134,12 +134,12 @@ def chunk(kind: str) -> bytes:
     return ("\n".join(text) + "\n").encode()
 
 
-def write(folder: Path, megabytes: int) -> Path:
-    """The folder, with about that many million bytes."""
+def write(folder: Path, megabytes: int, seed: int = 0) -> Path:
+    """The folder, with about that many million bytes; another seed gives other figures in as many lines."""
     logs = folder / "session_2026-03-02" / "logs"
     (logs / "events").mkdir(parents=True, exist_ok=True)
     for kind, share in SHARES.items():
-        text = chunk(kind)
+        text = chunk(kind, seed)
         left, number = int(megabytes * 1_000_000 * share), 0
         while left > 0:
             number += 1

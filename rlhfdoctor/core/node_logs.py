@@ -1,0 +1,222 @@
+"""What one node of a Ray cluster has to read, where it lies: its session's logs, its kernel log.
+
+An actor of this class scans them on the node; only events travel, with the text of configuration files. Beside this
+package a node needs no more than Ray itself brings (PyYAML); without hyperscan it scans by Python's `re`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta, timezone
+from itertools import repeat
+from pathlib import Path
+
+from rlhfdoctor.i18n.message import plural, quoted, say
+from rlhfdoctor.logs.events import make_scanner
+from rlhfdoctor.logs.flight import MOST_BYTES, rank_of_dump
+from rlhfdoctor.logs.open import Source, find_sources
+from rlhfdoctor.logs.read import Reading, read_log
+from rlhfdoctor.logs.workers import count_workers, read_beside
+from rlhfdoctor.settings.read import CONFIG_LIMIT_BYTES, is_configuration
+from rlhfdoctor.sources.kmsg import KernelLog
+from rlhfdoctor.sources.procfs import parse_stat
+from rlhfdoctor.types import Event, Gap
+from rlhfdoctor.vocabulary.names import Kind
+
+KERNEL_LOG = "dmesg"
+_SESSION = re.compile(r"/session_(\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)_")
+"""The folder of a Ray session (ray/_private/node.py at 2.60: `session_{date}_{pid}`, local time of the head)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePlace:
+    """Where a node's logs are."""
+
+    machine: str
+    """The kernel's boot id: raylets on one machine share it."""
+    folder: str
+    device: int
+    inode: int
+    """Of the folder: raylets may share it."""
+    began_s: float
+    """Unix seconds of the node's own clock: the kernel log before is not the cluster's."""
+    utc_offset_s: int
+    """Of stamps without a zone."""
+    cores: int
+    """That its raylet may use."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFile:
+    """One file of a node: what was read of a log, or the text of another file."""
+
+    name: str
+    """Below the node's name."""
+    modified: float | None = None
+    reading: Reading = field(default_factory=Reading)
+    data: bytes | None = None
+    """Of configuration or a flight recorder's dump, which are read by the asking side."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeOrder:
+    """What a node is to read."""
+
+    node: str
+    """Its name, which the names of its files begin with."""
+    host: str
+    """Its address, as other nodes' logs name it."""
+    folder: str | None
+    """None where another raylet reads it."""
+    kernel_since_s: float | None
+    """From when on the machine's kernel log is read; None where another raylet reads it."""
+    shared: tuple[str, ...]
+    """Files on a storage that every node reaches, of which this one reads a part."""
+    utc_offset_s: int
+    cores: int
+    """To read with."""
+    most_events: int
+
+
+class NodeLogs:
+    """Becomes a Ray actor."""
+
+    def clock(self) -> float:
+        """This node's wall clock, Unix seconds."""
+        return time.time()
+
+    def look(self) -> NodePlace:
+        """Where the logs of this actor's own session are."""
+        from ray._private.worker import global_worker  # Ray has no public name for it
+
+        if global_worker.node is None:
+            raise RuntimeError("this Ray worker does not know its session's folder")
+        folder = Path(global_worker.node.get_logs_dir_path()).resolve()
+        info = folder.stat()
+        return NodePlace(
+            machine=Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+            folder=str(folder),
+            device=info.st_dev,
+            inode=info.st_ino,
+            began_s=began_s(str(folder), _started_s(os.getppid())),
+            utc_offset_s=time.localtime().tm_gmtoff,
+            cores=len(os.sched_getaffinity(0)),
+        )
+
+    def read(self, order: NodeOrder) -> list[NodeFile]:
+        """What the order says, at most so many events of it."""
+        found = list(_read_folder(order.folder, order)) if order.folder is not None else []
+        if order.shared:
+            found += _read_files(order.shared, order, lambda source: source)
+        if order.kernel_since_s is not None:
+            found.append(_read_kernel(order, order.kernel_since_s))
+        left_out = thin([file.reading for file in found], order.most_events)
+        if left_out:
+            why = plural(
+                "{n} event between the first and last ones of its kind in its file left out, as there are many nodes",
+                "{n} events between the first and last ones of their kind in their file left out, as there are many "
+                "nodes",
+                left_out,
+            )
+            found.append(NodeFile(name=order.node, reading=Reading(gaps=[Gap(what=quoted(order.node), why=why)])))
+        return found
+
+
+def _started_s(pid: int) -> float:
+    """When a process of this machine was started, Unix seconds."""
+    stat = parse_stat(Path(f"/proc/{pid}/stat").read_bytes())
+    ticks = stat.start_ticks if stat is not None else 0
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def began_s(folder: str, raylet_s: float) -> float:
+    """When a session began, Unix seconds: as its folder's name says, at the latest with the raylet."""
+    match = _SESSION.search(folder)
+    if match is None:
+        return raylet_s
+    try:
+        return min(raylet_s, time.mktime(time.strptime(match[1], "%Y-%m-%d_%H-%M-%S")))
+    except (ValueError, OverflowError):
+        return raylet_s
+
+
+def thin(readings: Sequence[Reading], most_count: int) -> int:
+    """Keeps of each kind in each log as many of the first and of the last events as fit; how many were left out.
+
+    A kind of which there are few keeps all of them; one event at either end stays whatever the limit.
+    """
+    counts = [Counter(event.kind for event in reading.events) for reading in readings]
+    every = [n for count in counts for n in count.values()]
+    if sum(every) <= most_count:
+        return 0
+    low, high = 1, max(every)
+    while low < high:  # the largest number at either end that fits
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if sum(min(n, 2 * middle) for n in every) <= most_count else (low, middle - 1)
+    for reading, count in zip(readings, counts):
+        reading.events = list(_ends(reading.events, count, low))
+    return sum(every) - sum(len(reading.events) for reading in readings)
+
+
+def _ends(events: Sequence[Event], counts: Counter[Kind], keep: int) -> Iterator[Event]:
+    seen: Counter[Kind] = Counter()
+    for event in events:
+        seen[event.kind] += 1
+        if seen[event.kind] <= keep or seen[event.kind] > counts[event.kind] - keep:
+            yield event
+
+
+def _read_folder(folder: str, order: NodeOrder) -> Iterator[NodeFile]:
+    """The node's own files, by its name instead of the folder's."""
+    zone = timezone(timedelta(seconds=order.utc_offset_s))
+    for file in _read_files((folder,), order, lambda source: replace(source, host=order.host, zone=zone)):
+        name = file.name.replace(folder, order.node, 1)
+        events = [replace(event, origin=replace(event.origin, file=name)) for event in file.reading.events]
+        yield replace(file, name=name, reading=replace(file.reading, events=events))
+
+
+def _read_files(paths: Sequence[str], order: NodeOrder, placed: Callable[[Source], Source]) -> Iterator[NodeFile]:
+    """What is below these paths; `placed` gives a log its host and zone."""
+    logs: list[Source] = []
+    gaps: list[Gap] = []
+
+    def file_of(source: Source, reading: Reading, data: bytes | None = None) -> NodeFile:
+        return NodeFile(name=source.name, modified=source.modified, reading=reading, data=data)
+
+    for source in find_sources(paths, gaps):
+        if is_configuration(source.name) or rank_of_dump(source.name) is not None:
+            data = source.read(CONFIG_LIMIT_BYTES if is_configuration(source.name) else MOST_BYTES)
+            yield file_of(source, Reading(byte_count=len(data)), data)
+        elif source.is_file:
+            logs.append(placed(source))
+        else:
+            yield file_of(source, _read_here(placed(source)))
+    count = min(count_workers(logs), order.cores) if order.cores > 1 else 0
+    readings = read_beside(logs, count, "auto", lambda _name, _count: None) if count else repeat(None)
+    for source, reading in zip(logs, readings):
+        yield file_of(source, reading or _read_here(source))
+    yield NodeFile(name=order.node, reading=Reading(gaps=gaps))
+
+
+def _read_here(source: Source) -> Reading:
+    return read_log(source, make_scanner(), Reading(), lambda _: None)
+
+
+def _read_kernel(order: NodeOrder, since_s: float) -> NodeFile:
+    name = f"{order.node}/{KERNEL_LOG}"
+    try:
+        log = KernelLog(since_s=since_s)
+    except OSError as error:
+        why = say("{why}; run dmesg -T on that node, and hand it over", why=os.strerror(error.errno or 0))
+        return NodeFile(name=name, reading=Reading(gaps=[Gap(what=quoted(name), why=why)]))
+    try:
+        data = "\n".join(line for part in iter(log.read, []) for line in part).encode()
+    finally:
+        log.close()
+    source = Source(name, lambda: iter((data,)), len(data), time.time(), host=order.host)
+    return NodeFile(name=name, modified=source.modified, reading=_read_here(source))

@@ -1,0 +1,96 @@
+"""The nodes of a Ray cluster: connecting, an actor of ours on a node, its clock."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+from rlhfdoctor.errors import UsageError
+from rlhfdoctor.i18n.message import say
+
+_PINGS = 5
+_KNOCK_S = 10.0
+
+
+def connect(address: str) -> Any:
+    """The ray module, connected; this package goes along with every actor.
+
+    Raises:
+        ImportError: Ray is not installed beside the doctor.
+        UsageError: no cluster there.
+    """
+    import ray
+
+    _knock(address)
+    package = str(Path(__file__).resolve().parent)
+    try:
+        ray.init(
+            address=address,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            namespace="rlhfdoctor",
+            runtime_env={"py_modules": [package]},
+        )
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise _no_cluster(address, first_line(error)) from None
+    return ray
+
+
+def _knock(address: str) -> None:
+    """Ray itself looks for minutes where nobody listens."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        return  # a name, such as `auto`
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_KNOCK_S).close()
+    except (OSError, OverflowError) as error:
+        raise _no_cluster(address, first_line(error)) from None
+
+
+def _no_cluster(address: str, error: str) -> UsageError:
+    return UsageError(
+        say(
+            "--ray {address}: no Ray cluster there ({error}). Start Ray first, or give its address",
+            address=address,
+            error=error,
+        )
+    )
+
+
+def failures(ray: Any) -> tuple[type[BaseException], ...]:
+    """What a call to a node that is going down may raise."""
+    return (ray.exceptions.RayError, OSError, RuntimeError, ValueError)
+
+
+def name_of(row: dict[str, Any]) -> str:
+    """A node by its address; raylets on one machine differ by the beginning of their number."""
+    return f"{row.get('NodeManagerAddress') or '?'}-{row['NodeID'][:6]}"
+
+
+def start_actor(ray: Any, form: type, node_id: str) -> Any:
+    """An actor on one node and no other, which takes no CPU from the job."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    place = NodeAffinitySchedulingStrategy(node_id, soft=False)
+    return ray.remote(form).options(num_cpus=0, max_restarts=0, scheduling_strategy=place).remote()
+
+
+def measure_offset(ray: Any, actor: Any) -> float:
+    """The node's clock less ours in seconds, by the quickest of some calls of the actor's `clock`."""
+    best = (1e9, 0.0)
+    for _ in range(_PINGS):
+        begin = time.time()
+        there = ray.get(actor.clock.remote(), timeout=60)
+        end = time.time()
+        best = min(best, (end - begin, there - (begin + end) / 2))
+    return best[1] if abs(best[1]) > best[0] else 0.0
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, at most a line; of an error that Ray carries here from an actor, what was raised there."""
+    cause = getattr(error, "cause", None)
+    said = str(cause if isinstance(cause, BaseException) else error)
+    return (said.strip().splitlines() or [type(error).__name__])[0][:200]
