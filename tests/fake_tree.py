@@ -107,10 +107,11 @@ class FakeTree:
         self.root = str(folder)
 
     def write(self, name: str, content: str | bytes) -> str:
-        """One file with its folders; an older one of that name is another file (its open descriptors keep the old)."""
+        """One file with its folders. A process's is another one than before (its open descriptors keep the old)."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)
+        if name.startswith("proc/") and name.split("/")[1].isdigit():
+            path.unlink(missing_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return str(path)
 
@@ -156,10 +157,14 @@ class FakeTree:
 
     def end_process(self, pid: int) -> None:
         """A process is gone: open descriptors of it read nothing, and its folder is not there any more."""
-        folder = self.folder / "proc" / str(pid)
-        for path in folder.iterdir():
-            path.write_bytes(b"")
-        shutil.rmtree(folder)
+        self.remove_folder(f"proc/{pid}")
+
+    def remove_folder(self, name: str) -> None:
+        """A folder that is gone: open descriptors of its files read nothing."""
+        for path in (self.folder / name).iterdir():
+            if path.is_file() and not path.is_symlink():
+                path.write_bytes(b"")
+        shutil.rmtree(self.folder / name)
 
     def set_last_pid(self, pid: int) -> None:
         """The newest pid of the system, by which a scan is spared."""

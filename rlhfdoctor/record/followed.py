@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rlhfdoctor.privacy.secrets import cut_line
 from rlhfdoctor.record.activity import Activity
 from rlhfdoctor.record.event_log import EventLog
@@ -14,6 +16,12 @@ from rlhfdoctor.vocabulary import RECORD_FIELD as R
 
 _DUE_EVERY_S = 10.0
 """Interval for reading CPU time and title of a process, and everything of an idle one."""
+_STILL_EVERY_S = 30.0
+"""The same of a process that stands still."""
+_SETTLED_S = 60.0
+"""From this age on a process has its title, its cgroup and its /dev/shm."""
+_STIRRED_BYTES = 16 << 20
+"""Of memory that came or went and that is not that of the processes that were read: the others are read, too."""
 _TITLE_TICKS = 2
 """A Ray worker's title changes with every method that it runs."""
 _YOUNG_TICKS = 5
@@ -31,20 +39,40 @@ class Followed:
         self._interval_s = 1.0
         self._due: list[Process] = []
         self._young: list[Process] = []
+        self._held_bytes: int | None = None
+        """Of the node, at the tick before."""
 
-    def sweep(self, tick: int, interval_s: float) -> list[Process]:
-        """Takes new processes in and reads those that moved; the ones that are gone are returned."""
+    def sweep(self, tick: int, interval_s: float, *, every: bool) -> list[Process]:
+        """Takes new processes in and reads those that moved; the ones that are gone are returned.
+
+        With `every` none is passed over, however long it has stood still.
+        """
         self._tick, self._interval_s = tick, interval_s
         for process in self._target.discover():
             self._add(process)
         self._due.clear()
-        return self._target.sweep(self._is_due)
+        return self._target.sweep(self._is_due, every=every)
+
+    def sweep_rest(self, host: Mapping[str, int]) -> list[Process]:
+        """Reads the others, too, if more of the node's memory came or went than the processes that were read explain.
+
+        Args:
+            host: meminfo of this tick, in bytes; without it they are read.
+        """
+        anon, shared = host.get("anon_bytes"), host.get("shmem_bytes")
+        held = None if anon is None or shared is None else anon + shared
+        before, self._held_bytes = self._held_bytes, held
+        if held is not None and before is not None:
+            if abs(held - before - self._target.moved_bytes) < _STIRRED_BYTES:
+                return []
+        return self._target.sweep_rest()
 
     def _is_due(self, process: Process) -> bool:
         """Every process in full once in some seconds, each in a tick of its own."""
         if self._tick < process.due:
             return False
-        every = max(1, round(_DUE_EVERY_S / self._interval_s))
+        every_s = _STILL_EVERY_S if process.is_still and self._is_settled(process) else _DUE_EVERY_S
+        every = max(1, round(every_s / self._interval_s))
         process.due = self._tick + every - (process.due == 0) * (process.uid % every)
         self._due.append(process)
         return True
@@ -96,7 +124,7 @@ class Followed:
         for process in self._target.processes.values():
             if process.command.startswith("ray::") and (self._tick + process.uid) % _TITLE_TICKS == 0:
                 self._rename(process)
-        for process in (*self._young, *self._due):
+        for process in (*self._young, *(p for p in self._due if not self._is_settled(p))):
             self._machine.place(process)
         if self._tick % 3 == 0:
             self._young = [p for p in self._young if self._is_young(p)]
@@ -105,13 +133,15 @@ class Followed:
                 self._rename(process)  # torch names a loader's process a moment after the fork
         for process in self._due:
             self._rename(process)
-            if self._tick % 2:
-                io = process.reader.io()
-                if io is not None:
-                    process.slow = (*process.slow[:2], *io)
+            io = process.reader.io()
+            if io is not None:
+                process.slow = (*process.slow[:2], *io)
         if grown is not None and grown.status is not None:
             grown.mappings = grown.reader.maps() or grown.mappings
             grown.mapped_at_bytes = grown.status.rss_shmem_bytes or 0
+
+    def _is_settled(self, process: Process) -> bool:
+        return (self._tick - process.first_tick) * self._interval_s >= _SETTLED_S
 
     def _is_young(self, process: Process) -> bool:
         return self._tick - process.first_tick < _YOUNG_TICKS and process.pid in self._target.processes

@@ -27,6 +27,8 @@ class JobShm:
         self._most_bytes = {_OURS: 0}
         """Resident size of the largest process that each of them ever had."""
         self.device = _OURS
+        self._is_mixed = False
+        """Whether a process has ever had another one than ours."""
         self._path: str | None = self._own
 
     def place(self, pid: int) -> None:
@@ -34,12 +36,16 @@ class JobShm:
         try:
             device = os.stat(f"{self._root}/proc/{pid}/root/dev/shm").st_dev
             self._devices[pid] = _OURS if device == os.stat(self._own).st_dev else device
+            self._is_mixed |= self._devices[pid] != _OURS
         except OSError:
             self._devices.setdefault(pid, _OURS)
 
     def read(self, processes: Mapping[int, Process]) -> SharedMemory | None:
         """Size and use of the job's; None if there is none, or the last process that has it is gone."""
-        self._devices = {pid: device for pid, device in self._devices.items() if pid in processes}
+        if len(self._devices) > 2 * len(processes) or self._is_mixed:
+            self._devices = {pid: device for pid, device in self._devices.items() if pid in processes}
+        if not self._is_mixed:  # nearly always
+            return read_shm(self._own)
         for pid, device in self._devices.items():
             self._most_bytes[device] = max(self._most_bytes.get(device, 0), processes[pid].rss_bytes)
         self.device = max(self._most_bytes, key=self._most_bytes.__getitem__)

@@ -13,6 +13,7 @@ from rlhfdoctor.record.target import Process, Target
 from rlhfdoctor.sources.cgroupfs import Hierarchy, Level, find_chain, find_hierarchy, find_path, read_level
 from rlhfdoctor.sources.gpu_drivers import Driver, find_drivers
 from rlhfdoctor.sources.gpus import Gpu, GpuProcess, GpuReading, GpuSource
+from rlhfdoctor.sources.kept import KeptFiles
 from rlhfdoctor.sources.meminfo import parse_meminfo, parse_vmstat, parse_zoneinfo
 from rlhfdoctor.sources.nvml import find_own_pid
 from rlhfdoctor.sources.pressure import parse_pressure
@@ -62,6 +63,7 @@ class Machine:
     def __init__(self, target: Target, emit: Emit, root: str = "") -> None:
         """`emit` stores an event; `root` is where /proc and /sys are looked for."""
         self._target, self._emit, self._root = target, emit, root
+        self._kept = KeptFiles()
         self.hierarchy = find_hierarchy(root)
         self.host: dict[str, int] = {}
         self.levels: list[Level] = []
@@ -165,15 +167,15 @@ class Machine:
     def read(self) -> dict[str, Any]:
         """The rows of this tick."""
         self._ticks += 1
-        self.host = parse_meminfo(read_file(f"{self._root}/proc/meminfo", 16384) or b"")
-        zones = read_file(f"{self._root}/proc/zoneinfo", 1 << 20)
-        if zones is not None:
-            self.host["cpu_lists_bytes"] = parse_zoneinfo(zones)
+        self.host = parse_meminfo(self._kept.read(f"{self._root}/proc/meminfo", 16384) or b"")
         if self._ticks % _COUNTER_TICKS == 1:
-            self._counters = parse_vmstat(read_file(f"{self._root}/proc/vmstat", 32768) or b"")
-            pressure = parse_pressure(read_file(f"{self._root}/proc/pressure/memory", 512) or b"")
+            self._counters = parse_vmstat(self._kept.read(f"{self._root}/proc/vmstat", 32768) or b"")
+            pressure = parse_pressure(self._kept.read(f"{self._root}/proc/pressure/memory", 512) or b"")
             if pressure is not None:
                 self._counters |= {"some_us": pressure.some_us, "full_us": pressure.full_us}
+            zones = self._kept.read(f"{self._root}/proc/zoneinfo", 1 << 20)
+            if zones is not None:
+                self._counters["cpu_lists_bytes"] = parse_zoneinfo(zones)
         self.shm = self._job_shm.read(self._target.processes)
         values = {**self.host, **self._counters}
         if self.shm is not None:
@@ -220,7 +222,7 @@ class Machine:
             level = before.get(folder)
             whole = level is None or (self._ticks + uid) % _WHOLE_LEVEL_TICKS == 0
             if whole or own or (level is not None and level.max_bytes is not None):
-                level = read_level(hierarchy, folder, None if whole else level)
+                level = read_level(hierarchy, folder, None if whole else level, self._kept.read)
             if level is None or (level.current_bytes is None and level.anon_bytes is None):
                 continue  # it is gone, or the root of v2
             self.levels.append(level)

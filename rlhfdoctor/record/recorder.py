@@ -154,8 +154,9 @@ class Recorder:
         self.tick += 1
         if self.tick % 60 == 0:
             gc.collect()
-        gone = self.followed.sweep(self.tick, self.pace.interval_s)
+        gone = self.followed.sweep(self.tick, self.pace.interval_s, every=self.pace.is_raised)
         tables = self.machine.read()
+        gone += self.followed.sweep_rest(self.machine.host)
         for process in gone:
             self.followed.drop(process)
         self.followed.look_closer()

@@ -13,9 +13,14 @@ from dataclasses import dataclass
 
 from rlhfdoctor.evidence.roles import find_role
 from rlhfdoctor.sources.cgroupfs import list_processes
+from rlhfdoctor.sources.kept import KeptFiles
 from rlhfdoctor.sources.procfs import Mappings, ProcReader, Stat, Status, has_moved, list_pids, parse_stat, read_file
 
 _RECHECK_TICKS = 60
+_STILL_READS = 3
+"""Reads in a row in which a process did not move, from which on it is read more rarely."""
+_STILL_EVERY = 4
+"""In ticks."""
 FORKED = "a forked copy of its parent"
 """What a role rests on that a better name may replace."""
 
@@ -49,12 +54,25 @@ class Process:
     """Tick at which it was first seen."""
     due: int = 0
     """Tick at which it is read in full again."""
+    still_reads: int = 0
+    """Reads in a row in which it did not move."""
+
+    @property
+    def is_still(self) -> bool:
+        """Whether it has not moved for some reads."""
+        return self.still_reads >= _STILL_READS
 
     @property
     def rss_bytes(self) -> int:
         """All three kinds together, as last read."""
         s = self.status
         return 0 if s is None else (s.rss_anon_bytes or 0) + (s.rss_file_bytes or 0) + (s.rss_shmem_bytes or 0)
+
+    @property
+    def held_bytes(self) -> int:
+        """The same without pages of files."""
+        s = self.status
+        return 0 if s is None else (s.rss_anon_bytes or 0) + (s.rss_shmem_bytes or 0)
 
 
 class Target:
@@ -77,6 +95,7 @@ class Target:
         """
         self._root, self._cgroup, self._adopt = root, cgroup, adopt
         self._roots = set(pids)
+        self._kept = KeptFiles()
         self.ignore = set(ignore)
         """Pids that are never followed: our own, and what we started ourselves."""
         self.processes: dict[int, Process] = {}
@@ -87,6 +106,10 @@ class Target:
         self._next_uid = 1
         self._last_pid = b""
         self._tick = 0
+        self._left: list[Process] = []
+        """Processes that the last sweep did not read."""
+        self.moved_bytes = 0
+        """What the processes that were read have gained since they were read before, files' pages left out."""
 
     def add_root(self, pid: int) -> None:
         """Follows one more tree."""
@@ -97,7 +120,7 @@ class Target:
     def discover(self) -> list[Process]:
         """Processes that are new since the last call."""
         self._tick += 1
-        last = (read_file(f"{self._root}/proc/loadavg", 128) or b"").rsplit(b" ", 1)[-1]
+        last = (self._kept.read(f"{self._root}/proc/loadavg", 128) or b"").rsplit(b" ", 1)[-1]
         recheck = self._tick % _RECHECK_TICKS == 0
         if last and last == self._last_pid and not recheck and self._cgroup is None:
             return []  # no process and no thread was made meanwhile
@@ -181,27 +204,55 @@ class Target:
         self._roots.discard(process.pid)
         self._last_pid = b""
 
-    def sweep(self, is_due: Callable[[Process], bool]) -> list[Process]:
+    def sweep(self, is_due: Callable[[Process], bool], *, every: bool = True) -> list[Process]:
         """Reads every process whose resident size moved, and those that are due; the gone ones are returned.
 
         `statm` of all of them costs a third of `status`; an idle process is read in full when
         it is due only, with CPU time. A figure is thus off by at most 127 pages.
+
+        Args:
+            is_due: whether a process is to be read in full.
+            every: reads also those that stood still at their last reads and whose turn it is not (`sweep_rest`).
         """
+        self._left.clear()
+        self.moved_bytes = 0
         gone: list[Process] = []
         for process in self.processes.values():
-            pages = process.reader.statm()
             due = is_due(process)
-            if not due and process.status is not None and not has_moved(process.pages, pages):
-                continue
-            status = process.reader.status()
-            if status is None or (status.state in "ZX" and status.rss_anon_bytes is None):
+            if (
+                process.is_still
+                and not (every or due)
+                and (process.uid + self._tick) % _STILL_EVERY
+                and process.pid not in self._roots
+            ):
+                self._left.append(process)
+            elif not self._read(process, due):
                 gone.append(process)
-                continue
-            if status.rss_anon_bytes is None and process.status is not None:
-                continue  # it is ending: its memory is given back, and the last sample is kept
-            process.status, process.pages, process.row = status, pages, ()
-            if due:
-                stat = process.reader.stat()
-                if stat is not None:
-                    process.slow = (stat.cpu_ticks, stat.major_faults_count, *process.slow[2:])
         return gone
+
+    def sweep_rest(self) -> list[Process]:
+        """Reads what the last sweep did not; the gone ones are returned."""
+        left, self._left = self._left, []
+        return [process for process in left if not self._read(process, False)]
+
+    def _read(self, process: Process, due: bool) -> bool:
+        """Whether it is still there."""
+        pages = process.reader.statm()
+        if not due and process.status is not None and not has_moved(process.pages, pages):
+            process.still_reads += 1
+            return True
+        status = process.reader.status()
+        if status is None or (status.state in "ZX" and status.rss_anon_bytes is None):
+            self.moved_bytes -= process.held_bytes
+            return False
+        if status.rss_anon_bytes is None and process.status is not None:
+            return True  # it is ending: its memory is given back, and the last sample is kept
+        before = process.held_bytes
+        process.still_reads = process.still_reads + 1 if due and not has_moved(process.pages, pages) else 0
+        process.status, process.pages, process.row = status, pages, ()
+        self.moved_bytes += process.held_bytes - before
+        if due:
+            stat = process.reader.stat()
+            if stat is not None:
+                process.slow = (stat.cpu_ticks, stat.major_faults_count, *process.slow[2:])
+        return True

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rlhfdoctor.sources.procfs import parse_cgroup, read_file
@@ -139,6 +139,8 @@ def list_processes(folder: str) -> list[int]:
     return pids
 
 
+Read = Callable[[str, int], bytes | None]
+"""Reads a file, at most so many bytes of it."""
 _STAT_V2 = (b"anon", b"file", b"shmem", b"kernel", b"slab", b"inactive_file", b"active_file", b"unevictable")
 _STAT_V1 = (
     b"total_rss",
@@ -151,20 +153,22 @@ _STAT_V1 = (
 )
 
 
-def read_level(hierarchy: Hierarchy, folder: str, last: Level | None = None) -> Level:
+def read_level(hierarchy: Hierarchy, folder: str, last: Level | None = None, read: Read = read_file) -> Level:
     """One level; what is not there is None (the root cgroup of v2 has hardly any of these files).
 
-    With `last`, what changes seldom (limits, peak, swap) is taken from there: half of the cost.
+    Args:
+        last: what changes seldom (limits, peak, swap) is taken from there: half of the cost.
+        read: reads what changes often.
     """
-    return _read_v2(folder, last) if hierarchy.version == 2 else _read_v1(folder, last)
+    return _read_v2(folder, last, read) if hierarchy.version == 2 else _read_v1(folder, last, read)
 
 
-def _read_v2(folder: str, last: Level | None) -> Level:
-    stat = _table(folder, "memory.stat", _STAT_V2)
-    events = _table(folder, "memory.events", (b"oom", b"oom_kill"))
+def _read_v2(folder: str, last: Level | None, read: Read) -> Level:
+    stat = _table(folder, "memory.stat", _STAT_V2, read)
+    events = _table(folder, "memory.events", (b"oom", b"oom_kill"), read)
     return Level(
         path=folder,
-        current_bytes=_number(folder, "memory.current"),
+        current_bytes=_number(folder, "memory.current", read),
         max_bytes=last.max_bytes if last else _limit(folder, "memory.max"),
         high_bytes=last.high_bytes if last else _limit(folder, "memory.high"),
         peak_bytes=last.peak_bytes if last else _number(folder, "memory.peak"),
@@ -182,16 +186,16 @@ def _read_v2(folder: str, last: Level | None) -> Level:
     )
 
 
-def _read_v1(folder: str, last: Level | None) -> Level:
+def _read_v1(folder: str, last: Level | None, read: Read) -> Level:
     """The `total_` rows of memory.stat include the cgroups below, as v2's rows do.
 
     `cache` includes shmem, `rss` is anon, and `rss_huge` is part of `rss` (cgroup-v1/memory.rst 5.2).
     """
-    stat = _table(folder, "memory.stat", _STAT_V1)
-    oom = _table(folder, "memory.oom_control", (b"oom_kill",))
+    stat = _table(folder, "memory.stat", _STAT_V1, read)
+    oom = _table(folder, "memory.oom_control", (b"oom_kill",), read)
     return Level(
         path=folder,
-        current_bytes=_number(folder, "memory.usage_in_bytes"),
+        current_bytes=_number(folder, "memory.usage_in_bytes", read),
         max_bytes=last.max_bytes if last else _limit(folder, "memory.limit_in_bytes"),
         high_bytes=None,
         peak_bytes=last.peak_bytes if last else _number(folder, "memory.max_usage_in_bytes"),
@@ -209,8 +213,8 @@ def _read_v1(folder: str, last: Level | None) -> Level:
     )
 
 
-def _table(folder: str, name: str, keys: Sequence[bytes]) -> dict[bytes, int]:
-    data = b"\n" + (read_file(f"{folder}/{name}", 16384) or b"")
+def _table(folder: str, name: str, keys: Sequence[bytes], read: Read) -> dict[bytes, int]:
+    data = b"\n" + (read(f"{folder}/{name}", 16384) or b"")
     found: dict[bytes, int] = {}
     for key in keys:
         at = data.find(b"\n%b " % key)
@@ -222,8 +226,8 @@ def _table(folder: str, name: str, keys: Sequence[bytes]) -> dict[bytes, int]:
     return found
 
 
-def _number(folder: str, name: str) -> int | None:
-    data = (read_file(f"{folder}/{name}", 64) or b"").strip()
+def _number(folder: str, name: str, read: Read = read_file) -> int | None:
+    data = (read(f"{folder}/{name}", 64) or b"").strip()
     return int(data) if data.isdigit() else None
 
 

@@ -1,8 +1,9 @@
 """What recording costs: CPU beside a psutil sweep of the same processes, memory, disk, and the target's mmap latency.
 
-    python tests/bench/record.py [SECONDS [ROUNDS]]
+    python tests/bench/record.py [SECONDS [ROUNDS [COUNT ...]]]
 
-Both sweeps run at 1 Hz at the same time, each in a process of its own that sleeps in between, with cold caches as
+Processes are 64, 200, 2,000 and 5,000 that wake up every 1 to 6 s and take 0.3 MB (from 1,000 on 30 kB, since memory is finite);
+measured from 65 s on, since a new process is asked more often. Both sweeps run at 1 Hz at the same time, each in a process of its own that sleeps in between, with cold caches as
 in real life. The target of the second part is a C program that maps, touches and unmaps a page over and over; rounds
 unwatched, at 1 Hz and at 10 Hz follow each other in turn, so that noise hits all of them.
 """
@@ -24,7 +25,8 @@ from rlhfdoctor.record.start import start_recorder
 from rlhfdoctor.trace.read import read_node
 from rlhfdoctor.trace.store import SUFFIX
 
-WARM_S = 4.0
+WARM_S = 65.0
+COUNTS = (64, 200, 2000, 5000)
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 LOAD = """
 import os, random, signal, sys, time
@@ -34,7 +36,7 @@ for _ in range(int(sys.argv[1])):
         blocks = []
         while True:
             time.sleep(random.uniform(1.0, 6.0))
-            blocks = blocks[-8:] + [bytearray(b"x") * 300_000]
+            blocks = blocks[-8:] + [bytearray(b"x") * int(sys.argv[2])]
 print("ready", flush=True)
 signal.pause()
 """
@@ -131,7 +133,7 @@ def size_of(folder: Path) -> int:
 
 def overhead(base: Path, count: int, seconds: float) -> None:
     """One line: the recorder beside psutil, for so many processes."""
-    load = start(sys.executable, "-c", LOAD, str(count))
+    load = start(sys.executable, "-c", LOAD, str(count), "300000" if count < 1000 else "30000")
     sweep = start(sys.executable, "-c", SWEEP, str(load.pid))
     folder = base / f"overhead-{count}"
     recorder = watch(folder, load.pid, 1.0)
@@ -206,13 +208,14 @@ def latency(base: Path, rounds: int) -> None:
 
 
 def main() -> None:
-    """Prints the cost for 64 and 200 processes, and the latency."""
+    """Prints the cost for each number of processes, and the latency."""
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 40.0
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 7
     with tempfile.TemporaryDirectory() as name:
-        for count in (64, 200):
+        for count in list(map(int, sys.argv[3:])) or COUNTS:
             overhead(Path(name), count, seconds)
-        latency(Path(name), rounds)
+        if rounds:
+            latency(Path(name), rounds)
 
 
 if __name__ == "__main__":

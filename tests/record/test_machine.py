@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -178,7 +177,7 @@ def test_levels_are_read(room: Room) -> None:
 def test_level_that_is_removed(room: Room) -> None:
     """A cgroup that is gone has no row any more."""
     room.read()
-    shutil.rmtree(room.path("job/worker"))
+    room.tree.remove_folder(Path(room.path("job/worker")).relative_to(room.tree.folder).as_posix())
     assert room.read(10)["cgroup"][0] == [2]
 
 
