@@ -13,12 +13,13 @@ from rlhfdoctor.core.cluster import deal
 from rlhfdoctor.core.node_logs import NodeLogs, NodeOrder, began_s, thin
 from rlhfdoctor.logs.read import Reading
 from rlhfdoctor.logs.remote import RemoteFile
+from rlhfdoctor.logs.window import Window
 from tests.build import make_event
 
 
 def make_order(folder: Path, **given: object) -> NodeOrder:
     """What a node reads: its folder, and nothing else."""
-    words = {"node": "n1", "host": "10.0.0.1", "folder": str(folder), "kernel_since_s": None, "shared": (), "utc_offset_s": 0, "cores": 1, "most_events": 1000}
+    words = {"node": "n1", "host": "10.0.0.1", "folder": str(folder), "kernel_since_s": None, "shared": (), "window": Window(), "utc_offset_s": 0, "cores": 1, "most_events": 1000}
     return NodeOrder(**{**words, **given})  # type: ignore[arg-type]
 
 
@@ -103,7 +104,8 @@ import sys
 for name in ("rich", "msgspec", "zstandard", "jinja2", "polib", "pynvml", "hyperscan", "polars", "fsspec"):
     sys.modules[name] = None
 from rlhfdoctor.core.node_logs import NodeLogs, NodeOrder
-order = NodeOrder(node="n", host="h", folder={str(tmp_path)!r}, kernel_since_s=None, shared=(), utc_offset_s=0, cores=1, most_events=9)
+from rlhfdoctor.logs.window import Window
+order = NodeOrder(node="n", host="h", folder={str(tmp_path)!r}, kernel_since_s=None, shared=(), window=Window(), utc_offset_s=0, cores=1, most_events=9)
 print([str(event.kind) for file in NodeLogs().read(order) for event in file.reading.events])
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

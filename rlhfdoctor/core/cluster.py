@@ -20,6 +20,7 @@ from rlhfdoctor.i18n.message import Message, plural, quoted, say
 from rlhfdoctor.logs.open import Source, find_sources
 from rlhfdoctor.logs.read import Reading
 from rlhfdoctor.logs.remote import RemoteFile, find_remote
+from rlhfdoctor.logs.window import ALWAYS, Window
 from rlhfdoctor.types import Event, Gap
 
 _START_S = 120.0
@@ -88,7 +89,7 @@ class Cluster:
         self._actors.clear()
         self._stack.close()
 
-    def read(self, gaps: list[Gap]) -> Iterator[tuple[Source, Reading | None]]:
+    def read(self, gaps: list[Gap], window: Window = ALWAYS) -> Iterator[tuple[Source, Reading | None]]:
         """Each file of each node, with what was read of it there; None where its text is to be read here.
 
         Raises:
@@ -99,7 +100,7 @@ class Cluster:
         self._gone = [(row, _reason(row)) for row in rows if not row.get("Alive")]
         self._alive = frozenset(map(_address, alive))
         files_count = bytes_count = 0
-        waiting = self._ask(alive, gaps)
+        waiting = self._ask(alive, gaps, window)
         if not waiting:
             yield from ((source, None) for source in find_sources(self._shared, gaps))
         for asked, answer in self._answers(waiting):
@@ -146,7 +147,7 @@ class Cluster:
                 except self._failures as error:
                     yield asked, error
 
-    def _ask(self, rows: list[dict[str, Any]], gaps: list[Gap]) -> dict[Any, _Asked]:
+    def _ask(self, rows: list[dict[str, Any]], gaps: list[Gap], window: Window) -> dict[Any, _Asked]:
         """Has every node read what no other reads; its answer to come -> the node."""
         shared = [file for url in self._shared for file in find_remote(url)]
         actors = [(row, ray_nodes.start_actor(self._ray, NodeLogs, row["NodeID"])) for row in rows]
@@ -174,6 +175,7 @@ class Cluster:
                 folder=place.folder if key not in folders else None,
                 kernel_since_s=began_s.pop(place.machine, None),
                 shared=share,
+                window=window.moved(offset_s),
                 utc_offset_s=place.utc_offset_s,
                 cores=max(place.cores // raylets[place.machine], 1),
                 most_events=share_of_events(len(found)),

@@ -14,6 +14,7 @@ from rlhfdoctor.logs.flight import MOST_BYTES, rank_of_dump, read_dump
 from rlhfdoctor.logs.open import Source
 from rlhfdoctor.logs.read import Reading, read_log
 from rlhfdoctor.logs.streams import is_compressed
+from rlhfdoctor.logs.window import Window
 from rlhfdoctor.logs.workers import count_workers, read_beside
 from rlhfdoctor.patch.apply import find_original
 from rlhfdoctor.settings.read import CONFIG_LIMIT_BYTES, is_configuration, is_source
@@ -38,6 +39,7 @@ class Intake:
         progress: Callable[[str, int], None] | None,
         expect: Callable[[int], None] | None,
         interruptible: bool,
+        window: Window,
     ) -> None:
         """As `Session` takes them."""
         self.events: list[Event] = []
@@ -52,6 +54,7 @@ class Intake:
         """When a log was last written to."""
         self.gaps: list[Gap] = []
         self._progress, self._expect, self._interruptible = progress, expect, interruptible
+        self._window = window
         self._scanner = make_scanner(engine)
         self._places: dict[str, tuple[str | None, tzinfo]] = {}
         """Log of a recorded run -> its node and time zone."""
@@ -81,7 +84,7 @@ class Intake:
                     self.logs[source.name] = None
                     self.newest_s = max(self.newest_s, source.modified or 0.0)
                     host, zone = self._places.get(source.name, (None, timezone.utc))
-                    placed = replace(source, host=host, zone=zone)
+                    placed = replace(source, host=host, zone=zone, window=self._window)
                     if reading is not None:
                         self._add_bytes(source.name, reading.byte_count)
                         self._take(source, part, reading)

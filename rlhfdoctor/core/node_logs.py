@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta, timezone
+from functools import partial
 from itertools import repeat
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from rlhfdoctor.logs.events import make_scanner
 from rlhfdoctor.logs.flight import MOST_BYTES, rank_of_dump
 from rlhfdoctor.logs.open import Source, find_sources
 from rlhfdoctor.logs.read import Reading, read_log
+from rlhfdoctor.logs.window import Window
 from rlhfdoctor.logs.workers import count_workers, read_beside
 from rlhfdoctor.settings.read import CONFIG_LIMIT_BYTES, is_configuration
 from rlhfdoctor.sources.kmsg import KernelLog
@@ -77,6 +79,8 @@ class NodeOrder:
     """From when on the machine's kernel log is read; None where another raylet reads it."""
     shared: tuple[str, ...]
     """Files on a storage that every node reaches, of which this one reads a part."""
+    window: Window
+    """By its clock."""
     utc_offset_s: int
     cores: int
     """To read with."""
@@ -112,7 +116,7 @@ class NodeLogs:
         """What the order says, at most so many events of it."""
         found = list(_read_folder(order.folder, order)) if order.folder is not None else []
         if order.shared:
-            found += _read_files(order.shared, order, lambda source: source)
+            found += _read_files(order.shared, order, lambda source: replace(source, window=order.window))
         if order.kernel_since_s is not None:
             found.append(_read_kernel(order, order.kernel_since_s))
         left_out = thin([file.reading for file in found], order.most_events)
@@ -174,7 +178,8 @@ def _ends(events: Sequence[Event], counts: Counter[Kind], keep: int) -> Iterator
 def _read_folder(folder: str, order: NodeOrder) -> Iterator[NodeFile]:
     """The node's own files, by its name instead of the folder's."""
     zone = timezone(timedelta(seconds=order.utc_offset_s))
-    for file in _read_files((folder,), order, lambda source: replace(source, host=order.host, zone=zone)):
+    place = partial(replace, host=order.host, zone=zone, window=order.window)
+    for file in _read_files((folder,), order, place):
         name = file.name.replace(folder, order.node, 1)
         events = [replace(event, origin=replace(event.origin, file=name)) for event in file.reading.events]
         yield replace(file, name=name, reading=replace(file.reading, events=events))

@@ -22,6 +22,7 @@ from rlhfdoctor.logs.events import order_events
 from rlhfdoctor.logs.open import Source, find_sources
 from rlhfdoctor.logs.read import Reading
 from rlhfdoctor.logs.remote import is_remote
+from rlhfdoctor.logs.window import Window
 from rlhfdoctor.settings.framework import find_framework, find_versions, name_of
 from rlhfdoctor.settings.logged import parse_every_logged
 from rlhfdoctor.settings.read import parse_configuration
@@ -38,7 +39,7 @@ class Elsewhere(contextlib.AbstractContextManager[Any], Protocol):
     names: tuple[str, ...]
     """As a command takes them."""
 
-    def read(self, gaps: list[Gap]) -> Iterable[tuple[Source, Reading | None]]:
+    def read(self, gaps: list[Gap], window: Window) -> Iterable[tuple[Source, Reading | None]]:
         """Each file, with what was read of it; None where its text is to be read here."""
 
     def missing(self, events: list[Event]) -> Iterable[Gap]:
@@ -82,7 +83,7 @@ class Session(Intake):
             elsewhere: logs that are read where they lie, beside the paths.
         """
         self.paths = (*map(str, paths), *(elsewhere.names if elsewhere is not None else ()))
-        super().__init__(engine, progress, expect, interruptible)
+        super().__init__(engine, progress, expect, interruptible, Window(since, until))
         self.names: dict[str, str] = {}
         """Each path that is read -> its name as the user gave it."""
         self.is_end_in_doubt = False
@@ -91,7 +92,7 @@ class Session(Intake):
         """The kernel's kills that nothing ties to the run, and nothing speaks against."""
         self.traces: list[Recorded] = []
         """What recorders wrote, as much as a verdict needs."""
-        self._configs, self._framework, self._window = tuple(map(str, configs)), framework, (since, until)
+        self._configs, self._framework = tuple(map(str, configs)), framework
         self._given, self._elsewhere = tuple(map(str, paths)), elsewhere
         self._stack = contextlib.ExitStack()
         self._shown_only: set[str] = set()
@@ -132,7 +133,7 @@ class Session(Intake):
     def _read_elsewhere(self, elsewhere: Elsewhere) -> None:
         here = set(self.texts)
         with elsewhere:
-            self._read_sources(elsewhere.read(self.gaps))
+            self._read_sources(elsewhere.read(self.gaps, self._window))
         self._shown_only |= set(self.texts) - here
         self.gaps.extend(elsewhere.missing(self.events))
 
@@ -143,7 +144,7 @@ class Session(Intake):
     @cached_property
     def case(self) -> Case:
         """Events of the window in order of time, with settings, framework and versions."""
-        events = [event for event in name_training_bars(order_events(self.events)) if self._is_inside(event)]
+        events = [event for event in name_training_bars(order_events(self.events)) if self._window.holds(event.time)]
         if self.traces:
             events, foreign = drop_foreign(events, self.traces)
         else:
@@ -168,12 +169,6 @@ class Session(Intake):
             settings = interpret(written, framework.name)
             framework = find_framework(events, settings, versions, self._framework, recorded=bool(self.traces))
         return Case(events, settings, framework, versions, self.traces, self._line_counts)
-
-    def _is_inside(self, event: Event) -> bool:
-        since, until = self._window
-        if event.time is None:
-            return True
-        return (since is None or event.time >= since) and (until is None or event.time <= until)
 
     def _configured(self) -> Iterator[Written]:
         for name, text in self.texts.items():

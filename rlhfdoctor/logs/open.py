@@ -23,6 +23,7 @@ from rlhfdoctor.logs.archive import READ_ERRORS, is_archive, read_members, reaso
 from rlhfdoctor.logs.flight import rank_of_dump
 from rlhfdoctor.logs.remote import RemoteFile, find_remote, is_remote
 from rlhfdoctor.logs.streams import Binary, decoded, decompressed, pieces, sniffed
+from rlhfdoctor.logs.window import ALWAYS, Window
 from rlhfdoctor.types import Gap
 
 _MOST_BYTES = 64 * 1024**3
@@ -76,6 +77,8 @@ class Source:
     """Node whose log it is, if recorded."""
     zone: tzinfo = timezone.utc
     """Time zone of stamps without one."""
+    window: Window = ALWAYS
+    """What happened outside of it does not count."""
     is_file: bool = False
     """Whether its name opens it, at any time, in any process: no member of an archive, no pipe."""
     fingerprint: Callable[[], bytes] | None = None

@@ -24,15 +24,19 @@ class Reading:
 
 def read_log(source: Source, scanner: Scanner, reading: Reading, progress: Callable[[int], None]) -> Reading:
     """Reads a log into `reading`, whose gaps the source may add to; `progress` is given the bytes of each piece."""
-    tail = Tail(source)
 
-    def stream() -> Iterator[bytes]:
-        for piece in tail.stream():
+    def counted() -> Iterator[bytes]:
+        for piece in source.stream():
             reading.byte_count += len(piece)
             progress(len(piece))
             yield piece
 
-    reading.events.extend(map(tail.know, read_events(replace(source, stream=stream), scanner, reading.gaps)))
+    def stream() -> Iterator[bytes]:
+        return counted() if source.window.is_open() else source.window.blank(counted(), source.zone)
+
+    tail = Tail(replace(source, stream=stream))
+    events = read_events(replace(source, stream=tail.stream), scanner, reading.gaps)
+    reading.events.extend(map(tail.know, events))
     reading.line_end_count = scanner.line_end_count
     reading.events.extend(tail.unrecognised(reading.line_end_count))
     return reading

@@ -11,6 +11,7 @@ from rlhfdoctor import interpreters
 from rlhfdoctor.logs.events import make_scanner
 from rlhfdoctor.logs.open import Source, find_sources
 from rlhfdoctor.logs.read import Reading, read_log
+from rlhfdoctor.logs.window import Window
 
 WORTH_BYTES = 64 * 1024**2
 """Fewer bytes are read before a worker has started."""
@@ -24,6 +25,7 @@ class Order(NamedTuple):
     path: str
     host: str | None
     zone: tzinfo
+    window: Window
 
 
 def count_workers(sources: Sequence[Source]) -> int:
@@ -47,7 +49,7 @@ def read_beside(
     return interpreters.answers(
         f"{__name__}:make_reader",
         [engine],
-        [Order(source.name, source.host, source.zone) for source in sources],
+        [Order(source.name, source.host, source.zone, source.window) for source in sources],
         count,
         lambda number, size: progress(sources[number].name, size),
         [source.size_bytes or 0 for source in sources],
@@ -70,7 +72,8 @@ def make_reader(engine: str) -> interpreters.Answerer:
                 unsaid = 0
 
         for source in find_sources([order.path], reading.gaps):
-            read_log(replace(source, host=order.host, zone=order.zone), scanner, reading, progress)
+            placed = replace(source, host=order.host, zone=order.zone, window=order.window)
+            read_log(placed, scanner, reading, progress)
         say(unsaid)
         return reading
 

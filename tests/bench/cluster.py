@@ -29,6 +29,7 @@ from rlhfdoctor.core.node_logs import NodeFile, NodeLogs, NodeOrder
 from rlhfdoctor.core.session import Session
 from rlhfdoctor.logs.open import Source
 from rlhfdoctor.logs.read import Reading
+from rlhfdoctor.logs.window import Window
 from rlhfdoctor.types import Gap
 from tests.bench.corpus import write
 from tests.bench.speed import RUNS, doctor, pair, ratio, run, shown
@@ -65,7 +66,7 @@ class Copies:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def read(self, _gaps: list[Gap]) -> Iterator[tuple[Source, Reading | None]]:
+    def read(self, _gaps: list[Gap], _window: Window) -> Iterator[tuple[Source, Reading | None]]:
         """Each file of each node."""
         for number in range(self._count):
             host = f"10.{number // 250}.0.{number % 250}"
@@ -87,7 +88,7 @@ class Copies:
 def read_node(folder: Path) -> tuple[float, bytes]:
     """Seconds of one node's reading on one core, and its answer as it travels."""
     order = NodeOrder(
-        node="node", host="10.0.0.1", folder=str(folder), kernel_since_s=None, shared=(), utc_offset_s=0, cores=1, most_events=share_of_events(NODES)
+        node="node", host="10.0.0.1", folder=str(folder), kernel_since_s=None, shared=(), window=Window(), utc_offset_s=0, cores=1, most_events=share_of_events(NODES)
     )
     os.sched_setaffinity(0, {0})
     start = time.perf_counter()
