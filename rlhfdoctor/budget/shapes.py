@@ -15,8 +15,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from rlhfdoctor import documents
 from rlhfdoctor.errors import SourceError, UsageError
 from rlhfdoctor.i18n.message import joined, quoted, say
 
@@ -110,7 +109,7 @@ class Shape:
 @functools.cache
 def _table() -> tuple[tuple[re.Pattern[str], tuple[Any, ...]], ...]:
     text = (resources.files("rlhfdoctor.budget") / "models.yaml").read_text()
-    rows = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))["models"]
+    rows = documents.parse(text)["models"]
     return tuple((re.compile(f"(?:^|[-/.])(?:{row[0]})(?![0-9])"), tuple(row[1:])) for row in rows)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_origin
 
@@ -12,6 +12,7 @@ import msgspec
 import yaml
 from msgspec import Struct
 
+from rlhfdoctor import documents
 from rlhfdoctor.errors import RuleError
 from rlhfdoctor.vocabulary.names import did_you_mean
 
@@ -25,10 +26,19 @@ Place: TypeAlias = tuple[str | int, ...]
 class Faults:
     """The faults of one file, each at its line."""
 
-    def __init__(self, path: Path | Traversable, lines: Mapping[Place, int]) -> None:
-        """`lines` holds the line of every value of the file."""
-        self.path, self.lines = path, lines
+    def __init__(self, path: Path | Traversable, find_lines: Callable[[], Mapping[Place, int]]) -> None:
+        """`find_lines` gives the line of every value of the file; it is called once there is a fault."""
+        self.path, self._find_lines = path, find_lines
         self.found: list[str] = []
+
+    @functools.cached_property
+    def lines(self) -> Mapping[Place, int]:
+        """Where each value is."""
+        return self._find_lines()
+
+    def none_yet(self) -> Faults:
+        """Of the same file, with nothing found."""
+        return Faults(self.path, self._find_lines)
 
     def add(self, place: Place, what: str) -> None:
         """Notes a fault at the line of a value, or of the nearest one around it."""
@@ -46,9 +56,6 @@ class Faults:
             raise RuleError("\n".join(self.found))
 
 
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
 def read_yaml(path: Path | Traversable) -> tuple[Any, Faults]:
     """The plain values of a file, and where each of them is.
 
@@ -56,17 +63,30 @@ def read_yaml(path: Path | Traversable) -> tuple[Any, Faults]:
         RuleError: the file is unreadable, or no YAML.
     """
     try:
-        loader = _Loader(path.read_text(encoding="utf-8"))
-        node = loader.get_single_node()
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise RuleError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise RuleError(f"{path}:1: is not UTF-8") from None
+    known = documents.recall(text)
+    if known is not None:
+        return known, Faults(path, lambda: _compose(path, text)[1].lines)
+    value, faults = _compose(path, text)
+    if not faults.found:
+        documents.keep(text, value)
+    return value, faults
+
+
+def _compose(path: Path | Traversable, text: str) -> tuple[Any, Faults]:
+    """The values of a text, whose faults know their lines."""
+    try:
+        loader = documents.LOADER(text)
+        node = loader.get_single_node()
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         raise RuleError(f"{path}:{mark.line + 1 if mark else 1}: {getattr(error, 'problem', error)}") from None
     lines: dict[Place, int] = {}
-    faults = Faults(path, lines)
+    faults = Faults(path, lambda: lines)
     return (None if node is None else _build(loader, node, (), lines, faults)), faults
 
 

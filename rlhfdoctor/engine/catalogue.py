@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rlhfdoctor.budget.own_hazards import load_hazards
-from rlhfdoctor.conditions.files import Faults, Place, read_yaml
+from rlhfdoctor.conditions.files import Place, read_yaml
 from rlhfdoctor.conditions.resolve import Conditions, read_conditions
 from rlhfdoctor.engine.bundled import bundled_conditions
 from rlhfdoctor.engine.resolve import read_rule
@@ -96,7 +96,7 @@ def _unknown_causes(known: Collection[str]) -> list[str]:
     found = []
     for own in load_hazards():
         if own.hazard.cause not in known:
-            faults = Faults(own.faults.path, own.faults.lines)
+            faults = own.faults.none_yet()
             what = f"unknown cause '{own.hazard.cause}'.{did_you_mean(own.hazard.cause, known)}"
             faults.add((*own.place, "cause"), what)
             found += faults.found

@@ -97,7 +97,7 @@ def check_treatments(rules: Mapping[str, Rule], known: Collection[str]) -> list[
     """
     found: list[str] = []
     for own in load_treatments():
-        faults = Faults(own.faults.path, own.faults.lines)
+        faults = own.faults.none_yet()
         for index, name in enumerate(own.rules):
             if name not in known:
                 faults.add((*own.place, "rules", index), f"unknown rule '{name}'.{did_you_mean(name, known)}")

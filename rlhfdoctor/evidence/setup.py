@@ -9,9 +9,9 @@ from dataclasses import replace
 from importlib import resources
 from typing import Any
 
-import yaml
 from packaging.specifiers import SpecifierSet
 
+from rlhfdoctor import documents
 from rlhfdoctor.budget.inputs import Inputs, Machine
 from rlhfdoctor.errors import PluginError
 from rlhfdoctor.evidence.case import Case, fact
@@ -192,7 +192,7 @@ def _compilers(case: Case) -> Iterator[Evidence]:
 @functools.cache
 def _known() -> tuple[dict[str, Any], ...]:
     text = (resources.files("rlhfdoctor.evidence") / "regressions.yaml").read_text()
-    rows = tuple(yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+    rows = tuple(documents.parse(text))
     for trait in (trait for row in rows for trait in row.get("not_with", ())):
         if trait not in TRAITS:
             raise PluginError(f"evidence/regressions.yaml: unknown trait '{trait}'.{did_you_mean(trait, TRAITS)}")

@@ -7,6 +7,7 @@ is shorter than the expression (`probe`): it reports every end of a match, and o
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -16,6 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from rlhfdoctor import cache
 from rlhfdoctor.logs import anchor
 from rlhfdoctor.logs.pattern import Pattern
 
@@ -51,24 +53,18 @@ def find_with_hyperscan(patterns: Sequence[Pattern]) -> Finder | None:
     return find
 
 
-def _cache_folder() -> Path:
-    """Where compiled patterns are kept; a path that cannot exist if the user has no home."""
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111  (does not raise)
-    return Path(os.devnull if home.startswith("~") else home, "rlhfdoctor")
-
-
 def _load_database(hyperscan: Any, patterns: Sequence[Pattern]) -> Any:
     """The compiled database, from the user's cache if it matches these patterns, this code and this version."""
     version = f"{hyperscan.__version__}:{os.uname().machine}"
     made_by = Path(anchor.__file__).read_bytes()
     written = "\0".join([version, *(part for p in patterns for part in (p.written, p.look_for))])
-    path = _cache_folder() / f"patterns-{hashlib.sha256(made_by + written.encode()).hexdigest()[:24]}.hs"
-    try:
-        database = hyperscan.loadb(path.read_bytes(), hyperscan.HS_MODE_BLOCK)
-        database.scratch = hyperscan.Scratch(database)
-        return database
-    except (OSError, hyperscan.error):
-        pass
+    name = f"patterns-{hashlib.sha256(made_by + written.encode()).hexdigest()[:24]}.hs"
+    kept = cache.load(name)
+    if kept is not None:
+        with contextlib.suppress(hyperscan.error):
+            database = hyperscan.loadb(kept, hyperscan.HS_MODE_BLOCK)
+            database.scratch = hyperscan.Scratch(database)
+            return database
     expressions = [_NAMED.sub("?:", pattern.probe).encode() for pattern in patterns]
     database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
     flags = [hyperscan.HS_FLAG_MULTILINE | hyperscan.HS_FLAG_ALLOWEMPTY] * len(expressions)
@@ -78,13 +74,7 @@ def _load_database(hyperscan: Any, patterns: Sequence[Pattern]) -> Any:
         elements=len(expressions),
         flags=flags,
     )
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_suffix(f".{os.getpid()}")
-        fresh.write_bytes(hyperscan.dumpb(database))
-        fresh.replace(path)
-    except OSError:
-        pass  # a read-only home only costs the next start a compilation
+    cache.save(name, hyperscan.dumpb(database))
     return database
 
 

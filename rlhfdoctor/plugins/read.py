@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from typing import Any
 
 import yaml
 
+from rlhfdoctor import documents
 from rlhfdoctor.errors import PluginError
 from rlhfdoctor.plugins.spec import FrameworkSpec, LogPattern, Package, StatedFact, TraitRule
 from rlhfdoctor.vocabulary.index import FACTS, KINDS, TRAITS
 from rlhfdoctor.vocabulary.names import did_you_mean
 from rlhfdoctor.vocabulary.run import PHASES, ROLES
-
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Fault(Exception):
@@ -32,9 +31,22 @@ def read_spec(text: str, file: str, folder: str) -> FrameworkSpec:
     Raises:
         PluginError: all of its faults, one a line.
     """
+    known = documents.recall(text)
+    if isinstance(known, dict):
+        try:
+            return _spec([(key, value, 1) for key, value in known.items()], file, folder)
+        except PluginError:
+            pass  # below it is known at which line
+    entries = _entries(text, file)
+    spec = _spec(entries, file, folder)
+    documents.keep(text, {key: value for key, value, _ in entries})
+    return spec
+
+
+def _spec(entries: Sequence[tuple[str, Any, int]], file: str, folder: str) -> FrameworkSpec:
     faults: list[str] = []
     found: dict[str, Any] = {}
-    for key, value, line in _entries(text, file):
+    for key, value, line in entries:
         try:
             found[key] = _reader(key)(value)
         except _Fault as fault:
@@ -50,7 +62,7 @@ def read_spec(text: str, file: str, folder: str) -> FrameworkSpec:
 
 def _entries(text: str, file: str) -> list[tuple[str, Any, int]]:
     """Keys, values and lines of a YAML mapping."""
-    loader = _LOADER(text)
+    loader = documents.LOADER(text)
     try:
         node = loader.get_single_node()
         if not isinstance(node, yaml.MappingNode):

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-import yaml
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
+from rlhfdoctor import documents
 from rlhfdoctor.errors import PluginError
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.units import FACTORS, in_unit
@@ -107,7 +107,7 @@ def table_text(name: str) -> str:
 def load_table(framework: str) -> tuple[Spelling, ...]:
     """All spellings of a framework, newest first."""
     found = []
-    for row in yaml.load(table_text(framework), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))["settings"]:
+    for row in documents.parse(table_text(framework))["settings"]:
         for own in ({}, *row.get("aliases", ())):
             merged = {**row, **own}
             factor = _factor(merged, framework)

@@ -42,7 +42,7 @@ FACTS = Facts(
 
 
 def holds(text: str) -> bool | None:
-    faults = Faults(Path("x"), {})
+    faults = Faults(Path("x"), dict)
     condition = Resolver(faults, {}).condition(convert(yaml.safe_load(text), When, (), faults), ())
     assert faults.found == []
     return ask(condition, FACTS).value

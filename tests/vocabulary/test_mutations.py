@@ -79,7 +79,7 @@ def test_names_of_a_rule(rule: Rule) -> None:
     survivors = []
     for place in places(raw):
         try:
-            broken = resolve_rule(mutated(raw, place), Faults(rule.path, {}), rule.path.parent, CONDITIONS)
+            broken = resolve_rule(mutated(raw, place), Faults(rule.path, dict), rule.path.parent, CONDITIONS)
         except RuleError:
             continue
         if not check_causes({**{r.id: r for r in RULES}, rule.id: broken}):
