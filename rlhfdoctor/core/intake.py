@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import timezone, tzinfo
-from itertools import repeat
 from pathlib import Path
 
 from rlhfdoctor.i18n.message import quoted, say
@@ -15,7 +14,7 @@ from rlhfdoctor.logs.open import Source
 from rlhfdoctor.logs.read import Reading, read_log
 from rlhfdoctor.logs.streams import is_compressed
 from rlhfdoctor.logs.window import Window
-from rlhfdoctor.logs.workers import count_workers, read_beside
+from rlhfdoctor.logs.workers import read_files
 from rlhfdoctor.patch.apply import find_original
 from rlhfdoctor.settings.read import CONFIG_LIMIT_BYTES, is_configuration, is_source
 from rlhfdoctor.types import Event, Gap
@@ -106,19 +105,16 @@ class Intake:
 
     def _read_files(self, files: Sequence[tuple[Source, list[Event]]]) -> None:
         """Reads logs by as many processes as they are worth, or here."""
-        sources = [source for source, _ in files]
+        sources, readings = [source for source, _ in files], [Reading(part) for _, part in files]
         if self._expect is not None and not any(is_compressed(source.name) for source in sources):
             self._expect(self._byte_count + sum(source.size_bytes or 0 for source in sources))
-        count = count_workers(sources)
-        readings = read_beside(sources, count, self._scanner.engine, self._add_bytes) if count else repeat(None)
-        for (source, part), reading in zip(files, readings):
-            if reading is None:
-                self._read_log(source, part)
-                continue
+        found = read_files(sources, readings, self._scanner, self._add_bytes)
+        for (source, part), reading in zip(files, found):
             self._take(source, part, reading)
 
     def _take(self, source: Source, part: list[Event], reading: Reading) -> None:
-        part += reading.events
+        if reading.events is not part:
+            part += reading.events
         self.gaps.extend(reading.gaps)
         self._line_counts[source.name] = reading.line_end_count
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta, timezone
 from functools import partial
-from itertools import repeat
 from pathlib import Path
 
 from rlhfdoctor.i18n.message import plural, quoted, say
@@ -23,7 +22,7 @@ from rlhfdoctor.logs.flight import MOST_BYTES, rank_of_dump
 from rlhfdoctor.logs.open import Source, find_sources
 from rlhfdoctor.logs.read import Reading, read_log
 from rlhfdoctor.logs.window import Window
-from rlhfdoctor.logs.workers import count_workers, read_beside
+from rlhfdoctor.logs.workers import read_files
 from rlhfdoctor.settings.read import CONFIG_LIMIT_BYTES, is_configuration
 from rlhfdoctor.sources.kmsg import KernelLog
 from rlhfdoctor.sources.procfs import parse_stat
@@ -201,10 +200,9 @@ def _read_files(paths: Sequence[str], order: NodeOrder, placed: Callable[[Source
             logs.append(placed(source))
         else:
             yield file_of(source, _read_here(placed(source)))
-    count = min(count_workers(logs), order.cores) if order.cores > 1 else 0
-    readings = read_beside(logs, count, "auto", lambda _name, _count: None) if count else repeat(None)
-    for source, reading in zip(logs, readings):
-        yield file_of(source, reading or _read_here(source))
+    found = read_files(logs, [Reading() for _ in logs], make_scanner(), lambda _name, _count: None, order.cores)
+    for source, reading in zip(logs, found):
+        yield file_of(source, reading)
     yield NodeFile(name=order.node, reading=Reading(gaps=gaps))
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 
 from rlhfdoctor.i18n.message import quoted, say
 from rlhfdoctor.logs import (
@@ -35,6 +36,7 @@ from rlhfdoctor.logs.pattern import Pattern
 from rlhfdoctor.logs.scan import Scanner
 from rlhfdoctor.types import Event, Gap
 from rlhfdoctor.vocabulary import EVENT
+from rlhfdoctor.vocabulary.names import Kind
 
 PATTERNS: tuple[Pattern, ...] = tuple(
     pattern
@@ -72,8 +74,15 @@ def make_scanner(engine: str = "auto") -> Scanner:
     return Scanner(PATTERNS, engine)
 
 
-def read_events(source: Source, scanner: Scanner, gaps: list[Gap]) -> Iterator[Event]:
-    """Events of one source, in order. Floods of one kind keep their first and last ones."""
+def read_events(
+    source: Source, scanner: Scanner, gaps: list[Gap], left_out: Counter[Kind] | None = None
+) -> Iterator[Event]:
+    """Events of one source, in order. Floods of one kind keep their first and last ones.
+
+    Args:
+        gaps: what was not read, and of which kinds events were left out.
+        left_out: how many, instead of gaps.
+    """
     tally = Tally()
     floods = Floods(Maker(source), tally)
     for found in scanner.candidates(source.stream(), restore=True, tally=tally, taker=floods):
@@ -83,14 +92,19 @@ def read_events(source: Source, scanner: Scanner, gaps: list[Gap]) -> Iterator[E
     yield from floods.last()
     if scanner.longest_line_cut:
         gaps.append(Gap(what=quoted(source.name), why=say("holds a line of more than 4 MiB, which was read in pieces")))
-    for kind, count in floods.dropped():
+    dropped = Counter(dict(floods.dropped()))
+    if left_out is None:
+        gaps.extend(left_out_gaps(source.name, dropped))
+    else:
+        left_out.update(dropped)
+
+
+def left_out_gaps(name: str, left_out: Mapping[Kind, int]) -> Iterator[Gap]:
+    """A gap for each kind of which events of a log were left out, unless that is no loss."""
+    for kind, count in left_out.items():
         if kind.scope != "phase" and kind not in _EXPECTED_FLOODS:
-            gaps.append(
-                Gap(
-                    what=quoted(f"{source.name}: {kind}"),
-                    why=say("{count} more lines of this kind left out", count=count),
-                )
-            )
+            why = say("{count} more lines of this kind left out", count=count)
+            yield Gap(what=quoted(f"{name}: {kind}"), why=why)
 
 
 def order_events(events: Iterable[Event]) -> list[Event]:

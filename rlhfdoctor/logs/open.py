@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timezone, tzinfo
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.i18n.message import joined, quoted, say
@@ -64,6 +64,14 @@ _TRACE = ".trace"
 """Segments of recorded runs, which rlhfdoctor.trace reads."""
 
 
+class Part(NamedTuple):
+    """Bytes of a file, from the line that begins at or behind the one place to the line at or behind the other."""
+
+    begin: int
+    end: int | None
+    """None for the end of the file."""
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """One file or stream, ready to be read once."""
@@ -81,6 +89,8 @@ class Source:
     """What happened outside of it does not count."""
     is_file: bool = False
     """Whether its name opens it, at any time, in any process: no member of an archive, no pipe."""
+    part: Part | None = None
+    """None for all of it."""
     fingerprint: Callable[[], bytes] | None = None
     """Detects copies of one file: a hash of its size, start and end. None for small files."""
 
@@ -105,7 +115,7 @@ def find_sources(paths: Sequence[str], gaps: list[Gap]) -> Iterator[Source]:
         if name == "-":
             if sys.stdin is None or sys.stdin.closed:
                 raise SourceError(say("-: standard input is closed"))
-            yield Source("-", lambda: _guard("-", lambda: sniffed(sys.stdin.buffer), gaps))
+            yield Source("-", lambda: guarded("-", lambda: sniffed(sys.stdin.buffer), gaps))
             continue
         if is_remote(name):
             yield from _remote_sources(name, gaps)
@@ -161,7 +171,7 @@ def _remote_source(file: RemoteFile, gaps: list[Gap]) -> Source:
             yield from _text(raw, lower)
 
     name = file.name
-    return Source(name, lambda: _guard(name, blocks, gaps), file.size_bytes, file.modified, is_file=True)
+    return Source(name, lambda: guarded(name, blocks, gaps), file.size_bytes, file.modified, is_file=True)
 
 
 def _fingerprint(path: Path, size: int) -> bytes:
@@ -223,7 +233,7 @@ def _open_file(path: Path, gaps: list[Gap]) -> Iterator[Source]:
     try:
         info = path.stat()
         if stat.S_ISFIFO(info.st_mode):
-            yield Source(name, lambda: _guard(name, lambda: _file_blocks(path, None), gaps))
+            yield Source(name, lambda: guarded(name, lambda: _file_blocks(path, None), gaps))
             return
         if info.st_size == 0 and not name.startswith(("/proc/", "/sys/")):
             return
@@ -235,7 +245,7 @@ def _open_file(path: Path, gaps: list[Gap]) -> Iterator[Source]:
                 handle.read(1)
             yield Source(
                 name,
-                lambda: _guard(name, lambda: _file_blocks(path, lower), gaps),
+                lambda: guarded(name, lambda: _file_blocks(path, lower), gaps),
                 info.st_size,
                 info.st_mtime,
                 is_file=True,
@@ -256,7 +266,7 @@ def _text(raw: IO[bytes], lower: str) -> Iterator[bytes]:
     return plain if rank_of_dump(lower) is not None else decoded(plain)
 
 
-def _guard(name: str, blocks: Callable[[], Iterator[bytes]], gaps: list[Gap]) -> Iterator[bytes]:
+def guarded(name: str, blocks: Callable[[], Iterator[bytes]], gaps: list[Gap]) -> Iterator[bytes]:
     """The blocks until the first error, which becomes a Gap: a truncated file is read to its end."""
     read = 0
     try:
@@ -308,4 +318,4 @@ def _members(path: str, gaps: list[Gap], opened: Callable[[], IO[bytes]] | None 
 def _member(archive: str, member: str, handle: IO[bytes], size: int, modified: float | None, gaps: list[Gap]) -> Source:
     name = f"{archive}!{member}"
 
-    return Source(name, lambda: _guard(name, lambda: _text(handle, member.lower()), gaps), size, modified)
+    return Source(name, lambda: guarded(name, lambda: _text(handle, member.lower()), gaps), size, modified)

@@ -1,4 +1,4 @@
-"""Files of /proc and /sys that are read at every tick, through descriptors that are kept."""
+"""Files of the kernel that are read at every tick, through descriptors that are kept."""
 
 from __future__ import annotations
 
