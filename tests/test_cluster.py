@@ -35,7 +35,7 @@ def test_files_have_the_nodes_name_and_zone(tmp_path: Path) -> None:
     (tmp_path / "deep" / "job.yaml").write_text("zero_stage: 3\n")
     files = {file.name: file for file in NodeLogs().read(make_order(tmp_path, utc_offset_s=8 * 3600))}
     event = next(event for event in files["n1/worker-a.err"].reading.events)
-    assert set(files) == {"n1/worker-a.err", "n1/deep/job.yaml", "n1"}
+    assert set(files) == {"n1/worker-a.err", "n1/deep/job.yaml", ""}
     assert files["n1/deep/job.yaml"].data == b"zero_stage: 3\n"
     assert (event.origin.file, event.origin.host) == ("n1/worker-a.err", "10.0.0.1")
 

@@ -14,7 +14,8 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from rlhfdoctor import ray_nodes
-from rlhfdoctor.core.node_logs import NodeFile, NodeLogs, NodeOrder, NodePlace
+from rlhfdoctor.core.file_read import FileRead
+from rlhfdoctor.core.node_logs import NodeLogs, NodeOrder, NodePlace
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.i18n.message import Message, plural, quoted, say
 from rlhfdoctor.logs.open import Source, find_sources
@@ -133,7 +134,7 @@ class Cluster:
             )
             self._tell(every)
 
-    def _answers(self, waiting: dict[Any, _Asked]) -> Iterator[tuple[_Asked, list[NodeFile] | BaseException]]:
+    def _answers(self, waiting: dict[Any, _Asked]) -> Iterator[tuple[_Asked, list[FileRead] | BaseException]]:
         """What each node read, as soon as it did, or why it did not."""
         while waiting:
             ready, _ = self._ray.wait(list(waiting), num_returns=1, timeout=_LOOK_S)
@@ -239,15 +240,12 @@ def _unread(name: str, error: BaseException) -> Gap:
     return Gap(what=say("node {address}", address=name), why=why)
 
 
-def _source_of(file: NodeFile, offset_s: float) -> tuple[Source, Reading | None]:
+def _source_of(file: FileRead, offset_s: float) -> tuple[Source, Reading | None]:
     """As a session takes it; times of events are those of our clock."""
-    data = file.data
-    if data is not None:
-        return Source(file.name, lambda: iter((data,)), len(data), file.modified), None
-    reading = file.reading
-    if offset_s:
+    source, reading = file.as_source()
+    if reading is not None and offset_s:
         events = [
             event if event.time is None else replace(event, time=event.time - offset_s) for event in reading.events
         ]
         reading = replace(reading, events=events)
-    return Source(file.name, lambda: iter(()), reading.byte_count, file.modified), reading
+    return source, reading

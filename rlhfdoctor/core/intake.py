@@ -59,6 +59,8 @@ class Intake:
         """Log of a recorded run -> its node and time zone."""
         self._seen: set[bytes] = set()
         self._byte_count = 0
+        self._ahead_count = 0
+        """Bytes of archives that workers have read, and that were not taken yet."""
         self._line_counts: dict[str, int] = {}
 
     def _read_sources(self, found: Iterable[tuple[Source, Reading | None]]) -> None:
@@ -125,8 +127,12 @@ class Intake:
 
     def _add_bytes(self, name: str, count: int) -> None:
         self._byte_count += count
+        self._add_ahead(name, 0)
+
+    def _add_ahead(self, name: str, count: int) -> None:
+        self._ahead_count += count
         if self._progress is not None:
-            self._progress(name, self._byte_count)
+            self._progress(name, self._byte_count + self._ahead_count)
 
     def _is_copy(self, source: Source) -> bool:
         """Whether the same bytes were read before; ranks may have written the same dump."""

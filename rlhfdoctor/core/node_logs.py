@@ -10,20 +10,18 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta, timezone
 from functools import partial
 from pathlib import Path
 
+from rlhfdoctor.core.file_read import FileRead, read_all
 from rlhfdoctor.i18n.message import plural, quoted, say
 from rlhfdoctor.logs.events import make_scanner
-from rlhfdoctor.logs.flight import MOST_BYTES, rank_of_dump
-from rlhfdoctor.logs.open import Source, find_sources
+from rlhfdoctor.logs.open import Source
 from rlhfdoctor.logs.read import Reading, read_log
 from rlhfdoctor.logs.window import Window
-from rlhfdoctor.logs.workers import read_files
-from rlhfdoctor.settings.read import CONFIG_LIMIT_BYTES, is_configuration
 from rlhfdoctor.sources.kmsg import KernelLog
 from rlhfdoctor.sources.procfs import parse_stat
 from rlhfdoctor.types import Event, Gap
@@ -50,18 +48,6 @@ class NodePlace:
     """Of stamps without a zone."""
     cores: int
     """That its raylet may use."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeFile:
-    """One file of a node: what was read of a log, or the text of another file."""
-
-    name: str
-    """Below the node's name."""
-    modified: float | None = None
-    reading: Reading = field(default_factory=Reading)
-    data: bytes | None = None
-    """Of configuration or a flight recorder's dump, which are read by the asking side."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,11 +97,11 @@ class NodeLogs:
             cores=len(os.sched_getaffinity(0)),
         )
 
-    def read(self, order: NodeOrder) -> list[NodeFile]:
+    def read(self, order: NodeOrder) -> list[FileRead]:
         """What the order says, at most so many events of it."""
         found = list(_read_folder(order.folder, order)) if order.folder is not None else []
         if order.shared:
-            found += _read_files(order.shared, order, lambda source: replace(source, window=order.window))
+            found += read_all(order.shared, partial(replace, window=order.window), most_workers=order.cores)
         if order.kernel_since_s is not None:
             found.append(_read_kernel(order, order.kernel_since_s))
         left_out = thin([file.reading for file in found], order.most_events)
@@ -126,7 +112,7 @@ class NodeLogs:
                 "nodes",
                 left_out,
             )
-            found.append(NodeFile(name=order.node, reading=Reading(gaps=[Gap(what=quoted(order.node), why=why)])))
+            found.append(FileRead(name=order.node, reading=Reading(gaps=[Gap(what=quoted(order.node), why=why)])))
         return found
 
 
@@ -174,52 +160,27 @@ def _ends(events: Sequence[Event], counts: Counter[Kind], keep: int) -> Iterator
             yield event
 
 
-def _read_folder(folder: str, order: NodeOrder) -> Iterator[NodeFile]:
+def _read_folder(folder: str, order: NodeOrder) -> Iterator[FileRead]:
     """The node's own files, by its name instead of the folder's."""
     zone = timezone(timedelta(seconds=order.utc_offset_s))
     place = partial(replace, host=order.host, zone=zone, window=order.window)
-    for file in _read_files((folder,), order, place):
+    for file in read_all((folder,), place, most_workers=order.cores):
         name = file.name.replace(folder, order.node, 1)
         events = [replace(event, origin=replace(event.origin, file=name)) for event in file.reading.events]
         yield replace(file, name=name, reading=replace(file.reading, events=events))
 
 
-def _read_files(paths: Sequence[str], order: NodeOrder, placed: Callable[[Source], Source]) -> Iterator[NodeFile]:
-    """What is below these paths; `placed` gives a log its host and zone."""
-    logs: list[Source] = []
-    gaps: list[Gap] = []
-
-    def file_of(source: Source, reading: Reading, data: bytes | None = None) -> NodeFile:
-        return NodeFile(name=source.name, modified=source.modified, reading=reading, data=data)
-
-    for source in find_sources(paths, gaps):
-        if is_configuration(source.name) or rank_of_dump(source.name) is not None:
-            data = source.read(CONFIG_LIMIT_BYTES if is_configuration(source.name) else MOST_BYTES)
-            yield file_of(source, Reading(byte_count=len(data)), data)
-        elif source.is_file:
-            logs.append(placed(source))
-        else:
-            yield file_of(source, _read_here(placed(source)))
-    found = read_files(logs, [Reading() for _ in logs], make_scanner(), lambda _name, _count: None, order.cores)
-    for source, reading in zip(logs, found):
-        yield file_of(source, reading)
-    yield NodeFile(name=order.node, reading=Reading(gaps=gaps))
-
-
-def _read_here(source: Source) -> Reading:
-    return read_log(source, make_scanner(), Reading(), lambda _: None)
-
-
-def _read_kernel(order: NodeOrder, since_s: float) -> NodeFile:
+def _read_kernel(order: NodeOrder, since_s: float) -> FileRead:
     name = f"{order.node}/{KERNEL_LOG}"
     try:
         log = KernelLog(since_s=since_s)
     except OSError as error:
         why = say("{why}; run dmesg -T on that node, and hand it over", why=os.strerror(error.errno or 0))
-        return NodeFile(name=name, reading=Reading(gaps=[Gap(what=quoted(name), why=why)]))
+        return FileRead(name=name, reading=Reading(gaps=[Gap(what=quoted(name), why=why)]))
     try:
         data = "\n".join(line for part in iter(log.read, []) for line in part).encode()
     finally:
         log.close()
     source = Source(name, lambda: iter((data,)), len(data), time.time(), host=order.host)
-    return NodeFile(name=name, modified=source.modified, reading=_read_here(source))
+    reading = read_log(source, make_scanner(), Reading(), lambda _: None)
+    return FileRead(name=name, modified=source.modified, reading=reading)

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
+from rlhfdoctor.core.archives import read_archives
 from rlhfdoctor.core.intake import Intake
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.evidence.bars import name_training_bars
@@ -123,12 +124,31 @@ class Session(Intake):
         """Reads further paths, and nothing again of what was read before."""
         fresh = self._stack.enter_context(unpacked(paths, self.gaps))
         self.names |= fresh
-        here = find_sources(self._open_runs(list(fresh)), self.gaps)
-        self._read_sources((source, None) for source in here)
+        here = list(find_sources(self._open_runs(list(fresh)), self.gaps, whole_archives=True))
+        self._read_sources(self._opened(here))
         self._shown_only |= set(filter(is_remote, self.texts))
         if any(real != to_show for real, to_show in fresh.items()):
             self._show_names()
         self.__dict__.pop("case", None)
+
+    def _opened(self, sources: Sequence[Source]) -> Iterator[tuple[Source, Reading | None]]:
+        """Archives as their files: read beside each other, where that is worth it, or streams to be read here."""
+        archives = [source for source in sources if source.is_archive]
+        answers = read_archives(archives, self._window, self._add_ahead)
+        for source in sources:
+            if not source.is_archive:
+                yield source, None
+                continue
+            files = next(answers) if answers is not None else None
+            if files is None:
+                yield from ((member, None) for member in find_sources([source.name], self.gaps))
+                continue
+            for file in files:
+                self._ahead_count -= file.reading.byte_count
+                if file.name:
+                    yield file.as_source()
+                else:
+                    self.gaps.extend(file.reading.gaps)
 
     def _read_elsewhere(self, elsewhere: Elsewhere) -> None:
         here = set(self.texts)

@@ -89,6 +89,8 @@ class Source:
     """What happened outside of it does not count."""
     is_file: bool = False
     """Whether its name opens it, at any time, in any process: no member of an archive, no pipe."""
+    is_archive: bool = False
+    """Whether its files are sources of their own, and this one has no text."""
     part: Part | None = None
     """None for all of it."""
     fingerprint: Callable[[], bytes] | None = None
@@ -104,8 +106,11 @@ class Source:
         return bytes(data[:limit_bytes])
 
 
-def find_sources(paths: Sequence[str], gaps: list[Gap]) -> Iterator[Source]:
+def find_sources(paths: Sequence[str], gaps: list[Gap], *, whole_archives: bool = False) -> Iterator[Source]:
     """All readable sources below the paths, in a stable order; what is skipped is added to `gaps`.
+
+    Args:
+        whole_archives: an archive is one source instead of its files.
 
     Raises:
         SourceError: a named path does not exist, or its storage cannot be reached.
@@ -118,7 +123,7 @@ def find_sources(paths: Sequence[str], gaps: list[Gap]) -> Iterator[Source]:
             yield Source("-", lambda: guarded("-", lambda: sniffed(sys.stdin.buffer), gaps))
             continue
         if is_remote(name):
-            yield from _remote_sources(name, gaps)
+            yield from _remote_sources(name, gaps, whole_archives)
             continue
         path = Path(name)
         if not _exists(path):
@@ -135,7 +140,7 @@ def find_sources(paths: Sequence[str], gaps: list[Gap]) -> Iterator[Source]:
             if count > _MOST_FILES:
                 gaps.append(_too_many(name))
                 return
-            yield from _open_file(file, gaps)
+            yield from _open_file(file, gaps, whole_archives)
 
 
 def _too_many(name: str) -> Gap:
@@ -143,7 +148,7 @@ def _too_many(name: str) -> Gap:
     return Gap(what=quoted(name), why=why)
 
 
-def _remote_sources(url: str, gaps: list[Gap]) -> Iterator[Source]:
+def _remote_sources(url: str, gaps: list[Gap], whole_archives: bool) -> Iterator[Source]:
     """The files below an address; a recorded run is read from a disk only."""
     traces = 0
     for count, file in enumerate(find_remote(url)):
@@ -154,7 +159,9 @@ def _remote_sources(url: str, gaps: list[Gap]) -> Iterator[Source]:
         inner = file.name[len(url) :].split("/")[:-1]
         if file.size_bytes == 0 or file.name.endswith((*_SKIPPED_ENDINGS, _TRACE)) or SKIPPED_FOLDERS & set(inner):
             continue
-        if is_archive(file.name):
+        if is_archive(file.name) and whole_archives:
+            yield _archive(file.name, file.size_bytes, file.modified)
+        elif is_archive(file.name):
             yield from _members(file.name, gaps, file.open)
         else:
             yield _remote_source(file, gaps)
@@ -228,7 +235,11 @@ def _walk(path: Path, gaps: list[Gap]) -> Iterator[Path]:
                 yield file
 
 
-def _open_file(path: Path, gaps: list[Gap]) -> Iterator[Source]:
+def _archive(name: str, size: int | None, modified: float | None) -> Source:
+    return Source(name, lambda: iter(()), size, modified, is_archive=True)
+
+
+def _open_file(path: Path, gaps: list[Gap], whole_archives: bool) -> Iterator[Source]:
     name = str(path)
     try:
         info = path.stat()
@@ -238,7 +249,9 @@ def _open_file(path: Path, gaps: list[Gap]) -> Iterator[Source]:
         if info.st_size == 0 and not name.startswith(("/proc/", "/sys/")):
             return
         lower = name.lower()
-        if is_archive(name):
+        if is_archive(name) and whole_archives:
+            yield _archive(name, info.st_size, info.st_mtime)
+        elif is_archive(name):
             yield from _members(name, gaps)
         else:
             with path.open("rb") as handle:

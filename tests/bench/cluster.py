@@ -25,7 +25,8 @@ from pathlib import Path
 
 from rlhfdoctor.core.cluster import share_of_events
 from rlhfdoctor.core.diagnose import make_incident
-from rlhfdoctor.core.node_logs import NodeFile, NodeLogs, NodeOrder
+from rlhfdoctor.core.file_read import FileRead
+from rlhfdoctor.core.node_logs import NodeLogs, NodeOrder
 from rlhfdoctor.core.session import Session
 from rlhfdoctor.logs.open import Source
 from rlhfdoctor.logs.read import Reading
@@ -70,7 +71,7 @@ class Copies:
         """Each file of each node."""
         for number in range(self._count):
             host = f"10.{number // 250}.0.{number % 250}"
-            files: list[NodeFile] = pickle.loads(self._answer)
+            files: list[FileRead] = pickle.loads(self._answer)
             for file in files:
                 name = file.name.replace("node", f"{host}-abcdef", 1)
                 events = [
