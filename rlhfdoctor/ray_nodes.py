@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
+import sys
 import time
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +41,23 @@ def connect(address: str) -> Any:
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise _no_cluster(address, first_line(error)) from None
     return ray
+
+
+@contextlib.contextmanager
+def connected(address: str) -> Iterator[Any]:
+    """The ray module while it is connected. Meanwhile our standard output is the error stream: Ray prints there.
+
+    Raises:
+        UsageError: no cluster there, or Ray is not installed.
+    """
+    if find_spec("ray") is None:
+        raise UsageError(say("--ray: the ray package is not installed beside the doctor"))
+    with contextlib.redirect_stdout(sys.stderr):
+        ray = connect(address)
+        try:
+            yield ray
+        finally:
+            ray.shutdown()
 
 
 def _knock(address: str) -> None:

@@ -57,19 +57,21 @@ def analyze(
       doctor analyze incident.tar.gz --format json --out report.json
       dmesg -T | doctor analyze - --framework openrlhf==0.5.3
       doctor analyze --each runs/* --out this-week.jsonl --before last-week.jsonl
+      doctor analyze --each /shared/runs/* --ray
       doctor analyze launch.sh --ray
       doctor analyze s3://bucket/runs/41 launch.sh
     """
     if min_confidence != min_confidence:
         raise UsageError(say("--min-confidence takes a number from 0 to 1"))
-    if each and ray_address is not None:
-        raise UsageError(say("--each reads runs that are over; --ray reads one cluster"))
     if each or before is not None:
         if not each:
             raise UsageError(say("--before FILE belongs to --each"))
+        if not paths:
+            raise UsageError(say("--each takes folders, files or archives, a run each"))
         from rlhfdoctor.cli.fleet import run_each
 
-        sys.exit(run_each(paths, form, out, before, all_findings, lang=lang, min_confidence=min_confidence, **reading))
+        reading |= {"lang": lang, "min_confidence": min_confidence}
+        sys.exit(run_each(paths, form, out, before, all_findings, ray_address, **reading))
     from rlhfdoctor.core.diagnose import make_incident
 
     with read_session(paths, ray_address=ray_address, **reading) as session:

@@ -27,6 +27,7 @@ def run_each(
     out: str | None,
     before: str | None,
     everything: bool,
+    ray_address: str | None,
     *,
     framework: str | None,
     since: str | None,
@@ -37,6 +38,7 @@ def run_each(
 
     Args:
         everything: show every run.
+        ray_address: of a cluster whose nodes read the runs.
         options: the rest of `ReadOptions`.
 
     Raises:
@@ -54,7 +56,7 @@ def run_each(
     rows: list[FleetRow] = []
     stopped = False
     try:
-        for row in _shown(paths, reading):
+        for row in _shown(paths, reading, ray_address):
             rows.append(row)
     except KeyboardInterrupt:
         if not rows:
@@ -107,12 +109,12 @@ def _write(fleet: Fleet, form: str, out: str | None, everything: bool, lang: str
         write(trimmed(console), out)
 
 
-def _shown(paths: tuple[str, ...], reading: ReadOptions) -> Iterator[FleetRow]:
+def _shown(paths: tuple[str, ...], reading: ReadOptions, ray_address: str | None) -> Iterator[FleetRow]:
     """The rows, with a bar on standard error where that is a terminal."""
     from rlhfdoctor.core.fleet import judge_each
 
     with _bar(len(paths)) as advance:
-        for row in judge_each(paths, reading):
+        for row in judge_each(paths, reading, None, ray_address, lambda message: tell(message, err=True)):
             advance()
             yield row
 

@@ -5,18 +5,15 @@ from __future__ import annotations
 import contextlib
 import heapq
 import re
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from rlhfdoctor import ray_nodes
 from rlhfdoctor.core.file_read import FileRead
 from rlhfdoctor.core.node_logs import NodeLogs, NodeOrder, NodePlace
-from rlhfdoctor.errors import UsageError
 from rlhfdoctor.i18n.message import Message, plural, quoted, say
 from rlhfdoctor.logs.open import Source, find_sources
 from rlhfdoctor.logs.read import Reading
@@ -76,14 +73,8 @@ class Cluster:
         Raises:
             UsageError: no cluster there, or Ray is not installed.
         """
-        if find_spec("ray") is None:
-            raise UsageError(say("--ray: the ray package is not installed beside the doctor"))
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(contextlib.redirect_stdout(sys.stderr))  # Ray prints what its daemons report
-            self._ray = ray_nodes.connect(self._address)
-            stack.callback(self._ray.shutdown)
-            self._failures = ray_nodes.failures(self._ray)
-            self._stack = stack.pop_all()
+        self._ray = self._stack.enter_context(ray_nodes.connected(self._address))
+        self._failures = ray_nodes.failures(self._ray)
         return self
 
     def __exit__(self, *_error: object) -> None:

@@ -12,10 +12,12 @@ import msgspec
 
 from rlhfdoctor import interpreters
 from rlhfdoctor.core.diagnose import make_incident
+from rlhfdoctor.core.ray_fleet import judge_on_nodes
 from rlhfdoctor.core.session import Session
 from rlhfdoctor.errors import DoctorError
 from rlhfdoctor.fleet import UNREADABLE, Fleet, FleetRow
 from rlhfdoctor.i18n.language import load_language
+from rlhfdoctor.i18n.message import Message
 from rlhfdoctor.report.next_step import next_step
 from rlhfdoctor.report.phrasing import headline
 from rlhfdoctor.report.sanitize import clean
@@ -55,6 +57,7 @@ def analyze_each(
     min_confidence: float = 0.0,
     before: Fleet | None = None,
     workers: int | None = None,
+    ray_address: str | None = None,
     progress: Callable[[FleetRow], None] | None = None,
 ) -> Fleet:
     """What ended each of many runs.
@@ -64,19 +67,29 @@ def analyze_each(
         configs, framework, since, until, min_confidence: for each of them, as `analyze` takes them.
         before: an earlier fleet; `same_as` refers to it, too.
         workers: processes; None for one a core, 0 for none.
+        ray_address: of a cluster whose nodes read the runs, which all of them must reach, instead of this machine.
         progress: called with each row, in the order of the paths.
     """
     reading = ReadOptions(tuple(map(str, configs)), framework, since, until, min_confidence)
     rows = []
-    for row in judge_each(paths, reading, workers):
+    for row in judge_each(paths, reading, workers, ray_address):
         rows.append(row)
         if progress is not None:
             progress(row)
     return Fleet(tuple(rows)).after(before.rows if before is not None else ())
 
 
-def judge_each(paths: Sequence[str], reading: ReadOptions, workers: int | None = None) -> Iterator[FleetRow]:
+def judge_each(
+    paths: Sequence[str],
+    reading: ReadOptions,
+    workers: int | None = None,
+    ray_address: str | None = None,
+    tell: Callable[[Message], None] = lambda _: None,
+) -> Iterator[FleetRow]:
     """The rows of these runs, in order, each as soon as it and those before it are known."""
+    if ray_address is not None:
+        yield from judge_on_nodes(paths, _JUDGE, msgspec.to_builtins(reading), ray_address, tell)
+        return
     count = interpreters.count_workers(len(paths)) if workers is None else min(workers, len(paths))
     if not count:
         judge = make_judge(msgspec.to_builtins(reading))
