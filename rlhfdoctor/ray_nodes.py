@@ -6,6 +6,7 @@ import contextlib
 import logging
 import socket
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -45,19 +46,37 @@ def connect(address: str) -> Any:
 
 @contextlib.contextmanager
 def connected(address: str) -> Iterator[Any]:
-    """The ray module while it is connected. Meanwhile our standard output is the error stream: Ray prints there.
+    """The ray module while it is connected. Meanwhile only this thread prints to standard output.
 
     Raises:
         UsageError: no cluster there, or Ray is not installed.
     """
     if find_spec("ray") is None:
         raise UsageError(say("--ray: the ray package is not installed beside the doctor"))
-    with contextlib.redirect_stdout(sys.stderr):
+    with contextlib.redirect_stdout(_OwnOutput(sys.stdout)):
         ray = connect(address)
         try:
             yield ray
         finally:
             ray.shutdown()
+
+
+class _OwnOutput:
+    """Standard output for one thread; what others print goes to the error stream.
+
+    A thread of Ray prints there what its daemons report (`listen_error_messages` in ray/_private/worker.py at 2.60).
+    """
+
+    def __init__(self, output: Any) -> None:
+        self._output, self._thread = output, threading.get_ident()
+
+    def write(self, text: str) -> int:
+        """As a stream does."""
+        output = self._output if threading.get_ident() == self._thread else sys.stderr
+        return 0 if output is None else int(output.write(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._output, name)
 
 
 def _knock(address: str) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from rlhfdoctor import ray_nodes
 from rlhfdoctor.core.cluster import deal
 from rlhfdoctor.core.node_logs import NodeLogs, NodeOrder, began_s, thin
 from rlhfdoctor.logs.read import Reading
@@ -44,6 +47,16 @@ def test_a_folder_that_is_gone_is_an_error_of_that_node(tmp_path: Path) -> None:
     """The asking side makes a gap of it."""
     with pytest.raises(Exception, match="no such file"):
         NodeLogs().read(make_order(tmp_path / "none"))
+
+
+def test_only_our_own_thread_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    """What a thread of Ray prints is no part of the report, and ours is not lost."""
+    with contextlib.redirect_stdout(ray_nodes._OwnOutput(sys.stdout)):  # type: ignore[type-var]
+        thread = threading.Thread(target=print, args=("(raylet) a node is dead",))
+        thread.start()
+        thread.join()
+        print("the report", flush=True)
+    assert capsys.readouterr() == ("the report\n", "(raylet) a node is dead\n")
 
 
 def test_few_events_are_kept_all() -> None:

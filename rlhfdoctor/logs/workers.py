@@ -43,7 +43,7 @@ def read_files(
 
     Args:
         sources: files that can be opened by their name.
-        readings: one a file; what is read here is in it at once, also where the reading is interrupted.
+        readings: one a file; what was read until Ctrl-C is in its events.
         scanner: for what is read here.
         progress: called with a file's name and bytes read since the last call.
         most_workers: of cores that may be used; None for all.
@@ -57,7 +57,13 @@ def read_files(
             answer = next(answers)
             yield answer or read_log(own[0], scanner, reading, lambda size, name=own[0].name: progress(name, size))  # type: ignore[misc]
             continue
-        found = [next(answers) or _read_here(part, scanner, progress) for part in own]
+        found: list[Reading] = []
+        try:
+            for part in own:
+                found.append(next(answers) or _read_here(part, scanner, progress))
+        except KeyboardInterrupt:
+            reading.events.extend(join(own[0].name, found).events)
+            raise
         yield join(own[0].name, found)
 
 

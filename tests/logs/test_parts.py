@@ -152,6 +152,22 @@ def test_a_session_by_workers_is_a_session(tmp_path: Path, monkeypatch: pytest.M
     assert given == [5]
 
 
+def test_ctrl_c_keeps_the_parts_that_were_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The verdict rests on them, and a gap says that the reading was stopped."""
+    path = tmp_path / "train.log"
+    path.write_text("ERROR torch.OutOfMemoryError: CUDA out of memory.\n" + text_of(4))
+    monkeypatch.setattr(parts, "PART_BYTES", 1_000_000)
+
+    def progress(_name: str, size: int) -> None:
+        if size > 2_500_000:
+            raise KeyboardInterrupt
+
+    with Session([str(path)], progress=progress, interruptible=True) as session:
+        lines = {event.origin.line for event in session.events}
+        assert 1 in lines and 20_000 < max(line or 0 for line in lines) < 40_000
+        assert any("stopped by Ctrl-C" in str(gap.why) for gap in session.gaps)
+
+
 def test_a_window_holds_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines keep their numbers where text outside of a window is skipped."""
     path = tmp_path / "train.log"
