@@ -13,11 +13,9 @@ import pytest
 
 from rlhfdoctor import ray_nodes
 from rlhfdoctor.core.cluster import deal
-from rlhfdoctor.core.node_logs import NodeLogs, NodeOrder, began_s, thin
-from rlhfdoctor.logs.read import Reading
+from rlhfdoctor.core.node_logs import NodeLogs, NodeOrder, began_s
 from rlhfdoctor.logs.remote import RemoteFile
 from rlhfdoctor.logs.window import Window
-from tests.build import make_event
 
 
 def make_order(folder: Path, **given: object) -> NodeOrder:
@@ -57,22 +55,6 @@ def test_only_our_own_thread_prints(capsys: pytest.CaptureFixture[str]) -> None:
         thread.join()
         print("the report", flush=True)
     assert capsys.readouterr() == ("the report\n", "(raylet) a node is dead\n")
-
-
-def test_few_events_are_kept_all() -> None:
-    """Below the limit nothing is left out."""
-    reading = Reading(events=[make_event() for _ in range(9)])
-    assert (thin([reading], 9), len(reading.events)) == (0, 9)
-
-
-def test_of_many_events_the_ends_of_each_kind_stay() -> None:
-    """A rare kind keeps all of its events; of a frequent one the first and the last stay, log by log."""
-    marks = [make_event("phase.step", line=line) for line in range(1, 101)]
-    logs = [Reading(events=[*marks[:50], make_event("kernel.killed", line=777), *marks[50:]]), Reading(events=list(marks))]
-    left_out = thin(logs, 21)
-    kept = [[event.origin.line for event in reading.events] for reading in logs]
-    assert kept == [[1, 2, 3, 4, 5, 777, 96, 97, 98, 99, 100], [1, 2, 3, 4, 5, 96, 97, 98, 99, 100]]
-    assert left_out == 180
 
 
 def test_what_is_left_out_is_a_gap(tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ from rlhfdoctor.types import Event, Gap
 _START_S = 120.0
 """Until an actor answers for the first time: Ray starts a worker and unpacks this package."""
 _LOOK_S = 5.0
-_MOST_EVENTS = 1_000_000
-"""Of all nodes together: what one machine holds and reasons over (tests/bench/CLUSTER.md)."""
+_MOST_EVENTS = 200_000
+"""Of all nodes together: a session holds half as many."""
 _LEAST_EVENTS = 500
 """Of a node."""
 _SHOWN_COUNT = 16

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timezone, tzinfo
 from pathlib import Path
@@ -13,6 +13,7 @@ from rlhfdoctor.logs.flight import MOST_BYTES, rank_of_dump, read_dump
 from rlhfdoctor.logs.open import Source
 from rlhfdoctor.logs.read import Reading, read_log
 from rlhfdoctor.logs.streams import is_compressed
+from rlhfdoctor.logs.thin import thin, why_left_out
 from rlhfdoctor.logs.window import Window
 from rlhfdoctor.logs.workers import read_files
 from rlhfdoctor.patch.apply import find_original
@@ -26,6 +27,8 @@ _SHOWN_BY_LOGS = (EVENT.config.command, EVENT.config.dump, EVENT.config.variable
 """What a file of configuration says of itself is read as configuration, with places that can be edited."""
 _SAID_BY_STATUS = ("k8s", "docker")
 """What a pod's or container's state says, which kubectl writes as YAML, too."""
+_MOST_EVENTS = 100_000
+"""Held of all sources together, some 70 MB; then half as many are kept."""
 _NOTES = (EVENT.host.note_limit, EVENT.host.note_total, EVENT.host.note_used)
 
 
@@ -62,6 +65,8 @@ class Intake:
         self._ahead_count = 0
         """Bytes of archives that workers have read, and that were not taken yet."""
         self._line_counts: dict[str, int] = {}
+        self._most_events = _MOST_EVENTS
+        self._left_out_count = 0
 
     def _read_sources(self, found: Iterable[tuple[Source, Reading | None]]) -> None:
         """Reads each source, unless it comes with its reading."""
@@ -69,6 +74,7 @@ class Intake:
         """Events of each source, in order."""
         files: list[tuple[Source, list[Event]]] = []
         """Logs that can be read at any time, and where their events go."""
+        held = 0
         try:
             for source, reading in found:
                 part: list[Event] = []
@@ -93,7 +99,13 @@ class Intake:
                         files.append((placed, part))
                     else:
                         self._read_log(placed, part)
-            self._read_files(files)
+                held += len(part)
+                if held > self._most_events:
+                    held = self._thin(parts)
+            for part in self._read_files(files):
+                held += len(part)
+                if held > self._most_events:
+                    held = self._thin(parts)
         except KeyboardInterrupt:
             if not self._interruptible or not any(parts):
                 raise  # there is nothing to rest a verdict on
@@ -103,16 +115,27 @@ class Intake:
                 every=len(self.logs),
             )
             self.gaps.append(Gap(what=say("the reading"), why=why))
+        if self._left_out_count:
+            self.gaps.append(Gap(what=say("the reading"), why=why_left_out(self._left_out_count)))
+            self._left_out_count = 0
         self.events.extend(event for part in parts for event in part)
 
-    def _read_files(self, files: Sequence[tuple[Source, list[Event]]]) -> None:
-        """Reads logs by as many processes as they are worth, or here."""
+    def _thin(self, parts: Sequence[list[Event]]) -> int:
+        """Leaves events out; how many are held then. Where that is no use, the limit is raised."""
+        self._left_out_count += thin(parts, _MOST_EVENTS // 2)
+        held = sum(map(len, parts))
+        self._most_events = max(_MOST_EVENTS, 2 * held)
+        return held
+
+    def _read_files(self, files: Sequence[tuple[Source, list[Event]]]) -> Iterator[list[Event]]:
+        """Reads logs by as many processes as they are worth, or here; the events of each, when they are there."""
         sources, readings = [source for source, _ in files], [Reading(part) for _, part in files]
         if self._expect is not None and not any(is_compressed(source.name) for source in sources):
             self._expect(self._byte_count + sum(source.size_bytes or 0 for source in sources))
         found = read_files(sources, readings, self._scanner, self._add_bytes)
         for (source, part), reading in zip(files, found):
             self._take(source, part, reading)
+            yield part
 
     def _take(self, source: Source, part: list[Event], reading: Reading) -> None:
         if reading.events is not part:

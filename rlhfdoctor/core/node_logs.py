@@ -9,23 +9,22 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta, timezone
 from functools import partial
 from pathlib import Path
 
 from rlhfdoctor.core.file_read import FileRead, read_all
-from rlhfdoctor.i18n.message import plural, quoted, say
+from rlhfdoctor.i18n.message import quoted, say
 from rlhfdoctor.logs.events import make_scanner
 from rlhfdoctor.logs.open import Source
 from rlhfdoctor.logs.read import Reading, read_log
+from rlhfdoctor.logs.thin import thin, why_left_out
 from rlhfdoctor.logs.window import Window
 from rlhfdoctor.sources.kmsg import KernelLog
 from rlhfdoctor.sources.procfs import parse_stat
-from rlhfdoctor.types import Event, Gap
-from rlhfdoctor.vocabulary.names import Kind
+from rlhfdoctor.types import Gap
 
 KERNEL_LOG = "dmesg"
 _SESSION = re.compile(r"/session_(\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)_")
@@ -104,15 +103,10 @@ class NodeLogs:
             found += read_all(order.shared, partial(replace, window=order.window), most_workers=order.cores)
         if order.kernel_since_s is not None:
             found.append(_read_kernel(order, order.kernel_since_s))
-        left_out = thin([file.reading for file in found], order.most_events)
+        left_out = thin([file.reading.events for file in found], order.most_events)
         if left_out:
-            why = plural(
-                "{n} event between the first and last ones of its kind in its file left out, as there are many nodes",
-                "{n} events between the first and last ones of their kind in their file left out, as there are many "
-                "nodes",
-                left_out,
-            )
-            found.append(FileRead(name=order.node, reading=Reading(gaps=[Gap(what=quoted(order.node), why=why)])))
+            gap = Gap(what=quoted(order.node), why=why_left_out(left_out))
+            found.append(FileRead(name=order.node, reading=Reading(gaps=[gap])))
         return found
 
 
@@ -132,32 +126,6 @@ def began_s(folder: str, raylet_s: float) -> float:
         return min(raylet_s, time.mktime(time.strptime(match[1], "%Y-%m-%d_%H-%M-%S")))
     except (ValueError, OverflowError):
         return raylet_s
-
-
-def thin(readings: Sequence[Reading], most_count: int) -> int:
-    """Keeps of each kind in each log as many of the first and of the last events as fit; how many were left out.
-
-    A kind of which there are few keeps all of them; one event at either end stays whatever the limit.
-    """
-    counts = [Counter(event.kind for event in reading.events) for reading in readings]
-    every = [n for count in counts for n in count.values()]
-    if sum(every) <= most_count:
-        return 0
-    low, high = 1, max(every)
-    while low < high:  # the largest number at either end that fits
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if sum(min(n, 2 * middle) for n in every) <= most_count else (low, middle - 1)
-    for reading, count in zip(readings, counts):
-        reading.events = list(_ends(reading.events, count, low))
-    return sum(every) - sum(len(reading.events) for reading in readings)
-
-
-def _ends(events: Sequence[Event], counts: Counter[Kind], keep: int) -> Iterator[Event]:
-    seen: Counter[Kind] = Counter()
-    for event in events:
-        seen[event.kind] += 1
-        if seen[event.kind] <= keep or seen[event.kind] > counts[event.kind] - keep:
-            yield event
 
 
 def _read_folder(folder: str, order: NodeOrder) -> Iterator[FileRead]:

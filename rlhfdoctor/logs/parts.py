@@ -17,9 +17,9 @@ from rlhfdoctor.logs.open import Part, Source, guarded
 from rlhfdoctor.logs.read import Reading, note_left_out, scan_log
 from rlhfdoctor.logs.scan import Scanner
 from rlhfdoctor.logs.streams import READ_BYTES, is_compressed
+from rlhfdoctor.logs.thin import ends
 from rlhfdoctor.types import Event
 from rlhfdoctor.vocabulary import EVENT
-from rlhfdoctor.vocabulary.names import Kind
 
 PART_BYTES = 128 * 1024**2
 _BEHIND_BYTES = 128 * 1024
@@ -33,9 +33,8 @@ def cut(source: Source) -> list[Source]:
     if size < 2 * PART_BYTES or not source.is_file or is_compressed(source.name) or not _is_plain(source.name):
         return [source]
     begins = range(0, size - PART_BYTES + 1, PART_BYTES)  # the last one has up to two
-    ends = [*begins[1:], None]
-    sizes = [(size if end is None else end) - begin for begin, end in zip(begins, ends)]
-    return [replace(source, part=Part(*bounds), size_bytes=n) for *bounds, n in zip(begins, ends, sizes)]
+    places = list(zip(begins, [*begins[1:], None]))
+    return [replace(source, part=Part(*place), size_bytes=(place[1] or size) - place[0]) for place in places]
 
 
 def read_part(source: Source, part: Part, scanner: Scanner, progress: Callable[[int], None]) -> Reading:
@@ -78,20 +77,12 @@ def join(name: str, readings: Sequence[Reading]) -> Reading:
         joined.byte_count += reading.byte_count
     joined.events.sort(key=lambda event: event.origin.line or 0)
     counts = Counter(event.kind for event in joined.events)
-    joined.events = list(_ends(joined.events, counts))
+    joined.events = list(ends(joined.events, counts, KEEP_COUNT))
     for kind, count in counts.items():
         if count > 2 * KEEP_COUNT:
             joined.left_out[kind] += count - 2 * KEEP_COUNT
     note_left_out(joined, name)
     return joined
-
-
-def _ends(events: Sequence[Event], counts: Counter[Kind]) -> Iterator[Event]:
-    seen: Counter[Kind] = Counter()
-    for event in events:
-        seen[event.kind] += 1
-        if seen[event.kind] <= KEEP_COUNT or seen[event.kind] > counts[event.kind] - KEEP_COUNT:
-            yield event
 
 
 def _moved(event: Event, lines: int) -> Event:
