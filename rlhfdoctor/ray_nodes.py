@@ -80,7 +80,13 @@ class _OwnOutput:
 
 
 def _knock(address: str) -> None:
-    """Ray itself looks for minutes where nobody listens."""
+    """Ray itself looks for minutes where nobody listens; what is behind a bare --ray is taken for its address."""
+    if Path(address).exists():
+        raise UsageError(
+            say(
+                "--ray {address}: is no address of a cluster, but a file; write --ray behind the paths", address=address
+            )
+        )
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
         return  # a name, such as `auto`

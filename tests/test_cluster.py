@@ -14,6 +14,7 @@ import pytest
 from rlhfdoctor import ray_nodes
 from rlhfdoctor.core.cluster import deal
 from rlhfdoctor.core.node_logs import NodeLogs, NodeOrder, began_s
+from rlhfdoctor.errors import UsageError
 from rlhfdoctor.logs.remote import RemoteFile
 from rlhfdoctor.logs.window import Window
 
@@ -55,6 +56,13 @@ def test_only_our_own_thread_prints(capsys: pytest.CaptureFixture[str]) -> None:
         thread.join()
         print("the report", flush=True)
     assert capsys.readouterr() == ("the report\n", "(raylet) a node is dead\n")
+
+
+def test_a_path_behind_ray_is_said(tmp_path: Path) -> None:
+    """`--ray launch.sh` takes the script for an address; nobody waits for it."""
+    (tmp_path / "launch.sh").write_text("")
+    with pytest.raises(UsageError, match="write --ray behind the paths"):
+        ray_nodes._knock(str(tmp_path / "launch.sh"))
 
 
 def test_what_is_left_out_is_a_gap(tmp_path: Path) -> None:

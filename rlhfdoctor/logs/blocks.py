@@ -177,7 +177,7 @@ def cut(stream: Iterable[bytes]) -> Iterator[tuple[bytes, int]]:
 
 def without_redraws(block: bytes, line_end_count: int) -> bytes:
     """A block in which lines that a bar was drawn on again and again keep its first and its last drawings."""
-    if block.count(b"\r") <= line_end_count * _REDRAWS:
+    if b"\r" not in block or block.count(b"\r") <= line_end_count * _REDRAWS:
         return block
     return b"\n".join(_first_and_last(line) if line.count(b"\r") > _REDRAWS else line for line in block.split(b"\n"))
 

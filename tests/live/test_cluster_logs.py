@@ -19,10 +19,7 @@ import pytest
 from rlhfdoctor.core.diagnose import analyze
 from tests.live.test_watch import PLENTY_S, environment, wait_for
 
-pytestmark = [
-    pytest.mark.usefixtures("kernel_alone"),  # a stranger's kill is in our kernel log
-    pytest.mark.skipif(shutil.which("ray") is None and not Path(sys.executable).with_name("ray").exists(), reason="needs Ray (make test installs it)"),
-]
+pytestmark = pytest.mark.usefixtures("kernel_alone")  # a stranger's kill is in our kernel log
 SAMPLE = Path(__file__).resolve().parents[2] / "samples" / "ray-memory-monitor" / "run"
 CLUSTER = """
 import json, sys
@@ -51,6 +48,7 @@ class Cluster(NamedTuple):
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """The first and the third node have each a part of what a run left that Ray's memory monitor ended."""
+    pytest.importorskip("ray", reason="needs Ray (make test installs it)")
     home = Path(tempfile.mkdtemp(prefix="r", dir="/tmp"))
     pipe = subprocess.PIPE
     process = subprocess.Popen(
@@ -106,6 +104,7 @@ def test_shared_files_are_read_once(cluster: Cluster, tmp_path: Path) -> None:
 
 def test_no_cluster_is_said() -> None:
     """An address without a cluster ends with a sentence and the code of wrong use, and not after Ray's minutes."""
+    pytest.importorskip("ray", reason="needs Ray (make test installs it)")
     done = subprocess.run(
         [sys.executable, "-m", "rlhfdoctor", "analyze", "--ray", "127.0.0.1:1"], capture_output=True, text=True, env=environment(), timeout=PLENTY_S * 2
     )
