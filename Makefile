@@ -79,8 +79,8 @@ speakers: .venv/.dev ## what other programs can say, by release, and what of it 
 bench: .venv/.dev ## ratios against anchors, apart from the tests
 	$(BIN)/python tests/bench/start.py && $(BIN)/python tests/bench/record.py
 
-speed: .venv/.dev ## `doctor analyze` beside ripgrep on a Ray session of 0.1, 1 and 10 GB (RG=/path/to/rg; some 15 minutes)
-	$(BIN)/python -m tests.bench.speed --ten --write
+speed: .venv/.dev ## `doctor analyze` beside ripgrep on a Ray session of 0.1, 1 and 10 GB, and on three raylets (RG=/path/to/rg; some 20 minutes)
+	$(BIN)/python -m tests.bench.speed --ten --write && $(BIN)/python -m tests.bench.cluster --write
 
 budget: .venv/.dev ## measured runs against the memory budget (more than an hour; runs that are there are kept)
 	for set in first second third resumed again; do $(BIN)/python tests/bench/budget.py measure --set $$set || exit 1; done && $(BIN)/python tests/bench/budget.py table --write > /dev/null

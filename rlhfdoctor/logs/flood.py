@@ -21,6 +21,8 @@ KEEP_COUNT = 400
 """Events of one kind kept from the start of a stream, and as many from its end."""
 _LAST_COUNT = KEEP_COUNT + 20
 """Places kept from the end, since a few of them may turn out to be no hits."""
+_PROOF_COUNT = 200
+"""Places of a pattern that was not known at the flood's start, after which it is counted like the others."""
 _HELD_BLOCKS = 8
 """How many blocks back places are kept with their block; older ones are taken out of it."""
 
@@ -47,7 +49,7 @@ class Floods:
         self._taken: dict[int, Kind] = {}
         """Patterns whose places are taken."""
         self._unsure: set[int] = set()
-        """Those of them that are not counted."""
+        """Those of them that are not counted, as it is not known yet whether their places are hits."""
 
     def first(self, found: Candidate | Hit) -> Event | None:
         """The event, if it is among the first ones; the others are kept."""
@@ -76,6 +78,7 @@ class Floods:
         """Keeps the places of floods; the others are returned."""
         if not self._taken:
             return places
+        self._unsure.difference_update([index for index in self._unsure if self._is_proven(index)])
         rest: list[Place] = []
         own: dict[Kind, list[Place]] = {}
         for place in places:
@@ -91,6 +94,10 @@ class Floods:
         for kind in self._held:
             self._release(kind, block.number - _HELD_BLOCKS)
         return rest
+
+    def _is_proven(self, index: int) -> bool:
+        """Whether enough places of a pattern were looked at, and nearly every one was a hit."""
+        return self._tally.tried[index] >= _PROOF_COUNT and self._tally.trusts(index)
 
     def last(self) -> Iterator[Event]:
         """The events at the end of the stream, of one kind after the other."""

@@ -7,6 +7,8 @@ from datetime import datetime, timezone
 
 import pytest
 
+from rlhfdoctor.logs import blocks
+from rlhfdoctor.logs.blocks import Candidate
 from rlhfdoctor.logs.events import order_events, read_events
 from rlhfdoctor.logs.maker import Maker, read_origin
 from rlhfdoctor.types import Event, Gap
@@ -231,3 +233,18 @@ def test_flood_within_one_endless_line() -> None:
     found = [event for event in read_events(source, make_scanner(), []) if event.kind == "phase.step"]
     assert [event.origin.line for event in found[-3:]] == [901, 901, 901]
     assert found[-1].fields["step"] == 179_999
+
+
+def test_a_second_flood_is_counted_once_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Marks of one kind by another pattern than the first ones' are parsed until they are known to be marks; not each of a million."""
+    first = "".join(f"step={n}, skipped={n}\n" for n in range(2_000))
+    second = "".join(f"step:{n} - actor/loss:0.1 and some words that make the line as long as others are\n" for n in range(60_000))
+    parsed: list[int] = []
+    real = Candidate.hit
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 16_384)
+    monkeypatch.setattr(Candidate, "hit", lambda self: parsed.append(self.line) or real(self))
+    source = replace(make_source(""), stream=lambda: iter(split_at((first + second).encode(), range(16_384, 4_000_000, 16_384))))
+    events = [event for event in read_events(source, make_scanner(), []) if event.kind == "phase.step"]
+    assert max(event.origin.line or 0 for event in events) == 62_000
+    assert len({event.origin.line for event in events if (event.origin.line or 0) > 2_000}) >= 100
+    assert len(parsed) < 30_000
