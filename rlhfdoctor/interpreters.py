@@ -26,7 +26,27 @@ _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from rlhfdoctor.interpreters import serve; serve(int(sys.argv[2]), sys.argv[3], json.loads(sys.argv[4]))"
 )
+_SAY_BYTES = 4 * 1024**2
 _serving = False
+
+
+class Portions:
+    """Bytes of progress, reported by the portion: each report is a message to another process."""
+
+    def __init__(self, say: Callable[[int], None]) -> None:
+        """`say` is given the bytes since it was last called."""
+        self._say, self._unsaid = say, 0
+
+    def add(self, count: int) -> None:
+        """So many more."""
+        self._unsaid += count
+        if self._unsaid >= _SAY_BYTES:
+            self.end()
+
+    def end(self) -> None:
+        """Reports what is left."""
+        self._say(self._unsaid)
+        self._unsaid = 0
 
 
 def count_workers(orders_count: int) -> int:

@@ -12,7 +12,6 @@ from rlhfdoctor.logs.window import Window
 
 WORTH_BYTES = 8 * 1024**2
 """Of compressed text: less is read before a worker has started."""
-_SAY_BYTES = 4 * 1024**2
 
 
 def read_archives(
@@ -42,17 +41,9 @@ def make_reader(since: float | None, until: float | None) -> interpreters.Answer
     window = Window(since, until)
 
     def read(path: str, say: Callable[[int], None]) -> list[FileRead]:
-        unsaid = 0
-
-        def progress(count: int) -> None:
-            nonlocal unsaid
-            unsaid += count
-            if unsaid >= _SAY_BYTES:
-                say(unsaid)
-                unsaid = 0
-
-        found = list(read_all([path], lambda source: replace(source, window=window), progress))
-        say(unsaid)
+        progress = interpreters.Portions(say)
+        found = list(read_all([path], lambda source: replace(source, window=window), progress.add))
+        progress.end()
         return found
 
     return read

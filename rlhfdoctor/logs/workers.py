@@ -18,8 +18,6 @@ from rlhfdoctor.logs.window import Window
 
 WORTH_BYTES = 64 * 1024**2
 """Fewer bytes are read before a worker has started."""
-_SAY_BYTES = 4 * 1024**2
-"""A worker tells of its progress after so many."""
 
 
 class Order(NamedTuple):
@@ -100,23 +98,14 @@ def make_reader(engine: str) -> interpreters.Answerer:
     scanner = make_scanner(engine)
 
     def read(order: Order, say: Callable[[int], None]) -> Reading:
-        reading = Reading()
-        unsaid = 0
-
-        def progress(count: int) -> None:
-            nonlocal unsaid
-            unsaid += count
-            if unsaid >= _SAY_BYTES:
-                say(unsaid)
-                unsaid = 0
-
+        reading, progress = Reading(), interpreters.Portions(say)
         for source in find_sources([order.path], reading.gaps):
             placed = replace(source, host=order.host, zone=order.zone, window=order.window)
             if order.part is not None:
-                reading = read_part(placed, order.part, scanner, progress)
+                reading = read_part(placed, order.part, scanner, progress.add)
             else:
-                read_log(placed, scanner, reading, progress)
-        say(unsaid)
+                read_log(placed, scanner, reading, progress.add)
+        progress.end()
         return reading
 
     return read
