@@ -14,7 +14,7 @@ _KEPT_S = 60 * 86400.0
 
 
 def load(name: str) -> bytes | None:
-    """A file, or None where it is absent or somebody else may have written it."""
+    """A file, or None if it is absent or another user could have written it."""
     folder = _folder()
     with contextlib.suppress(OSError):
         if folder is None or not _is_ours(folder.stat()):
@@ -31,7 +31,7 @@ def save(name: str, data: bytes) -> None:
     """Keeps a file, whole or not at all; a folder that cannot be written only costs the next start some time.
 
     Args:
-        name: `KIND-HASH.ENDING`; files of the same kind that nobody has renewed for long are removed.
+        name: `KIND-HASH.ENDING`; files of the same kind that were not renewed for two months are removed.
     """
     folder = _folder()
     with contextlib.suppress(OSError):

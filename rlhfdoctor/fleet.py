@@ -154,6 +154,11 @@ class Fleet:
         return self.to_jsonl().encode()
 
 
+def unreadable_row(path: str, why: str) -> FleetRow:
+    """The row of a run that could not be read."""
+    return FleetRow(path=path, verdict=UNREADABLE, why=why)
+
+
 def read_fleet(path: str | Path) -> Fleet:
     """A fleet that was written as JSON lines or as Parquet.
 

@@ -17,7 +17,7 @@ from rlhfdoctor.errors import UsageError
 from rlhfdoctor.i18n.message import say
 
 _PINGS = 5
-_KNOCK_S = 10.0
+_CONNECT_S = 10.0
 
 
 def connect(address: str) -> Any:
@@ -29,7 +29,7 @@ def connect(address: str) -> Any:
     """
     import ray
 
-    _knock(address)
+    _check_port(address)
     package = str(Path(__file__).resolve().parent)
     try:
         ray.init(
@@ -79,8 +79,8 @@ class _OwnOutput:
         return getattr(self._output, name)
 
 
-def _knock(address: str) -> None:
-    """Ray itself looks for minutes where nobody listens; what is behind a bare --ray is taken for its address."""
+def _check_port(address: str) -> None:
+    """Checks that the port is open (Ray retries for minutes), and that the address is no path behind a bare --ray."""
     if Path(address).exists():
         raise UsageError(
             say(
@@ -91,7 +91,7 @@ def _knock(address: str) -> None:
     if not host or not port.isdigit():
         return  # a name, such as `auto`
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_KNOCK_S).close()
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
     except (OSError, OverflowError) as error:
         raise _no_cluster(address, first_line(error)) from None
 

@@ -77,7 +77,7 @@ def test_links_and_pipes_are_not_followed(folder: Path, tmp_path: Path) -> None:
 
 
 def test_old_files_of_a_kind_go(folder: Path) -> None:
-    """Of an earlier release, once nobody has renewed them for months; those of other kinds stay."""
+    """Of an earlier release, once they have not been renewed for months; those of other kinds stay."""
     for name in ("kind-1.bin", "other-1.bin"):
         cache.save(name, b"data")
         os.utime(folder / name, (time.time() - 100 * 86400,) * 2)
@@ -138,12 +138,12 @@ def test_faults_have_their_lines_with_and_without(fresh: Path, tmp_path: Path) -
     """Lines are looked up once there is a fault."""
     path = tmp_path / "rule.yaml"
     path.write_text("a: 1\n\nb:\n  - c: 2\n")
-    told = []
+    results = []
     for _ in range(2):
         _, faults = read_yaml(path)
         faults.add(("b", 0, "c"), "is wrong")
-        told.append(faults.found)
-    assert told == [[f"{path}:4: is wrong"]] * 2
+        results.append(faults.found)
+    assert results == [[f"{path}:4: is wrong"]] * 2
 
 
 def test_the_second_start_parses_nothing(folder: Path) -> None:
@@ -160,6 +160,6 @@ documents.LOADER = lambda *a: made.append(1) or plain(*a)
 from rlhfdoctor.engine.catalogue import load_rules
 print(len(load_rules()), len(seen) + len(made))
 """
-    told = [subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT).stdout.split() for _ in range(2)]
-    assert told[0][0] == told[1][0]
-    assert int(told[0][1]) > 40 and int(told[1][1]) == 0
+    results = [subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT).stdout.split() for _ in range(2)]
+    assert results[0][0] == results[1][0]
+    assert int(results[0][1]) > 40 and int(results[1][1]) == 0

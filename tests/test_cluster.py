@@ -26,7 +26,7 @@ def make_order(folder: Path, **given: object) -> NodeOrder:
 
 
 def make_file(name: str, size: int | None) -> RemoteFile:
-    """A file of a storage that nobody opens."""
+    """A file of a storage that must not be opened."""
     return RemoteFile(name, size, None, lambda: pytest.fail("opened"))
 
 
@@ -59,10 +59,10 @@ def test_only_our_own_thread_prints(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_path_behind_ray_is_said(tmp_path: Path) -> None:
-    """`--ray launch.sh` takes the script for an address; nobody waits for it."""
+    """In `--ray launch.sh` the script is parsed as an address; the error comes at once."""
     (tmp_path / "launch.sh").write_text("")
     with pytest.raises(UsageError, match="write --ray behind the paths"):
-        ray_nodes._knock(str(tmp_path / "launch.sh"))
+        ray_nodes._check_port(str(tmp_path / "launch.sh"))
 
 
 def test_what_is_left_out_is_a_gap(tmp_path: Path) -> None:

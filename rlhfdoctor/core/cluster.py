@@ -52,7 +52,7 @@ class Cluster:
 
         Args:
             address: as `ray.init` takes it; `auto` for the cluster of this machine.
-            tell: is given a line for each node that was read.
+            tell: called with a line for each node that was read.
             shared: addresses of a storage that every node reaches; each node reads a part of the files there.
         """
         self.names = (*shared, f"--ray={address}")
@@ -61,7 +61,7 @@ class Cluster:
         self._ray: Any = None
         self._failures: tuple[type[BaseException], ...] = ()
         self._actors: list[Any] = []
-        """An actor that nobody refers to is ended."""
+        """Held, since Ray ends an actor without references."""
         self._gone: list[tuple[dict[str, Any], Message]] = []
         """Nodes that Ray says are dead, with its reason."""
         self._alive: frozenset[str] = frozenset()

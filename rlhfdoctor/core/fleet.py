@@ -15,7 +15,7 @@ from rlhfdoctor.core.diagnose import make_incident
 from rlhfdoctor.core.ray_fleet import judge_on_nodes
 from rlhfdoctor.core.session import Session
 from rlhfdoctor.errors import DoctorError
-from rlhfdoctor.fleet import UNREADABLE, Fleet, FleetRow
+from rlhfdoctor.fleet import Fleet, FleetRow, unreadable_row
 from rlhfdoctor.i18n.language import load_language
 from rlhfdoctor.i18n.message import Message
 from rlhfdoctor.report.next_step import next_step
@@ -97,7 +97,7 @@ def judge_each(
         return
     found = interpreters.answers(_JUDGE, [msgspec.to_builtins(reading)], list(map(str, paths)), count)
     for path, row in zip(paths, found):
-        yield row if row is not None else _unreadable(path, "reading it ended the process that read it")
+        yield row if row is not None else unreadable_row(path, "reading it ended the process that read it")
 
 
 def make_judge(reading: dict[str, Any]) -> interpreters.Answerer:
@@ -115,7 +115,7 @@ def make_judge(reading: dict[str, Any]) -> interpreters.Answerer:
             ) as session:
                 incident = make_incident(session, min_confidence=options.min_confidence)
         except DoctorError as error:
-            return _unreadable(path, str(error))
+            return unreadable_row(path, str(error))
         return make_row(path, incident, options.lang)
 
     return judge
@@ -186,7 +186,3 @@ def shape_of(text: str) -> str:
     '(Actor pid=0, ip=0) ValueError: x.jsonl line 0 at 0'
     """
     return " ".join(_NUMBERS.sub("0", _FOLDERS.sub("", clean(text, 400))).split())
-
-
-def _unreadable(path: str, why: str) -> FleetRow:
-    return FleetRow(path=path, verdict=UNREADABLE, why=why)

@@ -12,7 +12,7 @@ from typing import Any
 
 from rlhfdoctor import ray_nodes
 from rlhfdoctor.errors import UsageError
-from rlhfdoctor.fleet import UNREADABLE, FleetRow
+from rlhfdoctor.fleet import FleetRow, unreadable_row
 from rlhfdoctor.i18n.message import Message, plural, say
 from rlhfdoctor.logs.remote import is_remote
 
@@ -52,7 +52,7 @@ def judge_on_nodes(
         make: "module:function"; called with `reading` (plain values) on each node, it gives what judges a path.
         reading: how each is read.
         address: of the cluster, as `ray.init` takes it.
-        tell: is given a line about the nodes.
+        tell: called with a line about the nodes.
 
     Raises:
         UsageError: no cluster there, or no node of it has the doctor's packages.
@@ -114,7 +114,7 @@ class _Pool:
                 tries[number] += 1
                 busy[actor.judge.remote(paths[number])] = number, actor
             if not busy:  # all actors are gone
-                yield from ((number, _unread(paths[number], why)) for number in waiting)
+                yield from ((number, unreadable_row(paths[number], why)) for number in waiting)
                 return
             (ready,), _ = self._ray.wait(list(busy), num_returns=1)
             number, actor = busy.pop(ready)
@@ -124,13 +124,9 @@ class _Pool:
                 why = ray_nodes.first_line(error)
                 raised = isinstance(error, self._ray.exceptions.RayTaskError)  # then the actor goes on
                 if raised or tries[number] == _MOST_TRIES:
-                    yield number, _unread(paths[number], why)
+                    yield number, unreadable_row(paths[number], why)
                 else:
                     waiting.append(number)
                 if not raised:
                     continue
             self._idle.append(actor)
-
-
-def _unread(path: str, why: str) -> FleetRow:
-    return FleetRow(path=path, verdict=UNREADABLE, why=why)

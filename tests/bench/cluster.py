@@ -34,6 +34,7 @@ from rlhfdoctor.logs.window import Window
 from rlhfdoctor.types import Gap
 from tests.bench.corpus import write
 from tests.bench.speed import RUNS, doctor, pair, ratio, run, shown
+from tests.bench.table import Table
 from tests.live.test_cluster_logs import CLUSTER
 from tests.live.test_watch import environment
 
@@ -117,13 +118,8 @@ def judge(answer: bytes, count: int) -> tuple[float, float, int, float]:
 
 def main() -> int:
     """Measures all of it and prints the table."""
-    rows: list[tuple[str, str, str]] = []
-
-    def add(figure: str, measured: str, aim: str = "-") -> None:
-        rows.append((figure, measured, aim))
-        sys.stdout.write(f"{figure}: {measured} (aim {aim})\n")
-        sys.stdout.flush()
-
+    table = Table()
+    add = table.add
     with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_FOLDER", "/tmp")) as name:
         home = Path(name)
         with three_raylets(home) as (address, folders):
@@ -147,9 +143,8 @@ def main() -> int:
         seconds = statistics.median(s for s, _ in nodes) + taken + judged
         add(f"{NODES} nodes of {NODE_MEGABYTES / 1000:.0f} GB, on paper: a node's reading, then the answers", f"{seconds:.0f} s")
     if "--write" in sys.argv:
-        table = "".join(f"| {figure} | {measured} | {aim} |\n" for figure, measured, aim in rows)
         text = (__doc__ or "").partition("\n\n")[2].strip()
-        RESULTS.write_text(f"# A cluster\n\n{text}\nMedians of {RUNS} paired runs, the least and the most beside.\n\n| figure | measured | aim |\n|---|---|---|\n{table}")
+        table.write(RESULTS, f"# A cluster\n\n{text}\nMedians of {RUNS} paired runs, the least and the most beside.")
     return 0
 
 

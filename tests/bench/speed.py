@@ -26,6 +26,7 @@ from rlhfdoctor.logs.open import find_sources
 from rlhfdoctor.logs.scan import Scanner
 from tests.bench.corpus import write
 from tests.bench.day import write_day
+from tests.bench.table import Table
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "tests" / "bench" / "RESULTS.md"
@@ -112,13 +113,8 @@ def main() -> int:
     if rg is None:
         sys.stderr.write("ripgrep is not installed: give its path as RG\n")
         return 1
-    rows: list[tuple[str, str, str]] = []
-
-    def add(figure: str, measured: str, aim: str) -> None:
-        rows.append((figure, measured, aim))
-        sys.stdout.write(f"{figure}: {measured} (aim {aim})\n")
-        sys.stdout.flush()
-
+    table = Table()
+    add = table.add
     with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_FOLDER")) as name:
         folder = Path(name)
         patterns = str(patterns_for_ripgrep(folder))
@@ -170,9 +166,8 @@ def main() -> int:
     add("`--help`", shown([run(doctor("--help"))[0] for _ in range(2 * RUNS)]), "0.1 s")
     add("`python -c pass`, the anchor of both", shown([run([sys.executable, "-c", "pass"])[0] for _ in range(2 * RUNS)]), "-")
     if "--write" in sys.argv:
-        table = "".join(f"| {figure} | {measured} | {aim} |\n" for figure, measured, aim in rows)
         head = (__doc__ or "").partition("\n\n")[2].strip()
-        RESULTS.write_text(f"# Speed\n\n`make speed`; {len(PATTERNS)} patterns.\n\n{head}\n\n| figure | measured | aim |\n|---|---|---|\n{table}")
+        table.write(RESULTS, f"# Speed\n\n`make speed`; {len(PATTERNS)} patterns.\n\n{head}")
     return 0
 
 

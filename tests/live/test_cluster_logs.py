@@ -68,7 +68,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def doctor(*words: str | Path) -> tuple[dict[str, Any], str, int]:
-    """The JSON of a command, what it said besides, its exit code."""
+    """The JSON of a command, what it stderr besides, its exit code."""
     done = subprocess.run(
         [sys.executable, "-m", "rlhfdoctor", *map(str, words), "--format", "json"], capture_output=True, text=True, env=environment(), timeout=PLENTY_S * 3
     )
@@ -83,22 +83,22 @@ def quoted_files(incident: dict[str, Any]) -> set[str]:
 
 def test_three_nodes_one_verdict(cluster: Cluster) -> None:
     """What the nodes read where it lies gives the verdict that one reading of all of it gives, with the nodes' names."""
-    told, said, code = doctor("analyze", SAMPLE / "launch.sh", "--ray", cluster.address)
+    report, stderr, code = doctor("analyze", SAMPLE / "launch.sh", "--ray", cluster.address)
     here = analyze([str(SAMPLE / "launch.sh"), *map(str, cluster.folders)])
-    assert (told["verdict"], told["findings"][0]["cause"], code) == (here.verdict, here.findings[0].cause, 1)
+    assert (report["verdict"], report["findings"][0]["cause"], code) == (here.verdict, here.findings[0].cause, 1)
     assert here.verdict == "cause"
-    assert {file.partition("/")[0] for file in quoted_files(told)} & set(cluster.names)
-    assert [f"{name}: " in said for name in cluster.names] == [True] * 3, said
-    assert f"--ray={cluster.address}" in told["sources"]
+    assert {file.partition("/")[0] for file in quoted_files(report)} & set(cluster.names)
+    assert [f"{name}: " in stderr for name in cluster.names] == [True] * 3, stderr
+    assert f"--ray={cluster.address}" in report["sources"]
 
 
 def test_shared_files_are_read_once(cluster: Cluster, tmp_path: Path) -> None:
     """Each file on a storage that all nodes reach is read by one of them."""
     for path in (SAMPLE / "logs").glob("*.*"):
         shutil.copy(path, tmp_path)
-    told, _, _ = doctor("analyze", f"file://{tmp_path}", "--ray", cluster.address)
-    quoted = {file for file in quoted_files(told) if "://" in file}
-    assert told["verdict"] == "cause"
+    report, _, _ = doctor("analyze", f"file://{tmp_path}", "--ray", cluster.address)
+    quoted = {file for file in quoted_files(report) if "://" in file}
+    assert report["verdict"] == "cause"
     assert quoted and all(file.startswith(f"file://{tmp_path}/") for file in quoted)
 
 
@@ -118,8 +118,8 @@ def test_a_node_that_is_gone_is_a_gap(cluster: Cluster) -> None:
     name = cluster.names[1]
 
     def gap() -> str | None:
-        told, _, code = doctor("analyze", "--ray", cluster.address)
-        found = [gap["why"] for gap in told["gaps"] if gap["what"] == f"node {name}"]
+        report, _, code = doctor("analyze", "--ray", cluster.address)
+        found = [gap["why"] for gap in report["gaps"] if gap["what"] == f"node {name}"]
         assert code in (0, 1, 3)
         return next((why for why in found if why.startswith("gone")), None)
 

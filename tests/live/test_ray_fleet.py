@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("kernel_alone")
 
 
 def doctor(*words: str) -> tuple[list[dict[str, object]], str, int]:
-    """The rows of a command, what it said besides, its exit code."""
+    """The rows of a command, what it stderr besides, its exit code."""
     done = subprocess.run([sys.executable, "-m", "rlhfdoctor", "analyze", "--each", *words], capture_output=True, text=True, env=environment(), timeout=PLENTY_S * 3)
     return [row for line in done.stdout.splitlines() if "path" in (row := json.loads(line))], done.stderr, done.returncode
 
@@ -27,12 +27,12 @@ def doctor(*words: str) -> tuple[list[dict[str, object]], str, int]:
 def test_rows_are_those_of_this_machine(cluster: Cluster) -> None:  # noqa: F811
     """In the order of the paths, with the names that were given; one that is not there is a row."""
     words = [*RUNS, "/none/such", RUNS[0]]
-    rows, said, code = doctor(*words, "--ray", cluster.address, "--format", "json")
+    rows, stderr, code = doctor(*words, "--ray", cluster.address, "--format", "json")
     here = json.loads(json.dumps([json.loads(line) for line in analyze_each(words).to_bytes("jsonl").decode().splitlines()]))
     expected = [row for row in here if "path" in row]
-    assert rows == expected, said
+    assert rows == expected, stderr
     assert [row["path"] for row in rows] == words
-    assert (code, "of the cluster judge" in said) == (1, True)
+    assert (code, "of the cluster judge" in stderr) == (1, True)
 
 
 def test_a_run_that_ends_its_reader_is_a_row(cluster: Cluster) -> None:  # noqa: F811

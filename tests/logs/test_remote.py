@@ -1,4 +1,4 @@
-"""Addresses of a storage: what is read there, and what is said where it cannot be. Real fsspec: files, memory, HTTP."""
+"""Addresses of a storage: what is read there, and what is reported where it cannot be. Real fsspec: files, memory, HTTP."""
 
 from __future__ import annotations
 
@@ -149,9 +149,9 @@ def served() -> Iterator[str]:
 def test_events_over_http_are_those_of_the_disk(served: str) -> None:
     """The same events, by whatever way the bytes came."""
     with Session([f"{served}/openrlhf-save-kill/run/"]) as there, Session([str(SAMPLES / "openrlhf-save-kill/run")]) as here:
-        told = [SimpleNamespace(kinds=sorted(str(event.kind) for event in session.events), texts=len(session.texts)) for session in (there, here)]
-    assert told[0] == told[1]
-    assert told[0].kinds
+        sessions = [SimpleNamespace(kinds=sorted(str(event.kind) for event in session.events), texts=len(session.texts)) for session in (there, here)]
+    assert sessions[0] == sessions[1]
+    assert sessions[0].kinds
 
 
 def test_what_is_there_is_not_for_editing(run: Path) -> None:

@@ -1,4 +1,4 @@
-"""More events than can be held: what stays, and what is said of the rest."""
+"""More events than can be held: what stays, and what is reported of the rest."""
 
 from __future__ import annotations
 

@@ -44,9 +44,9 @@ def test_what_is_inside_is_that_of_the_whole(tmp_path: Path, bounds: tuple[float
     path.write_text(text_of(12))
     with Session([str(path)]) as whole, Session([str(path)], since=since, until=until) as part:
         window = Window(since, until)
-        told = [(str(e.kind), e.origin.line, e.time) for e in part.events if e.time is not None and window.holds(e.time) and e.kind.scope != "phase"]
+        inside = [(str(e.kind), e.origin.line, e.time) for e in part.events if e.time is not None and window.holds(e.time) and e.kind.scope != "phase"]
         expected = [(str(e.kind), e.origin.line, e.time) for e in whole.events if e.time is not None and window.holds(e.time) and e.kind.scope != "phase"]
-        assert told == expected
+        assert inside == expected
         assert len(part.events) < len(whole.events)
 
 

@@ -17,7 +17,7 @@ PIDS = range(8, 16)
 
 
 class Silent:
-    """What `Followed` tells and asks besides; none of it is of interest here."""
+    """Stands for the other collaborators of `Followed`; their calls are ignored."""
 
     names: dict[int, str] = {}
 
@@ -107,7 +107,7 @@ def test_one_that_moves_is_read_at_every_tick(node: Node) -> None:
     assert node.process(8).rss_bytes == (3000 + 5000 + 1500) * KIB
 
 
-def test_memory_that_nobody_explains_is_looked_for(node: Node) -> None:
+def test_unexplained_memory_is_looked_for(node: Node) -> None:
     """A still process that takes 50 MiB is in the sample of the same tick, whoever's turn it is."""
     node.step()
     node.tree.change(11, anon_kb=3000 + 50 * 1024)
@@ -126,7 +126,7 @@ def test_memory_that_is_explained_is_not_looked_for(node: Node) -> None:
 
 
 def test_one_takes_what_another_gives(node: Node) -> None:
-    """The node holds as much as before, and the one that was read took 50 MiB: somebody else gave them."""
+    """The node holds as much as before, and the one that was read took 50 MiB: another process gave them back."""
     node.step()
     node.tree.change(7, anon_kb=3000 + 50 * 1024)
     node.tree.change(11, anon_kb=1000)
@@ -146,7 +146,7 @@ def test_an_end_is_seen_by_its_memory(node: Node) -> None:
 
 
 def test_near_a_limit_all_are_read(node: Node) -> None:
-    """While the recorder samples faster than asked, nobody is passed over."""
+    """While the recorder samples faster than asked, no process is skipped."""
     node.step(every=True)
     assert sorted(node.read) == [7, *PIDS]
 
