@@ -7,11 +7,14 @@ makes the ones below it.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 
 from rlhfdoctor.evidence.case import number
 from rlhfdoctor.logs.kernel import read_xid
 from rlhfdoctor.types import Event
 from rlhfdoctor.vocabulary import EVENT, FIELD
+from rlhfdoctor.vocabulary.index import KINDS
+from rlhfdoctor.vocabulary.names import Kind
 from rlhfdoctor.vocabulary.run import CERTAIN, EXCEPTION, TIMEOUT, VANISHED, Failure
 
 _ECHO_ERRORS = (
@@ -73,6 +76,17 @@ _OF_WORKERS = (
     EVENT.ray.worker_vanished,
     EVENT.ray.worker_exit_code,
 )
+_WITH_STATUS = (
+    EVENT.deepspeed.exit,
+    EVENT.torch.process_failed,
+    EVENT.torch.process_signal,
+    EVENT.docker.exit,
+    EVENT.trace.job_exit,
+    EVENT.k8s.exit,
+    EVENT.sglang.crashed,
+    EVENT.vllm.worker_died,
+    EVENT.torch.saver_died,
+)
 _WHOLE_JOB = (EVENT.trace.job_exit, EVENT.docker.exit, EVENT.k8s.exit)
 _INTENDED = re.compile(r"INTENDED_(?:USER|SYSTEM)_EXIT|killed by `?ray\.kill")
 _EXIT_CODE = re.compile(r"exits with an exit code -?\d")
@@ -85,80 +99,8 @@ def classify(event: Event) -> Failure | None:
     >>> classify(Event(kind=EVENT.nccl.timeout, fields={}, origin=Origin(file="a"), text=""))
     Failure(killer='collective-timeout', certainty=1)
     """
-    kind, fields = event.kind, event.fields
-    if kind.scope == "nccl" and _WARNING.search(event.text) and FIELD.wait_s not in fields:
-        return None  # severity W: logged at orderly exits too
-    if kind in _OF_WORKERS:
-        return _by_worker(event)
-    if kind == EVENT.slurm.cancelled and not fields.get(FIELD.reason_text):
-        return Failure("other", VANISHED)  # slurm also cancels what is left of a step of which a task failed
-    if kind == EVENT.nccl.store_timeout and FIELD.wait_s in fields:
-        return Failure("collective-timeout", TIMEOUT)
-    if kind.failure is not None:
-        return None if kind == EVENT.host.process_limit and TRIED_AGAIN.search(event.text) else kind.failure
-    if kind in (EVENT.kernel.killed, EVENT.kernel.kill_choice):
-        memcg = str(fields.get(FIELD.scope) or "").startswith("Memory cgroup")
-        return Failure("kernel-oom-cgroup" if memcg else "kernel-oom-node", CERTAIN)
-    if kind == EVENT.kernel.memcg_usage:  # printed in the report of a kill only (mem_cgroup_print_oom_info)
-        return Failure("kernel-oom-cgroup", CERTAIN)
-    if kind == EVENT.kernel.oom_kill:
-        memcg = str(fields.get(FIELD.constraint)).startswith("CONSTRAINT_MEMC") or "oom_memcg=" in event.text
-        return Failure("kernel-oom-cgroup" if memcg else "kernel-oom-node", CERTAIN)
-    if kind == EVENT.docker.oom_killed:
-        return Failure("kernel-oom-cgroup", CERTAIN) if fields.get(FIELD.flag) == "true" else None
-    if kind == EVENT.ray.memory_summary:
-        return Failure("ray-memory-monitor", CERTAIN) if fields.get(FIELD.oom_count, 1) else None
-    if kind in (
-        EVENT.deepspeed.exit,
-        EVENT.torch.process_failed,
-        EVENT.torch.process_signal,
-        EVENT.docker.exit,
-        EVENT.trace.job_exit,
-        EVENT.k8s.exit,
-        EVENT.sglang.crashed,
-        EVENT.vllm.worker_died,
-        EVENT.torch.saver_died,
-    ):
-        return _by_exit(event)
-    if kind == EVENT.torch.loader_killed:
-        return {
-            "Bus error": Failure("sigbus", CERTAIN),
-            "Segmentation fault": Failure("sigsegv", CERTAIN),
-            "Killed": Failure("sigkill-unknown", VANISHED),
-        }.get(str(fields.get(FIELD.signal_text)))
-    if kind == EVENT.python.fatal:
-        error = str(fields.get(FIELD.error_text))
-        if error == "Aborted":
-            return Failure("exception", VANISHED)  # abort() follows from what was raised or timed out before
-        return Failure(
-            "sigbus" if error == "Bus error" else "sigsegv" if error.startswith("Seg") else "exception", CERTAIN
-        )
-    if kind == EVENT.python.signal:
-        name = f"{fields.get(FIELD.name) or fields.get(FIELD.core_text) or ''}"
-        return (
-            Failure("sigbus", CERTAIN)
-            if "BUS" in name or "Bus" in name
-            else Failure("sigsegv", CERTAIN)
-            if "SEGV" in name or "Seg" in name
-            else None
-        )
-    if kind == EVENT.nccl.unreachable:
-        tries, most = number(event, FIELD.try_count), number(event, FIELD.most_count)
-        gave_up = "NCCL WARN" in event.text if tries is None or most is None else tries >= most
-        return Failure("exception", EXCEPTION) if gave_up else None
-    if kind == EVENT.torch.cuda_error:
-        memory = fields.get(FIELD.error_text) == "out of memory"
-        return Failure("cuda-oom", CERTAIN) if memory else Failure("exception", EXCEPTION)
-    if kind == EVENT.ray.task_error:
-        gpu = fields.get(FIELD.error) == "OutOfMemoryError" and "memory_kill" not in event.text
-        return Failure("cuda-oom", EXCEPTION) if gpu else None
-    if kind == EVENT.kernel.xid:
-        return (
-            Failure("other", CERTAIN) if read_xid(fields.get(FIELD.xid), fields.get(FIELD.detail_text)) != 45 else None
-        )
-    if kind in (EVENT.python.error, EVENT.python.bare_error):
-        return _by_error(event)
-    return None
+    shown = _BY_KIND.get(event.kind)
+    return event.kind.failure if shown is None else shown(event)
 
 
 def _by_exit(event: Event) -> Failure | None:
@@ -211,3 +153,108 @@ def _by_error(event: Event) -> Failure | None:
     ):
         return None
     return Failure("exception", EXCEPTION)
+
+
+def _by_nccl(event: Event) -> Failure | None:
+    """Severity W is logged at orderly exits, too; a wait that ended is what it says."""
+    waited = FIELD.wait_s in event.fields
+    if _WARNING.search(event.text) and not waited:
+        return None
+    if event.kind == EVENT.nccl.store_timeout and waited:
+        return Failure("collective-timeout", TIMEOUT)
+    if event.kind == EVENT.nccl.unreachable:
+        tries, most = number(event, FIELD.try_count), number(event, FIELD.most_count)
+        gave_up = "NCCL WARN" in event.text if tries is None or most is None else tries >= most
+        return Failure("exception", EXCEPTION) if gave_up else None
+    return event.kind.failure
+
+
+def _by_kill(event: Event) -> Failure | None:
+    memcg = str(event.fields.get(FIELD.scope) or "").startswith("Memory cgroup")
+    return Failure("kernel-oom-cgroup" if memcg else "kernel-oom-node", CERTAIN)
+
+
+def _by_oom_kill(event: Event) -> Failure | None:
+    memcg = str(event.fields.get(FIELD.constraint)).startswith("CONSTRAINT_MEMC") or "oom_memcg=" in event.text
+    return Failure("kernel-oom-cgroup" if memcg else "kernel-oom-node", CERTAIN)
+
+
+def _by_loader(event: Event) -> Failure | None:
+    return {
+        "Bus error": Failure("sigbus", CERTAIN),
+        "Segmentation fault": Failure("sigsegv", CERTAIN),
+        "Killed": Failure("sigkill-unknown", VANISHED),
+    }.get(str(event.fields.get(FIELD.signal_text)))
+
+
+def _by_fatal(event: Event) -> Failure | None:
+    error = str(event.fields.get(FIELD.error_text))
+    if error == "Aborted":
+        return Failure("exception", VANISHED)  # abort() follows from what was raised or timed out before
+    return Failure("sigbus" if error == "Bus error" else "sigsegv" if error.startswith("Seg") else "exception", CERTAIN)
+
+
+def _by_signal(event: Event) -> Failure | None:
+    name = f"{event.fields.get(FIELD.name) or event.fields.get(FIELD.core_text) or ''}"
+    if "BUS" in name or "Bus" in name:
+        return Failure("sigbus", CERTAIN)
+    return Failure("sigsegv", CERTAIN) if "SEGV" in name or "Seg" in name else None
+
+
+def _by_cuda(event: Event) -> Failure | None:
+    memory = event.fields.get(FIELD.error_text) == "out of memory"
+    return Failure("cuda-oom", CERTAIN) if memory else Failure("exception", EXCEPTION)
+
+
+def _by_task(event: Event) -> Failure | None:
+    gpu = event.fields.get(FIELD.error) == "OutOfMemoryError" and "memory_kill" not in event.text
+    return Failure("cuda-oom", EXCEPTION) if gpu else None
+
+
+def _by_xid(event: Event) -> Failure | None:
+    xid = read_xid(event.fields.get(FIELD.xid), event.fields.get(FIELD.detail_text))
+    return Failure("other", CERTAIN) if xid != 45 else None
+
+
+def _by_limit(event: Event) -> Failure | None:
+    return None if TRIED_AGAIN.search(event.text) else event.kind.failure
+
+
+def _by_cancel(event: Event) -> Failure | None:
+    """Slurm also cancels what is left of a step of which a task failed."""
+    return event.kind.failure if event.fields.get(FIELD.reason_text) else Failure("other", VANISHED)
+
+
+def _by_container(event: Event) -> Failure | None:
+    return Failure("kernel-oom-cgroup", CERTAIN) if event.fields.get(FIELD.flag) == "true" else None
+
+
+def _by_summary(event: Event) -> Failure | None:
+    return Failure("ray-memory-monitor", CERTAIN) if event.fields.get(FIELD.oom_count, 1) else None
+
+
+def _by_report(_event: Event) -> Failure | None:
+    """A cgroup's usage is printed in the report of a kill only (mm/memcontrol.c, mem_cgroup_print_oom_info)."""
+    return Failure("kernel-oom-cgroup", CERTAIN)
+
+
+_BY_KIND: Mapping[Kind, Callable[[Event], Failure | None]] = {
+    **{kind: _by_nccl for kind in KINDS.values() if kind.scope == "nccl"},
+    **dict.fromkeys(_OF_WORKERS, _by_worker),
+    **dict.fromkeys(_WITH_STATUS, _by_exit),
+    **dict.fromkeys((EVENT.kernel.killed, EVENT.kernel.kill_choice), _by_kill),
+    **dict.fromkeys((EVENT.python.error, EVENT.python.bare_error), _by_error),
+    EVENT.docker.oom_killed: _by_container,
+    EVENT.host.process_limit: _by_limit,
+    EVENT.kernel.memcg_usage: _by_report,
+    EVENT.kernel.oom_kill: _by_oom_kill,
+    EVENT.kernel.xid: _by_xid,
+    EVENT.python.fatal: _by_fatal,
+    EVENT.python.signal: _by_signal,
+    EVENT.ray.memory_summary: _by_summary,
+    EVENT.ray.task_error: _by_task,
+    EVENT.slurm.cancelled: _by_cancel,
+    EVENT.torch.cuda_error: _by_cuda,
+    EVENT.torch.loader_killed: _by_loader,
+}
+"""Kinds of which it depends on the event; the others always mean their failure, or none."""
