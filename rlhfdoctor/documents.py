@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import functools
-import hashlib
 import json
 from typing import Any
 
@@ -83,4 +82,4 @@ def keep(text: str, value: Any) -> Any:
 
 
 def _key(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return cache.key(text.encode("utf-8", "surrogatepass"))

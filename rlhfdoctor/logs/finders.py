@@ -8,7 +8,6 @@ is shorter than the expression (`probe`): it reports every end of a match, and o
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import sys
@@ -58,7 +57,7 @@ def _load_database(hyperscan: Any, patterns: Sequence[Pattern]) -> Any:
     version = f"{hyperscan.__version__}:{os.uname().machine}"
     made_by = Path(anchor.__file__).read_bytes()
     written = "\0".join([version, *(part for p in patterns for part in (p.written, p.look_for))])
-    name = f"patterns-{hashlib.sha256(made_by + written.encode()).hexdigest()[:24]}.hs"
+    name = f"patterns-{cache.key(made_by + written.encode())}.hs"
     kept = cache.load(name)
     if kept is not None:
         with contextlib.suppress(hyperscan.error):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from typing import Any
 
 from rlhfdoctor.trace.record import RecordEvent, StoredEvent, make_record
@@ -11,13 +12,7 @@ from rlhfdoctor.vocabulary import RECORD
 from rlhfdoctor.vocabulary import RECORD_FIELD as R
 from rlhfdoctor.vocabulary.names import Record
 
-_REPEATED: Mapping[Record, Record] = {
-    RECORD.process.seen: RECORD.process.seen,
-    RECORD.process.named: RECORD.process.seen,
-    RECORD.cgroup.seen: RECORD.cgroup.seen,
-    RECORD.limit.seen: RECORD.limit.seen,
-}
-"""Events that name something -> the event that later segments repeat."""
+_REPEATED = (RECORD.cgroup.seen, RECORD.limit.seen)
 
 
 class EventLog:
@@ -30,24 +25,20 @@ class EventLog:
             SourceError: the folder cannot be written, or another recorder writes there.
         """
         self._named: dict[tuple[Record, int], StoredEvent] = {}
+        self.list_processes: Callable[[], Iterable[StoredEvent]] = list
+        """Of each followed process what names it: of thousands, that is not kept here."""
         self.store = Writer(folder, header, registry=self._repeated)
 
-    def _repeated(self) -> list[RecordEvent]:
-        return [{**event, R.again: True} for event in self._named.values()]
+    def _repeated(self) -> Iterable[RecordEvent]:
+        return ({**event, R.again: True} for event in chain(self.list_processes(), self._named.values()))
 
-    def emit(self, kind: Record, fields: RecordEvent) -> RecordEvent:
+    def emit(self, kind: Record, fields: RecordEvent) -> StoredEvent:
         """Stores an event with the time of now."""
         event = make_record(kind, fields)
-        named = _REPEATED.get(kind)
-        if named is not None:
-            key = (named, int(fields[R.uid]))
-            self._named[key] = {**self._named.get(key, {}), **event, R.kind: named}
+        if kind in _REPEATED:
+            self._named[kind, int(fields[R.uid])] = event
         self.store.event(event)
         return event
-
-    def forget_process(self, uid: int) -> None:
-        """A process is gone: later segments need not name it."""
-        self._named.pop((RECORD.process.seen, uid), None)
 
     def state(self) -> StoredEvent:
         """What the store could not keep."""

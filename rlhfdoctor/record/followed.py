@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from rlhfdoctor.privacy.secrets import cut_line
 from rlhfdoctor.record.activity import Activity
@@ -41,6 +41,7 @@ class Followed:
         self._young: list[Process] = []
         self._held_bytes: int | None = None
         """Of the node, at the tick before."""
+        log.list_processes = self._described
 
     def sweep(self, tick: int, interval_s: float, *, every: bool) -> list[Process]:
         """Takes new processes in and reads those that moved; the ones that are gone are returned.
@@ -78,23 +79,20 @@ class Followed:
         return True
 
     def _add(self, process: Process) -> None:
-        self._log.emit(
-            RECORD.process.seen,
-            {
-                R.uid: process.uid,
-                R.pid: process.pid,
-                R.start_ticks: process.start_ticks,
-                R.ppid: process.ppid,
-                R.command: cut_line(process.command),
-                R.name: process.name,
-                R.role: process.role,
-                R.basis: process.basis,
-            },
-        )
+        seen = self._log.emit(RECORD.process.seen, {**_origin_of(process), **_name_of(process)})
+        process.seen_ns = seen[R.wall_ns], seen[R.mono_ns]
         process.first_tick = self._tick
         self._young.append(process)
         self._machine.add_process(process)
         self._activity.add_process(process)
+
+    def _described(self) -> Iterator[StoredEvent]:
+        """What was stored when each process was first seen, with its name of now."""
+        for process in self._target.processes.values():
+            if process.seen_ns is not None:
+                wall_ns, mono_ns = process.seen_ns
+                seen: StoredEvent = {R.kind: RECORD.process.seen, R.wall_ns: wall_ns, R.mono_ns: mono_ns}
+                yield {**seen, **_origin_of(process), **_name_of(process)}
 
     def drop(self, process: Process) -> None:
         """The last sample of a process that is gone, stored before the next tick may lose it."""
@@ -114,7 +112,6 @@ class Followed:
                 R.state: s.state,
             }
         self._target.drop(process)
-        self._log.forget_process(process.uid)
         self._job.reap()
         self._log.emit(RECORD.process.gone, fields)
 
@@ -163,14 +160,19 @@ class Followed:
             process.command = command
             self._machine.title(process)
         if self._target.name(process, self._activity.names.get(process.pid)):
-            self._log.emit(
-                RECORD.process.named,
-                {
-                    R.uid: process.uid,
-                    R.pid: process.pid,
-                    R.name: process.name,
-                    R.role: process.role,
-                    R.basis: process.basis,
-                    R.command: cut_line(process.command),
-                },
-            )
+            self._log.emit(RECORD.process.named, _name_of(process))
+
+
+def _origin_of(process: Process) -> StoredEvent:
+    return {R.start_ticks: process.start_ticks, R.ppid: process.ppid}
+
+
+def _name_of(process: Process) -> StoredEvent:
+    return {
+        R.uid: process.uid,
+        R.pid: process.pid,
+        R.name: process.name,
+        R.role: process.role,
+        R.basis: process.basis,
+        R.command: cut_line(process.command),
+    }

@@ -50,6 +50,8 @@ class Process:
     mappings: Mappings | None = None
     mapped_at_bytes: int = 0
     """RssShmem when `mappings` was read."""
+    seen_ns: tuple[int, int] | None = None
+    """When that was stored: wall clock and monotonic."""
     first_tick: int = 0
     """Tick at which it was first seen."""
     due: int = 0
@@ -160,6 +162,9 @@ class Target:
         process = Process(uid=self._next_uid, pid=pid, start_ticks=stat.start_ticks, ppid=stat.ppid, reader=reader)
         self._next_uid += 1
         process.command = reader.cmdline()
+        parent = self.processes.get(stat.ppid)
+        if parent is not None and parent.command == process.command:
+            process.command = parent.command  # of thousands of forks, one text
         self.processes[pid] = process
         self.ever.add(pid)
         self.name(process)

@@ -14,7 +14,8 @@ import contextlib
 import fcntl
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from typing import Any
 
 from rlhfdoctor.errors import SourceError
@@ -38,7 +39,7 @@ class Writer:
         folder: str,
         header: Mapping[str, Any],
         *,
-        registry: Callable[[], Sequence[RecordEvent]] = list,
+        registry: Callable[[], Iterable[RecordEvent]] = list,
         segment_bytes: int = 4 << 20,
         most_bytes: int = 2 << 30,
         ring_bytes: int = 4 << 20,
@@ -123,9 +124,8 @@ class Writer:
             "mono_ns": time.monotonic_ns(),
             "tables": tables,
         }
-        frames = [pack(HEADER, json_payload(header))]
-        frames += [pack(EVENT, json_payload(event)) for event in self._registry()]
-        for frame in frames:
+        events = (pack(EVENT, json_payload(event)) for event in self._registry())
+        for frame in chain([pack(HEADER, json_payload(header))], events):
             try:
                 self._write(frame)
             except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -17,12 +18,12 @@ PIDS = range(8, 16)
 
 
 class Silent:
-    """Stands for the other collaborators of `Followed`; their calls are ignored."""
+    """Stands for the other collaborators of `Followed`; their calls are ignored, each event has the time 0."""
 
     names: dict[int, str] = {}
 
     def __getattr__(self, name: str) -> object:
-        return lambda *_args: None
+        return lambda *_args: defaultdict(int)
 
 
 class Node:
