@@ -1,0 +1,42 @@
+"""Each segment can be read alone: it names every process that is still followed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rlhfdoctor.record.activity import Activity
+from rlhfdoctor.record.event_log import EventLog
+from rlhfdoctor.record.followed import Followed
+from rlhfdoctor.record.job import Job
+from rlhfdoctor.record.machine import Machine
+from rlhfdoctor.record.target import Target
+from rlhfdoctor.trace.read import read_node
+from rlhfdoctor.vocabulary import RECORD
+from rlhfdoctor.vocabulary import RECORD_FIELD as R
+from tests.fake_tree import FakeTree
+
+
+def test_a_later_segment_names_what_is_still_followed(tmp_path: Path) -> None:
+    """With the title of then and the time of its first sight; a process that has gone is not named."""
+    tree, folder = FakeTree(tmp_path / "node"), tmp_path / "run"
+    folder.mkdir()
+    for pid, parent in ((7, 1), (8, 7), (9, 7)):
+        tree.add_process(pid, parent)
+    target, log = Target(tree.root, pids=[7]), EventLog(str(folder), {"run": "x"})
+    machine = Machine(target, log.emit, tree.root)
+    followed = Followed(target, machine, Activity(str(folder), target, log.emit), Job(log.emit, set()), log)
+    followed.sweep(1, 1.0, every=True)
+    first = {event[R.pid]: event for event in read_node(folder).events if event.get(R.kind) == RECORD.process.seen}
+    tree.write("proc/8/cmdline", b"ray::Actor.train\0")
+    tree.end_process(9)
+    for process in followed.sweep(2, 1.0, every=True):
+        followed.drop(process)
+    followed.look_closer()
+    log.store._segment_bytes = 0
+    log.store.sample(2, 2, {})
+    (folder / "000001.trace").unlink()
+    named = {event[R.pid]: event for event in read_node(folder).events if event.get(R.kind) == RECORD.process.seen}
+    assert set(named) == {7, 8}
+    assert (named[8][R.command], named[8][R.name]) == ("ray::Actor.train",) * 2
+    assert [named[pid][R.wall_ns] for pid in (7, 8)] == [first[pid][R.wall_ns] for pid in (7, 8)]
+    assert {R.start_ticks, R.ppid} <= named[8].keys()
