@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import builtins
-import io
+import os
 import tarfile
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -50,15 +49,13 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
 def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often each file below a test's folder or the samples was opened to be read whole."""
     counts: Counter[str] = Counter()
-    real: Callable[..., io.IOBase] = io.open
+    real = os.open
 
-    def counted(file: object, mode: str = "r", *args: object, **kwargs: object) -> io.IOBase:
-        if isinstance(file, str | Path) and "w" not in mode:
-            counts[str(file)] += 1
-        return real(file, mode, *args, **kwargs)  # type: ignore[arg-type]
+    def counted(file: object, flags: int, *args: Any, **kwargs: Any) -> int:
+        counts[str(file)] += not flags & os.O_WRONLY
+        return real(file, flags, *args, **kwargs)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(io, "open", counted)
-    monkeypatch.setattr(builtins, "open", counted)
+    monkeypatch.setattr(os, "open", counted)
     return counts
 
 

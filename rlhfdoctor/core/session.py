@@ -141,7 +141,7 @@ class Session(Intake):
                 continue
             files = next(answers) if answers is not None else None
             if files is None:
-                yield from ((member, None) for member in find_sources([source.name], self.gaps))
+                yield from ((member, None) for member in find_sources([source.name], self.gaps, below=source.below))
                 continue
             for file in files:
                 self._ahead_count -= file.reading.byte_count

@@ -14,7 +14,7 @@ from rlhfdoctor.report.phrasing import killer_says
 from rlhfdoctor.trace.archive import shown, unpacked
 from rlhfdoctor.trace.events import Recorded
 from rlhfdoctor.trace.history import History
-from rlhfdoctor.trace.read import NodeTrace
+from rlhfdoctor.trace.node import NodeTrace
 from rlhfdoctor.trace.record import RecordEvent, message_of, time_of
 from rlhfdoctor.trace.run import read_traces
 from rlhfdoctor.types import Incident

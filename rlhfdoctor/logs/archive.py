@@ -13,12 +13,21 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import IO
 
+from rlhfdoctor.files.read import open_sized
 from rlhfdoctor.i18n.message import quoted, say
 from rlhfdoctor.logs.streams import decompressed
 from rlhfdoctor.types import Gap
 
 _TARS = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".tzst", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 ENDINGS = (*_TARS, ".zip")
+_MOST_MEMBERS = 200_000
+_MOST_HEADER_BYTES = 1 << 20
+"""Of a tar's long name or PAX header."""
+_BARE_TYPES = (tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE)
+"""Which have no bytes, whatever size they name."""
+_MOST_DIRECTORY_BYTES = 64 << 20
+_ZIP_MEMBERS, _ZIP_BYTES = 4, 5
+"""Places in what `zipfile._EndRecData` gives (Lib/zipfile, _ECD_ENTRIES_TOTAL, _ECD_SIZE)."""
 READ_ERRORS = (
     OSError,
     EOFError,
@@ -65,7 +74,7 @@ def read_members(
     members = _zip_members if name.lower().endswith(".zip") else _tar_members
     read = 0
     try:
-        for member in members(name, opened or partial(_open, name), gaps, wanted):
+        for member in members(name, opened or partial(open_sized, name), gaps, wanted):
             read += member.size
             if read > most_bytes:
                 gaps.append(
@@ -93,35 +102,78 @@ def reason(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def _open(name: str) -> IO[bytes]:
-    return open(name, "rb")
-
-
 def _tar_members(
-    name: str, opened: Callable[[], IO[bytes]], _gaps: list[Gap], wanted: Callable[[str], bool]
+    name: str, opened: Callable[[], IO[bytes]], gaps: list[Gap], wanted: Callable[[str], bool]
 ) -> Generator[Member, None, None]:
-    with opened() as raw, tarfile.open(fileobj=decompressed(raw, name.lower()), mode="r|") as archive:
-        for member in archive:
+    with (
+        opened() as raw,
+        tarfile.open(fileobj=decompressed(raw, name.lower()), mode="r|", tarinfo=_TarInfo) as archive,
+    ):
+        for count, member in enumerate(archive):
+            if count >= _MOST_MEMBERS:
+                raise tarfile.ReadError(f"more than {_MOST_MEMBERS:,} members")
+            archive.members = []  # type: ignore[attr-defined]  # it keeps those of a stream, too
+            if member.issparse():
+                gaps.append(Gap(what=quoted(f"{name}!{member.name}"), why=say("a sparse file of a tar, not read")))
+                continue
             handle = archive.extractfile(member) if member.isfile() and wanted(member.name) else None
             if handle is not None:
                 yield Member(member.name, handle, member.size, member.mtime)
 
 
+class _TarInfo(tarfile.TarInfo):
+    """A member with a bounded description: tarfile reads long names, PAX headers, maps of sparse files whole."""
+
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        if self.type not in (*tarfile.REGULAR_TYPES, *_BARE_TYPES) and self.size > _MOST_HEADER_BYTES:
+            raise tarfile.ReadError(f"a header of {self.size:,} bytes")
+        found: tarfile.TarInfo = super()._proc_member(archive)  # type: ignore[misc]
+        return found
+
+    def _proc_sparse(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        if self._sparse_structs[1]:  # type: ignore[attr-defined]
+            raise tarfile.ReadError("a sparse file in many pieces")
+        found: tarfile.TarInfo = super()._proc_sparse(archive)  # type: ignore[misc]
+        return found
+
+    def _proc_gnusparse_10(self, *_: object) -> None:
+        """The map stays in front of the text."""
+
+
 def _zip_members(
     name: str, opened: Callable[[], IO[bytes]], gaps: list[Gap], wanted: Callable[[str], bool]
 ) -> Generator[Member, None, None]:
-    with opened() as raw, zipfile.ZipFile(raw) as archive:
-        for info in archive.infolist():
-            if info.is_dir() or not wanted(info.filename):
-                continue
-            try:
-                handle = archive.open(info)
-            except (RuntimeError, zipfile.BadZipFile) as error:
-                # a password, or a method that zipfile lacks (a kind of RuntimeError)
-                gaps.append(Gap(what=quoted(f"{name}!{info.filename}"), why=quoted(error)))
-                continue
-            with handle:
-                yield Member(info.filename, handle, info.file_size, _time_of(info))
+    with opened() as raw:
+        _check_directory(raw)
+        with zipfile.ZipFile(raw) as archive:
+            yield from _zip_files(name, archive, gaps, wanted)
+
+
+def _check_directory(raw: IO[bytes]) -> None:
+    """A zip's directory is read whole when it is opened, whatever size its end says that it has."""
+    end = zipfile._EndRecData(raw)  # type: ignore[attr-defined]
+    if end is not None and (end[_ZIP_MEMBERS] > _MOST_MEMBERS or end[_ZIP_BYTES] > _MOST_DIRECTORY_BYTES):
+        raise zipfile.BadZipFile(f"{end[_ZIP_MEMBERS]:,} members in a directory of {end[_ZIP_BYTES]:,} bytes")
+
+
+def _zip_files(
+    name: str, archive: zipfile.ZipFile, gaps: list[Gap], wanted: Callable[[str], bool]
+) -> Generator[Member, None, None]:
+    for info in archive.infolist():
+        if info.is_dir() or not wanted(info.filename):
+            continue
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            why = say("packed by a method that unpacks without bound; unpack the archive, and name the folder")
+            gaps.append(Gap(what=quoted(f"{name}!{info.filename}"), why=why))
+            continue
+        try:
+            handle = archive.open(info)
+        except (RuntimeError, zipfile.BadZipFile) as error:
+            # a password, or a method that zipfile lacks (a kind of RuntimeError)
+            gaps.append(Gap(what=quoted(f"{name}!{info.filename}"), why=quoted(error)))
+            continue
+        with handle:
+            yield Member(info.filename, handle, info.file_size, _time_of(info))
 
 
 def _time_of(info: zipfile.ZipInfo) -> float | None:

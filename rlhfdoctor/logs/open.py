@@ -12,12 +12,15 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timezone, tzinfo
+from functools import partial
 from pathlib import Path
 from typing import IO, NamedTuple
 
 from rlhfdoctor.errors import SourceError
+from rlhfdoctor.files.read import is_below, open_binary, open_sized
+from rlhfdoctor.files.walk import walk
 from rlhfdoctor.i18n.message import joined, quoted, say
 from rlhfdoctor.logs.archive import READ_ERRORS, is_archive, read_members, reason
 from rlhfdoctor.logs.flight import rank_of_dump
@@ -93,6 +96,8 @@ class Source:
     """Whether its files are sources of their own, and this one has no text."""
     part: Part | None = None
     """None for all of it."""
+    below: str | None = None
+    """Real path of the named folder that it was found in: a link may not lead out of it."""
     fingerprint: Callable[[], bytes] | None = None
     """Detects copies of one file: a hash of its size, start and end. None for small files."""
 
@@ -106,11 +111,14 @@ class Source:
         return bytes(data[:limit_bytes])
 
 
-def find_sources(paths: Sequence[str], gaps: list[Gap], *, whole_archives: bool = False) -> Iterator[Source]:
+def find_sources(
+    paths: Sequence[str], gaps: list[Gap], *, whole_archives: bool = False, below: str | None = None
+) -> Iterator[Source]:
     """All readable sources below the paths, in a stable order; what is skipped is added to `gaps`.
 
     Args:
         whole_archives: an archive is one source instead of its files.
+        below: real path of the folder that the paths were found in: no link may lead out of it.
 
     Raises:
         SourceError: a named path does not exist, or its storage cannot be reached.
@@ -135,12 +143,16 @@ def find_sources(paths: Sequence[str], gaps: list[Gap], *, whole_archives: bool 
                     name=name,
                 )
             )
+        if not path.is_dir():
+            yield from _open_named(path, gaps, whole_archives, below)
+            continue
+        inside = os.path.realpath(path)
         for file in _walk(path, gaps):
             count += 1
             if count > _MOST_FILES:
                 gaps.append(_too_many(name))
                 return
-            yield from _open_file(file, gaps, whole_archives)
+            yield from _open_file(file, gaps, whole_archives, inside)
 
 
 def _too_many(name: str) -> Gap:
@@ -181,9 +193,9 @@ def _remote_source(file: RemoteFile, gaps: list[Gap]) -> Source:
     return Source(name, lambda: guarded(name, blocks, gaps), file.size_bytes, file.modified, is_file=True)
 
 
-def _fingerprint(path: Path, size: int) -> bytes:
+def _fingerprint(path: Path, size: int, below: str | None) -> bytes:
     try:
-        with path.open("rb") as handle:
+        with open_binary(path, below=below) as handle:
             start = handle.read(_SMALL_BYTES * 16)
             handle.seek(max(size - _SMALL_BYTES * 16, 0))
             return hashlib.sha256(b"%d|%b|%b" % (size, start, handle.read(_SMALL_BYTES * 16))).digest()
@@ -200,77 +212,78 @@ def _exists(path: Path) -> bool:
 
 
 def _walk(path: Path, gaps: list[Gap]) -> Iterator[Path]:
-    if path.is_file() or path.is_fifo():
-        yield path
-        return
-    if not path.is_dir():
-        gaps.append(Gap(what=quoted(path), why=say("is neither file, pipe nor folder")))
-        return
-    visited: set[tuple[int, int]] = set()
+    """The files below a folder that may be read; `_open_file` opens none that a link finds outside of it."""
 
-    def on_error(error: OSError) -> None:
-        gaps.append(
-            Gap(what=quoted(error.filename), why=quoted(error.strerror) if error.strerror else say("not readable"))
-        )
+    def refused(name: str, why: str) -> None:
+        gaps.append(Gap(what=quoted(name), why=quoted(why)))
 
-    for folder, folders, files in os.walk(path, onerror=on_error, followlinks=True):
-        info = Path(folder).stat()
-        if (info.st_dev, info.st_ino) in visited:
-            folders.clear()  # a link that leads back
-            continue
-        visited.add((info.st_dev, info.st_ino))
-        folders[:] = sorted(name for name in folders if name not in SKIPPED_FOLDERS and not name.startswith("."))
-        for name in sorted(files):
-            file = Path(folder, name)
-            if name.startswith(".") or name.endswith((*_SKIPPED_ENDINGS, _TRACE)):
+    def enters(name: str) -> bool:
+        return name not in SKIPPED_FOLDERS and not name.startswith(".")
+
+    for _, files in walk(path, enters=enters, refused=refused):
+        for file in files:
+            if file.name.startswith(".") or file.name.endswith((*_SKIPPED_ENDINGS, _TRACE)):
                 continue
             try:
-                regular = stat.S_ISREG(file.stat().st_mode)
+                mode = file.stat().st_mode
             except OSError as error:
-                gaps.append(
-                    Gap(what=quoted(file), why=quoted(error.strerror) if error.strerror else say("not readable"))
-                )
+                refused(file.path, error.strerror or str(error))
                 continue
-            if regular:
-                yield file
+            if stat.S_ISREG(mode):
+                yield Path(file.path)
+            elif stat.S_ISDIR(mode) and not is_below(os.path.realpath(file.path), os.path.realpath(path)):
+                why = say("a link that leads out of the folder; name it itself to read it")
+                gaps.append(Gap(what=quoted(file.path), why=why))
 
 
 def _archive(name: str, size: int | None, modified: float | None) -> Source:
     return Source(name, lambda: iter(()), size, modified, is_archive=True)
 
 
-def _open_file(path: Path, gaps: list[Gap], whole_archives: bool) -> Iterator[Source]:
+def _open_named(path: Path, gaps: list[Gap], whole_archives: bool, below: str | None) -> Iterator[Source]:
+    if path.is_fifo():
+        yield Source(str(path), lambda: guarded(str(path), lambda: _pipe_blocks(path), gaps))
+    elif path.is_file():
+        yield from _open_file(path, gaps, whole_archives, below)
+    else:
+        gaps.append(Gap(what=quoted(path), why=say("is neither file, pipe nor folder")))
+
+
+def _open_file(path: Path, gaps: list[Gap], whole_archives: bool, below: str | None) -> Iterator[Source]:
     name = str(path)
     try:
         info = path.stat()
-        if stat.S_ISFIFO(info.st_mode):
-            yield Source(name, lambda: guarded(name, lambda: _file_blocks(path, None), gaps))
-            return
         if info.st_size == 0 and not name.startswith(("/proc/", "/sys/")):
             return
+        with open_binary(path, below=below) as handle:
+            handle.read(1)
         lower = name.lower()
         if is_archive(name) and whole_archives:
-            yield _archive(name, info.st_size, info.st_mtime)
+            yield replace(_archive(name, info.st_size, info.st_mtime), below=below)
         elif is_archive(name):
-            yield from _members(name, gaps)
+            yield from _members(name, gaps, partial(open_binary, path, below=below))
         else:
-            with path.open("rb") as handle:
-                handle.read(1)
             yield Source(
                 name,
-                lambda: guarded(name, lambda: _file_blocks(path, lower), gaps),
+                lambda: guarded(name, lambda: _file_blocks(path, lower, below), gaps),
                 info.st_size,
                 info.st_mtime,
                 is_file=True,
-                fingerprint=(lambda: _fingerprint(path, info.st_size)) if info.st_size >= _SMALL_BYTES else None,
+                below=below,
+                fingerprint=(lambda: _fingerprint(path, info.st_size, below)) if info.st_size >= _SMALL_BYTES else None,
             )
     except READ_ERRORS as error:
         gaps.append(Gap(what=quoted(name), why=quoted(reason(error))))
 
 
-def _file_blocks(path: Path, lower: str | None) -> Iterator[bytes]:
-    with path.open("rb") as raw:
-        yield from sniffed(raw) if lower is None else _text(raw, lower)
+def _pipe_blocks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as raw:  # waits for the other end, as for `doctor analyze <(dmesg)`
+        yield from sniffed(raw)
+
+
+def _file_blocks(path: Path, lower: str, below: str | None) -> Iterator[bytes]:
+    with open_sized(path, below=below) as raw:
+        yield from _text(raw, lower)
 
 
 def _text(raw: IO[bytes], lower: str) -> Iterator[bytes]:

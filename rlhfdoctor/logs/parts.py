@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import IO
 
+from rlhfdoctor.files.read import open_sized, read_bytes
 from rlhfdoctor.logs.blocks import LONGEST_LINE
 from rlhfdoctor.logs.flood import KEEP_COUNT
 from rlhfdoctor.logs.open import Part, Source, guarded
@@ -30,7 +30,7 @@ _HEAD_BYTES = 4096
 def cut(source: Source) -> list[Source]:
     """The parts of a log, or the log alone: if it is small, compressed, or not in UTF-8 from its start."""
     size = source.size_bytes or 0
-    if size < 2 * PART_BYTES or not source.is_file or is_compressed(source.name) or not _is_plain(source.name):
+    if size < 2 * PART_BYTES or not source.is_file or is_compressed(source.name) or not _is_plain(source):
         return [source]
     begins = range(0, size - PART_BYTES + 1, PART_BYTES)  # the last one has up to two
     places = list(zip(begins, [*begins[1:], None]))
@@ -44,7 +44,7 @@ def read_part(source: Source, part: Part, scanner: Scanner, progress: Callable[[
 
     def blocks() -> Iterator[bytes]:
         nonlocal lines, size
-        with Path(source.name).open("rb") as raw:
+        with open_sized(source.name, below=source.below) as raw:
             end = None if part.end is None else _line_at(raw, part.end)
             raw.seek(_line_at(raw, part.begin))
             while piece := raw.read(READ_BYTES if end is None else min(READ_BYTES, end - raw.tell())):
@@ -99,10 +99,9 @@ def _line_at(raw: IO[bytes], place: int) -> int:
     return place + ahead.find(b"\n") if b"\n" in ahead else place
 
 
-def _is_plain(name: str) -> bool:
+def _is_plain(source: Source) -> bool:
     try:
-        with Path(name).open("rb") as raw:
-            head = raw.read(_HEAD_BYTES)
+        head = read_bytes(source.name, _HEAD_BYTES, below=source.below)
     except OSError:
         return False  # reading it will say why
     return b"\0" not in head and not head.startswith((b"\xff\xfe", b"\xfe\xff"))

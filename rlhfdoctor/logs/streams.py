@@ -6,10 +6,17 @@ import codecs
 import gzip
 import io
 import lzma
-from collections.abc import Iterator
-from typing import IO, Any
+from collections.abc import Callable, Iterator
+from typing import IO, Any, cast
 
 READ_BYTES = 512 * 1024
+_UNSUSPICIOUS_BYTES = 256 * 1024**2
+_MOST_RATIO = 1000
+"""gzip reaches 1,030 with nothing but one letter; logs are packed to a thirtieth."""
+_XZ_BYTES = 128 * 1024**2
+"""xz -9 needs 65 MiB to decompress."""
+_ZSTD_INPUT_BYTES = 2048
+"""At most 64 MiB of text."""
 
 
 class Binary(Exception):
@@ -30,48 +37,120 @@ def is_compressed(name: str) -> bool:
 
 
 def decompressed(raw: IO[bytes], lower: str) -> Any:
-    """A reader of the plain bytes, by the name's ending in lower case."""
+    """A reader of the plain bytes, by the name's ending in lower case; it holds a few MiB of them, whatever comes.
+
+    Reading raises a ValueError where the text is so much larger than the file that it is no log.
+    """
     if lower.endswith(_GZIP):
-        return gzip.GzipFile(fileobj=raw)
+        return _Expanded(raw, lambda counted: gzip.GzipFile(fileobj=cast("IO[bytes]", counted)))
     if lower.endswith(_ZSTD):
-        return _zstd(raw)
+        return _Expanded(raw, _zstd)
     if lower.endswith(_BZIP2):
         import bz2
 
-        return bz2.BZ2File(raw)
+        return _Expanded(raw, lambda counted: _Frames(counted, bz2.BZ2Decompressor))
     if lower.endswith(_XZ):
-        return lzma.LZMAFile(raw)
+        return _Expanded(raw, lambda counted: _Frames(counted, lambda: lzma.LZMADecompressor(memlimit=_XZ_BYTES)))
     return raw
 
 
-def _zstd(raw: IO[bytes]) -> Any:
+class _Expanded:
+    """A decompressor, and how much it makes of how little."""
+
+    def __init__(self, raw: IO[bytes], make: Callable[[_Counted], Any]) -> None:
+        self._packed = _Counted(raw)
+        self._plain = make(self._packed)
+        self._read = getattr(self._plain, "read1", self._plain.read)  # what a cut archive still gives, before its error
+        self._count = 0
+
+    def read(self, size: int = READ_BYTES) -> bytes:
+        """At most so many bytes; nothing at the end."""
+        data: bytes = self._read(size)
+        self._count += len(data)
+        if self._count > _UNSUSPICIOUS_BYTES and self._count > _MOST_RATIO * self._packed.count:
+            raise ValueError(f"unpacks to more than {_MOST_RATIO:,} times its size; the rest was not read")
+        return data
+
+
+class _Counted:
+    """A raw stream that knows how much was taken of it."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self._raw = raw
+        self.count = 0
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._raw.read(size)
+        self.count += len(data)
+        return data
+
+
+class _Frames:
+    """Consecutive frames by one of the library's decompressors."""
+
+    def __init__(self, raw: _Counted, make: Callable[[], Any]) -> None:
+        self._raw, self._make = raw, make
+        self._frame = make()
+        self._rest, self._is_begun = b"", False
+
+    def read(self, size: int) -> bytes:
+        while True:
+            if self._frame.eof:
+                self._rest, self._is_begun = self._frame.unused_data.lstrip(b"\0"), False  # xz pads with zeros
+                self._frame = self._make()
+            needs = self._frame.needs_input and not self._rest
+            data = self._rest or (self._raw.read(READ_BYTES // 8) if needs else b"")
+            self._rest = b""
+            if needs and not data:
+                if self._is_begun:
+                    raise EOFError("the last frame is cut")
+                return b""
+            self._is_begun = True
+            plain: bytes = self._frame.decompress(data, size)
+            if plain:
+                return plain
+
+
+def _zstd(raw: _Counted) -> Any:
     import zstandard
 
     class Reader:
-        """Consecutive frames; unlike zstandard's own reader it notices a last frame that is cut."""
+        """Consecutive frames; unlike zstandard's own reader it notices a last frame that is cut.
+
+        Four bytes may stand for 128 KiB (a block of one byte), and a decompressor gives all at once: it gets little.
+        """
 
         def __init__(self) -> None:
             self._frame = zstandard.ZstdDecompressor().decompressobj()
             self._rest, self._begun = b"", False
+            self._plain = bytearray()
 
-        def read(self, _size: int = -1) -> bytes:
+        def read(self, size: int) -> bytes:
             try:
-                while True:
-                    data = self._rest or raw.read(READ_BYTES // 4)
-                    self._rest = b""
-                    if not data:
-                        if self._begun:
-                            raise EOFError("the last frame is cut")
-                        return b""
-                    self._begun = True
-                    out = bytes(self._frame.decompress(data))
-                    if self._frame.eof:
-                        self._rest, self._begun = self._frame.unused_data, False
-                        self._frame = zstandard.ZstdDecompressor().decompressobj()
-                    if out:
-                        return out
-            except zstandard.ZstdError as error:
-                raise ZstdError(f"damaged or truncated archive ({error})") from None
+                while len(self._plain) < size and self._more():
+                    pass
+            except (zstandard.ZstdError, EOFError) as error:
+                if not self._plain:  # else with the next call
+                    if isinstance(error, EOFError):
+                        raise
+                    raise ZstdError(f"damaged or truncated archive ({error})") from None
+            data = bytes(self._plain[:size])
+            del self._plain[:size]
+            return data
+
+        def _more(self) -> bool:
+            data = self._rest or raw.read(_ZSTD_INPUT_BYTES)
+            self._rest = b""
+            if not data:
+                if self._begun:
+                    raise EOFError("the last frame is cut")
+                return False
+            self._begun = True
+            self._plain += self._frame.decompress(data)
+            if self._frame.eof:
+                self._rest, self._begun = self._frame.unused_data, False
+                self._frame = zstandard.ZstdDecompressor().decompressobj()
+            return True
 
     return Reader()
 

@@ -28,6 +28,7 @@ class Order(NamedTuple):
     zone: tzinfo
     window: Window
     part: Part | None
+    below: str | None
 
 
 def read_files(
@@ -86,7 +87,7 @@ def read_beside(
     return interpreters.answers(
         f"{__name__}:make_reader",
         [engine],
-        [Order(source.name, source.host, source.zone, source.window, source.part) for source in sources],
+        [Order(source.name, source.host, source.zone, source.window, source.part, source.below) for source in sources],
         count,
         lambda number, size: progress(sources[number].name, size),
         [source.size_bytes or 0 for source in sources],
@@ -99,7 +100,7 @@ def make_reader(engine: str) -> interpreters.Answerer:
 
     def read(order: Order, say: Callable[[int], None]) -> Reading:
         reading, progress = Reading(), interpreters.Portions(say)
-        for source in find_sources([order.path], reading.gaps):
+        for source in find_sources([order.path], reading.gaps, below=order.below):
             placed = replace(source, host=order.host, zone=order.zone, window=order.window)
             if order.part is not None:
                 reading = read_part(placed, order.part, scanner, progress.add)

@@ -6,7 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from rlhfdoctor.trace.read import Columns, NodeTrace
+from rlhfdoctor.trace.node import Columns, NodeTrace
 from rlhfdoctor.trace.record import RecordEvent, StoredEvent, is_a, mark_time_of, time_of
 from rlhfdoctor.trace.schema import NULL
 from rlhfdoctor.trace.tables import identities

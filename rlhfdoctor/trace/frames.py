@@ -31,8 +31,15 @@ _HEAD = struct.Struct("<4sBBII")
 _CHECKED = struct.Struct("<BBI")
 _SAMPLE = struct.Struct("<QQqqB")
 _TABLE = struct.Struct("<BBI")
-_LONGEST = 64 << 20
-"""No frame is longer; a larger length is damage."""
+_LONGEST = 16 << 20
+"""No frame is longer, packed or plain; a larger length is damage."""
+_MOST_CELLS = 4 << 20
+"""Of one table in one sample: 5,000 processes have 75,000."""
+_MISREAD_BYTES = 64 << 20
+"""Of frames that turn out to be none, after which the rest of a segment is damage."""
+
+LATEST_NS = 1 << 62
+"""In the year 2116: a later time is damage, and some calendars do not have it."""
 
 Rows = tuple[list[int], list[Sequence[int]]]
 """Keys, and one sequence of integers per column."""
@@ -73,6 +80,7 @@ def unpack(data: bytes | memoryview, start: int = 0, final: bool = True) -> Iter
         final: False where more bytes may follow: an unfinished frame at the end is then left alone.
     """
     data = bytes(data)
+    misread = 0
     decompress = zstandard.ZstdDecompressor().decompress
     at, size = start, len(data)
     while at < size:
@@ -90,11 +98,12 @@ def unpack(data: bytes | memoryview, start: int = 0, final: bool = True) -> Iter
                     yield Frame(at, kind, plain, end) if plain is not None else (at, end - at)
                     at = end
                     continue
+                misread += length
             elif not final and data.find(MARKER, at + 1) < 0:
                 return
-        following = data.find(MARKER, at + 1)
+        following = data.find(MARKER, at + 1) if misread <= _MISREAD_BYTES else -1
         if following < 0:
-            if final:
+            if final or misread > _MISREAD_BYTES:
                 yield (at, size - at)
             return
         yield (at, following - at)
@@ -102,12 +111,14 @@ def unpack(data: bytes | memoryview, start: int = 0, final: bool = True) -> Iter
 
 
 def _plain(payload: bytes, codec: int, decompress: Callable[[bytes, int], bytes]) -> bytes | None:
-    """None for a codec unknown to this version."""
+    """None for a codec unknown to this version, or what is none of ours."""
     if codec == PLAIN:
         return payload
     if codec != ZSTD:
         return None
     try:
+        if zstandard.frame_content_size(payload) > _LONGEST:  # of a size that is given, the limit below is ignored
+            return None
         return decompress(payload, _LONGEST)
     except zstandard.ZstdError:
         return None
@@ -218,7 +229,7 @@ class Decoder:
             at += wide
             first = place if same else place + rows
             following = first + mask.bit_count() * rows
-            if following > len(numbers):
+            if following > len(numbers) or rows * self._widths[index] > _MOST_CELLS:
                 raise ValueError("rows are missing")
             if picked is not None:
                 before = self._key.get(name) if not key else None
@@ -228,6 +239,8 @@ class Decoder:
                 base = _base_of(before, keys, len(picked), bool(same))
                 tables[name] = keys, _added(base, numbers, first, mask, picked)
             place = following
+        if not 0 <= wall_ns <= LATEST_NS:
+            raise ValueError("at no time that a clock has shown")
         return Sample(sequence, wall_ns, mono_ns, tables), key_sequence
 
 

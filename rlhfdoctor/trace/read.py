@@ -2,73 +2,54 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 from array import array
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from rlhfdoctor.errors import SourceError
+from rlhfdoctor.files.read import read_bytes
 from rlhfdoctor.i18n.message import quoted, say
-from rlhfdoctor.trace.frames import KEY, SAMPLE, Frame, Sample, unpack
+from rlhfdoctor.trace.checked import RunFile, checked, read_json
+from rlhfdoctor.trace.frames import Sample
+from rlhfdoctor.trace.node import Held, NodeTrace
 from rlhfdoctor.trace.record import StoredEvent, time_of
-from rlhfdoctor.trace.segment import SegmentReader, Wanted, read_json, wall_ns_of
+from rlhfdoctor.trace.segment import SegmentReader, Wanted
 from rlhfdoctor.trace.store import SUFFIX
 from rlhfdoctor.types import Gap
 from rlhfdoctor.vocabulary import RECORD_FIELD as R
 
 RUN_SCHEMA = "rlhfdoctor.run/1"
-
-
-@dataclass(slots=True)
-class Columns:
-    """One table of a trace, column by column; row i belongs to `times_ns[i]` and `keys[i]`."""
-
-    names: tuple[str, ...]
-    times_ns: array[int] = field(default_factory=lambda: array("q"))
-    """Wall clock, Unix nanoseconds."""
-    mono_ns: array[int] = field(default_factory=lambda: array("q"))
-    keys: array[int] = field(default_factory=lambda: array("q"))
-    values: dict[str, array[int]] = field(default_factory=dict)
-    """`schema.NULL` means None; `schema.scale_of` what to divide by."""
-
-
-@dataclass(slots=True)
-class NodeTrace:
-    """What one recorder wrote."""
-
-    folder: str
-    node: str
-    run: Mapping[str, Any]
-    """run.json, or empty."""
-    header: Mapping[str, Any]
-    """Of the last segment."""
-    tables: dict[str, Columns]
-    events: list[StoredEvent]
-    """In order of time; each has `kind`, `wall_ns`, `mono_ns`."""
-    gaps: list[Gap]
-    times_ns: array[int] = field(default_factory=lambda: array("q"))
-    """Wall clock of every sample that was read."""
-    path: str = ""
-    """Where the segments lie; `folder` is its name for the user, which differs while an archive is unpacked."""
+_MOST_RUN_BYTES = 8 << 20
 
 
 def is_run(path: str | Path) -> bool:
     """Whether a folder was written by `doctor watch`."""
     folder = Path(path)
     return folder.is_dir() and (
-        any(folder.glob(f"*{SUFFIX}")) or _run_file(folder) != {} or (folder / "nodes").is_dir()
+        any(folder.glob(f"*{SUFFIX}")) or _run_file(folder, []) != {} or (folder / "nodes").is_dir()
     )
 
 
-def _run_file(folder: Path) -> dict[str, Any]:
+def _run_file(folder: Path, gaps: list[Gap]) -> dict[str, Any]:
+    path = folder / "run.json"
     try:
-        value = read_json((folder / "run.json").read_bytes())
-    except OSError:
+        value = read_json(read_bytes(path, _MOST_RUN_BYTES, below=os.path.realpath(folder)))
+    except FileNotFoundError:
         return {}
-    return value if value is not None and value.get("schema") == RUN_SCHEMA else {}
+    except OSError as error:
+        gaps.append(Gap(what=quoted(path), why=quoted(error.strerror) if error.strerror else say("not readable")))
+        return {}
+    if value is None or value.get("schema") != RUN_SCHEMA:
+        return {}
+    run, fault = checked(value, RunFile)
+    if fault:
+        gaps.append(Gap(what=quoted(path), why=say("is none that a recorder writes ({fault})", fault=fault)))
+    return run
 
 
 def find_nodes(path: str | Path) -> list[Path]:
@@ -97,26 +78,28 @@ def read_node(path: str | Path, *, every_s: float = 0.0, whole_s: float = 600.0)
                 ending=SUFFIX,
             )
         )
-    run = _run_file(folder)
     gaps: list[Gap] = []
-    wanted = Wanted(every_s, _last_ns(names) - int(whole_s * 1e9)) if every_s else None
+    run = _run_file(folder, gaps)
+    after_ns = _last_ns(names) - int(whole_s * 1e9) if every_s else 0
+    wanted = Wanted(every_s, after_ns) if every_s else None
     trace = NodeTrace(str(folder), folder.name, run, {}, {}, [], gaps, path=str(folder))
+    held = Held(trace, after_ns)
     opened = 0
     for name in names:
         segment = SegmentReader(str(name))
         try:
             for item in segment.read(gaps, final=True, wanted=wanted):
                 if isinstance(item, Sample):
-                    trace.times_ns.append(item.wall_ns)
-                    _append(trace.tables, item, segment.columns)
+                    held.add_sample(item, segment.columns)
                 else:
-                    trace.events.append(item)
+                    held.add_event(item)
             opened += 1
         except OSError as error:
             gaps.append(Gap(what=quoted(name), why=quoted(error.strerror) if error.strerror else say("not readable")))
         trace.header = segment.header or trace.header
     if not opened:
         raise SourceError(say("{path}: no segment of the trace can be read ({why})", path=str(path), why=gaps[0].why))
+    held.finish()
     _sort(trace)
     trace.events = _once(sorted(trace.events, key=time_of))
     trace.node = str(run.get("node") or trace.header.get("node") or trace.header.get("host") or folder.name)
@@ -133,26 +116,6 @@ def _sort(trace: NodeTrace) -> None:
         for rows in (table.times_ns, table.mono_ns, table.keys, *table.values.values()):
             rows[:] = array("q", [rows[place] for place in order])
     trace.times_ns = array("q", sorted(trace.times_ns))
-
-
-def _append(tables: dict[str, Columns], sample: Sample, columns: Mapping[str, Sequence[str]]) -> None:
-    for name, (keys, values) in sample.tables.items():
-        table = tables.get(name)
-        if table is None:
-            table = tables[name] = Columns(tuple(columns[name]), values={c: array("q") for c in columns[name]})
-        count = len(keys)
-        before = len(table.keys)
-        table.times_ns.extend(array("q", [sample.wall_ns]) * count)
-        table.mono_ns.extend(array("q", [sample.mono_ns]) * count)
-        table.keys.extend(keys)
-        for column, numbers in zip(columns[name], values):
-            if column not in table.values:  # a segment of a newer recorder
-                table.values[column] = array("q", [-(2**62)] * before)
-            table.values[column].extend(numbers)
-        for numbers_so_far in table.values.values():
-            if len(numbers_so_far) < before + count:
-                numbers_so_far.extend([-(2**62)] * (before + count - len(numbers_so_far)))
-        table.names = tuple(table.values)
 
 
 def _once(events: list[StoredEvent]) -> list[StoredEvent]:
@@ -172,11 +135,8 @@ def _once(events: list[StoredEvent]) -> list[StoredEvent]:
 def _last_ns(names: Sequence[Path]) -> int:
     """Wall clock of the last sample; the modification time of a copy is meaningless."""
     for name in reversed(names):
-        try:
-            data = name.read_bytes()
-        except OSError:
-            continue
-        frames = [frame for frame in unpack(data) if isinstance(frame, Frame) and frame.kind in (KEY, SAMPLE)]
-        if frames:
-            return max(wall_ns_of(frame) for frame in frames)
+        with contextlib.suppress(OSError):
+            last_ns = SegmentReader(str(name)).last_ns()
+            if last_ns:
+                return last_ns
     return 0

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
+from rlhfdoctor.files.read import open_binary
 from rlhfdoctor.i18n.message import quoted, say
+from rlhfdoctor.trace.checked import Header, checked, read_event, read_json
 from rlhfdoctor.trace.frames import EVENT, HEADER, KEY, SAMPLE, Decoder, Frame, Sample, unpack
 from rlhfdoctor.trace.record import StoredEvent
 from rlhfdoctor.trace.schema import FORMAT, TABLES
 from rlhfdoctor.types import Gap
+
+_PIECE_BYTES = 8 << 20
+_MOST_TABLES, _MOST_COLUMNS = 100, 200
 
 
 class SegmentReader:
@@ -28,42 +32,52 @@ class SegmentReader:
 
     def read(self, gaps: list[Gap], *, final: bool, wanted: Wanted | None = None) -> Iterator[Sample | StoredEvent]:
         """Samples and events that are new. Raises OSError where the file cannot be read."""
-        with open(self.path, "rb") as handle:
+        for item, cut in self._frames(final):
+            if isinstance(item, Frame):
+                yield from self._item(item, gaps, wanted)
+            else:
+                gaps.append(self._damage(*item, cut))
+
+    def last_ns(self) -> int:
+        """Wall clock of the latest sample, or 0; nothing is decoded. Raises OSError where the file cannot be read."""
+        frames = (item for item, _ in self._frames(final=True) if isinstance(item, Frame))
+        return max((wall_ns_of(frame) for frame in frames if frame.kind in (KEY, SAMPLE)), default=0)
+
+    def _frames(self, final: bool) -> Iterator[tuple[Frame | tuple[int, int], bool]]:
+        """Frames, and damage by its place and size, each with whether the file ends there."""
+        with open_binary(self.path) as handle:
             handle.seek(self._offset)
-            fresh = handle.read()
-        self._offset += len(fresh)
-        data = self._rest + fresh
-        used = 0
-        for item in unpack(data, final=final):
-            if not isinstance(item, Frame):
-                at, size = item
-                cut = final and at + size == len(data)
-                gaps.append(
-                    Gap(
-                        what=quoted(self.path),
-                        why=say(
-                            "{size} bytes at {at} are {cut}",
-                            size=size,
-                            at=at,
-                            cut=(say("cut off: the writer died there") if cut else say("damaged; skipped")),
-                        ),
+            more = True
+            while more:
+                fresh = handle.read(_PIECE_BYTES)
+                more = len(fresh) == _PIECE_BYTES
+                begin = self._offset - len(self._rest)
+                self._offset += len(fresh)
+                data = self._rest + fresh
+                used = 0
+                for item in unpack(data, final=final and not more):
+                    used = item.end if isinstance(item, Frame) else sum(item)
+                    is_end = final and not more and used == len(data)
+                    yield (
+                        item._replace(offset=begin + item.offset)
+                        if isinstance(item, Frame)
+                        else (begin + item[0], item[1]),
+                        is_end,
                     )
-                )
-                used = at + size
-                continue
-            used = item.end
-            yield from self._item(item, gaps, wanted)
-        self._rest = data[used:]
+                self._rest = data[used:]
+
+    def _damage(self, at: int, size: int, cut: bool) -> Gap:
+        why = say("cut off: the writer died there") if cut else say("damaged; skipped")
+        return Gap(what=quoted(self.path), why=say("{size} bytes at {at} are {cut}", size=size, at=at, cut=why))
 
     def _item(self, frame: Frame, gaps: list[Gap], wanted: Wanted | None) -> Iterator[Sample | StoredEvent]:
         if frame.kind == HEADER:
             self._open(frame, gaps)
         elif frame.kind == EVENT:
-            event = cast(StoredEvent | None, read_json(frame.payload))
+            event = read_event(frame.payload)
             if event is None:
-                gaps.append(
-                    Gap(what=quoted(self.path), why=say("an event at {offset} is no JSON", offset=frame.offset))
-                )
+                why = say("an event at {offset} is none that a recorder writes", offset=frame.offset)
+                gaps.append(Gap(what=quoted(self.path), why=why))
             else:
                 yield event
         elif frame.kind in (KEY, SAMPLE):
@@ -110,7 +124,11 @@ class SegmentReader:
                     ),
                 )
             )
-        self.header = header
+        self.header, fault = checked(header, Header)
+        if fault:
+            gaps.append(
+                Gap(what=quoted(self.path), why=say("its header is none that a recorder writes ({fault})", fault=fault))
+            )
         tables: Any = header.get("tables")
         if not _is_tables(tables):
             gaps.append(
@@ -144,18 +162,12 @@ class Wanted:
 
 def _is_tables(value: Any) -> bool:
     """Whether a header's description of the tables can be used."""
-    return isinstance(value, dict) and all(
-        isinstance(columns, list) and all(isinstance(column, str) for column in columns) for columns in value.values()
+    return (
+        isinstance(value, dict)
+        and len(value) <= _MOST_TABLES
+        and all(isinstance(columns, list) and len(columns) <= _MOST_COLUMNS for columns in value.values())
+        and all(isinstance(column, str) for columns in value.values() for column in columns)
     )
-
-
-def read_json(payload: bytes) -> dict[str, Any] | None:
-    """A JSON object, or None if it is none."""
-    try:
-        value = json.loads(payload)
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def wall_ns_of(frame: Frame) -> int:

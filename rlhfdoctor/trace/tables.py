@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.extras import require_polars
 from rlhfdoctor.i18n.message import joined, quoted, say
-from rlhfdoctor.trace.read import Columns, NodeTrace, find_nodes, read_node
+from rlhfdoctor.trace.node import Columns, NodeTrace
+from rlhfdoctor.trace.read import find_nodes, read_node
 from rlhfdoctor.trace.record import StoredEvent, record_of, time_of
 from rlhfdoctor.trace.schema import NULL, scale_of
 from rlhfdoctor.types import Gap

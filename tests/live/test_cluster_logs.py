@@ -22,10 +22,11 @@ from tests.live.test_watch import PLENTY_S, environment, wait_for
 pytestmark = pytest.mark.usefixtures("kernel_alone")  # a stranger's kill is in our kernel log
 SAMPLE = Path(__file__).resolve().parents[2] / "samples" / "ray-memory-monitor" / "run"
 CLUSTER = """
-import json, sys
+import json, os, sys
 from ray._private import ray_constants
 from ray.cluster_utils import Cluster
 wish = {"num_cpus": 1, "object_store_memory": 80 << 20}
+os.makedirs("/tmp/ray", exist_ok=True)  # the address is written there, wherever the nodes' folders are
 cluster = Cluster(initialize_head=True, head_node_args={**wish, "include_dashboard": False, "temp_dir": sys.argv[1] + "/0"})
 nodes = [cluster.head_node, *(cluster.add_node(**wish, temp_dir=f"{sys.argv[1]}/{n}") for n in (1, 2))]
 raylets = [node.all_processes[ray_constants.PROCESS_TYPE_RAYLET][0].process.pid for node in nodes]

@@ -18,7 +18,8 @@ from rlhfdoctor.record.recorder_config import RecorderConfig
 from rlhfdoctor.record.start import restarted, start_recorder
 from rlhfdoctor.trace.follow import Follower
 from rlhfdoctor.trace.frames import Sample
-from rlhfdoctor.trace.read import NodeTrace, read_node
+from rlhfdoctor.trace.node import NodeTrace
+from rlhfdoctor.trace.read import read_node
 from tests.bench.survive import MEMORY, Outcome, kill_at, kill_by_kernel, limited, running, sequences
 from tests.trace.build import fill, kinds, mount, segments
 

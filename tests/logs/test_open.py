@@ -159,12 +159,26 @@ def test_symlinks_to_each_other(tmp_path: Path) -> None:
 
 
 def test_symlink_to_another_folder(tmp_path: Path) -> None:
-    """A link to a folder elsewhere is followed."""
+    """A link to a folder elsewhere is a gap: what is received may link to anything."""
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "a.log").write_bytes(b"text")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "logs").symlink_to(tmp_path / "elsewhere")
-    assert read_folder([tmp_path / "run"]) == ({str(tmp_path / "run" / "logs" / "a.log"): b"text"}, [])
+    why = "a link that leads out of the folder; name it itself to read it"
+    read, gaps = read_folder([tmp_path / "run"])
+    assert (read, [(str(gap.what), str(gap.why)) for gap in gaps]) == ({}, [(str(tmp_path / "run" / "logs"), why)])
+    assert read_folder([tmp_path / "run" / "logs"]) == ({str(tmp_path / "run" / "logs" / "a.log"): b"text"}, [])
+
+
+def test_symlink_to_a_file(tmp_path: Path) -> None:
+    """A link to a file of the same folder is read, one to a file elsewhere is a gap."""
+    (tmp_path / "secret").write_bytes(b"secret")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "a.log").write_bytes(b"text")
+    (tmp_path / "run" / "b.log").symlink_to("a.log")
+    (tmp_path / "run" / "c.log").symlink_to(tmp_path / "secret")
+    read, gaps = read_folder([tmp_path / "run"])
+    assert (list(read.values()), [gap.what for gap in gaps]) == ([b"text"] * 2, [quoted(tmp_path / "run" / "c.log")])
 
 
 def test_dangling_symlink(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from rlhfdoctor.trace.follow import Follower
 from rlhfdoctor.trace.frames import KEY, SAMPLE, Decoder, Frame, Rows, Sample, unpack
-from rlhfdoctor.trace.read import NodeTrace
+from rlhfdoctor.trace.node import NodeTrace
 from rlhfdoctor.trace.schema import TABLES
 from rlhfdoctor.trace.store import SUFFIX, Writer
 
@@ -136,7 +136,7 @@ class Disk:
         return self._pwrite(handle, data, offset)
 
     def _make(self, path: Any, flags: int, *rest: Any, **options: Any) -> int:
-        if self.error and str(path).endswith(SUFFIX):
+        if self.error and flags & os.O_CREAT and str(path).endswith(SUFFIX):
             raise OSError(self.error, os.strerror(self.error))
         return self._open(path, flags, *rest, **options)
 

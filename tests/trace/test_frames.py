@@ -91,10 +91,16 @@ def test_a_lost_key_frame_takes_its_group_only(samples: list[Plain], key_every: 
 
 
 def test_clocks_and_sequence_come_back() -> None:
-    """Both clocks and the number of the sample are kept, also when the clock stands before 1970."""
+    """Both clocks and the number of the sample are kept, also when the clock starts in 1970."""
     encoder = Encoder(COLUMNS)
-    data = encoder.encode(-5, 2**62, {}) + encoder.encode(2**62, 7, {})
-    assert [(s.sequence, s.wall_ns, s.mono_ns) for s in decode(data, COLUMNS)] == [(1, -5, 2**62), (2, 2**62, 7)]
+    data = encoder.encode(5, 2**62, {}) + encoder.encode(2**62, 7, {})
+    assert [(s.sequence, s.wall_ns, s.mono_ns) for s in decode(data, COLUMNS)] == [(1, 5, 2**62), (2, 2**62, 7)]
+
+
+@pytest.mark.parametrize("wall_ns", [-5, 2**62 + 1])
+def test_a_time_that_no_clock_has_shown_is_damage(wall_ns: int) -> None:
+    """Before 1970, or behind 2116."""
+    assert decode(Encoder(COLUMNS).encode(wall_ns, 7, {}), COLUMNS) == []
 
 
 def test_key_frames_come_in_time() -> None:

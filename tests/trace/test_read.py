@@ -15,7 +15,8 @@ import pytest
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.trace.follow import Follower
 from rlhfdoctor.trace.frames import EVENT, HEADER, KEY, ZSTD, Encoder, Sample, json_payload, pack
-from rlhfdoctor.trace.read import NodeTrace, find_nodes, is_run, read_node
+from rlhfdoctor.trace.node import NodeTrace
+from rlhfdoctor.trace.read import find_nodes, is_run, read_node
 from rlhfdoctor.trace.schema import NULL, TABLES
 from rlhfdoctor.trace.segment import SegmentReader
 from rlhfdoctor.trace.store import RING_NAME
@@ -369,7 +370,7 @@ def test_event_that_is_no_object(tmp_path: Path, payload: bytes) -> None:
     """An event that is no JSON object is a gap, and the next one is read."""
     write_raw(tmp_path / "000001.trace", header(), pack(EVENT, payload), pack(EVENT, b'{"kind":"mark"}'))
     node = read_node(tmp_path)
-    assert (kinds(node), [str(gap.why) for gap in node.gaps]) == (["mark"], [f"an event at {len(header())} is no JSON"])
+    assert (kinds(node), [str(gap.why) for gap in node.gaps]) == (["mark"], [f"an event at {len(header())} is none that a recorder writes"])
 
 
 @pytest.mark.parametrize(
@@ -382,9 +383,11 @@ def test_event_that_is_no_object(tmp_path: Path, payload: bytes) -> None:
     ],
 )
 def test_event_with_a_time_that_is_none(tmp_path: Path, value: Any) -> None:
-    """An event whose time is no number is kept, whatever stands there."""
-    write_raw(tmp_path / "000001.trace", header(), pack(EVENT, json_payload({"kind": "mark", "wall_ns": value})))
-    assert (kinds(read_node(tmp_path)), len(Follower(str(tmp_path)).read())) == (["mark"], 1)
+    """An event whose time is no number is a gap, and the next one is read."""
+    events = [pack(EVENT, json_payload({"kind": "mark", "wall_ns": at})) for at in (value, 7)]
+    write_raw(tmp_path / "000001.trace", header(), *events)
+    node = read_node(tmp_path)
+    assert (kinds(node), len(node.gaps), len(Follower(str(tmp_path)).read())) == (["mark"], 1, 1)
 
 
 def test_sample_without_its_key_frame_is_a_gap(tmp_path: Path) -> None:

@@ -1,0 +1,119 @@
+"""Writes files beside what others may change: whole or not at all, through no link, readable by their owner only.
+
+A name that can be foreseen can be a link that another user put there; so new files are created exclusively, temporary
+ones under a name that cannot be foreseen, and a file is put in place by renaming it within its folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+from pathlib import Path
+
+from rlhfdoctor.files.read import Refused
+
+PRIVATE, PRIVATE_FOLDER = 0o600, 0o700
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def make_folder(path: str | os.PathLike[str]) -> None:
+    """A folder with those above it, for its owner only; one that is there stays as it is.
+
+    Raises:
+        OSError: it cannot be made, or is a link or no folder.
+    """
+    folder = Path(path)
+    for missing in reversed([one for one in (folder, *folder.parents) if not one.exists()]):
+        with contextlib.suppress(FileExistsError):
+            missing.mkdir(PRIVATE_FOLDER)
+    if not stat.S_ISDIR(os.lstat(path).st_mode):
+        raise Refused("is no folder", path)
+
+
+def create(path: str | os.PathLike[str], mode: int = PRIVATE) -> int:
+    """A descriptor of a new file.
+
+    Raises:
+        OSError: it cannot be made; FileExistsError also for a link that leads nowhere.
+    """
+    return os.open(path, _NEW, mode)
+
+
+def append(path: str | os.PathLike[str], mode: int = PRIVATE) -> int:
+    """A descriptor at the end of a file of ours, made if it is not there.
+
+    Raises:
+        OSError: it cannot be written, or is refused: a link, a pipe, another user's.
+    """
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+    handle = os.open(path, flags, mode)
+    info = os.fstat(handle)
+    if stat.S_ISREG(info.st_mode) and info.st_uid == os.geteuid():
+        return handle
+    os.close(handle)
+    raise Refused("is no regular file of ours", path)
+
+
+def replace(path: str | os.PathLike[str], data: bytes, *, mode: int = PRIVATE, keep: bool = False) -> None:
+    """Puts a file in place, whole or not at all, on the disk when this returns.
+
+    Args:
+        path: a link there is replaced, not followed.
+        mode: of the new file.
+        keep: the file that is there hands on its owner, mode and extended attributes.
+
+    Raises:
+        OSError: it cannot be written; the file is as it was, and nothing else is left there.
+    """
+    head, name = os.path.split(os.fspath(path))
+    folder = os.open(head or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fresh = f".{name[:100]}.{secrets.token_hex(8)}"
+    try:
+        handle = os.open(fresh, _NEW, PRIVATE, dir_fd=folder)
+        try:
+            try:
+                write_all(handle, data)
+                if keep:
+                    _hand_on(name, folder, handle)
+                else:
+                    os.fchmod(handle, mode)
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+            os.replace(fresh, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            os.unlink(fresh, dir_fd=folder)
+            raise
+        with contextlib.suppress(OSError):  # not every file system has it
+            os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def write_all(handle: int, data: bytes) -> None:
+    """All of it, or an OSError."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(handle, rest) :]
+
+
+def _hand_on(name: str, folder: int, handle: int) -> None:
+    """Owner, mode, attributes (access lists among them) of the file to its successor.
+
+    Raises:
+        OSError: the owner cannot be kept; only root may give a file to another user.
+    """
+    before = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        info = os.fstat(before)
+        if (info.st_uid, info.st_gid) != (os.geteuid(), os.getegid()):
+            os.fchown(handle, info.st_uid, info.st_gid)
+        os.fchmod(handle, stat.S_IMODE(info.st_mode))
+        if hasattr(os, "listxattr"):
+            with contextlib.suppress(OSError):  # a file system without them, or an attribute that only root may set
+                for attribute in os.listxattr(before):
+                    os.setxattr(handle, attribute, os.getxattr(before, attribute))
+    finally:
+        os.close(before)
