@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import io
@@ -23,9 +24,10 @@ from rlhfdoctor.logs.open import Source, find_sources
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.privacy.redact import Redactor
 from rlhfdoctor.trace.archive import MANIFEST
-from rlhfdoctor.trace.frames import EVENT, HEADER, Frame, json_payload, pack, unpack
+from rlhfdoctor.trace.frames import EVENT, HEADER, Frame, json_payload, pack
 from rlhfdoctor.trace.read import find_nodes
 from rlhfdoctor.trace.run import find_runs
+from rlhfdoctor.trace.segment import SegmentReader
 from rlhfdoctor.trace.store import SUFFIX
 from rlhfdoctor.types import Gap, Incident
 from rlhfdoctor.units import show_bytes
@@ -159,9 +161,17 @@ def _texts(session: Session, progress: Callable[[str, int], None] | None) -> Ite
     for path in session.names:
         for run in find_runs(path):
             for segment in (file for node in find_nodes(run) for file in sorted(node.glob(f"*{SUFFIX}"))):
-                for frame in unpack(segment.read_bytes()):
-                    if isinstance(frame, Frame) and frame.kind in (EVENT, HEADER):
+                for frame in _frames(segment):
+                    if frame.kind in (EVENT, HEADER):
                         yield frame.payload.decode("utf-8", "replace")
+
+
+def _frames(segment: Path) -> Iterator[Frame]:
+    """The whole frames of a segment; what cannot be read is a gap of the verdict."""
+    with contextlib.suppress(OSError):
+        for item, _ in SegmentReader(str(segment)).frames(final=True):
+            if isinstance(item, Frame):
+                yield item
 
 
 def _pieces(source: Source, cut: Counter[str]) -> Iterator[str]:
@@ -215,7 +225,7 @@ class _Writer:
         for run in find_runs(path):
             for segment in (file for node in find_nodes(run) for file in sorted(node.glob(f"*{SUFFIX}"))):
                 inside = str(PurePosixPath(segment.relative_to(path)))
-                self.add_bytes(f"{name}/{inside}", self._segment(segment.read_bytes()), segment.stat().st_mtime)
+                self.add_bytes(f"{name}/{inside}", self._segment(segment), segment.stat().st_mtime)
         self._bundle.cut += [self._redactor.text(f"{gap.what}: {gap.why}".replace(path, shown)) for gap in gaps]
 
     def _add_source(self, source: Source, name: str) -> None:
@@ -257,12 +267,10 @@ class _Writer:
         self._archive.addfile(info, io.BytesIO(data))
         self._bundle.files.append({"name": clean, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()})
 
-    def _segment(self, data: bytes) -> bytes:
+    def _segment(self, path: Path) -> bytes:
         """A segment of a trace with redacted events; samples are figures and stay. Damaged bytes are left out."""
         out = bytearray()
-        for frame in unpack(data):
-            if not isinstance(frame, Frame):
-                continue
+        for frame in _frames(path):
             payload = frame.payload
             if frame.kind in (EVENT, HEADER):
                 try:

@@ -124,7 +124,9 @@ class Session(Intake):
         """Reads further paths, and nothing again of what was read before."""
         fresh = self._stack.enter_context(unpacked(paths, self.gaps))
         self.names |= fresh
-        here = list(find_sources(self._open_runs(list(fresh)), self.gaps, whole_archives=True))
+        files = self._open_runs(list(fresh))
+        inside = {name: folder for name, folder in files.items() if folder is not None}
+        here = list(find_sources(list(files), self.gaps, whole_archives=True, below=inside))
         self._read_sources(self._opened(here))
         self._shown_only |= set(filter(is_remote, self.texts))
         if any(real != to_show for real, to_show in fresh.items()):
@@ -141,7 +143,7 @@ class Session(Intake):
                 continue
             files = next(answers) if answers is not None else None
             if files is None:
-                yield from ((member, None) for member in find_sources([source.name], self.gaps, below=source.below))
+                yield from ((member, None) for member in self._members(source))
                 continue
             for file in files:
                 self._ahead_count -= file.reading.byte_count
@@ -149,6 +151,10 @@ class Session(Intake):
                     yield file.as_source()
                 else:
                     self.gaps.extend(file.reading.gaps)
+
+    def _members(self, archive: Source) -> Iterator[Source]:
+        below = {} if archive.below is None else {archive.name: archive.below}
+        return find_sources([archive.name], self.gaps, below=below)
 
     def _read_elsewhere(self, elsewhere: Elsewhere) -> None:
         here = set(self.texts)
@@ -222,14 +228,14 @@ class Session(Intake):
             )
         )
 
-    def _open_runs(self, paths: Sequence[str]) -> list[str]:
-        """The folders that `doctor watch` wrote are taken apart; what is left is read as text."""
-        rest: list[str] = []
+    def _open_runs(self, paths: Sequence[str]) -> dict[str, str | None]:
+        """The folders that `doctor watch` wrote are taken apart; what is left is read as text (`Run.files`)."""
+        rest: dict[str, str | None] = {}
         for path in paths:
             runs = find_runs(path)
             alone = bool(runs) and runs[0] == Path(path)
             if not alone:
-                rest.append(path)
+                rest[path] = None
                 self.gaps.extend(find_unread(path, runs))
             for folder in runs:
                 run = read_run(folder)
@@ -240,8 +246,8 @@ class Session(Intake):
                 self._places |= run.places
                 self._byte_count += sum(len(trace.node.times_ns) for trace in run.traces)
                 if alone:
-                    rest.extend(run.files)
-        return list(dict.fromkeys(rest))
+                    rest = {**rest, **{name: folder for name, folder in run.files.items() if name not in rest}}
+        return rest
 
     def _renamed(self, gap: Gap, real: str, to_show: str) -> Gap:
         return Gap(what=gap.what.with_text(self.shown), why=gap.why.with_text(lambda text: text.replace(real, to_show)))

@@ -92,6 +92,8 @@ def is_below(path: str, folder: str) -> bool:
 def _check(info: os.stat_result, path: str | os.PathLike[str], owners: Collection[int]) -> None:
     if stat.S_ISDIR(info.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    if stat.S_ISLNK(info.st_mode):
+        raise Refused("is a link; name the file itself", path)
     if not stat.S_ISREG(info.st_mode):
         raise Refused("is no regular file", path)
     if owners and info.st_uid not in owners:

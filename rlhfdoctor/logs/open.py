@@ -11,7 +11,7 @@ import hashlib
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timezone, tzinfo
 from functools import partial
@@ -112,13 +112,17 @@ class Source:
 
 
 def find_sources(
-    paths: Sequence[str], gaps: list[Gap], *, whole_archives: bool = False, below: str | None = None
+    paths: Sequence[str],
+    gaps: list[Gap],
+    *,
+    whole_archives: bool = False,
+    below: Mapping[str, str] | None = None,
 ) -> Iterator[Source]:
     """All readable sources below the paths, in a stable order; what is skipped is added to `gaps`.
 
     Args:
         whole_archives: an archive is one source instead of its files.
-        below: real path of the folder that the paths were found in: no link may lead out of it.
+        below: path that was found rather than named -> real path of its folder, which no link may lead out of.
 
     Raises:
         SourceError: a named path does not exist, or its storage cannot be reached.
@@ -144,7 +148,7 @@ def find_sources(
                 )
             )
         if not path.is_dir():
-            yield from _open_named(path, gaps, whole_archives, below)
+            yield from _open_named(path, gaps, whole_archives, (below or {}).get(name))
             continue
         inside = os.path.realpath(path)
         for file in _walk(path, gaps):

@@ -100,7 +100,8 @@ def make_reader(engine: str) -> interpreters.Answerer:
 
     def read(order: Order, say: Callable[[int], None]) -> Reading:
         reading, progress = Reading(), interpreters.Portions(say)
-        for source in find_sources([order.path], reading.gaps, below=order.below):
+        below = {} if order.below is None else {order.path: order.below}
+        for source in find_sources([order.path], reading.gaps, below=below):
             placed = replace(source, host=order.host, zone=order.zone, window=order.window)
             if order.part is not None:
                 reading = read_part(placed, order.part, scanner, progress.add)

@@ -9,6 +9,8 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
+from rlhfdoctor.files.walk import DEEPEST
+from rlhfdoctor.files.write import create
 from rlhfdoctor.i18n.message import quoted, say
 from rlhfdoctor.logs.archive import READ_ERRORS, Member, is_archive, read_members
 from rlhfdoctor.trace.store import SUFFIX
@@ -19,6 +21,7 @@ MANIFEST = "MANIFEST.json"
 _MOST_BYTES = 4 << 30
 _MOST_FILES = 20_000
 _ANY_BYTES = 1 << 62
+_NAME_LETTERS = 200
 
 
 @contextlib.contextmanager
@@ -87,6 +90,10 @@ def _unpack(path: str, folder: str, gaps: list[Gap]) -> None:
 def _write(member: Member, folder: Path, path: str, gaps: list[Gap]) -> None:
     """One file below the folder, and never outside of it."""
     name = PurePosixPath(member.name)
+    if len(name.parts) > DEEPEST:
+        why = say("lies more than {deepest} folders deep; not read", deepest=DEEPEST)
+        gaps.append(Gap(what=quoted(f"{path}!{member.name[:_NAME_LETTERS]}"), why=why))
+        return
     if ".." in name.parts or name.is_absolute():
         gaps.append(
             Gap(
@@ -98,7 +105,8 @@ def _write(member: Member, folder: Path, path: str, gaps: list[Gap]) -> None:
     target = folder / name
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with target.open("wb") as out:
+        target.unlink(missing_ok=True)  # of two members with one name the later counts
+        with os.fdopen(create(target), "wb") as out:
             shutil.copyfileobj(member.handle, out)
         if member.modified is not None:
             os.utime(target, (member.modified, member.modified))

@@ -56,7 +56,7 @@ def find_nodes(path: str | Path) -> list[Path]:
     """The folders of a run that hold segments: its own, and those of other nodes."""
     folder = Path(path)
     own = [folder] if any(folder.glob(f"*{SUFFIX}")) else []
-    return own + sorted(p for p in folder.glob("nodes/*") if p.is_dir())
+    return own + sorted(p for p in folder.glob("nodes/*") if p.is_dir() and not p.is_symlink())
 
 
 def read_node(path: str | Path, *, every_s: float = 0.0, whole_s: float = 600.0) -> NodeTrace:

@@ -12,6 +12,8 @@ from datetime import timedelta, timezone, tzinfo
 from pathlib import Path
 
 from rlhfdoctor.errors import SourceError
+from rlhfdoctor.files.read import read_bytes
+from rlhfdoctor.files.walk import walk
 from rlhfdoctor.i18n.message import quoted, say
 from rlhfdoctor.logs.open import SKIPPED_FOLDERS
 from rlhfdoctor.trace.events import Recorded, make_events
@@ -19,6 +21,7 @@ from rlhfdoctor.trace.read import find_nodes, is_run, read_node
 from rlhfdoctor.trace.store import SUFFIX
 from rlhfdoctor.types import Event, Gap
 
+_CONFIG_BYTES = 8 << 20
 _EVERY_S = 10.0
 """Before the last ten minutes one sample in this time is enough for a verdict."""
 
@@ -30,8 +33,9 @@ class Run:
     traces: list[Recorded] = field(default_factory=list)
     """Of every node, as much as a verdict needs."""
     events: list[Event] = field(default_factory=list)
-    files: list[str] = field(default_factory=list)
-    """Logs and configuration to be read like any others; the user's own files where they are still the same."""
+    files: dict[str, str | None] = field(default_factory=dict)
+    """Logs and configuration to be read like any others, each with the real folder that no link may lead out of; None
+    for the user's own files, which are read where they are still the same."""
     places: dict[str, tuple[str | None, tzinfo]] = field(default_factory=dict)
     """File -> node and time zone, for its logs."""
     shown_only: set[str] = field(default_factory=set)
@@ -49,22 +53,17 @@ def find_runs(path: str) -> list[Path]:
         return []  # the reason is reported when it is opened
     if is_run(folder):
         return [folder]
-    return sorted({trace.parent for trace in folder.glob("*/*.trace")})
+    return sorted({trace.parent for trace in folder.glob("*/*.trace") if not trace.parent.is_symlink()})
 
 
 def find_unread(path: str, runs: Sequence[Path]) -> Iterator[Gap]:
     """Folders with a trace that are deeper than `find_runs` looks."""
-    for name, folders, files in os.walk(path):
+    for name, files in walk(path, enters=lambda name: name not in SKIPPED_FOLDERS and not name.startswith(".")):
         folder = Path(name)
-        if folder in runs:
-            folders.clear()
-            continue
-        folders[:] = [inner for inner in folders if inner not in SKIPPED_FOLDERS and not inner.startswith(".")]
-        if any(file.endswith(SUFFIX) for file in files):
-            yield Gap(
-                what=quoted(name),
-                why=say("a recorded run that was not read: it lies too deep; pass this folder itself"),
-            )
+        if folder not in runs and not any(run in runs for run in folder.parents):
+            if any(file.name.endswith(SUFFIX) for file in files):
+                why = say("a recorded run that was not read: it lies too deep; pass this folder itself")
+                yield Gap(what=quoted(name), why=why)
 
 
 def read_run(path: Path) -> Run:
@@ -99,20 +98,21 @@ _OWN_FILE = re.compile(r"(?:run\.json|orders\.json|lock|recorder\.log|versions\.
 
 
 def _files_of(node: Path, recorded: Recorded, run: Run) -> None:
-    logs = [str(p) for p in sorted((node / "logs").rglob("*")) if p.is_file()]
-    run.files.extend(logs)
+    inside = os.path.realpath(node)
+    logs = [file.path for _, files in walk(node / "logs") for file in files if file.is_file()]
+    run.files.update(dict.fromkeys(logs, inside))
     zone = timezone(timedelta(seconds=int(recorded.node.run.get("utc_offset_s") or 0)))
     run.places.update(dict.fromkeys(logs, (str(recorded.node.run.get("node") or "") or None, zone)))
     for name in ("versions.txt", "command.sh"):
         if (node / name).is_file():
-            run.files.append(str(node / name))
+            run.files[str(node / name)] = inside
             run.shown_only.add(str(node / name))
     for config in recorded.node.run.get("configs") or []:
         own, copy = Path(str(config.get("path"))), node / str(config.get("copy"))
         if _same(own, str(config.get("sha256"))):
-            run.files.append(str(own))
+            run.files[str(own)] = None
         elif copy.is_file():
-            run.files.append(str(copy))
+            run.files[str(copy)] = inside
             run.shown_only.add(str(copy))
             if own.is_file():
                 run.gaps.append(
@@ -124,11 +124,11 @@ def _files_of(node: Path, recorded: Recorded, run: Run) -> None:
     copies = {str(config.get("copy")) for config in recorded.node.run.get("configs") or []}
     for path in sorted([*node.glob("*"), *node.glob("config/*")]):  # added by the user: a launch script, dmesg
         if path.is_file() and not _OWN_FILE.match(path.name) and str(path.relative_to(node)) not in copies:
-            run.files.append(str(path))
+            run.files[str(path)] = inside
 
 
 def _same(path: Path, sha256: str) -> bool:
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest() == sha256
+        return hashlib.sha256(read_bytes(path, _CONFIG_BYTES)).hexdigest() == sha256
     except OSError:
         return False

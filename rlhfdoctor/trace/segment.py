@@ -32,7 +32,7 @@ class SegmentReader:
 
     def read(self, gaps: list[Gap], *, final: bool, wanted: Wanted | None = None) -> Iterator[Sample | StoredEvent]:
         """Samples and events that are new. Raises OSError where the file cannot be read."""
-        for item, cut in self._frames(final):
+        for item, cut in self.frames(final):
             if isinstance(item, Frame):
                 yield from self._item(item, gaps, wanted)
             else:
@@ -40,12 +40,15 @@ class SegmentReader:
 
     def last_ns(self) -> int:
         """Wall clock of the latest sample, or 0; nothing is decoded. Raises OSError where the file cannot be read."""
-        frames = (item for item, _ in self._frames(final=True) if isinstance(item, Frame))
+        frames = (item for item, _ in self.frames(final=True) if isinstance(item, Frame))
         return max((wall_ns_of(frame) for frame in frames if frame.kind in (KEY, SAMPLE)), default=0)
 
-    def _frames(self, final: bool) -> Iterator[tuple[Frame | tuple[int, int], bool]]:
-        """Frames, and damage by its place and size, each with whether the file ends there."""
-        with open_binary(self.path) as handle:
+    def frames(self, final: bool) -> Iterator[tuple[Frame | tuple[int, int], bool]]:
+        """Frames, and damage by its place and size, each with whether the file ends there.
+
+        Raises OSError where the file cannot be read.
+        """
+        with open_binary(self.path, follow=self.path.startswith("/proc/")) as handle:
             handle.seek(self._offset)
             more = True
             while more:
