@@ -1,23 +1,20 @@
 """Patches written into the user's files, in a way that can be taken back byte for byte.
 
-Each write leaves `.rlhfdoctor/<file>.json` next to the file: the original bytes and the hash of
-what was written. A revert refuses to touch a file that has changed since.
+A revert refuses to touch a file that has changed since, and believes no journal but the file's own (journal.py).
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
-import os
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
 from rlhfdoctor.errors import SourceError, UsageError
-from rlhfdoctor.i18n.message import say
+from rlhfdoctor.files.read import read_bytes
+from rlhfdoctor.files.write import replace
+from rlhfdoctor.i18n.message import quoted, say
+from rlhfdoctor.patch.journal import FILE_BYTES, Damaged, find_journals, hash_of, keep, load, path_of
 from rlhfdoctor.types import Finding, Patch
-
-_JOURNAL = ".rlhfdoctor"
 
 
 def selected(findings: Sequence[Finding], consent: Sequence[str]) -> list[Patch]:
@@ -35,36 +32,26 @@ def selected(findings: Sequence[Finding], consent: Sequence[str]) -> list[Patch]
 
 
 def write_file(path: Path, text: str) -> None:
-    """Replaces a file's text at once and journals the original.
+    """Replaces a file's text at once and journals the original; owner, mode and attributes stay.
 
     Raises:
         SourceError: the file or its folder cannot be written.
     """
     try:
-        original = path.read_bytes()
+        real = path.resolve()
+        original = read_bytes(real, FILE_BYTES, follow=False)
         data = text.encode("utf-8", "surrogateescape")
-        journal = _journal(path)
-        if not journal.exists():
-            journal.parent.mkdir(exist_ok=True)
-            _replace(
-                journal,
-                json.dumps(
-                    {"file": path.name, "original": base64.b64encode(original).decode(), "written": _hash(data)}
-                ).encode(),
-            )
-        else:
-            entry = json.loads(journal.read_text())
-            if entry["written"] != _hash(original):
-                entry["original"] = base64.b64encode(
-                    original
-                ).decode()  # edited by hand since: that is the new original
-            entry["written"] = _hash(data)
-            _replace(journal, json.dumps(entry).encode())
-        _replace(path.resolve(), data, path.stat().st_mode)
+        keep(real, original, data)
+        replace(real, data, keep=True)
     except OSError as error:
         raise SourceError(
             say("{file}: cannot be written: {error}. Nothing was changed there.", file=str(path), error=error.strerror)
         ) from None
+
+
+def count_names(path: Path) -> int:
+    """Under how many other names the file is known: hard links, which keep the text of before."""
+    return path.stat().st_nlink - 1
 
 
 def find_original(path: Path) -> tuple[str, float] | None:
@@ -72,65 +59,66 @@ def find_original(path: Path) -> tuple[str, float] | None:
 
     None if it has not, or the file was edited since.
     """
-    journal = _journal(path)
+    journal = path_of(path)
     try:
-        entry = json.loads(journal.read_text())
-        if entry["written"] != _hash(path.read_bytes()):
+        entry = load(journal)
+        if entry.written != hash_of(read_bytes(path, FILE_BYTES)):
             return None
-        return base64.b64decode(entry["original"]).decode("utf-8", "surrogateescape"), journal.stat().st_mtime
-    except (OSError, ValueError, KeyError, TypeError):
+        return entry.bytes_before().decode("utf-8", "surrogateescape"), journal.stat().st_mtime
+    except (OSError, Damaged):
         return None
 
 
-def revert_files(folders: Sequence[Path]) -> list[Path]:
-    """Restores every patched file below the folders, and returns them.
+def revert_files(paths: Sequence[Path]) -> list[Path]:
+    """Restores every patched file below the paths, and returns them. Nothing is changed before all can be.
 
     Raises:
-        UsageError: a file was changed after it was patched.
+        SourceError: a file cannot be written.
+        UsageError: a file was changed after it was patched, or its journal is damaged.
     """
-    restored: list[Path] = []
-    for folder in folders:
-        start = folder if folder.is_dir() else folder.parent
-        for journal in sorted(start.rglob(f"{_JOURNAL}/*.json")):
-            entry = json.loads(journal.read_text())
-            path = journal.parent.parent / entry["file"]
-            if not folder.is_dir() and path != folder:
-                continue
-            if not path.exists() or _hash(path.read_bytes()) != entry["written"]:
-                raise UsageError(
-                    say(
-                        "{file}: changed since it was patched; the original is kept in {journal}",
-                        file=str(path),
-                        journal=str(journal),
-                    )
-                )
-            try:
-                _replace(path.resolve(), base64.b64decode(entry["original"]), path.stat().st_mode)
-                journal.unlink()
-                if not any(journal.parent.iterdir()):
-                    journal.parent.rmdir()
-            except OSError as error:
-                raise SourceError(
-                    say("{file}: cannot be written: {error}", file=str(path), error=error.strerror)
-                ) from None
-            restored.append(path)
-    return restored
+    kept: dict[Path, tuple[Path, bytes]] = {}
+    for path in paths:
+        if path.is_dir():
+            kept |= {_file_of(journal): (journal, _bytes_before(journal)) for journal in find_journals(path)}
+        elif path_of(path.resolve()).exists():
+            journal = path_of(path.resolve())
+            kept[path] = journal, _bytes_before(journal)
+    for path, (journal, data) in kept.items():
+        try:
+            replace(_file_of(journal), data, keep=True)
+            journal.unlink()
+            with contextlib.suppress(OSError):
+                journal.parent.rmdir()  # unless another file's is in it
+        except OSError as error:
+            raise SourceError(say("{file}: cannot be written: {error}", file=str(path), error=error.strerror)) from None
+    return list(kept)
 
 
-def _journal(path: Path) -> Path:
-    return path.parent / _JOURNAL / f"{path.name}.json"
-
-
-def _hash(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def _replace(path: Path, data: bytes, mode: int | None = None) -> None:
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+def _bytes_before(journal: Path) -> bytes:
+    """What to restore, if the journal can be believed and the file is as the doctor left it."""
+    file = _file_of(journal)
     try:
-        fresh.write_bytes(data)
-        if mode is not None:
-            fresh.chmod(mode)
-        fresh.replace(path)
-    finally:
-        fresh.unlink(missing_ok=True)
+        entry = load(journal)
+        data = entry.bytes_before()
+    except (OSError, Damaged) as error:
+        why = quoted(error.strerror) if isinstance(error, OSError) else quoted(error)
+        raise UsageError(
+            say("{journal}: is no journal to restore from: {why}. Nothing was changed.", journal=str(journal), why=why)
+        ) from None
+    try:
+        now = hash_of(read_bytes(file, FILE_BYTES, follow=False))
+    except OSError:
+        now = ""
+    if now != entry.written:
+        raise UsageError(
+            say(
+                "{file}: changed since it was patched; the original is kept in {journal}",
+                file=str(file),
+                journal=str(journal),
+            )
+        )
+    return data
+
+
+def _file_of(journal: Path) -> Path:
+    return journal.parent.parent / journal.name.removesuffix(".json")

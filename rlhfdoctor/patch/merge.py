@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from rlhfdoctor.errors import UsageError
+from rlhfdoctor.files.read import read_bytes
 from rlhfdoctor.i18n.message import joined, quoted, say
+from rlhfdoctor.patch.journal import FILE_BYTES
 from rlhfdoctor.patch.spans import collide, splice
 from rlhfdoctor.types import Patch, Replacement
 
@@ -51,7 +52,7 @@ def join(patches: Sequence[Patch]) -> dict[str, tuple[str, list[Replacement]]]:
 def _rest(name: str, base: str) -> str:
     """What the file holds after the text that was analysed: nothing, unless only the start of a large one was read."""
     try:
-        data, known = Path(name).read_bytes(), base.encode("utf-8", "surrogateescape")
+        data, known = read_bytes(name, FILE_BYTES), base.encode("utf-8", "surrogateescape")
     except OSError as error:
         raise UsageError(joined(quoted(name), quoted(error.strerror), by=": ")) from None
     if not data.startswith(known):

@@ -185,21 +185,25 @@ def test_revert_keeps_the_mode_of_the_file(safe: Path) -> None:
 
 
 def test_link_stays_a_link(safe: Path) -> None:
-    """The file behind a symbolic link is patched, the link stays."""
+    """The file behind a symbolic link that is named itself is patched, the link stays."""
     (safe / "launch.sh").rename(safe.parent / "shared.sh")
     (safe / "launch.sh").symlink_to("../shared.sh")
+    before = (safe.parent / "shared.sh").read_bytes()
     doctor(safe, "--write")
+    assert (safe.parent / "shared.sh").read_bytes() == before
+    doctor(safe, safe / "launch.sh", "--write")
     assert (safe / "launch.sh").is_symlink()
-    assert SIZED in (safe.parent / "shared.sh").read_text()
+    assert (safe.parent / "shared.sh").read_bytes() == sized(before)
 
 
 @pytest.mark.parametrize("target", ["launch.sh", ""], ids=["file", "folder"])
 def test_revert_through_a_link(safe: Path, target: str) -> None:
     """What was written through a link is taken back through it, by the file and by the folder."""
-    (safe / "launch.sh").rename(safe.parent / "shared.sh")
-    (safe / "launch.sh").symlink_to("../shared.sh")
+    (safe / "launch.sh").rename(safe / "shared.sh.of.all")
+    (safe / "launch.sh").symlink_to("shared.sh.of.all")
     before = tree(safe)
     doctor(safe, "--write")
+    assert before != tree(safe)
     assert (doctor(safe / target, "--revert").exit_code, before) == (0, tree(safe))
 
 
