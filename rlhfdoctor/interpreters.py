@@ -17,15 +17,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any
 
 Answerer = Callable[[Any, Callable[[int], None]], Any]
 """What a worker does: takes an order and a function that reports progress, and gives the answer, which is no int."""
 _MOST_WORKERS = 8
-_START = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from rlhfdoctor.interpreters import serve; serve(int(sys.argv[2]), sys.argv[3], json.loads(sys.argv[4]))"
-)
+_SERVE = "from rlhfdoctor.interpreters import serve; serve(*sys.argv[1:])"
 _SAY_BYTES = 4 * 1024**2
 _serving = False
 
@@ -47,6 +45,18 @@ class Portions:
         """Reports what is left."""
         self._say(self._unsaid)
         self._unsaid = 0
+
+
+def fresh(code: str, *arguments: str) -> list[str]:
+    """The command of an interpreter that runs this code, and nothing of the folder that it is started in.
+
+    It imports from where this one does, its own folder and variables of the environment left out (`-I`); `sys` is
+    imported, and `arguments` follow in `sys.argv`.
+    """
+    here, own = os.path.realpath("."), str(Path(__file__).resolve().parent.parent)
+    places = [place for place in sys.path if Path(place).is_absolute() and os.path.realpath(place) not in (here, own)]
+    start = f"import sys; sys.path[:] = {[*places, own]!r}; {code}"
+    return [sys.executable, "-I", "-c", start, *arguments]
 
 
 def count_workers(orders_count: int) -> int:
@@ -123,7 +133,7 @@ def _give(connection: Connection, busy: dict[Connection, int], waiting: list[int
 @contextlib.contextmanager
 def _worker(make: str, setup: Sequence[Any]) -> Iterator[Connection]:
     here, there = socket.socketpair()
-    command = [sys.executable, "-I", "-c", _START, json.dumps(sys.path), str(there.fileno()), make, json.dumps(setup)]
+    command = fresh(_SERVE, str(there.fileno()), make, json.dumps(setup))
     with here, there:
         process = subprocess.Popen(
             command, pass_fds=[there.fileno()], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -138,14 +148,20 @@ def _worker(make: str, setup: Sequence[Any]) -> Iterator[Connection]:
             process.wait()
 
 
-def serve(descriptor: int, make: str, setup: Sequence[Any]) -> None:
-    """Answers the orders that come through a socket, until it is closed."""
+def serve(descriptor: str, make: str, setup: str) -> None:
+    """Answers the orders that come through a socket, until it is closed.
+
+    Args:
+        descriptor: number of the socket's.
+        make: as `answers` takes it.
+        setup: the same as JSON.
+    """
     global _serving
     _serving = True
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who asked is interrupted, and ends this one
-    connection = Connection(descriptor)
+    connection = Connection(int(descriptor))
     module, _, name = make.partition(":")
-    answer: Answerer = getattr(importlib.import_module(module), name)(*setup)
+    answer: Answerer = getattr(importlib.import_module(module), name)(*json.loads(setup))
     with contextlib.suppress(EOFError, OSError):
         while True:
             connection.send(answer(connection.recv(), connection.send))

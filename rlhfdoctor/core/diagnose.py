@@ -23,6 +23,8 @@ from rlhfdoctor.evidence.ending import EXITS, find_good_end, find_unrecognised
 from rlhfdoctor.evidence.ledger import make_ledger
 from rlhfdoctor.evidence.setup import machine_of, make_inputs
 from rlhfdoctor.explanation import Explanation
+from rlhfdoctor.faults import PATIENCE_S, isolated
+from rlhfdoctor.i18n.message import say
 from rlhfdoctor.patch.effect import Counterfactual, make_counterfactual
 from rlhfdoctor.patch.plan import Configuration, plan_patches
 from rlhfdoctor.patch.size import size_treatments
@@ -126,15 +128,24 @@ def conclude(
     """
     case = session.case
     death, own, facts, explained = gather(session)
-    findings, excluded = diagnose(rules, facts)
+    findings, excluded = diagnose(rules, facts, session.gaps)
     by_id = {rule.id: rule for rule in rules}
     configuration = Configuration(
         session.texts, case.settings, case.framework, case.versions, _before_the_run(session, death)
     )
-    ledger = tuple(make_ledger(own, death))
-    counterfactual = _foresee(case, death, facts, ledger)
+    ledger: tuple[Part, ...] = ()
+    with isolated(say("the ledger"), session.gaps, PATIENCE_S):
+        ledger = tuple(make_ledger(own, death))
+    counterfactual = None
+    with isolated(say("the estimate"), session.gaps, PATIENCE_S):
+        counterfactual = _foresee(case, death, facts, ledger)
 
     def patches(cause: str) -> tuple[Patch, ...]:
+        with isolated(say("patches of {cause}", cause=cause), session.gaps):
+            return planned(cause)
+        return ()
+
+    def planned(cause: str) -> tuple[Patch, ...]:
         chosen = treatments(by_id[cause], facts)
         if counterfactual is None:
             return tuple(plan_patches(chosen, facts, configuration))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import timezone, tzinfo
 from pathlib import Path
 
+from rlhfdoctor.faults import isolated
 from rlhfdoctor.i18n.message import quoted, say
 from rlhfdoctor.logs.events import make_scanner, read_events
 from rlhfdoctor.logs.flight import MOST_BYTES, rank_of_dump, read_dump
@@ -82,11 +83,13 @@ class Intake:
                 if self._is_copy(source):
                     self.gaps.append(Gap(what=quoted(source.name), why=say("a copy of a file that was read already")))
                 elif is_configuration(source.name):
-                    part += self._read_configuration(source)
+                    with isolated(quoted(source.name), self.gaps):
+                        part += self._read_configuration(source)
                 elif rank_of_dump(source.name) is not None:
-                    data = source.read(MOST_BYTES)
-                    self._add_bytes(source.name, len(data))
-                    part += read_dump(data, source.name, self.gaps)
+                    with isolated(quoted(source.name), self.gaps):
+                        data = source.read(MOST_BYTES)
+                        self._add_bytes(source.name, len(data))
+                        part += read_dump(data, source.name, self.gaps)
                 else:
                     self.logs[source.name] = None
                     self.newest_s = max(self.newest_s, source.modified or 0.0)

@@ -18,7 +18,8 @@ from rlhfdoctor.errors import SourceError
 from rlhfdoctor.evidence.bars import name_training_bars
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.ownership import may_be_own, sort_kills
-from rlhfdoctor.i18n.message import joined, plural, say
+from rlhfdoctor.faults import PATIENCE_S, isolated
+from rlhfdoctor.i18n.message import joined, plural, quoted, say
 from rlhfdoctor.logs.events import order_events
 from rlhfdoctor.logs.open import Source, find_sources
 from rlhfdoctor.logs.read import Reading
@@ -30,7 +31,7 @@ from rlhfdoctor.settings.read import parse_configuration
 from rlhfdoctor.settings.written import Written, interpret
 from rlhfdoctor.trace.archive import shown, unpacked
 from rlhfdoctor.trace.events import Recorded, drop_foreign
-from rlhfdoctor.trace.run import find_runs, find_unread, read_run
+from rlhfdoctor.trace.run import Run, find_runs, find_unread, read_run
 from rlhfdoctor.types import Event, Gap
 
 
@@ -199,7 +200,9 @@ class Session(Intake):
     def _configured(self) -> Iterator[Written]:
         for name, text in self.texts.items():
             if name not in self._written:
-                self._written[name], gaps = parse_configuration(name, text)
+                self._written[name], gaps = [], list[Gap]()
+                with isolated(quoted(name), gaps, PATIENCE_S):
+                    self._written[name], gaps = parse_configuration(name, text)
                 for gap in gaps:
                     self._note(gap)
             found = self._written[name]
@@ -238,7 +241,9 @@ class Session(Intake):
                 rest[path] = None
                 self.gaps.extend(find_unread(path, runs))
             for folder in runs:
-                run = read_run(folder)
+                run = Run()
+                with isolated(quoted(folder), self.gaps):
+                    run = read_run(folder)
                 self.traces.extend(run.traces)
                 self.events.extend(run.events)
                 self.gaps.extend(run.gaps)

@@ -14,8 +14,9 @@ from rlhfdoctor.conditions.match import Answer, Facts, ask
 from rlhfdoctor.engine.calibrate import confidence, load_curve
 from rlhfdoctor.engine.rivals import compete
 from rlhfdoctor.engine.schema import PLACE, Rule, Treatment
+from rlhfdoctor.faults import PATIENCE_S, isolated
 from rlhfdoctor.i18n.message import Argument, Message, say, template, term
-from rlhfdoctor.types import Finding, Missing, Quote, RuledOut
+from rlhfdoctor.types import Finding, Gap, Missing, Quote, RuledOut
 from rlhfdoctor.vocabulary.index import FACTS
 from rlhfdoctor.vocabulary.names import Fact, Unit
 from rlhfdoctor.vocabulary.run import SPOKEN
@@ -26,27 +27,37 @@ BARE_SCORE = -0.85
 """Score (log-odds) from which a finding without supporting evidence is shown."""
 
 
-def diagnose(rules: Sequence[Rule], facts: Facts) -> tuple[list[Finding], list[RuledOut]]:
-    """All findings of the rules, best first, and the causes that a fact excludes."""
+def diagnose(rules: Sequence[Rule], facts: Facts, gaps: list[Gap]) -> tuple[list[Finding], list[RuledOut]]:
+    """All findings of the rules, best first, and the causes that a fact excludes; a rule that fails is a gap."""
     findings: list[Finding] = []
     excluded: list[RuledOut] = []
     curve = load_curve()
     for rule in rules:
-        if ask(rule.requires, facts).value is not True:
-            continue
-        reason = next((r.because for r in rule.rules_out if ask(r.when, facts).value), None)
-        if reason is not None:
-            excluded.append(RuledOut(cause=rule.id, because=fill(reason, facts)))
-            continue
-        finding = judge(rule, facts)
-        if round(finding.score, 6) > SHOWN_SCORE:
-            findings.append(finding)
-        elif rule.speaks_against and finding.against:
-            excluded.append(RuledOut(cause=rule.id, because=finding.against[0].says))
+        with isolated(say("rule {cause}", cause=rule.id), gaps, PATIENCE_S):
+            result = _result(rule, facts)
+            if isinstance(result, Finding):
+                findings.append(result)
+            elif result is not None:
+                excluded.append(result)
     findings.sort(key=lambda f: (-f.score, f.cause))
     # a finding without support is kept only if there is no other, to show how to check it
     findings = [f for f in findings if f.evidence or f.score >= BARE_SCORE] or findings[:2]
     return _tell_apart(compete(_fold(findings, rules), curve), rules), excluded
+
+
+def _result(rule: Rule, facts: Facts) -> Finding | RuledOut | None:
+    """What a rule says to the facts; None where it says nothing."""
+    if ask(rule.requires, facts).value is not True:
+        return None
+    reason = next((r.because for r in rule.rules_out if ask(r.when, facts).value), None)
+    if reason is not None:
+        return RuledOut(cause=rule.id, because=fill(reason, facts))
+    finding = judge(rule, facts)
+    if round(finding.score, 6) > SHOWN_SCORE:
+        return finding
+    if rule.speaks_against and finding.against:
+        return RuledOut(cause=rule.id, because=finding.against[0].says)
+    return None
 
 
 def judge(rule: Rule, facts: Facts) -> Finding:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -30,7 +29,8 @@ from rlhfdoctor.evidence import (
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.explained import facts_of, find_explanation
 from rlhfdoctor.explanation import Explanation
-from rlhfdoctor.i18n.message import NOTHING, Message, quoted, say
+from rlhfdoctor.faults import PATIENCE_S, isolated
+from rlhfdoctor.i18n.message import NOTHING, Message, say
 from rlhfdoctor.types import Death, Event, Evidence, Gap
 from rlhfdoctor.vocabulary import EVENT, FACT
 from rlhfdoctor.vocabulary.names import Fact
@@ -78,11 +78,9 @@ FINDERS_OF_DEATH: tuple[Callable[[Case, Death | None], Iterator[Evidence]], ...]
 
 def explain_bytes(case: Case, death: Death | None, gaps: list[Gap]) -> Explanation | None:
     """What explains the bytes of each process; a fault in it is a gap, as in `find_evidence`."""
-    try:
+    with isolated(say("evidence {name}", name=find_explanation.__name__), gaps, PATIENCE_S):
         return find_explanation(case, death)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        _note(gaps, find_explanation.__name__, error)
-        return None
+    return None
 
 
 def find_evidence(
@@ -99,19 +97,10 @@ def find_evidence(
         *((find.__name__, partial(find, case, death)) for find in FINDERS_OF_DEATH),
     )
     for name, find in finders:
-        try:
+        with isolated(say("evidence {name}", name=name), gaps, PATIENCE_S):
             for evidence in find():
                 found.setdefault(evidence.name, evidence)
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            _note(gaps, name, error)
     return found
-
-
-def _note(gaps: list[Gap], name: str, error: Exception) -> None:
-    """A fault of the doctor's own, as a gap; in tests it is raised."""
-    if os.environ.get("RLHFDOCTOR_DEBUG"):
-        raise error
-    gaps.append(Gap(what=say("evidence {name}", name=name), why=quoted(f"{type(error).__name__}: {error}")))
 
 
 def _of_death(case: Case, death: Death | None) -> Iterator[Evidence]:

@@ -20,14 +20,15 @@ from rlhfdoctor.vocabulary import FIELD
 from rlhfdoctor.vocabulary.names import Field
 
 _RAY_PREFIX = re.compile(
-    r"\((?P<actor>[A-Za-z_][\w.:<>+-]*)? ?(?:rank=\d+, )?pid=(?P<pid>\d+)(?:, ip=(?P<ip>[^),\s]+))?\)"
+    r"\((?P<actor>[A-Za-z_][\w.:<>+-]*)? ?(?:rank=\d+, )?pid=(?P<pid>\d{1,9})(?:, ip=(?P<ip>[^),\s]+))?\)"
 )
 _RAYLET_PREFIX = re.compile(r"\((?P<actor>raylet|autoscaler|gcs_server)(?:, ip=(?P<ip>[^),\s]+))?\)")
-_RANK = re.compile(r"\[rank ?(?P<rank>\d+)\]|\[Rank (?P<rank2>\d+)\]")
-_REPEATED = re.compile(r"\[repeated (?P<count>\d+)x across cluster\]")
+_RANK = re.compile(r"\[rank ?(?P<rank>\d{1,9})\]|\[Rank (?P<rank2>\d{1,9})\]")
+_REPEATED = re.compile(r"\[repeated (?P<count>\d{1,9})x across cluster\]")
 _FILE_PID = re.compile(
-    r"(?:worker-[0-9a-f]{8,}-[0-9a-f]+-|python-core-worker-[0-9a-f]+_|[-_])(?P<pid>\d+)\.(?:out|err|log)"
+    r"(?:worker-[0-9a-f]{8,}-[0-9a-f]+-|python-core-worker-[0-9a-f]+_|[-_])(?P<pid>\d{1,9})\.(?:out|err|log)"
 )
+_COUNT = re.compile(r"\d{1,9}")
 _FILE_HOST = re.compile(r"(?:^|[/_.-])(?P<host>(?:\d{1,3}\.){3}\d{1,3}|node-?\d+|host-?\d+)(?=[/_.-]|$)")
 
 
@@ -98,7 +99,7 @@ def read_origin(text: str, file: str, line: int, fields: Mapping[Field, Value]) 
         line=line,
         host=host,
         pid=int(pid) if pid else None,
-        rank=int(number) if number is not None else None,
+        rank=int(number) if isinstance(number, int) or (number is not None and _COUNT.fullmatch(str(number))) else None,
         actor=found.get("actor"),
     )
 

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import IO
 
+from rlhfdoctor.faults import isolated
 from rlhfdoctor.files.read import open_sized, read_bytes
+from rlhfdoctor.i18n.message import quoted
 from rlhfdoctor.logs.blocks import LONGEST_LINE
 from rlhfdoctor.logs.flood import KEEP_COUNT
 from rlhfdoctor.logs.open import Part, Source, guarded
@@ -55,7 +57,8 @@ def read_part(source: Source, part: Part, scanner: Scanner, progress: Callable[[
                 yield raw.read(_BEHIND_BYTES)
 
     stream = replace(source, stream=lambda: guarded(source.name, blocks, reading.gaps))
-    scan_log(stream, scanner, reading, progress)
+    with isolated(quoted(source.name), reading.gaps):
+        scan_log(stream, scanner, reading, progress)
     is_last = part.end is None
     reading.events = [
         event

@@ -27,6 +27,7 @@ from rlhfdoctor.vocabulary.names import Field, Kind
 
 _INT = re.compile(r"-?\d{1,18}")
 _FLOAT = re.compile(r"-?\d+\.\d*(?:[eE][+-]?\d+)?")
+_FLOAT_OR_INT = re.compile(r"-?(?:\d{1,18}(?:\.\d{0,18})?|\.\d{1,18})")
 _TEXT_GROUPS = ("comm", "name", "version", "ip", "text")
 
 
@@ -91,7 +92,8 @@ def convert(name: str, text: str) -> tuple[str, Value]:
         milliseconds = _whole(text)
         return name[:-3] + "_s", None if milliseconds is None else milliseconds / 1000
     if name.endswith("_pct"):
-        return name[:-4] + "_ratio", float(text[:20]) / 100
+        percent = _FLOAT_OR_INT.fullmatch(text)
+        return name[:-4] + "_ratio", float(text) / 100 if percent is not None else None
     if name in _TEXT_GROUPS or name.endswith(("_id", "_text", "_name")):
         return name, text.strip()
     if _INT.fullmatch(text):

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
+from rlhfdoctor.faults import isolated
+from rlhfdoctor.i18n.message import quoted
 from rlhfdoctor.logs.events import left_out_gaps, read_events
 from rlhfdoctor.logs.open import Source
 from rlhfdoctor.logs.scan import Scanner
@@ -28,7 +30,8 @@ class Reading:
 
 def read_log(source: Source, scanner: Scanner, reading: Reading, progress: Callable[[int], None]) -> Reading:
     """Reads a log into `reading`, whose gaps the source may add to; `progress` is given the bytes of each piece."""
-    scan_log(source, scanner, reading, progress)
+    with isolated(quoted(source.name), reading.gaps):
+        scan_log(source, scanner, reading, progress)
     note_left_out(reading, source.name)
     return reading
 

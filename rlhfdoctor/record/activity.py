@@ -6,11 +6,13 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, cast
 
 from rlhfdoctor.evidence.bars import LiveBars
 from rlhfdoctor.evidence.roles import MARKS
+from rlhfdoctor.files.read import open_binary
+from rlhfdoctor.files.write import append, make_folder
 from rlhfdoctor.i18n.message import quoted, say, term
 from rlhfdoctor.marks import PROBE
 from rlhfdoctor.record.log_tailer import LogTailer
@@ -18,7 +20,7 @@ from rlhfdoctor.record.target import Process, Target
 from rlhfdoctor.record.wakeups import Notifier
 from rlhfdoctor.report.sanitize import clean
 from rlhfdoctor.sources.kmsg import KernelLog
-from rlhfdoctor.sources.procfs import has_host_pids, parse_cmdline, read_file
+from rlhfdoctor.sources.procfs import has_host_pids, owners_of, parse_cmdline, read_file
 from rlhfdoctor.sources.ray import SessionNames, find_node
 from rlhfdoctor.trace.record import Emit, RecordEvent, StoredEvent, said
 from rlhfdoctor.types import Gap, Value
@@ -67,6 +69,8 @@ class Activity:
         self.probes: dict[int, dict[str, Any]] = {}
         """Pid -> the probe's last report."""
         self._sessions: dict[str, SessionNames] = {}
+        self._owners: dict[str, Collection[int]] = {}
+        """Folder of logs or marks -> whose files in it are read."""
         self._kernel: KernelLog | None = None
         self._kernel_bytes = 0
         self._host_pids = has_host_pids()
@@ -81,7 +85,7 @@ class Activity:
     def start(self, notifier: Notifier) -> list[Gap]:
         """Opens the kernel log and follows the job's own output; what is unavailable becomes a gap."""
         self._notifier = notifier
-        os.makedirs(f"{self._folder}/logs", exist_ok=True)
+        make_folder(f"{self._folder}/logs")
         for name in ("job.log", "job.out.log", "job.err.log"):
             self.tailer.add(f"{self._folder}/logs/{name}")
         self._folders.add(f"{self._folder}/marks")
@@ -112,8 +116,10 @@ class Activity:
                 {R.pid: node.pid, R.session: node.session, R.address: node.address, R.store_bytes: node.store_bytes},
             )
             if node.session and node.session not in self._sessions:
-                self._sessions[node.session] = SessionNames(node.session)
-                self.tailer.add_session(f"{node.session}/logs")
+                owners, logs = owners_of(process.pid), f"{node.session}/logs"
+                self._sessions[node.session] = SessionNames(node.session, owners=owners)
+                self._owners[logs] = owners
+                self.tailer.add_session(logs, owners)
 
     def _read_environment(self, pid: int) -> None:
         """The marks folder that a process was started with; an empty environment is read again in the next ticks."""
@@ -122,7 +128,9 @@ class Activity:
         if environment == b"" and tries < _ENVIRONMENT_TRIES:
             self._unread[pid] = tries + 1
         elif environment and (match := _MARKS_FOLDER.search(environment)):
-            self._folders.add(match[1].decode("utf-8", "surrogateescape"))
+            folder = match[1].decode("utf-8", "surrogateescape")
+            self._owners.setdefault(folder, owners_of(pid))
+            self._folders.add(folder)
 
     def read(self, tick: int) -> Iterator[RecordEvent]:
         """Marks since the last call, as the events that were stored."""
@@ -141,9 +149,9 @@ class Activity:
         yield from self._trainer_marks()
 
     @property
-    def sessions(self) -> list[str]:
-        """Log folders of the Ray sessions that were seen."""
-        return [f"{session}/logs" for session in self._sessions]
+    def sessions(self) -> list[tuple[str, Collection[int]]]:
+        """Log folders of the Ray sessions that were seen, and whose files are read there."""
+        return [(logs, self._owners[logs]) for logs in (f"{session}/logs" for session in self._sessions)]
 
     def read_kernel(self) -> None:
         """New lines of the kernel log go to logs/kernel.log; a kill is an event at once."""
@@ -154,8 +162,8 @@ class Activity:
             return
         data = ("\n".join(lines) + "\n").encode("utf-8", "replace")
         if self._kernel_bytes < _KERNEL_BYTES:
-            with contextlib.suppress(OSError), open(f"{self._folder}/logs/kernel.log", "ab", buffering=0) as handle:
-                handle.write(data)
+            with contextlib.suppress(OSError), os.fdopen(append(f"{self._folder}/logs/kernel.log"), "ab", 0) as file:
+                file.write(data)
                 self._kernel_bytes += len(data)
         for line in lines:
             victim = _VICTIM.search(line)
@@ -187,20 +195,20 @@ class Activity:
                 continue
             for name in names:
                 stem = name.partition(".")[0]
-                if not name.endswith(".jsonl") or not stem.isdigit():
+                if not name.endswith(".jsonl") or not stem.isdecimal():
                     continue
-                yield from self._marks_of(f"{folder}/{name}", int(stem))
+                yield from self._marks_of(f"{folder}/{name}", int(stem), self._owners.get(folder, ()))
 
-    def _marks_of(self, path: str, pid: int) -> Iterator[RecordEvent]:
+    def _marks_of(self, path: str, pid: int, owners: Collection[int]) -> Iterator[RecordEvent]:
         if pid not in self._target.ever:
             return  # of an earlier run, or of a process that is still to come
         offset = self._marks.get(path, 0)
         try:
             if os.stat(path).st_size <= offset:
                 return
-            with open(path, "rb") as handle:
-                handle.seek(offset)
-                data = handle.read(_MARKS_BYTES)
+            with open_binary(path, follow=False, owners=owners) as file:
+                file.seek(offset)
+                data = file.read(_MARKS_BYTES)
         except OSError:
             return
         end = data.rfind(b"\n") + 1

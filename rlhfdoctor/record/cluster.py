@@ -22,6 +22,7 @@ from typing import Any
 
 from rlhfdoctor import ray_nodes
 from rlhfdoctor.errors import DoctorError, UsageError
+from rlhfdoctor.files import write
 from rlhfdoctor.i18n.message import Message, joined, quoted, say
 from rlhfdoctor.record.command import WatchOptions, find_ray_pids, teller
 from rlhfdoctor.record.command import watch as watch_here
@@ -186,12 +187,12 @@ class Collector:
     def _keep(self, node: Node, pieces: dict[str, tuple[int, bytes]]) -> None:
         for name, (start, data) in pieces.items():
             path = node.folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with open(path, "r+b" if path.exists() else "w+b") as handle:
-                if start == 0:
-                    handle.truncate(0)
-                handle.seek(start)
-                handle.write(data)
+            if ".." in path.parts or not path.is_relative_to(node.folder):
+                continue  # a node names files of its own folder only
+            write.make_folder(path.parent)
+            with os.fdopen(write.append(path), "wb", 0) as file:
+                file.truncate(start)
+                write.write_all(file.fileno(), data)
             node.offsets[name] = start + len(data)
 
     def _lose(self, node: Node, why: Message) -> Message:

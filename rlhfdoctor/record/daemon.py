@@ -14,6 +14,7 @@ import signal
 from collections.abc import Iterator
 from typing import Any
 
+from rlhfdoctor.files.write import PRIVATE
 from rlhfdoctor.record.recorder_config import RecorderConfig
 from rlhfdoctor.sources.procfs import parse_status, read_file
 from rlhfdoctor.trace.record import StoredEvent
@@ -78,9 +79,9 @@ def launch(config: RecorderConfig) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     actions: list[tuple[Any, ...]] = []
     if config.stdout:
-        actions.append((os.POSIX_SPAWN_OPEN, 1, config.stdout, flags, 0o644))
+        actions.append((os.POSIX_SPAWN_OPEN, 1, config.stdout, flags, PRIVATE))
         if config.stderr and config.stderr != config.stdout:
-            actions.append((os.POSIX_SPAWN_OPEN, 2, config.stderr, flags, 0o644))
+            actions.append((os.POSIX_SPAWN_OPEN, 2, config.stderr, flags, PRIVATE))
         else:
             actions.append((os.POSIX_SPAWN_DUP2, 1, 2))
     defaults = [signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE]

@@ -9,14 +9,15 @@ gpu      NVML's used against total
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from rlhfdoctor.files.read import read_bytes
 from rlhfdoctor.sources.cgroupfs import Level
 from rlhfdoctor.sources.gpus import Gpu
-from rlhfdoctor.sources.procfs import read_file
 from rlhfdoctor.sources.shm import SharedMemory
 from rlhfdoctor.trace.growth import Forecast, Series
 from rlhfdoctor.vocabulary.limits import LimitName
@@ -135,14 +136,21 @@ class Limits:
         return max(self.all.values(), key=lambda limit: limit.full_ratio, default=None)
 
 
-def find_ray_limit(logs: str) -> RayLimit | None:
+def find_ray_limit(logs: str, owners: Collection[int] = ()) -> RayLimit | None:
     """Threshold and total of Ray's memory monitor, by its own line in raylet.out; None if it is off or did not log.
 
     Which memory it looks at differs by version and mount (the node's, or the cgroup that it sees as the
     root), so it is not guessed: "MemoryMonitor initialized with usage threshold at 34664513536 bytes (0.97
     system memory), total system memory bytes: 35736612864".
+
+    Args:
+        logs: folder of the session's logs.
+        owners: user ids whose files there are read; empty for anyone's.
     """
-    found = _MONITOR.search(read_file(f"{logs}/raylet.out", 1 << 20) or b"")
+    data = b""
+    with contextlib.suppress(OSError):
+        data = read_bytes(f"{logs}/raylet.out", 1 << 20, follow=False, owners=owners)
+    found = _MONITOR.search(data)
     if found is None:
         return None
     total = re.search(rb"total system memory bytes: (\d+)", found[0])

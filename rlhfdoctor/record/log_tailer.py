@@ -9,9 +9,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
+from rlhfdoctor.files.read import open_binary
+from rlhfdoctor.files.write import append, make_folder
 from rlhfdoctor.logs import frameworks, phases, steps
 from rlhfdoctor.logs.finders import required_literals
 from rlhfdoctor.logs.pattern import Pattern, compiled
@@ -44,6 +46,8 @@ class Tail:
     offset: int = 0
     copied: int = 0
     rest: bytes = b""
+    owners: Collection[int] = ()
+    """Whose file it may be."""
 
 
 class LogTailer:
@@ -59,31 +63,31 @@ class LogTailer:
         self._folder, self._from_end = folder, from_end
         self._followed: dict[str, Tail] = {}
         self._literals = [(pattern, required_literals(pattern.regex)) for pattern in _MARKS]
-        self._sessions: list[tuple[str, float]] = []
+        self._sessions: dict[str, Collection[int]] = {}
+        """Folder of logs -> whose files in it are followed."""
         self.failed: set[str] = set()
 
-    def add(self, path: str, copy: str | None = None) -> None:
+    def add(self, path: str, copy: str | None = None, owners: Collection[int] = ()) -> None:
         """Follows a file from its beginning; `copy` is its name below the folder of the copies."""
         if path not in self._followed and len(self._followed) < _MOST_FILES:
-            tail = self._followed[path] = Tail(path, None if copy is None else f"{self._folder}/{copy}")
+            tail = self._followed[path] = Tail(path, None if copy is None else f"{self._folder}/{copy}", owners=owners)
             if self._from_end:
                 with contextlib.suppress(OSError):
                     info = os.stat(path)
                     tail.inode, tail.offset = info.st_ino, info.st_size
 
-    def add_session(self, logs: str) -> None:
-        """Follows the logs of a Ray session; new files are found on every `look`."""
-        if all(logs != known for known, _ in self._sessions):
-            self._sessions.append((logs, 0.0))
+    def add_session(self, logs: str, owners: Collection[int] = ()) -> None:
+        """Follows the logs of a Ray session that belong to these users; new files are found on every `look`."""
+        self._sessions.setdefault(logs, owners)
 
     def look(self) -> None:
         """Finds the files of the sessions that are new."""
-        for number, (logs, _) in enumerate(self._sessions):
+        for number, (logs, owners) in enumerate(self._sessions.items()):
             prefix = "ray" if number == 0 else f"ray-{number + 1}"
             with contextlib.suppress(OSError):
                 for name in os.listdir(logs):
                     if _SESSION_LOG.match(name):
-                        self.add(f"{logs}/{name}", f"{prefix}/{name}")
+                        self.add(f"{logs}/{name}", f"{prefix}/{name}", owners)
         if self._sessions:
             self._from_end = False  # what appears later is new
 
@@ -107,9 +111,9 @@ class LogTailer:
             if info.st_size == tail.offset:
                 return []
             skipped = max(0, info.st_size - tail.offset - _MOST_PER_READ)
-            with open(tail.path, "rb") as handle:
-                handle.seek(tail.offset + skipped)
-                data = handle.read(_MOST_PER_READ)
+            with open_binary(tail.path, follow=False, owners=tail.owners) as file:
+                file.seek(tail.offset + skipped)
+                data = file.read(_MOST_PER_READ)
             tail.offset += skipped + len(data)
         except FileNotFoundError:
             return []
@@ -128,13 +132,13 @@ class LogTailer:
         """Appends to the copy; a full one becomes `.1`, so that at least `_KEEP_BYTES` are always there."""
         assert tail.copy is not None
         try:
-            os.makedirs(os.path.dirname(tail.copy), exist_ok=True)
+            make_folder(os.path.dirname(tail.copy))
             if tail.copied and tail.copied + len(data) > _KEEP_BYTES:
                 stem, ending = os.path.splitext(tail.copy)
                 os.replace(tail.copy, f"{stem}.1{ending}")
                 tail.copied = 0
-            with open(tail.copy, "ab", buffering=0) as handle:
-                handle.write(data)
+            with os.fdopen(append(tail.copy), "ab", 0) as file:
+                file.write(data)
             tail.copied += len(data)
         except OSError as error:
             self.failed.add(f"{tail.copy}: {error.strerror}")

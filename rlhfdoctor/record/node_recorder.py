@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from rlhfdoctor.files.read import open_binary
+from rlhfdoctor.files.walk import walk
 from rlhfdoctor.record.command import find_ray_pids
 from rlhfdoctor.record.recorder_config import RecorderConfig
 from rlhfdoctor.record.start import command_of, describe_run, make_folder, start_recorder
@@ -69,7 +71,7 @@ def read_files(folder: str, offsets: dict[str, int]) -> dict[str, tuple[int, byt
     """File below the folder -> (offset, new bytes); copies of truncated logs start again at 0."""
     found: dict[str, tuple[int, bytes]] = {}
     left = _MOST_BYTES
-    for path in sorted(Path(folder).rglob("*")):
+    for path in (Path(file.path) for _, files in walk(folder) for file in files):
         name = str(path.relative_to(folder))
         if not path.is_file() or name in ("lock", "orders.json") or left <= 0:
             continue
@@ -78,9 +80,9 @@ def read_files(folder: str, offsets: dict[str, int]) -> dict[str, tuple[int, byt
         start = 0 if size < start else start
         if size == start:
             continue
-        with open(path, "rb") as handle:
-            handle.seek(start)
-            data = handle.read(left)
+        with open_binary(path, follow=False) as file:
+            file.seek(start)
+            data = file.read(left)
         left -= len(data)
         found[name] = (start, data)
     return found

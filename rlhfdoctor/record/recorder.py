@@ -194,7 +194,9 @@ class Recorder:
     def _ray_limit(self) -> RayLimit | None:
         """What Ray's memory monitor logged at its start; looked for until found."""
         if self.ray_limit is None and self.tick % 5 == 0 and self.activity.sessions:
-            self.ray_limit = next((found for logs in self.activity.sessions if (found := find_ray_limit(logs))), None)
+            self.ray_limit = next(
+                (found for logs, owners in self.activity.sessions if (found := find_ray_limit(logs, owners))), None
+            )
         return self.ray_limit if any(p.name == "raylet" for p in self.target.processes.values()) else None
 
     def _own_row(self, began: float) -> tuple[list[int], list[list[int]]]:

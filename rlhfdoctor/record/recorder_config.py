@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from rlhfdoctor.files.read import read_bytes
+from rlhfdoctor.files.write import replace
+
+_MOST_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,20 +39,13 @@ class RecorderConfig:
 
 def write_config(folder: str, config: RecorderConfig) -> None:
     """Raises OSError if the folder cannot be written."""
-    path = f"{folder}/orders.json"
-    fresh = (
-        f"{path}.{os.getpid()}"  # whole or not at all: a second recorder may be started here while the first one writes
-    )
-    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)  # the command may hold secrets
-    with open(handle, "w", encoding="utf-8") as file:
-        json.dump(asdict(config), file, indent=1)
-    os.replace(fresh, path)
+    text = json.dumps(asdict(config), indent=1)  # the command may hold secrets: it is its owner's only
+    replace(f"{folder}/orders.json", text.encode("utf-8", "surrogateescape"))
 
 
 def read_config(folder: str) -> RecorderConfig:
     """The options; raises OSError or ValueError if they are missing or damaged."""
-    with open(os.path.join(folder, "orders.json"), encoding="utf-8") as handle:
-        values = json.load(handle)
+    values = json.loads(read_bytes(f"{folder}/orders.json", _MOST_BYTES, follow=False))
     lists = ("command", "pids", "ignore", "metrics")
     fields: dict[str, Any] = {key: tuple(value) if key in lists else value for key, value in values.items()}
     return RecorderConfig(**fields)

@@ -8,6 +8,7 @@ import os
 import re
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -17,7 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from rlhfdoctor.errors import UsageError
+from rlhfdoctor.files import write
+from rlhfdoctor.files.read import Refused, read_bytes
 from rlhfdoctor.i18n.message import quoted, say
+from rlhfdoctor.interpreters import fresh
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.privacy.secrets import cut_secrets, cut_words
 from rlhfdoctor.record.recorder_config import RecorderConfig, write_config
@@ -30,6 +34,7 @@ from rlhfdoctor.version import VERSION
 
 _CONFIG_ENDINGS = (".yaml", ".yml", ".json", ".sh", ".toml", ".conf")
 _CONFIG_BYTES = 2 << 20
+_START_S = 20
 _ENVIRONMENT = re.compile(
     r"^(?:NCCL|GLOO|RAY|PYTORCH|TORCH|CUDA|VLLM|DEEPSPEED|DS|OMP|MALLOC|HYDRA|SLURM_(?:JOB|MEM|NTASKS|NNODES|CPUS)"
     r"|KUBERNETES_SERVICE)_"
@@ -66,10 +71,16 @@ def make_folder(out: str | None, name: str) -> Path:
     folder = Path(out) if out else Path("doctor-runs", f"{stamp}-{plain}")
     try:
         folder = folder if out else _fresh(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(folder / "lock", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))  # ours from here on
-        (folder / "logs").mkdir(exist_ok=True)
-        (folder / "marks").mkdir(exist_ok=True)
+        write.make_folder(folder)
+        info = folder.stat()
+        if any(folder.iterdir()):
+            raise FileExistsError
+        if info.st_uid != os.geteuid():
+            raise Refused("belongs to another user", folder)
+        folder.chmod(write.PRIVATE_FOLDER)
+        os.close(write.create(folder / "lock"))  # ours from here on
+        (folder / "logs").mkdir(write.PRIVATE_FOLDER)
+        (folder / "marks").mkdir(write.PRIVATE_FOLDER)
     except FileExistsError:
         if not folder.is_dir():
             raise UsageError(
@@ -77,6 +88,8 @@ def make_folder(out: str | None, name: str) -> Path:
             ) from None
         raise UsageError(
             say("{folder}: holds another run. Look at it with --attach, or give another folder", folder=str(folder))
+            if (folder / "lock").exists()
+            else say("{folder}: is not empty. Give a folder of its own to the recording", folder=str(folder))
         ) from None
     except OSError as error:
         raise UsageError(
@@ -95,7 +108,7 @@ def _fresh(folder: Path) -> Path:
     for number in range(1, 1000):
         candidate = folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
         try:
-            candidate.mkdir()
+            candidate.mkdir(write.PRIVATE_FOLDER)
         except FileExistsError:
             continue
         return candidate
@@ -168,13 +181,12 @@ def describe_run(
         },
         "configs": keep_configs(folder, argv),
     }
-    fresh = folder / "run.json.new"
-    fresh.write_text(json.dumps(run, indent=1))
-    fresh.replace(folder / "run.json")
+    write.replace(folder / "run.json", json.dumps(run, indent=1).encode())
     if versions:
-        (folder / "versions.txt").write_text("".join(f"{k}=={v}\n" for k, v in sorted(versions.items())))
+        lines = "".join(f"{k}=={v}\n" for k, v in sorted(versions.items()))
+        write.replace(folder / "versions.txt", lines.encode("utf-8", "surrogateescape"))
     if argv:
-        (folder / "command.sh").write_text(shell_line(cut_words(argv)) + "\n")
+        write.replace(folder / "command.sh", (shell_line(cut_words(argv)) + "\n").encode("utf-8", "surrogateescape"))
     return run
 
 
@@ -198,16 +210,16 @@ def keep_configs(folder: Path, argv: Sequence[str]) -> list[dict[str, str]]:
         if not word.lower().endswith(_CONFIG_ENDINGS) or not path.is_file():
             continue
         try:
-            if path.stat().st_size > _CONFIG_BYTES:
+            data = read_bytes(path, _CONFIG_BYTES + 1)
+            if len(data) > _CONFIG_BYTES:
                 continue  # a data set, not a configuration
-            data = path.read_bytes()
         except OSError:
             continue
         if any(item["path"] == str(path.resolve()) for item in kept):
             continue
         copy = folder / "config" / f"{len(kept) + 1}-{path.name}"
-        copy.parent.mkdir(exist_ok=True)
-        copy.write_bytes(data)
+        write.make_folder(copy.parent)
+        write.replace(copy, data)
         kept.append(
             {"path": str(path.resolve()), "sha256": hashlib.sha256(data).hexdigest(), "copy": f"config/{copy.name}"}
         )
@@ -248,32 +260,36 @@ def start_recorder(folder: Path, config: RecorderConfig, *, daemon: bool = False
         env["RLHFDOCTOR_MARKS"] = str(folder / "marks")
         env["RLHFDOCTOR_RUN"] = str(folder)
         env.setdefault("PYTHONUNBUFFERED", "1")  # what was printed before a SIGKILL must not stay in a buffer
-    source = str(Path(__file__).resolve().parent.parent.parent)
     fork = "import os; os.fork() and os._exit(0); " if daemon else ""
-    code = (
-        f"{fork}import sys; sys.path.append({source!r}); from rlhfdoctor.record.recorder import main; "
-        "sys.exit(main(sys.argv))"
-    )
+    code = f"{fork}from rlhfdoctor.record.recorder import main; sys.exit(main(sys.argv))"
     before = set(folder.glob("*.trace"))
-    with open(folder / "recorder.log", "ab") as log:
+    with os.fdopen(write.append(folder / "recorder.log"), "ab") as log:
         keep_stdin = bool(config.command) and is_open(0) and not os.isatty(0)
         recorder = subprocess.Popen(
-            [sys.executable, "-c", code, str(folder)],
+            fresh(code, str(folder)),
             env=env,
             start_new_session=True,
             stdin=None if keep_stdin else subprocess.DEVNULL,
             stdout=log,
             stderr=log,
         )
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + _START_S
     while time.monotonic() < deadline:
         if set(folder.glob("*.trace")) - before:
             return recorder
         if recorder.poll() not in (None, 0):
             break
         time.sleep(0.01)
-    said = (folder / "recorder.log").read_text(errors="replace").strip().splitlines()
-    why = quoted(said[-1].removeprefix("doctor: ")) if said else say("it said nothing")
+    status = recorder.poll()
+    words = read_bytes(folder / "recorder.log", _CONFIG_BYTES).decode("utf-8", "replace").strip().splitlines()
+    if words:
+        why = quoted(words[-1].removeprefix("doctor: "))
+    elif status is not None and status < 0:
+        why = say("it was killed by {signal}", signal=signal.Signals(-status).name)
+    elif status is not None:
+        why = say("it ended with exit status {code}", code=status)
+    else:
+        why = say("it wrote nothing for {waited_s} s", waited_s=_START_S)
     raise UsageError(say("the recorder did not start: {why}", why=why))
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from rlhfdoctor.errors import DoctorError
+from rlhfdoctor.files.read import open_binary, open_descriptor
 from rlhfdoctor.i18n.message import Message, say
 from rlhfdoctor.record.phrasing import say_event, say_line
 from rlhfdoctor.record.recorder_config import read_config
@@ -78,7 +79,7 @@ class Output:
 
     def _fresh(self, path: Path) -> Iterator[bytes]:
         try:
-            with path.open("rb") as handle:
+            with open_binary(path, follow=False) as handle:
                 handle.seek(self._places.get(path.name, 0))
                 while data := handle.read(1 << 16):
                     self._places[path.name] = handle.tell()
@@ -219,7 +220,7 @@ class Watch:
         if self.recorder is not None:
             return self.recorder.poll() is None
         try:
-            handle = os.open(self.folder / "lock", os.O_RDWR | os.O_CLOEXEC)
+            handle = open_descriptor(self.folder / "lock", follow=False)
         except OSError:
             return False
         try:

@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from rlhfdoctor.files.walk import walk
 from rlhfdoctor.sources.procfs import parse_cgroup, read_file
 
 _NO_LIMIT_BYTES = 2**60
@@ -132,10 +133,9 @@ def find_chain(hierarchy: Hierarchy, folder: str) -> list[str]:
 def list_processes(folder: str) -> list[int]:
     """All processes of a cgroup and of those below it."""
     pids: list[int] = []
-    for path, _, files in os.walk(folder):
-        if "cgroup.procs" in files:
-            data = read_file(f"{path}/cgroup.procs") or b""
-            pids.extend(int(line) for line in data.split() if line.isdigit())
+    for path, _ in walk(folder):
+        data = read_file(f"{path}/cgroup.procs") or b""
+        pids.extend(int(line) for line in data.split() if line.isdigit())
     return pids
 
 

@@ -10,9 +10,11 @@ long (123 ms at 10 GiB), so nothing here reads it. `maps` walks no page table.
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from rlhfdoctor.files.read import open_descriptor
 from rlhfdoctor.sources.meminfo import find_numbers
 from rlhfdoctor.units import KIB
 
@@ -240,7 +242,7 @@ def parse_maps(data: bytes) -> Mappings:
 def read_file(path: str, limit_bytes: int = 1 << 20, folder: int | None = None) -> bytes | None:
     """A small file at once, or None where it is absent or not readable; `folder` is what a relative path is below."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
+        handle = open_descriptor(path, follow=False, folder=folder)
     except OSError:
         return None
     try:
@@ -325,6 +327,17 @@ def has_moved(before: bytes, after: bytes, pages: int = 128) -> bool:
         return abs(one - two) >= pages or two == 0
     except (IndexError, ValueError):
         return True
+
+
+def owners_of(pid: int, root: str = "") -> tuple[int, ...]:
+    """Whose files may be read because a process names them: those of its own user. Anyone's, where we are not root.
+
+    /proc/PID itself belongs to root where the process may not be dumped, which it can choose (proc(5)).
+    """
+    if os.geteuid() != 0:
+        return ()
+    found = re.search(rb"\nUid:\t\d+\t(\d+)", read_file(f"{root}/proc/{pid}/status", 4096) or b"")
+    return (int(found[1]) if found is not None else -1,)
 
 
 def read_boot_id(root: str = "") -> str:

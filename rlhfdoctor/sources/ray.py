@@ -10,11 +10,13 @@ them costs the cluster nothing and works when its GCS is gone.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from rlhfdoctor.sources.procfs import read_file
+from rlhfdoctor.files.read import read_bytes
 
 _FLAG = re.compile(r"--(session_dir|node_ip_address|object_store_memory|node_id|raylet-name|temp_dir)[= ](\S+)")
 _ACTOR = re.compile(rb"^:actor_name:(.+)$", re.MULTILINE)
@@ -49,16 +51,16 @@ def find_node(pid: int, command: str) -> RayNode | None:
         pid=pid,
         session=flags.get("session_dir"),
         address=flags.get("node_ip_address"),
-        store_bytes=int(store) if store.isdigit() else None,
+        store_bytes=int(store) if store.isdecimal() else None,
     )
 
 
 class SessionNames:
     """Names of the workers of one session, each file read once it holds a name."""
 
-    def __init__(self, session: str, root: str = "") -> None:
-        """`session` is the folder that the raylet names."""
-        self._logs = f"{root}{session}/logs"
+    def __init__(self, session: str, root: str = "", owners: Collection[int] = ()) -> None:
+        """`session` is the folder that the raylet names, `owners` whose files in it are read."""
+        self._logs, self._owners = f"{root}{session}/logs", owners
         self._known: dict[int, str] = {}
         self._seen: set[str] = set()
         self.drivers: set[int] = set()
@@ -78,9 +80,11 @@ class SessionNames:
                 self._seen.add(name)
             elif name.startswith("worker-") and name.endswith(".out"):
                 pid = name[:-4].rsplit("-", 1)[-1]
-                data = read_file(f"{self._logs}/{name}", 65536) or b""
+                data = b""
+                with contextlib.suppress(OSError):
+                    data = read_bytes(f"{self._logs}/{name}", 65536, follow=False, owners=self._owners)
                 match = _ACTOR.search(data) or _TASK.search(data)
-                if match is not None and pid.isdigit():
+                if match is not None and pid.isdecimal():
                     self._known[int(pid)] = match[1].decode("utf-8", "replace").strip()
                     if match.re is _ACTOR:
                         self._seen.add(name)

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from rlhfdoctor.files.walk import walk
 from rlhfdoctor.sources.procfs import Mappings
 
 
@@ -62,11 +63,13 @@ def list_objects(path: str = "/dev/shm", known_as: str | None = None, most_count
         known_as: what the folder is called in the namespace of those who use it, if not `path`.
     """
     found: list[SharedObject] = []
-    for folder, _, names in os.walk(path):
-        for name in names:
-            file = f"{folder}/{name}"
+    if os.path.islink(path):
+        return []  # a process has one of its own making in its namespace; links lead into ours
+    for _, entries in walk(path):
+        for entry in entries:
+            file = entry.path
             try:
-                info = os.lstat(file)
+                info = entry.stat(follow_symlinks=False)
             except OSError:
                 continue
             found.append(

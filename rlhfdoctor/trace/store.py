@@ -19,6 +19,7 @@ from itertools import chain
 from typing import Any
 
 from rlhfdoctor.errors import SourceError
+from rlhfdoctor.files.write import append, create
 from rlhfdoctor.i18n.message import joined, quoted, say
 from rlhfdoctor.trace.frames import EVENT, HEADER, Encoder, Rows, json_payload, pack
 from rlhfdoctor.trace.record import RecordEvent, make_record
@@ -86,7 +87,7 @@ class Writer:
 
     def _take_lock(self) -> int:
         try:
-            handle = os.open(f"{self._folder}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            handle = append(f"{self._folder}/lock")
         except OSError as error:
             raise SourceError(joined(quoted(self._folder), quoted(error.strerror), by=": ")) from None
         try:
@@ -106,7 +107,7 @@ class Writer:
             self._number += 1
             path = f"{self._folder}/{self._number:06d}{SUFFIX}"
             try:
-                return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+                return create(path)
             except FileExistsError:
                 continue
 

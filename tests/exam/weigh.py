@@ -129,7 +129,7 @@ def score(incidents: Sequence[Seen], rules: Sequence[Rule]) -> Counter[str]:
     """How often the doctor is right (`top1`, `decided`), wrong in a verdict, and silent where two readers could not decide."""
     counts: Counter[str] = Counter()
     for one in incidents:
-        findings, _ = diagnose(rules, one.facts)
+        findings, _ = diagnose(rules, one.facts, [])
         decided = one.can_decide and is_decided(findings)
         right = bool(findings) and findings[0].cause in one.case.accept
         if one.case.kind == "decidable":

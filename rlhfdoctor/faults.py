@@ -1,0 +1,61 @@
+"""A fault of the doctor's own in one part of the work is a gap of that part; the others still answer.
+
+With RLHFDOCTOR_DEBUG=1, as in the tests, it is raised.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Iterator
+
+from rlhfdoctor.errors import DoctorError
+from rlhfdoctor.i18n.message import Message, quoted, say
+from rlhfdoctor.types import Gap
+
+PATIENCE_S = 10.0
+"""Of processor time for one rule or one finder, which need milliseconds."""
+
+
+class TooLong(Exception):
+    """A part has used up its time."""
+
+
+@contextlib.contextmanager
+def isolated(what: Message, gaps: list[Gap], most_s: float | None = None) -> Iterator[None]:
+    """Runs one part: an exception that nobody expects, or more than so many seconds of processor time, is a gap."""
+    try:
+        with limited(most_s) if most_s is not None else contextlib.nullcontext():
+            yield
+    except DoctorError:
+        raise
+    except Exception as error:
+        if os.environ.get("RLHFDOCTOR_DEBUG"):
+            raise
+        if isinstance(error, TooLong):
+            why = say("took more than {most_s} s and was left out; please report it", most_s=most_s)
+        else:
+            fault = quoted(f"{type(error).__name__}: {error}"[:200])
+            why = say("an error of the doctor itself ({fault}); please report it", fault=fault)
+        gaps.append(Gap(what=what, why=why))
+
+
+@contextlib.contextmanager
+def limited(most_s: float) -> Iterator[None]:
+    """Raises `TooLong` after so many seconds of this process's processor time; in the main thread only."""
+    if threading.current_thread() is not threading.main_thread() or signal.getitimer(signal.ITIMER_VIRTUAL)[0]:
+        yield
+        return
+
+    def stop(_signal: int, _frame: object) -> None:
+        raise TooLong
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    try:
+        signal.setitimer(signal.ITIMER_VIRTUAL, most_s)
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
