@@ -13,14 +13,19 @@ import io
 import json
 import pickle
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 from rlhfdoctor.i18n.message import quoted, say
 from rlhfdoctor.types import Event, Gap, Origin
 from rlhfdoctor.vocabulary import EVENT, FIELD
 
-MOST_BYTES = 256 * 1024**2
+MOST_BYTES = 64 * 1024**2
+_MOST_JSON_BYTES = 4 * 1024**2
+"""Three bytes of JSON can be a list of 64."""
+_MOST_PARTS, _CONTAINER_COST = 10_000_000, 10
+"""20,000 collectives with their frames have some two million parts."""
+_MOST_PLAIN, _DEEPEST = 2_000_000, 50
 _NAME = re.compile(r"(?:nccl|comm_lib)_trace\w*?_rank_?(?P<rank>\d+)(?:\.json)?(?:\.gz|\.zst)?$")
 _LAST_COUNT = 400
 """Collectives of a rank that are kept, from the end; ranks are seldom further apart."""
@@ -53,15 +58,68 @@ def rank_of_dump(name: str) -> int | None:
     return int(match["rank"]) if match else None
 
 
+_OPCODES = (
+    *(pickle.PROTO, pickle.FRAME, pickle.MARK, pickle.STOP, pickle.POP, pickle.POP_MARK),
+    *(pickle.NONE, pickle.NEWTRUE, pickle.NEWFALSE, pickle.INT, pickle.BININT, pickle.BININT1, pickle.BININT2),
+    *(pickle.LONG, pickle.LONG1, pickle.LONG4, pickle.FLOAT, pickle.BINFLOAT),
+    *(pickle.SHORT_BINBYTES, pickle.BINBYTES, pickle.GLOBAL, pickle.STACK_GLOBAL),
+    *(pickle.UNICODE, pickle.BINUNICODE, pickle.SHORT_BINUNICODE, pickle.STRING, pickle.BINSTRING),
+    *(pickle.SHORT_BINSTRING, pickle.APPEND, pickle.APPENDS, pickle.SETITEM, pickle.SETITEMS),
+    *(pickle.PUT, pickle.BINPUT, pickle.LONG_BINPUT, pickle.MEMOIZE, pickle.GET, pickle.BINGET, pickle.LONG_BINGET),
+)
+_CONTAINERS = (
+    *(pickle.EMPTY_TUPLE, pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3),
+    *(pickle.EMPTY_LIST, pickle.LIST, pickle.EMPTY_DICT),
+)
+
+
+def _counted(load: Callable[[Any], None], cost: int) -> Callable[[Any], None]:
+    def counted(self: _Plain) -> None:
+        self.left -= cost
+        if self.left < 0:
+            raise pickle.UnpicklingError("it has more parts than any flight recorder writes")
+        load(self)
+
+    return counted
+
+
 class _Plain(pickle._Unpickler):
-    """Dictionaries, lists, tuples, text and numbers; nothing else.
+    """Dictionaries, lists, tuples, text and numbers; nothing else, and not too many of them.
 
     The Python one: the memo of the C unpickler is an array whose size the file names, so nine bytes can allocate
-    gigabytes.
+    gigabytes. Opcodes that name a size beyond what follows, or make anything but such values, are left out.
     """
+
+    left = _MOST_PARTS
+    dispatch: ClassVar[dict[int, Callable[[Any], None]]]
+
+    def load_setitem(self) -> None:
+        self._check_keys(self.stack[-2:])  # type: ignore[attr-defined]
+        super().load_setitem()  # type: ignore[misc]
+
+    def load_setitems(self) -> None:
+        self._check_keys(self.stack)  # type: ignore[attr-defined]
+        super().load_setitems()  # type: ignore[misc]
+
+    def _check_keys(self, items: Sequence[Any]) -> None:
+        """Text only: Python's numbers can be chosen so that all of them hash to the same place."""
+        if not all(isinstance(key, str) for key in items[::2]):
+            raise pickle.UnpicklingError("a key that is no text")
 
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no flight-recorder dump holds")
+
+
+class _Loaders(dict[int, Callable[[Any], None]]):
+    def __missing__(self, code: int) -> Callable[[Any], None]:
+        raise pickle.UnpicklingError(f"opcode {code}, which no flight recorder writes")
+
+
+_Plain.dispatch = _Loaders(
+    (code[0], _counted(getattr(_Plain, pickle._Unpickler.dispatch[code[0]].__name__), cost))
+    for codes, cost in ((_OPCODES, 1), (_CONTAINERS, _CONTAINER_COST))
+    for code in codes
+)
 
 
 def read_dump(data: bytes, file: str, gaps: list[Gap]) -> Iterator[Event]:
@@ -107,14 +165,34 @@ def read_dump(data: bytes, file: str, gaps: list[Gap]) -> Iterator[Event]:
 def plain_dump(data: bytes) -> dict[str, Any] | None:
     """A dump as plain values that JSON can hold; None if it cannot be read."""
     try:
-        found = json.loads(json.dumps(_load(data)))
+        found = _load(data)
+        _check_size(found)
+        found = json.loads(json.dumps(found))
     except _DAMAGE:
         return None
     return found if isinstance(found, dict) else None
 
 
 def _load(data: bytes) -> Any:
-    return json.loads(data) if data[:1] == b"{" else _Plain(io.BytesIO(data)).load()
+    if data[:1] != b"{":
+        return _Plain(io.BytesIO(data)).load()
+    if len(data) > _MOST_JSON_BYTES:
+        raise ValueError(f"more than {_MOST_JSON_BYTES >> 20} MiB of JSON")
+    return json.loads(data)
+
+
+def _check_size(value: Any) -> None:
+    """How many values it has when each is written out: lists may share what is in them."""
+    count, waiting = 0, [(value, 0)]
+    while waiting:
+        one, depth = waiting.pop()
+        count += 1
+        if count > _MOST_PLAIN or depth > _DEEPEST:
+            raise ValueError("it has more values, or more in each other, than any flight recorder writes")
+        if isinstance(one, dict):
+            waiting += [(inner, depth + 1) for inner in one.values()]
+        elif isinstance(one, list | tuple):
+            waiting += [(inner, depth + 1) for inner in one]
 
 
 def _members(groups: Any) -> dict[str, str]:

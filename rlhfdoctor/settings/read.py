@@ -7,8 +7,10 @@ under its own name, so that rules and people can still ask for it.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import yaml
 
@@ -29,7 +31,11 @@ _REST = re.compile(r"\$(?:[@*]|\{[@*]\}|\{\w+\[[@*]\]\})")
 _STARTS_IN_CONTAINER = re.compile(r"^(?:.*/)?(?:bash|sh|python[\d.]*|torchrun|deepspeed|accelerate|ray|sleep)$")
 _COMPRESSED = (".gz", ".zst", ".zstd", ".bz2", ".xz")
 _MOST_SETTINGS = 20_000
+_MOST_VISITS = 1_000_000
+"""Of mappings: aliases may name one many times."""
 _DEEPEST = 200
+_NESTS = re.compile(r"[\[{]|[-?:] ")
+_INDENTED = re.compile(rf"^ {{{_DEEPEST}}}", re.M)
 _ANCHOR_OR_TAG = re.compile(r"(?:[&!]\S*[ \t]+)+")
 _FLAG = re.compile(r"^(?P<key>--?[A-Za-z][\w.-]*)(?:=(?P<value>.*))?$", re.S)
 _SBATCH = re.compile(r"^#SBATCH +(?P<key>--mem)(?:=| +)(?P<value>\S+)", re.M)
@@ -208,28 +214,33 @@ def parse_document(name: str, text: str) -> Iterator[Written]:
     """
     form = "json" if _plain_name(name).endswith(".json") else "yaml"
     plain = text.replace("\t", " ") if form == "json" else text
-    if _nesting(plain) > _DEEPEST:
-        raise RecursionError
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    if _is_deep(plain, loader):
+        raise RecursionError
     count = 0
     for root in yaml.compose_all(plain, Loader=loader):
         if not isinstance(root, yaml.MappingNode):
             continue
-        for setting in _walk(root, (), (name, form, plain), set(), []):
+        for setting in _walk(root, (), (name, form, plain), set(), [], Counter()):
             count += 1
             if count > _MOST_SETTINGS:
                 raise RecursionError
             yield setting
 
 
-def _nesting(text: str) -> int:
-    """How deep brackets or compact sequences go; libyaml recurses without a guard."""
-    deepest = max((len(run.group()) // 2 for run in re.finditer(r"(?:- ){50,}", text)), default=0)
+def _is_deep(text: str, loader: Any) -> bool:
+    """Whether values are in each other deeper than a configuration's; composing recurses without a guard.
+
+    Parsing does not (libyaml's parser keeps its states in a list). It is spared where a text has too few of what nests.
+    """
+    if len(_NESTS.findall(text)) <= _DEEPEST and not _INDENTED.search(text):
+        return False
     depth = 0
-    for bracket in re.finditer(r"[\[{\]}]", text):
-        depth += 1 if bracket.group() in "[{" else -1
-        deepest = max(deepest, depth)
-    return deepest
+    for event in yaml.parse(text, Loader=loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST:
+            return True
+    return False
 
 
 def _walk(
@@ -238,9 +249,13 @@ def _walk(
     file: tuple[str, str, str],
     seen: set[int],
     above: list[int],
+    visits: Counter[str],
 ) -> Iterator[Written]:
     """Scalars below a mapping. What an alias shows a second time has no place of its own to edit."""
     name, form, text = file
+    visits["mappings"] += 1
+    if visits["mappings"] > _MOST_VISITS:
+        raise RecursionError
     if id(node) in above or len(path) > 40:
         return
     for key, value in node.value:
@@ -248,7 +263,7 @@ def _walk(
             continue
         inner = (*path, key.value)
         if isinstance(value, yaml.MappingNode):
-            yield from _walk(value, inner, file, seen, [*above, id(node)])
+            yield from _walk(value, inner, file, seen, [*above, id(node)], visits)
         elif isinstance(value, yaml.ScalarNode):
             start, end = value.start_mark.index, value.end_mark.index
             mark = _ANCHOR_OR_TAG.match(text, start, end)
@@ -259,7 +274,7 @@ def _walk(
         elif isinstance(value, yaml.SequenceNode):
             for item in value.value:
                 if isinstance(item, yaml.MappingNode):
-                    yield from _walk(item, inner, file, seen, [*above, id(node)])
+                    yield from _walk(item, inner, file, seen, [*above, id(node)], visits)
 
 
 def _written(
