@@ -16,7 +16,7 @@ from rlhfdoctor import __version__
 from rlhfdoctor.cli.analyze import analyze
 from rlhfdoctor.cli.bundle import bundle
 from rlhfdoctor.cli.compare import compare
-from rlhfdoctor.cli.console import words
+from rlhfdoctor.cli.console import echo, words
 from rlhfdoctor.cli.estimate import estimate
 from rlhfdoctor.cli.patch import patch
 from rlhfdoctor.cli.report import report
@@ -24,12 +24,19 @@ from rlhfdoctor.cli.rules import rules
 from rlhfdoctor.cli.watch import watch
 from rlhfdoctor.errors import DoctorError
 from rlhfdoctor.i18n.message import say
+from rlhfdoctor.report.sanitize import shown
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 class _Group(click.Group):
     """Prints the errors that users may see without a traceback, and exits with 2."""
+
+    def make_context(self, *words: Any, **more: Any) -> click.Context:
+        try:
+            return super().make_context(*words, **more)
+        except click.ClickException as error:
+            raise _shown(error) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         for stream in (sys.stdout, sys.stderr):
@@ -38,12 +45,14 @@ class _Group(click.Group):
         try:
             return super().invoke(ctx)
         except DoctorError as error:
-            click.echo(f"doctor: {words()(error.says)}", err=True)
+            echo(f"doctor: {words()(error.says)}", err=True)
             ctx.exit(2)
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(0)
-        except (click.ClickException, click.exceptions.Exit, click.Abort, KeyboardInterrupt):
+        except click.ClickException as error:
+            raise _shown(error) from None
+        except (click.exceptions.Exit, click.Abort, KeyboardInterrupt):
             raise
         except Exception as error:
             if os.environ.get("RLHFDOCTOR_DEBUG"):
@@ -54,8 +63,14 @@ class _Group(click.Group):
                 "Please report it with the output of the same command under RLHFDOCTOR_DEBUG=1.",
                 fault=fault,
             )
-            click.echo(f"doctor: {words()(says)}", err=True)
+            echo(f"doctor: {words()(says)}", err=True)
             ctx.exit(2)
+
+
+def _shown(error: click.ClickException) -> click.ClickException:
+    """With what the command line holds made visible."""
+    vars(error)["message"] = shown(error.message)
+    return error
 
 
 @click.group(cls=_Group, context_settings=_SETTINGS)

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rlhfdoctor.errors import DoctorError, UsageError
+from rlhfdoctor.files.write import replace
 from rlhfdoctor.i18n.message import ENGLISH, Language, Message, joined, quoted, say
+from rlhfdoctor.report.sanitize import clean, shown
 from rlhfdoctor.units import MIB
 
 if TYPE_CHECKING:
@@ -53,9 +55,15 @@ def words() -> Language:
         return ENGLISH
 
 
+def echo(text: str, *, err: bool = False, end: str = "\n") -> None:
+    """Text for the user: the only way to a screen, which no control character of any input takes."""
+    stream = sys.stderr if err else sys.stdout
+    click.echo(shown(text, colours=stream is not None and stream.isatty()) + end, nl=False, err=err)
+
+
 def tell(message: Message, *, err: bool = False) -> None:
     """A line for the user, on standard output or standard error."""
-    click.echo(words()(message), err=err)
+    echo(words()(message), err=err)
 
 
 def make_page(to_file: bool, width: int = 160) -> Console:
@@ -98,18 +106,14 @@ def write(text: str, out: str | None) -> None:
         if sys.stdout is None:
             raise UsageError(say("standard output is closed; use --out FILE"))
         try:
-            sys.stdout.write(text)
+            sys.stdout.write(shown(text, colours=sys.stdout.isatty()))
             sys.stdout.flush()
         except BrokenPipeError:
             raise
         except OSError as error:
             raise UsageError(say("standard output: {error}", error=error.strerror)) from None
         return
-    try:
-        Path(out).write_text(text, encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        raise UsageError(joined(quoted(f"--out {out}"), quoted(error.strerror), by=": ")) from None
-    tell(say("wrote {file}", file=out), err=True)
+    write_bytes(shown(text).encode("utf-8", "backslashreplace"), Path(out))
 
 
 def write_bytes(data: bytes, target: Path) -> None:
@@ -119,10 +123,20 @@ def write_bytes(data: bytes, target: Path) -> None:
         UsageError: it cannot be written.
     """
     try:
-        target.write_bytes(data)
+        if target.exists() and not target.is_file():
+            with target.open("wb") as device:  # a pipe, or /dev/stdout
+                device.write(data)
+        else:  # whole or not at all, and through a link as any other program
+            replace(target.resolve(), data, mode=0o666 & ~_umask(), keep=target.exists())
     except OSError as error:
         raise UsageError(joined(quoted(f"--out {target}"), quoted(error.strerror), by=": ")) from None
     tell(say("wrote {file}", file=str(target)), err=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 class Progress:
@@ -158,7 +172,7 @@ class Progress:
                 left=max(self._total_bytes - count, 0) / max(rate, 1),
                 file=file,
             )
-        sys.stderr.write(f"\r\x1b[K{self._words(read)}")
+        sys.stderr.write(f"\r\x1b[K{clean(self._words(read))}")
         sys.stderr.flush()
 
     def __exit__(self, *_error: object) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlhfdoctor.cli.console import tell
+from rlhfdoctor.cli.console import echo, tell
 from rlhfdoctor.cli.incident import EXIT_CODES, any_paths_argument, incident_of, ray_option, reading_options
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.i18n.message import NOTHING, joined, plural, quoted, say
@@ -62,7 +62,7 @@ def patch(paths: tuple[str, ...], write: bool, consent: tuple[str, ...], revert:
     chosen = selected(incident.findings, consent)
     warning = warn(incident)
     if warning is not None and any(finding.patches for finding in incident.findings):
-        click.echo(f"# {warning}", err=write)
+        echo(f"# {warning}", err=write)
     if not write:
         for finding in incident.findings:
             for item in finding.patches:
@@ -77,7 +77,10 @@ def _show_patch(cause: str, item: Patch, wanted: bool) -> None:
     before = quoted(item.before) if item.before else NOT_SET
     change = NOTHING if item.after in (None, "null") else say("{before} -> {after}", before=before, after=item.after)
     tell(joined(quoted(f"# {cause}: {item.spelled}"), change, quoted(f"[{item.safety}]"), state, by=" "))
-    click.echo(item.diff.encode("utf-8", "surrogateescape"), nl=False)
+    if sys.stdout is not None and sys.stdout.isatty():
+        echo(item.diff, end="")
+    else:  # for `patch -p1`: byte for byte
+        click.echo(item.diff.encode("utf-8", "surrogateescape"), nl=False)
 
 
 def _write_patches(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from rlhfdoctor.cli.console import language_option, tell
+from rlhfdoctor.cli.console import echo, language_option, tell
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.i18n.message import NOTHING, joined, plural, say
 
@@ -36,7 +36,7 @@ def rules_list(lang: str) -> None:
     words = load_language(lang)
 
     for rule in load_rules():
-        click.echo(f"{rule.id:32} {words(template(rule.title))}")
+        echo(f"{rule.id:32} {words(template(rule.title))}")
 
 
 @rules.command("explain")
@@ -63,7 +63,7 @@ def rules_explain(rule_id: str, lang: str) -> None:
             if near
             else say("no rule '{name}'. See doctor rules list.", name=rule_id)
         )
-    click.echo(explain(found, load_language(lang)))
+    echo(explain(found, load_language(lang)))
 
 
 @rules.command("test")
@@ -78,7 +78,7 @@ def rules_test(folder: Path | None) -> None:
     missing = check_parts(folder)
     failures, count = check_rules(folder)
     for line in (*failures, *missing):
-        click.echo(line, err=True)
+        echo(line, err=True)
     passed = say("{good} of {count} samples pass", good=count - len(failures), count=count)
     lacking = plural("{n} part is missing", "{n} parts are missing", len(missing)) if missing else NOTHING
     tell(joined(passed, lacking, by=", "))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from rlhfdoctor.cli.console import language_option, tell
+from rlhfdoctor.cli.console import echo, language_option, tell
 from rlhfdoctor.cli.incident import EXIT_CODES, incident_of, render_incident
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.i18n.message import say
@@ -116,7 +116,7 @@ def _verdict(lang: str, folder: Path, command: bool) -> int:
     incident = incident_of((str(folder),))
     text = render_incident(incident, "text", False, False, lang)
     to_stderr = command and not sys.stdout.isatty()
-    click.echo(text, nl=False, err=to_stderr)
-    click.echo(err=True)
+    echo(text, err=to_stderr, end="")
+    echo("", err=True)
     tell(say("again, or with more files: doctor analyze {folder}", folder=str(folder)), err=True)
     return EXIT_CODES[incident.verdict]

@@ -1,1 +1,1 @@
-"""The only ways to files that others made or may change: `read` and `write`."""
+"""The only ways to what others made or may change: `read`, `write`, `walk`."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import stat
 from pathlib import Path
 
@@ -69,7 +68,7 @@ def replace(path: str | os.PathLike[str], data: bytes, *, mode: int = PRIVATE, k
     """
     head, name = os.path.split(os.fspath(path))
     folder = os.open(head or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    fresh = f".{name[:100]}.{secrets.token_hex(8)}"
+    fresh = f".{name[:100]}.{os.urandom(8).hex()}"
     try:
         handle = os.open(fresh, _NEW, PRIVATE, dir_fd=folder)
         try:

@@ -20,7 +20,8 @@ from rlhfdoctor.record.target import Process, Target
 from rlhfdoctor.record.wakeups import Notifier
 from rlhfdoctor.report.sanitize import clean
 from rlhfdoctor.sources.kmsg import KernelLog
-from rlhfdoctor.sources.procfs import has_host_pids, owners_of, parse_cmdline, read_file
+from rlhfdoctor.sources.owners import owners_of
+from rlhfdoctor.sources.procfs import has_host_pids, parse_cmdline, read_file
 from rlhfdoctor.sources.ray import SessionNames, find_node
 from rlhfdoctor.trace.record import Emit, RecordEvent, StoredEvent, said
 from rlhfdoctor.types import Gap, Value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\n]*(?:\x07|$)|[@-Z\\-_])")
+_COLOURS = re.compile(r"(\x1b\[[0-9;]{0,40}m)")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 
 
@@ -26,3 +27,19 @@ def visible(text: str, width: int = 2000) -> str:
     """
     plain = _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
     return plain if len(plain) <= width else plain[: width - 1] + "…"
+
+
+def shown(text: str, colours: bool = False) -> str:
+    """A whole text as a screen may have it: every control character by its number, but line ends or tabs.
+
+    Args:
+        colours: whether those of a console of ours stay.
+
+    >>> shown("a\\tb\\x1b]0;title\\x07\\n"), shown("\\x1b[1mfat\\x1b[0m\\x1b[2J", colours=True)
+    ('a\\tb\\\\u001b]0;title\\\\u0007\\n', '\\x1b[1mfat\\x1b[0m\\\\u001b[2J')
+    """
+    parts = _COLOURS.split(text) if colours else [text]
+    return "".join(
+        part if place % 2 else _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", part)
+        for place, part in enumerate(parts)
+    )

@@ -10,7 +10,6 @@ long (123 ms at 10 GiB), so nothing here reads it. `maps` walks no page table.
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -327,17 +326,6 @@ def has_moved(before: bytes, after: bytes, pages: int = 128) -> bool:
         return abs(one - two) >= pages or two == 0
     except (IndexError, ValueError):
         return True
-
-
-def owners_of(pid: int, root: str = "") -> tuple[int, ...]:
-    """Whose files may be read because a process names them: those of its own user. Anyone's, where we are not root.
-
-    /proc/PID itself belongs to root where the process may not be dumped, which it can choose (proc(5)).
-    """
-    if os.geteuid() != 0:
-        return ()
-    found = re.search(rb"\nUid:\t\d+\t(\d+)", read_file(f"{root}/proc/{pid}/status", 4096) or b"")
-    return (int(found[1]) if found is not None else -1,)
 
 
 def read_boot_id(root: str = "") -> str:
