@@ -69,7 +69,7 @@ def test_a_session_by_workers_is_a_session(folder: Path, request: pytest.Fixture
 def test_workers_that_do_not_start(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What no worker answers is read here."""
     expected = seen(folder)
-    monkeypatch.setattr(interpreters, "_START", "import sys; sys.exit(3)")
+    monkeypatch.setattr(interpreters, "_SERVE", "import sys; sys.exit(3)")
     assert seen(folder) == expected
 
 

@@ -25,6 +25,7 @@ from rlhfdoctor.i18n.message import joined, quoted, say
 from rlhfdoctor.logs.archive import READ_ERRORS, is_archive, read_members, reason
 from rlhfdoctor.logs.flight import rank_of_dump
 from rlhfdoctor.logs.remote import RemoteFile, find_remote, is_remote
+from rlhfdoctor.logs.skipped import SKIPPED_ENDINGS, SKIPPED_FOLDERS
 from rlhfdoctor.logs.streams import Binary, decoded, decompressed, pieces, sniffed
 from rlhfdoctor.logs.window import ALWAYS, Window
 from rlhfdoctor.types import Gap
@@ -32,37 +33,6 @@ from rlhfdoctor.types import Gap
 _MOST_BYTES = 64 * 1024**3
 _MOST_FILES = 200_000
 _SMALL_BYTES = 4096
-SKIPPED_FOLDERS = frozenset({".git", "__pycache__", ".venv", "node_modules", "runtime_resources"})
-_SKIPPED_ENDINGS = [
-    ".pyc",
-    ".so",
-    ".o",
-    ".a",
-    ".whl",
-    ".pt",
-    ".pth",
-    ".bin",
-    ".safetensors",
-    ".npy",
-    ".npz",
-    ".pkl",
-    ".pickle",
-    ".parquet",
-    ".arrow",
-    ".png",
-    ".jpg",
-    ".jpeg",
-    ".pdf",
-    ".mp4",
-    ".ckpt",
-    ".onnx",
-    ".gguf",
-    ".db",
-    ".sqlite",
-    ".sock",
-    ".pid",
-    ".distcp",
-]
 _TRACE = ".trace"
 """Segments of recorded runs, which rlhfdoctor.trace reads."""
 
@@ -173,7 +143,7 @@ def _remote_sources(url: str, gaps: list[Gap], whole_archives: bool) -> Iterator
             return
         traces += file.name.endswith(_TRACE)
         inner = file.name[len(url) :].split("/")[:-1]
-        if file.size_bytes == 0 or file.name.endswith((*_SKIPPED_ENDINGS, _TRACE)) or SKIPPED_FOLDERS & set(inner):
+        if file.size_bytes == 0 or file.name.endswith((*SKIPPED_ENDINGS, _TRACE)) or SKIPPED_FOLDERS & set(inner):
             continue
         if is_archive(file.name) and whole_archives:
             yield _archive(file.name, file.size_bytes, file.modified)
@@ -226,7 +196,7 @@ def _walk(path: Path, gaps: list[Gap]) -> Iterator[Path]:
 
     for _, files in walk(path, enters=enters, refused=refused):
         for file in files:
-            if file.name.startswith(".") or file.name.endswith((*_SKIPPED_ENDINGS, _TRACE)):
+            if file.name.startswith(".") or file.name.endswith((*SKIPPED_ENDINGS, _TRACE)):
                 continue
             try:
                 mode = file.stat().st_mode
@@ -331,7 +301,7 @@ def _members(path: str, gaps: list[Gap], opened: Callable[[], IO[bytes]] | None 
     def wanted(name: str) -> bool:
         nonlocal traces
         traces += name.endswith(_TRACE)
-        return not name.endswith((*_SKIPPED_ENDINGS, _TRACE))
+        return not name.endswith((*SKIPPED_ENDINGS, _TRACE))
 
     for member in read_members(path, gaps, wanted=wanted, most_bytes=_MOST_BYTES, opened=opened):
         if member.size:

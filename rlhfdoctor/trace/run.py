@@ -15,7 +15,7 @@ from rlhfdoctor.errors import SourceError
 from rlhfdoctor.files.read import read_bytes
 from rlhfdoctor.files.walk import walk
 from rlhfdoctor.i18n.message import quoted, say
-from rlhfdoctor.logs.open import SKIPPED_FOLDERS
+from rlhfdoctor.logs.skipped import SKIPPED_FOLDERS
 from rlhfdoctor.trace.events import Recorded, make_events
 from rlhfdoctor.trace.read import find_nodes, is_run, read_node
 from rlhfdoctor.trace.store import SUFFIX

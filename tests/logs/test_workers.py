@@ -88,7 +88,7 @@ def test_workers_that_do_not_start(logs: Path, monkeypatch: pytest.MonkeyPatch) 
         expected = session.events
     monkeypatch.setattr(workers, "WORTH_BYTES", 1)
     monkeypatch.setattr(interpreters.os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
-    monkeypatch.setattr(interpreters, "_START", "import sys; sys.exit(3)")
+    monkeypatch.setattr(interpreters, "_SERVE", "import sys; sys.exit(3)")
     with Session([str(logs)]) as session:
         assert session.events == expected
 
