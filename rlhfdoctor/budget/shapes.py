@@ -17,11 +17,14 @@ from typing import Any
 
 from rlhfdoctor import documents
 from rlhfdoctor.errors import SourceError, UsageError
+from rlhfdoctor.files.read import read_bytes
 from rlhfdoctor.i18n.message import joined, quoted, say
 
 _BILLIONS = re.compile(r"(?<![\w.])(\d{1,4}(?:\.\d+)?)b(?![a-z0-9])", re.I)
 _TYPICAL_LAYER_RATIO = 128
 """Hidden size per layer of dense models between 0.5B and 100B, for shapes known by their size only."""
+
+_MOST_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,10 +184,10 @@ def read_shape(path: Path) -> Shape:
     """
     file = path / "config.json" if path.is_dir() else path
     try:
-        config = json.loads(file.read_text())
+        config = json.loads(read_bytes(file, _MOST_BYTES))
     except OSError as error:
         raise SourceError(joined(quoted(file), quoted(error.strerror or error), by=": ")) from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SourceError(say("{file}: no JSON ({error})", file=str(file), error=str(error))) from None
     if not isinstance(config, dict):
         raise UsageError(say("{file}: not the config.json of a decoder-only transformer", file=str(file)))

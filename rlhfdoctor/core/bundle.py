@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import tarfile
 import time
 from collections import Counter, deque
@@ -18,6 +19,7 @@ from typing import Any
 from rlhfdoctor.core.diagnose import analyze, make_incident
 from rlhfdoctor.core.session import Session
 from rlhfdoctor.errors import UsageError
+from rlhfdoctor.files.write import create
 from rlhfdoctor.i18n.message import joined, quoted, say
 from rlhfdoctor.logs.flight import MOST_BYTES, plain_dump, rank_of_dump
 from rlhfdoctor.logs.open import Source, find_sources
@@ -111,7 +113,7 @@ def _write(session: Session, bundle: Bundle, redactor: Redactor) -> None:
     target = bundle.path
     try:
         with (
-            target.open("xb") as raw,
+            os.fdopen(create(target), "wb") as raw,
             gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed,
             tarfile.open(fileobj=packed, mode="w") as archive,
         ):

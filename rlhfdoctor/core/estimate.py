@@ -15,6 +15,7 @@ from rlhfdoctor.budget.inputs import Machine
 from rlhfdoctor.budget.types import Estimate
 from rlhfdoctor.core.session import Session
 from rlhfdoctor.evidence.setup import make_inputs
+from rlhfdoctor.files import write
 from rlhfdoctor.settings.read import CONFIG_LIMIT_BYTES
 from rlhfdoctor.types import Patch, Setting
 
@@ -86,7 +87,7 @@ def _from_stdin(folder: Path) -> str:
     text = data.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
     yaml = re.match(r"(?:#[^\n]*\n|\s)*[\w.-]+:(?:\s|$)", text) is not None
     target = folder / ("stdin.json" if text.startswith("{") else "stdin.yaml" if yaml else "stdin.sh")
-    target.write_bytes(data)
+    write.replace(target, data)
     return str(target)
 
 
