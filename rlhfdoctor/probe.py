@@ -59,6 +59,6 @@ def read() -> dict[str, Any]:
             found["pinned_active_bytes"] = host.get("active_bytes.current", 0)
             found["pinned_peak_bytes"] = host.get("allocated_bytes.peak", 0)
     rank = os.environ.get("RANK")
-    if rank is not None and rank.isdigit():
+    if rank is not None and rank.isdecimal():
         found["rank"] = int(rank)
     return found

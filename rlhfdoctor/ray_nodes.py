@@ -88,7 +88,7 @@ def _check_port(address: str) -> None:
             )
         )
     host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdigit():
+    if not host or not port.isdecimal():
         return  # a name, such as `auto`
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()

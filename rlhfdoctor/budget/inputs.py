@@ -249,7 +249,7 @@ class Inputs:
         text = str(own.value)
         if text == "0":  # all of the node's
             return Limit(name=name, place=place, bytes=None, basis=quoted(f"{own.spelled} 0"))
-        if own.form == "sbatch" and text.isdigit():
+        if own.form == "sbatch" and text.isdecimal():
             text += "m"
         return Limit(
             name=name,

@@ -81,5 +81,5 @@ def analyze(
             if form == "html"
             else render_incident(incident, form, out is not None, all_findings, lang)
         )
-    write(text, out)
+    write(text, out, colours=form == "text")
     sys.exit(EXIT_CODES[incident.verdict])

@@ -41,5 +41,5 @@ def compare(before: str, after: str, form: str, out: str | None, lang: str) -> N
         page = make_page(out is not None, width=140)
         comparison.render(found, page, load_language(lang))
         text = trimmed(page)
-    write(text, out)
+    write(text, out, colours=form != "json")
     sys.exit(EXIT_CODES[found.after.verdict])

@@ -55,10 +55,14 @@ def words() -> Language:
         return ENGLISH
 
 
-def echo(text: str, *, err: bool = False, end: str = "\n") -> None:
-    """Text for the user: the only way to a screen, which no control character of any input takes."""
+def echo(text: str, *, err: bool = False, end: str = "\n", colours: bool = False) -> None:
+    """Text for the user: the only way to a screen, which no control character of any input takes.
+
+    Args:
+        colours: it is a page of `make_page`, whose own they are.
+    """
     stream = sys.stderr if err else sys.stdout
-    click.echo(shown(text, colours=stream is not None and stream.isatty()) + end, nl=False, err=err)
+    click.echo(shown(text, colours and stream is not None and stream.isatty()) + end, nl=False, err=err)
 
 
 def tell(message: Message, *, err: bool = False) -> None:
@@ -74,8 +78,10 @@ def make_page(to_file: bool, width: int = 160) -> Console:
     """
     from rich.console import Console
 
+    from rlhfdoctor.report.safe_console import SafeConsole
+
     plain = to_file or sys.stdout is None or not sys.stdout.isatty()
-    return Console(
+    return SafeConsole(
         file=io.StringIO(),
         force_terminal=not plain,
         no_color=plain or bool(os.environ.get("NO_COLOR")),
@@ -96,8 +102,8 @@ def trimmed(page: Console) -> str:
     return "\n".join(line.rstrip() for line in text_of(page).splitlines()) + "\n"
 
 
-def write(text: str, out: str | None) -> None:
-    """To the file, or to standard output.
+def write(text: str, out: str | None, *, colours: bool = False) -> None:
+    """To the file, or to standard output; `colours` for a page of `make_page`, whose own they are.
 
     Raises:
         UsageError: it cannot be written.
@@ -106,7 +112,7 @@ def write(text: str, out: str | None) -> None:
         if sys.stdout is None:
             raise UsageError(say("standard output is closed; use --out FILE"))
         try:
-            sys.stdout.write(shown(text, colours=sys.stdout.isatty()))
+            sys.stdout.write(shown(text, colours=colours and sys.stdout.isatty()))
             sys.stdout.flush()
         except BrokenPipeError:
             raise

@@ -125,7 +125,7 @@ def estimate(
         if after is not None:
             report.render_suggestion(after, patches, page, words)
         text = trimmed(page)
-    write(text, out)
+    write(text, out, colours=form != "json" and not brief)
     sys.exit(1 if verdict(found) in ("over", "trap") else 0)
 
 

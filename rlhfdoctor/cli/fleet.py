@@ -106,7 +106,7 @@ def _write(fleet: Fleet, form: str, out: str | None, everything: bool, lang: str
     else:
         console = make_page(out is not None)
         report.render(fleet, console, everything, load_language(lang))
-        write(trimmed(console), out)
+        write(trimmed(console), out, colours=True)
 
 
 def _shown(paths: tuple[str, ...], reading: ReadOptions, ray_address: str | None) -> Iterator[FleetRow]:

@@ -87,7 +87,7 @@ def _write_patches(
     incident: Incident, paths: tuple[str, ...], consent: tuple[str, ...], reading: dict[str, Any]
 ) -> None:
     """One patch after the other: each is planned again on the text that the previous one produced."""
-    from rlhfdoctor.patch.apply import count_names, selected, write_file
+    from rlhfdoctor.patch.apply import selected, write_file
     from rlhfdoctor.patch.merge import apply_all
 
     chosen = selected(incident.findings, consent)
@@ -99,7 +99,6 @@ def _write_patches(
         tell(say("nothing written: no patch of a known cause is safe or has your consent"), err=True)
         sys.exit(1)
     for name, (text, count) in texts.items():
-        others = count_names(Path(name))
         write_file(Path(name), text)
         changes = plural("{n} change", "{n} changes", count)
         tell(
@@ -109,6 +108,3 @@ def _write_patches(
                 changes=changes,
             )
         )
-        if others:
-            names = plural("{n} other name", "{n} other names", others)
-            tell(say("{file} has {names} (hard links): there the text is as before", file=name, names=names), err=True)

@@ -116,7 +116,7 @@ def _verdict(lang: str, folder: Path, command: bool) -> int:
     incident = incident_of((str(folder),))
     text = render_incident(incident, "text", False, False, lang)
     to_stderr = command and not sys.stdout.isatty()
-    echo(text, err=to_stderr, end="")
+    echo(text, err=to_stderr, end="", colours=True)
     echo("", err=True)
     tell(say("again, or with more files: doctor analyze {folder}", folder=str(folder)), err=True)
     return EXIT_CODES[incident.verdict]

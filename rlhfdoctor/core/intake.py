@@ -177,7 +177,7 @@ class Intake:
             )
             self.gaps.append(Gap(what=quoted(source.name), why=why))
         self.texts[source.name] = data.decode("utf-8", "surrogateescape")
-        original = find_original(Path(source.name))
+        original = find_original(Path(source.name), self.gaps)
         if original is not None:
             self.originals[source.name] = original
         self._add_bytes(source.name, len(data))

@@ -22,7 +22,7 @@ def find_requested(case: Case) -> tuple[int, str] | None:
     if setting is None or not isinstance(setting.value, str | int):
         return None
     size = parse_bytes(str(setting.value))
-    if size and setting.spelled == "--mem" and str(setting.value).isdigit():
+    if size and setting.spelled == "--mem" and str(setting.value).isdecimal():
         size *= 1024**2  # slurm's default unit is MB
     return (size, setting.spelled) if size else None
 
@@ -37,8 +37,8 @@ def find_limits(case: Case) -> Iterator[Evidence]:
     for event in case.of(EVENT.host.cgroup_file):
         name = str(event.fields.get(FIELD.file_text))
         text = event.after[0].strip() if event.after else ""
-        if name in ("memory.limit_in_bytes", "memory.max") and (text.isdigit() or text == "max"):
-            limits.append((int(text) if text.isdigit() else _NO_LIMIT_BYTES, name, event, event.origin))
+        if name in ("memory.limit_in_bytes", "memory.max") and (text.isdecimal() or text == "max"):
+            limits.append((int(text) if text.isdecimal() else _NO_LIMIT_BYTES, name, event, event.origin))
     usage = case.first(EVENT.kernel.memcg_usage)
     kernel_limit = whole(usage, FIELD.limit_bytes)
     if kernel_limit is not None:
@@ -148,7 +148,7 @@ def find_available(case: Case) -> Iterator[Evidence]:
 
 def _free_bytes(text: str) -> int | None:
     """A column of `free`: with unit as `free -h` writes it, else kB."""
-    if not text.isdigit():
+    if not text.isdecimal():
         return parse_bytes(text)
     return int(text) * 1024
 
@@ -165,7 +165,7 @@ def _free_unit(total: str) -> int:
 def read_free(event: Event, name: Field) -> int | None:
     """A column of a `free` line in bytes."""
     text, total = str(event.fields.get(name)), str(event.fields.get(FIELD.total_text))
-    return int(text) * _free_unit(total) if text.isdigit() and total.isdigit() else _free_bytes(text)
+    return int(text) * _free_unit(total) if text.isdecimal() and total.isdecimal() else _free_bytes(text)
 
 
 def find_growth(case: Case) -> Iterator[Evidence]:

@@ -138,7 +138,7 @@ def _small_states(case: Case, total: int) -> Iterator[Evidence]:
 
 def _count(figure: object) -> int | None:
     digits = str(figure or "").replace(",", "")
-    return int(digits) if digits.isdigit() else None
+    return int(digits) if digits.isdecimal() else None
 
 
 def find_freed_gradients(case: Case) -> Iterator[Evidence]:

@@ -66,18 +66,24 @@ def open_binary(path: str | os.PathLike[str], **checks: Any) -> IO[bytes]:
 def open_sized(path: str | os.PathLike[str], **checks: Any) -> IO[bytes]:
     """The same, up to the size that it has now: one that grows as fast as it is read has an end, too.
 
-    Files of /proc and /sys, whose size is 0, are read to their end.
+    Files of /proc and /sys, whose size is 0, are read to their end. Of a sparse file the holes are passed over.
     """
     handle = open_descriptor(path, **checks)
-    size = os.fstat(handle).st_size
+    info = os.fstat(handle)
     raw = os.fdopen(handle, "rb", buffering=0)
-    return io.BufferedReader(_Sized(raw, size) if size else raw, _AT_ONCE_BYTES // 2)
+    sized = _Sized(raw, info.st_size, is_sparse=is_sparse(info)) if info.st_size else raw
+    return io.BufferedReader(sized, _AT_ONCE_BYTES // 2)
 
 
 def read_bytes(path: str | os.PathLike[str], most_bytes: int, **checks: Any) -> bytes:
     """At most so many bytes from the start of a file."""
     with open_sized(path, **checks) as file:
         return file.read(most_bytes)
+
+
+def is_sparse(info: os.stat_result) -> bool:
+    """Whether less than half of a file is there; the rest are holes, which a reader sees as zeros."""
+    return info.st_size > _AT_ONCE_BYTES and info.st_blocks * 512 < info.st_size // 2
 
 
 def is_below(path: str, folder: str) -> bool:
@@ -110,8 +116,8 @@ def _real(handle: int, path: str | os.PathLike[str]) -> str:
 class _Sized(io.RawIOBase):
     """The first bytes of a file."""
 
-    def __init__(self, raw: io.FileIO | Any, size: int) -> None:
-        self._raw, self._size = raw, size
+    def __init__(self, raw: io.FileIO | Any, size: int, is_sparse: bool) -> None:
+        self._raw, self._size, self._is_sparse = raw, size, is_sparse
 
     def readable(self) -> bool:
         return True
@@ -126,6 +132,11 @@ class _Sized(io.RawIOBase):
         return int(self._raw.tell())
 
     def readinto(self, buffer: Any) -> int:
+        if self._is_sparse:
+            try:
+                os.lseek(self._raw.fileno(), self._raw.tell(), os.SEEK_DATA)
+            except OSError:  # there is nothing but a hole
+                return 0
         left = max(self._size - self._raw.tell(), 0)
         return self._raw.readinto(memoryview(buffer)[:left]) or 0
 

@@ -61,7 +61,8 @@ def replace(path: str | os.PathLike[str], data: bytes, *, mode: int = PRIVATE, k
     Args:
         path: a link there is replaced, not followed.
         mode: of the new file.
-        keep: the file that is there hands on its owner, mode and extended attributes.
+        keep: the file that is there hands on its owner, mode and extended attributes; one with several names (hard
+            links) is written over in place.
 
     Raises:
         OSError: it cannot be written; the file is as it was, and nothing else is left there.
@@ -70,6 +71,9 @@ def replace(path: str | os.PathLike[str], data: bytes, *, mode: int = PRIVATE, k
     folder = os.open(head or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     fresh = f".{name[:100]}.{os.urandom(8).hex()}"
     try:
+        if keep and os.stat(name, dir_fd=folder, follow_symlinks=False).st_nlink > 1:
+            _write_over(name, folder, data)
+            return
         handle = os.open(fresh, _NEW, PRIVATE, dir_fd=folder)
         try:
             try:
@@ -96,6 +100,16 @@ def write_all(handle: int, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(handle, rest) :]
+
+
+def _write_over(name: str, folder: int, data: bytes) -> None:
+    handle = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        write_all(handle, data)
+        os.ftruncate(handle, len(data))
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _hand_on(name: str, folder: int, handle: int) -> None:

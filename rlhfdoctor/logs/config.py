@@ -31,10 +31,12 @@ _CLASSES = "|".join(
 _VARIABLE = (
     r"(?:(?:NCCL|RAY|VLLM|PYTORCH|TORCH|MALLOC|GLOO|DEEPSPEED|DS|SGLANG|CUDA|OMP)_\w+|LD_PRELOAD|GLIBC_TUNABLES)"
 )
-_BEFORE = r"^(?:\s*(?:[>│] ?)*(?:\([^()\n]*\) ?)?(?:\[[^\]\n]*\]:? ?)?)"
+_BEFORE = r"^(?:\s{0,200}(?:[>│] ?){0,20}(?:\([^()\n]{0,200}\) ?)?(?:\[[^\]\n]{0,200}\]:? ?)?)"
 """A reply's quotation mark, the prefix of Ray or of a launcher."""
-_PROMPT = r"(?:[^$#%>\n]*\$ +|[^$#%>\n]+[#%] +|\++ +|.*\bcmd = )?"
+_PROMPT = r"(?:[^$#%>\n]{0,300}\$ {1,9}|[^$#%>\n]{1,300}[#%] {1,9}|\+{1,9} {1,9}|.{0,300}\bcmd = )?"
 _WRAPPER = r"(?:nohup|exec|time|sudo|env|srun|numactl|uv run)"
+_FRONT = rf"(?:\w{{1,80}}=\S{{0,400}} {{1,9}}|{_WRAPPER} {{1,9}}(?:-\S{{1,80}} {{1,9}}){{0,20}}){{0,40}}"
+"""Variables and wrappers before the program."""
 _LAUNCHER = (
     r"(?:python3?(?:\.\d+)?(?: -u)? (?:-m [\w.]|\S+\.py\b)|torchrun |deepspeed |accelerate launch |ray job submit "
     r"|vllm serve |trl (?:dpo|grpo|kto|sft|reward|rloo|vllm-serve) )"
@@ -85,7 +87,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.config.command,
-        rf"{_BEFORE}{_PROMPT}(?P<list_text>(?:\w+=\S* +|{_WRAPPER} +(?:-\S+ +)*)*(?:\S*/)?{_LAUNCHER}.*)",
+        rf"{_BEFORE}{_PROMPT}(?P<list_text>{_FRONT}(?:\S{{0,400}}/)?{_LAUNCHER}.*)",
         "+ python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_batch_size=256",
         follow=200,
         when="set -x of a shell, DeepSpeed's launcher/runner.py, what people paste",

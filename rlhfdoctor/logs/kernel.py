@@ -107,7 +107,7 @@ PATTERNS: tuple[Pattern, ...] = (
         r"Out of memory and no killable processes|Kernel panic - not syncing: (?:Out of memory|System is deadlocked)",
         "Out of memory and no killable processes...",
     ),
-    line(EVENT.kernel.ram, r"(?P<ram_pages>\d+) pages RAM\b", "[  913.207716] 6144000 pages RAM"),
+    line(EVENT.kernel.ram, r"(?P<ram_pages>\d{1,18}) pages RAM\b", "[  913.207716] 6144000 pages RAM"),
     line(
         EVENT.kernel.memcg_gone,
         r"A process of this unit has been killed by the OOM killer"
@@ -183,7 +183,7 @@ def read_oom_kill(rest: str) -> dict[str, Value]:
     found: dict[str, Value] = {"global": ",global_oom" in rest}
     for key, value in zip(parts[1::2], parts[2::2], strict=False):
         text = value.replace(",global_oom", "")
-        found[key] = int(text) if key in ("pid", "uid") and text.isdigit() else text
+        found[key] = int(text) if key in ("pid", "uid") and text.isdecimal() else text
     return found
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import IO
 
 from rlhfdoctor.faults import isolated
-from rlhfdoctor.files.read import open_sized, read_bytes
+from rlhfdoctor.files.read import is_sparse, open_sized, read_bytes
 from rlhfdoctor.i18n.message import quoted
 from rlhfdoctor.logs.blocks import LONGEST_LINE
 from rlhfdoctor.logs.flood import KEEP_COUNT
@@ -104,6 +105,8 @@ def _line_at(raw: IO[bytes], place: int) -> int:
 
 def _is_plain(source: Source) -> bool:
     try:
+        if is_sparse(Path(source.name).stat()):
+            return False
         head = read_bytes(source.name, _HEAD_BYTES, below=source.below)
     except OSError:
         return False  # reading it will say why

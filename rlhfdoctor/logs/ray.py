@@ -106,12 +106,12 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.ray.memory_row,
-        r"(?P<pid>\d+)[ \t]+(?P<rss_gib>\d+\.\d\d)[ \t]+ray::(?P<name>\S.*)",
+        r"(?P<pid>\d{1,9})[ \t]{1,20}(?P<rss_gib>\d{1,9}\.\d\d)[ \t]{1,20}ray::(?P<name>\S.*)",
         "91085\t24.99\tray::allocate_memory",
     ),
     line(
         EVENT.ray.memory_summary,
-        r"(?:(?P<oom_count>\d+) )?Workers \(tasks / actors\) killed due to memory pressure \(OOM\)"
+        r"(?:(?P<oom_count>\d{1,9}) )?Workers \(tasks / actors\) killed due to memory pressure \(OOM\)"
         r"(?:, (?P<other_count>\d+) Workers crashed due to other reasons at node \(ID: (?P<node_id>\w+), IP: "
         r"(?P<ip>[^)\s]+)\))?",
         "node_manager.cc:3069: 1 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed due "

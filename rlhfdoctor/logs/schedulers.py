@@ -154,7 +154,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.k8s.unschedulable,
-        r"\bFailedScheduling\b|\d+/\d+ nodes are available: \d+ ",
+        r"\bFailedScheduling\b|\d{1,9}/\d{1,9} nodes are available: \d{1,9} ",
         "Warning  FailedScheduling  3m  default-scheduler  0/5 nodes are available: 5 Insufficient nvidia.com/gpu.",
     ),
     line(

@@ -14,7 +14,7 @@ from rlhfdoctor.files.read import read_bytes
 from rlhfdoctor.files.write import replace
 from rlhfdoctor.i18n.message import quoted, say
 from rlhfdoctor.patch.journal import FILE_BYTES, Damaged, find_journals, hash_of, keep, load, path_of
-from rlhfdoctor.types import Finding, Patch
+from rlhfdoctor.types import Finding, Gap, Patch
 
 
 def selected(findings: Sequence[Finding], consent: Sequence[str]) -> list[Patch]:
@@ -49,12 +49,7 @@ def write_file(path: Path, text: str) -> None:
         ) from None
 
 
-def count_names(path: Path) -> int:
-    """Under how many other names the file is known: hard links, which keep the text of before."""
-    return path.stat().st_nlink - 1
-
-
-def find_original(path: Path) -> tuple[str, float] | None:
+def find_original(path: Path, gaps: list[Gap]) -> tuple[str, float] | None:
     """The text before the doctor patched a file, and when it did (Unix seconds).
 
     None if it has not, or the file was edited since.
@@ -65,7 +60,11 @@ def find_original(path: Path) -> tuple[str, float] | None:
         if entry.written != hash_of(read_bytes(path, FILE_BYTES)):
             return None
         return entry.bytes_before().decode("utf-8", "surrogateescape"), journal.stat().st_mtime
-    except (OSError, Damaged):
+    except FileNotFoundError:
+        return None
+    except (OSError, Damaged) as error:
+        why = quoted(error.strerror) if isinstance(error, OSError) else quoted(error)
+        gaps.append(Gap(what=quoted(journal), why=why))
         return None
 
 

@@ -221,12 +221,12 @@ def _attach(options: WatchOptions, verdict: Callable[[Path, bool], int]) -> int:
 def _wait(session: Watch, live: bool, options: WatchOptions) -> Outcome:
     if not live:
         return session.wait(tell=teller(options.language))
-    from rich.console import Console
     from rich.live import Live
 
     from rlhfdoctor.record.view import View
+    from rlhfdoctor.report.safe_console import SafeConsole
 
-    console = Console(highlight=False, emoji=False, markup=False)
+    console = SafeConsole(highlight=False, emoji=False, markup=False)
     words = load_language(options.language)
     view = View(session.state, session.title, _short(session.folder), session.output.lines, words)
     with Live(view, console=console, screen=True, auto_refresh=False, transient=True) as display:

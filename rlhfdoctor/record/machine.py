@@ -102,7 +102,7 @@ class Machine:
 
     def _add_engine(self, address: str) -> None:
         host, _, port = address.rpartition(":")
-        if address not in self._ports and port.isdigit():
+        if address not in self._ports and port.isdecimal():
             self._ports.add(address)
 
             def read() -> EngineLoad:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from typing import Annotated, Any, TypedDict, cast
 
 import msgspec
@@ -11,6 +12,7 @@ from msgspec import Meta
 
 from rlhfdoctor.trace.frames import LATEST_NS
 from rlhfdoctor.trace.record import StoredEvent
+from rlhfdoctor.vocabulary import RECORD
 from rlhfdoctor.vocabulary.index import RECORD_FIELDS
 from rlhfdoctor.vocabulary.names import RecordUnit
 
@@ -27,8 +29,13 @@ _OF_UNIT: dict[RecordUnit, Any] = {
     "messages": dict[str, Any],
     "bytes": Number,
     "count": Number,
+    "s": Offset,
 }
-"""What JSON may hold for a unit; a figure where nothing is said."""
+"""What JSON may hold for a unit; a whole number where nothing is said."""
+
+
+_NAMING = (RECORD.process.seen, RECORD.process.named, RECORD.cgroup.seen, RECORD.limit.seen)
+"""Events that say which one they name."""
 
 
 class Level(TypedDict, total=False):
@@ -120,13 +127,15 @@ def checked(value: dict[str, Any] | None, form: type) -> tuple[dict[str, Any], s
 def read_event(payload: bytes) -> StoredEvent | None:
     """An event of the recorder; None if it is none, or a field of it has a value that it cannot have."""
     value, fault = checked(read_json(payload), _event_form())
-    return None if fault else cast(StoredEvent, value)
+    is_finite = all(math.isfinite(figure) for figure in value.values() if isinstance(figure, float))
+    is_whole = value.get("kind") not in _NAMING or value.get("uid") is not None
+    return cast(StoredEvent, value) if not fault and is_finite and is_whole else None
 
 
 @functools.cache
 def _event_form() -> type:
     """Every declared field by its unit, None where it was not known; a newer recorder's are left out."""
-    fields = {str(field): _OF_UNIT.get(field.unit, Number | float) | None for field in RECORD_FIELDS.values()}
-    fields |= {"kind": Text, "wall_ns": Time, "mono_ns": Time}
+    fields = {str(field): _OF_UNIT.get(field.unit, Number) | None for field in RECORD_FIELDS.values()}
+    fields |= {"kind": Text, "wall_ns": Time, "mono_ns": Time, "modified": Number | float}
     form: type = TypedDict("_Event", fields, total=False)  # type: ignore[misc]
     return form

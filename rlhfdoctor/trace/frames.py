@@ -105,6 +105,8 @@ def unpack(data: bytes | memoryview, start: int = 0, final: bool = True) -> Iter
         if following < 0:
             if final or misread > _MISREAD_BYTES:
                 yield (at, size - at)
+            elif marker != MARKER and size - at >= len(MARKER):
+                yield (at, size - at - len(MARKER) + 1)  # the next marker may begin in its last bytes
             return
         yield (at, following - at)
         at = following

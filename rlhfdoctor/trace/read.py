@@ -44,6 +44,8 @@ def _run_file(folder: Path, gaps: list[Gap]) -> dict[str, Any]:
     except OSError as error:
         gaps.append(Gap(what=quoted(path), why=quoted(error.strerror) if error.strerror else say("not readable")))
         return {}
+    if value is None:
+        gaps.append(Gap(what=quoted(path), why=say("no JSON object")))
     if value is None or value.get("schema") != RUN_SCHEMA:
         return {}
     run, fault = checked(value, RunFile)

@@ -12,7 +12,7 @@ from datetime import timedelta, timezone, tzinfo
 from pathlib import Path
 
 from rlhfdoctor.errors import SourceError
-from rlhfdoctor.files.read import read_bytes
+from rlhfdoctor.files.read import Refused, read_bytes
 from rlhfdoctor.files.walk import walk
 from rlhfdoctor.i18n.message import quoted, say
 from rlhfdoctor.logs.skipped import SKIPPED_FOLDERS
@@ -99,7 +99,13 @@ _OWN_FILE = re.compile(r"(?:run\.json|orders\.json|lock|recorder\.log|versions\.
 
 def _files_of(node: Path, recorded: Recorded, run: Run) -> None:
     inside = os.path.realpath(node)
-    logs = [file.path for _, files in walk(node / "logs") for file in files if file.is_file()]
+
+    def refused(name: str, why: str) -> None:
+        run.gaps.append(Gap(what=quoted(name), why=quoted(why)))
+
+    logs = []
+    if (node / "logs").is_dir():
+        logs = [file.path for _, files in walk(node / "logs", refused=refused) for file in files if file.is_file()]
     run.files.update(dict.fromkeys(logs, inside))
     zone = timezone(timedelta(seconds=int(recorded.node.run.get("utc_offset_s") or 0)))
     run.places.update(dict.fromkeys(logs, (str(recorded.node.run.get("node") or "") or None, zone)))
@@ -109,12 +115,12 @@ def _files_of(node: Path, recorded: Recorded, run: Run) -> None:
             run.shown_only.add(str(node / name))
     for config in recorded.node.run.get("configs") or []:
         own, copy = Path(str(config.get("path"))), node / str(config.get("copy"))
-        if _same(own, str(config.get("sha256"))):
+        if _same(own, str(config.get("sha256")), node / "run.json", run.gaps):
             run.files[str(own)] = None
-        elif copy.is_file():
+        elif os.path.isfile(copy):
             run.files[str(copy)] = inside
             run.shown_only.add(str(copy))
-            if own.is_file():
+            if os.path.isfile(own):
                 run.gaps.append(
                     Gap(
                         what=quoted(own),
@@ -127,8 +133,13 @@ def _files_of(node: Path, recorded: Recorded, run: Run) -> None:
             run.files[str(path)] = inside
 
 
-def _same(path: Path, sha256: str) -> bool:
+def _same(path: Path, sha256: str, run_file: Path, gaps: list[Gap]) -> bool:
     try:
         return hashlib.sha256(read_bytes(path, _CONFIG_BYTES)).hexdigest() == sha256
+    except Refused as error:
+        gaps.append(Gap(what=quoted(path), why=quoted(error.strerror)))
     except OSError:
-        return False
+        pass  # of another machine, or gone: the copy is read
+    except ValueError as error:
+        gaps.append(Gap(what=quoted(run_file), why=quoted(error)))
+    return False

@@ -14,6 +14,7 @@ from rlhfdoctor.trace.schema import FORMAT, TABLES
 from rlhfdoctor.types import Gap
 
 _PIECE_BYTES = 8 << 20
+_MOST_GAPS = 1000
 _MOST_TABLES, _MOST_COLUMNS = 100, 200
 
 
@@ -32,11 +33,24 @@ class SegmentReader:
 
     def read(self, gaps: list[Gap], *, final: bool, wanted: Wanted | None = None) -> Iterator[Sample | StoredEvent]:
         """Samples and events that are new. Raises OSError where the file cannot be read."""
-        for item, cut in self.frames(final):
-            if isinstance(item, Frame):
-                yield from self._item(item, gaps, wanted)
+        found: list[Gap] = []
+        begin = end = 0  # of damage that goes on
+        is_cut = False
+        for item, is_cut in self.frames(final):
+            if not isinstance(item, Frame):
+                begin, end = begin if end == item[0] and end > begin else item[0], sum(item)
+                if end - begin == item[1]:
+                    found.append(self._damage(begin, item[1], is_cut))
+                else:
+                    found[-1] = self._damage(begin, end - begin, is_cut)
             else:
-                gaps.append(self._damage(*item, cut))
+                yield from self._item(item, found, wanted)
+            if len(found) > _MOST_GAPS:
+                break
+        gaps += found[:_MOST_GAPS]
+        if len(found) > _MOST_GAPS:
+            why = say("damaged in more than {most} places; the rest was not read", most=_MOST_GAPS)
+            gaps.append(Gap(what=quoted(self.path), why=why))
 
     def last_ns(self) -> int:
         """Wall clock of the latest sample, or 0; nothing is decoded. Raises OSError where the file cannot be read."""
@@ -114,6 +128,7 @@ class SegmentReader:
     def _open(self, frame: Frame, gaps: list[Gap]) -> None:
         header = read_json(frame.payload)
         if header is None:
+            gaps.append(Gap(what=quoted(self.path), why=say("its header is no JSON object")))
             return
         number = header.get("format", 1)
         if not isinstance(number, int) or number > FORMAT:
