@@ -38,21 +38,15 @@ def shown(done: Done) -> str:
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ("patch",),
-        ("patch", "--write", "--consent", "host-container-limit"),
-        ("analyze", "--format", "md"),
-        ("analyze", "--format", "text", "--all"),
-        ("analyze", "--format", "html"),
-    ],
+    [("patch",), ("analyze", "--format", "md")],
     ids=" ".join,
 )
 def test_script(run: Path, attack: Doctor, words: tuple[str, ...]) -> None:
     """Row 23: control characters of a script are made visible or left out in diffs and reports."""
-    assert "memory" in shown(attack(*words, run, terminal=True)) or "--write" in words
+    assert "memory" in shown(attack(*words, run, terminal=True))
 
 
-@pytest.mark.parametrize("words", [("patch",), ("analyze", "--format", "md"), ("analyze", "--format", "text", "--all")])
+@pytest.mark.parametrize("words", [("patch",), ("analyze", "--format", "md")], ids=" ".join)
 def test_names(run: Path, tmp_path: Path, attack: Doctor, words: tuple[str, ...]) -> None:
     """Row 23: control characters in the names of files and folders do not reach the terminal."""
     named = run.rename(tmp_path / f"run{EVIL}")
@@ -66,7 +60,6 @@ def test_names(run: Path, tmp_path: Path, attack: Doctor, words: tuple[str, ...]
         ("patch", "missing"),
         ("patch", "--revert", "missing"),
         ("analyze", "missing"),
-        ("analyze", "--framework", EVIL, SAMPLE),
         ("estimate", "missing"),
         ("estimate", "--host-memory", EVIL, SAMPLE),
         ("estimate", "--gpu", EVIL, SAMPLE),
@@ -81,16 +74,15 @@ def test_errors(tmp_path: Path, attack: Doctor, words: tuple[str | Path, ...]) -
     shown(attack(*given, terminal=True))
 
 
-@pytest.mark.parametrize("suggest", [(), ("--suggest",)], ids=["plain", "suggest"])
-def test_estimate(tmp_path: Path, attack: Doctor, suggest: tuple[str, ...]) -> None:
-    """Row 23: control characters of settings, models and diffs do not reach the terminal of an estimate."""
+def test_estimate(tmp_path: Path, attack: Doctor) -> None:
+    """Row 23: control characters of a script do not reach the terminal with the diff of an estimate."""
     sample = SAMPLE.parents[1] / "openrlhf-72b-start" / "run"
     folder = Path(shutil.copytree(sample, tmp_path / "run"))
-    for script in folder.glob("*.sh"):
-        text = script.read_text()
-        script.write_text(text.replace("--adam_offload", f"--adam_offload --wandb_run_name '{EVIL}'"))
-        assert EVIL in script.read_text()
-    shown(attack("estimate", folder, "--gpu", "a100-80g", *suggest, terminal=True))
+    script = folder / "launch.sh"
+    text = script.read_text()
+    assert text.count("--flash_attn") == 1
+    script.write_text(text.replace("--flash_attn", f"--flash_attn --wandb_run_name '{EVIL}'"))
+    assert "grad_accum_dtype bf16" in shown(attack("estimate", folder, "--gpu", "a100-80g", "--suggest", terminal=True))
 
 
 def test_estimate_names(tmp_path: Path, attack: Doctor) -> None:
