@@ -74,17 +74,6 @@ def test_errors(tmp_path: Path, attack: Doctor, words: tuple[str | Path, ...]) -
     shown(attack(*given, terminal=True))
 
 
-def test_estimate(tmp_path: Path, attack: Doctor) -> None:
-    """Row 23: control characters of a script do not reach the terminal with the diff of an estimate."""
-    sample = SAMPLE.parents[1] / "openrlhf-72b-start" / "run"
-    folder = Path(shutil.copytree(sample, tmp_path / "run"))
-    script = folder / "launch.sh"
-    text = script.read_text()
-    assert text.count("--flash_attn") == 1
-    script.write_text(text.replace("--flash_attn", f"--flash_attn --wandb_run_name '{EVIL}'"))
-    assert "grad_accum_dtype bf16" in shown(attack("estimate", folder, "--gpu", "a100-80g", "--suggest", terminal=True))
-
-
 def test_estimate_names(tmp_path: Path, attack: Doctor) -> None:
     """Row 23: the model's name and the file's name are quoted by an estimate."""
     script = tmp_path / f"run{EVIL}.sh"
