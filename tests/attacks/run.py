@@ -71,6 +71,7 @@ class Done:
     peak_mib: float
     seconds: float
     cpu_s: float
+    """Of the command and the workers that it waited for."""
 
     @property
     def report(self) -> dict[str, Any]:
@@ -94,6 +95,7 @@ class Done:
         assert self.code in codes, (self.code, self.cpu_s, self.seconds, self.stderr[-2000:])
         for fault in FAULTS:
             assert fault not in self.stdout + self.stderr, (self.stdout + self.stderr)[-3000:]
+        assert self.cpu_s <= KILL_S, f"{self.cpu_s:.0f} s of processor time"
         assert self.peak_mib <= peak_mib, f"{self.peak_mib:.0f} MiB at its peak"
         return self
 

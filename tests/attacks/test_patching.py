@@ -167,16 +167,16 @@ def test_foreign_file(run: Path, attack: Doctor) -> None:
         attributes = True
     except OSError:
         attributes = False
-    original = script.read_bytes()
+    original, linked, noted = script.read_bytes(), True, attributes
     for words in (("--write", *CONSENT), ("--revert",)):
         done = attack("patch", run, *words).check()
         said = (done.stdout + done.stderr).lower()
         info = script.stat()
         assert (info.st_uid, info.st_gid, info.st_mode & 0o777) == (OTHER_UID, OTHER_UID, 0o640)
-        assert script.samefile(twin) or "link" in said
-        if attributes:
-            kept = "user.note" in os.listxattr(script)
-            assert kept or "attribute" in said
+        assert script.samefile(twin) or not linked or "link" in said
+        linked = script.samefile(twin)
+        assert not noted or "user.note" in os.listxattr(script) or "attribute" in said
+        noted = noted and "user.note" in os.listxattr(script)
     assert script.read_bytes() == original
 
 

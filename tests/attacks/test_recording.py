@@ -100,7 +100,7 @@ def secret(tmp_path: Path) -> Path:
 def owned(folder: Path) -> None:
     """Gives a session to the other user, links themselves and not where they lead."""
     if os.geteuid() == 0:
-        for path in (folder, *folder.rglob("*")):
+        for path in (folder, *(() if folder.is_symlink() else folder.rglob("*"))):
             os.chown(path, OTHER_UID, OTHER_UID, follow_symlinks=False)
 
 
