@@ -1,0 +1,61 @@
+"""Archives and compressed files that unpack to far more than they are."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.attacks import build
+from tests.attacks.build import KILLER, MIB
+from tests.attacks.conftest import Doctor
+
+
+def test_zstd_of_repeated_bytes(tmp_path: Path, analyze: Doctor) -> None:
+    """Row 8: a 16 kB .log.zst of blocks that repeat a byte is read as a stream; the log beside it keeps its verdict."""
+    good = build.good_log(tmp_path / "run")
+    build.run_length_zstd(good.with_name("worker.log.zst"), 512 * MIB)
+    assert analyze(good.parent).check().killer == KILLER
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA], ids=["bzip2", "lzma"])
+def test_zip_member_of_zeros(tmp_path: Path, analyze: Doctor, method: int) -> None:
+    """Row 9: a zip of some kB with 512 MiB in one member is read in bounded memory, or refused with a gap."""
+    good = build.good_log(tmp_path / "run")
+    with zipfile.ZipFile(good.with_name("logs.zip"), "w", method) as out, out.open("x.log", "w") as member:
+        for _ in range(512):
+            member.write(bytes(MIB))
+    assert analyze(good.parent).check().killer == KILLER
+
+
+@pytest.mark.parametrize("kind", [b"L", b"x"], ids=["long name", "PAX header"])
+def test_tar_with_a_large_extension_header(tmp_path: Path, analyze: Doctor, kind: bytes) -> None:
+    """Row 10: a tar whose long name or PAX header takes 256 MiB is a gap, and nothing of it is held."""
+    good = build.good_log(tmp_path / "run")
+    archive = good.with_name("logs.tar.gz")
+    build.extension_tar(archive, kind, 256 * MIB)
+    done = analyze(good.parent).check()
+    assert (done.killer, done.gap(archive)) == (KILLER, True)
+
+
+@pytest.mark.parametrize("crowded", [False, True], ids=["200 GiB", "20 million members"])
+def test_search_for_a_trace_is_bounded(tmp_path: Path, analyze: Doctor, crowded: bool) -> None:
+    """Row 30: the search for a trace in a tar.bz2 of some hundred kB counts bytes and members, and ends with a gap."""
+    good, archive = build.good_log(tmp_path / "run"), tmp_path / "logs.tar.bz2"
+    if crowded:
+        build.crowded_tar(archive, 20_000_000)
+    else:
+        build.endless_tar(archive, 200)
+    done = analyze(good, archive).check()
+    assert (done.killer, done.gap(archive)) == (KILLER, True)
+
+
+def test_deep_member_of_an_archive(tmp_path: Path, home: Path, analyze: Doctor) -> None:
+    """Row 22: a member 1,500 folders deep beside a trace costs a gap; the rest is read, and nothing is left unpacked."""
+    archive = tmp_path / "logs.tar.gz"
+    segment = build.header()
+    members = [("run/000001.trace", segment), ("run/" + "d/" * 1500 + "x.log", b"x\n"), ("run/logs/job.log", build.OOM)]
+    build.tar_of(archive, members)
+    done = analyze(archive).check()
+    assert (done.killer, list((home / "tmp").iterdir())) == (build.OOM_KILLER, [])

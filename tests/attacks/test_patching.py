@@ -1,0 +1,200 @@
+"""`doctor patch` on files and journals that another user has prepared."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.attacks import build
+from tests.attacks.conftest import Doctor
+
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: files of another user")
+OTHER_UID = 65534
+SAMPLE = Path(__file__).resolve().parents[2] / "samples" / "openrlhf-save-kill" / "run"
+CONSENT = ("--consent", "host-container-limit")
+VICTIM = b"root:x:0:0\n"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """An incident whose launch.sh can be patched."""
+    return Path(shutil.copytree(SAMPLE, tmp_path / "run"))
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Path:
+    """A file of root's that is none of the run's."""
+    path = tmp_path / "victim.conf"
+    path.write_bytes(VICTIM)
+    path.chmod(0o600)
+    return path
+
+
+def unharmed(victim: Path) -> bool:
+    """Whether the file is as it was."""
+    return victim.read_bytes() == VICTIM and victim.stat().st_mode & 0o777 == 0o600 and not victim.is_symlink()
+
+
+def entry(file: str, **more: Any) -> str:
+    """A journal that claims to have changed a file into what the victim is."""
+    fields = {
+        "file": file,
+        "original": base64.b64encode(b"attacker::0:0\n").decode(),
+        "written": hashlib.sha256(VICTIM).hexdigest(),
+    }
+    return json.dumps(fields | more)
+
+
+def absolute(run: Path, victim: Path) -> str:
+    return entry(str(victim))
+
+
+def upwards(run: Path, victim: Path) -> str:
+    return entry("../victim.conf")
+
+
+def link(run: Path, victim: Path) -> str:
+    (run / "launch.conf").symlink_to(victim)
+    return entry("launch.conf")
+
+
+@pytest.mark.parametrize("plant", [absolute, upwards, link], ids=lambda plant: plant.__name__)
+def test_planted_journal(run: Path, victim: Path, attack: Doctor, plant: Callable[[Path, Path], str]) -> None:
+    """Row 1: a journal takes back a bare file name beside it, nothing that a path or a link leads to."""
+    (run / ".rlhfdoctor").mkdir()
+    (run / ".rlhfdoctor" / "x.json").write_text(plant(run, victim))
+    done = attack("patch", run, "--revert").check()
+    assert unharmed(victim), done.stdout
+
+
+def test_journal_that_is_a_link(run: Path, victim: Path, tmp_path: Path, attack: Doctor) -> None:
+    """Row 1: a journal, or its folder, that is a link is not believed."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "victim.conf.json").write_text(entry("victim.conf"))
+    (tmp_path / ".rlhfdoctor").symlink_to(elsewhere)
+    done = attack("patch", victim, "--revert").check()
+    assert unharmed(victim), done.stdout
+
+
+@AS_ROOT
+def test_journal_of_another_user(run: Path, victim: Path, attack: Doctor) -> None:
+    """Row 1: a journal that another user owns does not change a file of ours."""
+    own = run / "victim.conf"
+    own.write_bytes(VICTIM)
+    own.chmod(0o600)
+    folder = run / ".rlhfdoctor"
+    folder.mkdir()
+    journal = folder / "victim.conf.json"
+    journal.write_text(entry("victim.conf"))
+    for path in (folder, journal):
+        os.chown(path, OTHER_UID, OTHER_UID)
+    done = attack("patch", run, "--revert").check()
+    assert unharmed(own), done.stdout
+
+
+@pytest.mark.parametrize("name", [".launch.sh.$$", ".rlhfdoctor/.launch.sh.json.$$"], ids=["file", "journal"])
+def test_planted_link_of_a_temporary_name(run: Path, victim: Path, attack: Doctor, name: str) -> None:
+    """Row 3: a link with the name of the temporary file is not followed, and the patch is written all the same."""
+    before = f"mkdir -p {run}/.rlhfdoctor; ln -s {victim} {run}/{name}"
+    attack("patch", run, "--write", *CONSENT, before=before).check((0,))
+    assert unharmed(victim)
+    assert "--memory=625g" in (run / "launch.sh").read_text()
+    assert not (run / "launch.sh").is_symlink()
+
+
+def cut(data: dict[str, Any]) -> str:
+    return json.dumps(data | {"original": data["original"][:-8]})
+
+
+def no_base64(data: dict[str, Any]) -> str:
+    return json.dumps(data | {"original": "!!"})
+
+
+def no_text(data: dict[str, Any]) -> str:
+    return json.dumps(data | {"original": 5})
+
+
+def no_original(data: dict[str, Any]) -> str:
+    return json.dumps({key: value for key, value in data.items() if key != "original"})
+
+
+def half(data: dict[str, Any]) -> str:
+    return json.dumps(data)[:100]
+
+
+def a_list(data: dict[str, Any]) -> str:
+    return json.dumps([data])
+
+
+def deep(data: dict[str, Any]) -> str:
+    return build.nested("1", 100_000)
+
+
+@pytest.mark.parametrize(
+    "damage", [no_base64, cut, no_text, no_original, half, a_list, deep], ids=lambda damage: damage.__name__
+)
+def test_damaged_journal(run: Path, attack: Doctor, damage: Callable[[dict[str, Any]], str]) -> None:
+    """Row 24: a damaged journal takes nothing back: the file keeps its bytes, the journal stays, and the error says so."""
+    attack("patch", run, "--write", *CONSENT).check((0,))
+    journal = run / ".rlhfdoctor" / "launch.sh.json"
+    written = (run / "launch.sh").read_bytes()
+    damaged = damage(json.loads(journal.read_text()))
+    journal.write_text(damaged)
+    done = attack("patch", run, "--revert").check((2,))
+    assert (run / "launch.sh").read_bytes() == written
+    assert journal.read_text() == damaged
+    assert "launch.sh" in done.stderr
+
+
+@AS_ROOT
+def test_foreign_file(run: Path, attack: Doctor) -> None:
+    """Row 25: owner, mode, hard links and attributes of a foreign file are kept by a patch and its revert, or it says."""
+    script, twin = run / "launch.sh", run.with_name("twin.sh")
+    twin.hardlink_to(script)
+    os.chown(script, OTHER_UID, OTHER_UID)
+    script.chmod(0o640)
+    try:
+        os.setxattr(script, "user.note", b"mine")
+        attributes = True
+    except OSError:
+        attributes = False
+    original, linked, noted = script.read_bytes(), True, attributes
+    for words in (("--write", *CONSENT), ("--revert",)):
+        done = attack("patch", run, *words).check()
+        said = (done.stdout + done.stderr).lower()
+        info = script.stat()
+        assert (info.st_uid, info.st_gid, info.st_mode & 0o777) == (OTHER_UID, OTHER_UID, 0o640)
+        assert script.samefile(twin) or not linked or "link" in said
+        linked = script.samefile(twin)
+        assert not noted or "user.note" in os.listxattr(script) or "attribute" in said
+        noted = noted and "user.note" in os.listxattr(script)
+    assert script.read_bytes() == original
+
+
+def test_journal_of_a_private_file(run: Path, attack: Doctor) -> None:
+    """Row 26: the journal of a file that only its owner reads is such a file itself, when written and written again."""
+    (run / "launch.sh").chmod(0o600)
+    attack("patch", run, "--write", *CONSENT).check((0,))
+    journal = run / ".rlhfdoctor" / "launch.sh.json"
+    assert journal.stat().st_mode & 0o077 == 0
+    assert (run / "launch.sh").stat().st_mode & 0o777 == 0o600
+
+
+def test_deep_folder_is_searched_for_journals(run: Path, attack: Doctor) -> None:
+    """Row 22: a search for journals below 5,000 nested folders takes back what it finds."""
+    from tests.attacks.test_reading import nest
+
+    original = (run / "launch.sh").read_bytes()
+    attack("patch", run, "--write", *CONSENT).check((0,))
+    nest(run, 5000)
+    attack("patch", run, "--revert").check((0,))
+    assert (run / "launch.sh").read_bytes() == original

@@ -1,0 +1,257 @@
+"""`doctor watch` in folders and beside processes that another user has prepared."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.attacks.conftest import Doctor
+from tests.attacks.run import START, environment
+
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: processes and files of another user")
+OTHER_UID = 65534
+SECRET = "only-root-may-read-this"
+MODULES = (
+    "json", "select", "re", "array", "ast", "base64", "bisect", "collections", "contextlib", "ctypes", "dataclasses",
+    "datetime", "enum", "fcntl", "functools", "glob", "hashlib", "heapq", "itertools", "io", "math", "os",
+    "posixpath", "resource", "selectors", "shutil", "signal", "socket", "struct", "subprocess", "tempfile",
+    "threading", "traceback", "types", "typing", "zlib", "zstandard", "msgspec", "yaml", "click",
+)
+"""Modules that a recorder may import, or what it imports."""
+
+
+@pytest.mark.parametrize("package", [False, True], ids=["modules", "package"])
+def test_planted_modules(tmp_path: Path, attack: Doctor, package: bool) -> None:
+    """Row 2: nothing of the folder in which `doctor watch` is called is imported."""
+    folder, marker, out = tmp_path / "shared", tmp_path / "ran", tmp_path / "out"
+    folder.mkdir()
+    evil = f"open({str(marker)!r}, 'a').write(__name__ + '\\n')\nraise ImportError('planted')\n"
+    if package:
+        (folder / "rlhfdoctor" / "record").mkdir(parents=True)
+        for name in ("__init__.py", "record/__init__.py", "record/recorder.py"):
+            (folder / "rlhfdoctor" / name).write_text(evil)
+    else:
+        for name in MODULES:
+            (folder / f"{name}.py").write_text(evil)
+    done = attack("watch", "--no-view", "--out", out, "--", "/bin/true", cwd=folder)
+    assert not marker.exists(), marker.read_text()
+    done.check((0,))
+    assert list(out.glob("*.trace"))
+
+
+def test_private_files_stay_private(tmp_path: Path, attack: Doctor) -> None:
+    """Row 13: the folder of a run is 0700 and its files 0600: command line, logs, trace, copies of configuration."""
+    config, out = tmp_path / "train.yaml", tmp_path / "runs" / "out"
+    config.write_text("trainer: {total_epochs: 1}\n")
+    config.chmod(0o600)
+    words = ("/bin/sh", "-c", "echo hello; sleep 1", "x", f"--config={config}", str(config))
+    attack("watch", "--no-view", "--out", out, "--", *words).check((0,))
+    assert list(out.glob("config/*.yaml")), "the configuration was copied"
+    assert [path for path in (out / "logs").iterdir() if "hello" in path.read_text()], "so was the job's output"
+    modes = {str(path.relative_to(out)): oct(path.stat().st_mode & 0o777) for path in (out, *out.rglob("*"))}
+    assert {name for name, mode in modes.items() if int(mode, 8) & 0o077} == set()
+
+
+@contextlib.contextmanager
+def raylet(session: Path, store: str = "1000000", seconds: int = 4) -> Iterator[int]:
+    """A process of another user that calls itself raylet and names a folder of its own as Ray's session."""
+    flags = [f"--session_dir={session}", f"--object_store_memory={store}"]
+    words = ["/opt/ray/raylet", "-c", f"sleep {seconds}; :", "raylet", *flags]
+    user = {"user": OTHER_UID, "group": OTHER_UID, "extra_groups": []} if os.geteuid() == 0 else {}
+    process = subprocess.Popen(words, executable="/bin/bash", cwd="/", start_new_session=True, **user)  # type: ignore[call-overload]
+    try:
+        yield int(process.pid)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Path:
+    """The folder of a Ray session, with a log that is right."""
+    folder = tmp_path / "session"
+    (folder / "logs").mkdir(parents=True)
+    (folder / "logs" / "gcs_server.out").write_text("a log of the session\n")
+    return folder
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    """A folder that only root may read, with files named like Ray's logs."""
+    folder = tmp_path / "root"
+    folder.mkdir(0o700)
+    for name in ("worker-1-01-7.out", "raylet.out", "secret.txt"):
+        (folder / name).write_text(f"{SECRET}\n" * 3)
+        (folder / name).chmod(0o600)
+    return folder
+
+
+def owned(folder: Path) -> None:
+    """Gives a session to the other user, links themselves and not where they lead."""
+    if os.geteuid() == 0:
+        for path in (folder, *(() if folder.is_symlink() else folder.rglob("*"))):
+            os.chown(path, OTHER_UID, OTHER_UID, follow_symlinks=False)
+
+
+def texts(folder: Path) -> str:
+    """All that a recording holds."""
+    return "\n".join(path.read_bytes().decode("utf-8", "replace") for path in folder.rglob("*") if path.is_file())
+
+
+def link_of_a_worker(session: Path, secret: Path) -> None:
+    (session / "logs" / "worker-abc-01-7.log").symlink_to(secret / "secret.txt")
+
+
+def link_of_output(session: Path, secret: Path) -> None:
+    (session / "logs" / "raylet.out").symlink_to(secret / "secret.txt")
+
+
+def link_of_the_folder(session: Path, secret: Path) -> None:
+    shutil.rmtree(session / "logs")
+    (session / "logs").symlink_to(secret)
+
+
+def link_of_the_session(session: Path, secret: Path) -> None:
+    (secret / "logs").mkdir()
+    (secret / "raylet.out").rename(secret / "logs" / "raylet.out")
+    shutil.rmtree(session)
+    session.symlink_to(secret)
+
+
+def hard_link(session: Path, secret: Path) -> None:
+    (session / "logs" / "worker-abc-01-7.log").hardlink_to(secret / "secret.txt")
+
+
+LINKS = (link_of_a_worker, link_of_output, link_of_the_folder, link_of_the_session, hard_link)
+
+
+@AS_ROOT
+@pytest.mark.parametrize("plant", LINKS, ids=lambda plant: plant.__name__)
+def test_links_of_a_session(
+    tmp_path: Path, session: Path, secret: Path, attack: Doctor, plant: Callable[[Path, Path], None]
+) -> None:
+    """Row 15: of a session that a process names, only its owner's files are copied, and no link is followed."""
+    plant(session, secret)
+    if plant is hard_link:
+        for path in (session, session / "logs", session / "logs" / "gcs_server.out"):
+            os.chown(path, OTHER_UID, OTHER_UID)
+    else:
+        owned(session)
+    out = tmp_path / "out"
+    with raylet(session) as pid:
+        attack("watch", "--no-view", "--interval", "100ms", "--out", out, "--pid", str(pid)).check((0, 1, 3))
+    held = texts(out)
+    assert SECRET not in held
+    if plant in (link_of_a_worker, link_of_output, hard_link):
+        assert "a log of the session" in held, "what is the session's own is copied"
+
+
+@pytest.mark.parametrize("name", ["raylet.out", "worker-abc-01000000-7.out", "worker-abc-01000000-².out"])
+def test_pipe_in_a_session(tmp_path: Path, session: Path, attack: Doctor, name: str) -> None:
+    """Row 16: a pipe in the place of a log neither freezes the recorder nor keeps it from ending."""
+    os.mkfifo(session / "logs" / name)
+    owned(session)
+    out = tmp_path / "out"
+    with raylet(session) as pid:
+        words = ("watch", "--no-view", "--interval", "100ms", "--out", out, "--pid", str(pid))
+        done = attack(*words, wait_s=40.0).check((0, 1, 3))
+    assert "a log of the session" in texts(out), done.stderr
+
+
+def test_odd_digits_in_a_session(tmp_path: Path, session: Path, attack: Doctor) -> None:
+    """Rows 32 to 42: `²` in a raylet's command line or a log's name is no number, and no fault of the recorder."""
+    (session / "logs" / "worker-abc-01000000-².out").write_text(":actor_name:Actor\n")
+    owned(session)
+    out = tmp_path / "out"
+    with raylet(session, "²") as pid:
+        attack("watch", "--no-view", "--interval", "100ms", "--out", out, "--pid", str(pid)).check((0, 1, 3))
+    log = out / "recorder.log"
+    assert not log.exists() or "Traceback" not in log.read_text()
+    assert "a log of the session" in texts(out)
+
+
+FILES = ("run.json.new", "command.sh", "versions.txt", "recorder.log")
+
+
+@pytest.mark.parametrize("dangling", [False, True], ids=["there", "dangling"])
+@pytest.mark.parametrize("name", FILES)
+def test_planted_link_in_the_folder(tmp_path: Path, attack: Doctor, name: str, dangling: bool) -> None:
+    """Row 27: a link in the folder of `--out` is not written through; the folder may be refused."""
+    out, victim = tmp_path / "out", tmp_path / "victim"
+    out.mkdir()
+    if not dangling:
+        victim.write_text(SECRET)
+    (out / name).symlink_to(victim)
+    attack("watch", "--no-view", "--out", out, "--", sys.executable, "-c", "pass").check((0, 2))
+    assert victim.read_text() == SECRET if not dangling else not victim.exists()
+
+
+@pytest.mark.parametrize("name", ["logs", "config"])
+def test_planted_folder(tmp_path: Path, attack: Doctor, name: str) -> None:
+    """Row 27: a link in the place of a folder of the run is not written through."""
+    out, victim, config = tmp_path / "out", tmp_path / "victim", tmp_path / "a.yaml"
+    out.mkdir()
+    victim.mkdir()
+    config.write_text("a: 1\n")
+    (out / name).symlink_to(victim)
+    attack("watch", "--no-view", "--out", out, "--", "/bin/sh", "-c", "echo hi", str(config)).check((0, 2))
+    assert list(victim.iterdir()) == []
+
+
+def children(pid: int) -> list[int]:
+    """Of a process, at this moment."""
+    with contextlib.suppress(OSError):
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
+
+
+def test_recorder_killed_at_its_start(tmp_path: Path, home: Path) -> None:
+    """Row 31: where the recorder is killed in its first moments, the message says so, or another one takes its place."""
+    out = tmp_path / "out"
+    words = [sys.executable, "-c", START, "watch", "--no-view", "--out", str(out), "--", "/bin/true"]
+    process = subprocess.Popen(words, cwd=home, env=environment(home), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    killed = 0
+    deadline = time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < deadline and not killed:
+        for pid in children(process.pid):
+            with contextlib.suppress(OSError):
+                if str(out).encode() in Path(f"/proc/{pid}/cmdline").read_bytes() and not list(out.glob("*.trace")):
+                    os.kill(pid, signal.SIGKILL)
+                    killed = pid
+    assert killed, "no recorder was seen"
+    said = process.communicate(timeout=60)[0].decode()
+    assert process.returncode in (0, 2), said
+    assert "it said nothing" not in said
+    assert process.returncode == 0 or "kill" in said.lower(), said
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path, home: Path) -> Iterator[Path]:
+    """A disk of 1 MiB, gone before the rest of the test's files."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(folder)], check=False, capture_output=True)
+    if done.returncode:
+        pytest.skip("needs root: a disk of its own")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@AS_ROOT
+def test_job_outlives_a_full_disk(tmp_path: Path, small_disk: Path, attack: Doctor) -> None:
+    """Rows 32 to 42: where the disk of its log is full, a job goes on, and ends with its own exit status."""
+    end = tmp_path / "end"
+    code = f"import sys\nfor _ in range(4000): print('x' * 1000, flush=True)\nopen({str(end)!r}, 'w').write('reached')\nsys.exit(0)"
+    words = ("watch", "--no-view", "--out", small_disk / "out", "--", sys.executable, "-c", code)
+    attack(*words).check((0,))
+    assert end.read_text() == "reached"
