@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
+
+from rlhfdoctor.privacy.sheet import Find, Sheet
 
 _DIGIT = r"(?=[A-Za-z_-]{0,60}\d)"
 """For short prefixes: what follows has a digit, which names in code seldom have that early."""
@@ -164,16 +165,17 @@ INNER: tuple[tuple[str, str, str], ...] = (
 """The same for tokens with their mark inside: service, mark, and the whole regular expression."""
 
 
-def cut_tokens(text: str, cut: Callable[[re.Match[str]], str]) -> str:
-    """The text with what `cut` makes of each token in place of it.
+def cut_tokens(sheet: Sheet, cut: Find) -> None:
+    """Makes the changes that `cut` wants for each token.
 
-    >>> cut_tokens("login with hf_abcdefghijklmnop now", lambda match: "[secret]")
+    >>> sheet = Sheet("login with hf_abcdefghijklmnop now")
+    >>> cut_tokens(sheet, lambda match: [(*match.span(), "[secret]")])
+    >>> sheet.text
     'login with [secret] now'
     """
     for marker, prefixed, form in _forms():
-        if marker in text:
-            text = _compiled(marker, prefixed, form).sub(cut, text)
-    return text
+        if marker in sheet.text:
+            sheet.edit(_compiled(marker, prefixed, form), cut)
 
 
 @functools.cache

@@ -446,7 +446,7 @@ MACHINES: dict[str, tuple[str, str]] = {
     "IPv4": ("address", "connect to «10.{n}.{n}.{n}»:6379"),
     "IPv4, name": ("address", "ip-«10-{n}-{n}-{n}»"),
     "IPv4, pid": ("address", "(Actor pid=1, ip=«172.16.{n}.{n}») ok"),
-    "IPv6": ("address", "listening on [«2001:db8:{h4}:{h4}::{h4}»]:6379"),
+    "IPv6": ("address", "listening on [«2409:8a{h2}:{h4}:{h4}::{h4}»]:6379"),
     "IPv6, whole": ("address", "address «2408:8{h3}:{h4}:{h4}:{h4}:{h4}:{h4}:{h4}»"),
     "IPv6, link": ("address", "bound to «fe80::a{h3}:{h4}:fe{h2}:{h4}»%eth0"),
     "IPv6, unique": ("address", "inet6 «fd00:{h4}:{h4}::{h4}»/64"),
