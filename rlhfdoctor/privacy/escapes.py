@@ -8,21 +8,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from rlhfdoctor.privacy.sheet import Piece, View
+from rlhfdoctor.privacy.sheet import BARRIER, Piece, View, merged, parted
 
 _LEVELS = 4
 """JSON in a JSON string in a log that is JSON."""
 _MARKS = (
     ("\\", re.compile(r"\\(?:[nrt\"'/\\]|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[0-3][0-7]{2})")),
-    ("%", re.compile(r"%[2-7a-fA-F][0-9a-fA-F]")),
+    ("%", re.compile(r"%[0-9a-fA-F]{2}")),
     ("&", re.compile(r"&(?:quot|apos|amp|lt|gt|#\d{1,6}|#x[0-9a-fA-F]{1,5});")),
 )
 _ESCAPE = re.compile(
-    r"(?P<hex>(?:\\x[0-9a-fA-F]{2}){1,64}|(?:%[2-7a-fA-F][0-9a-fA-F]){1,64})|(?P<octal>(?:\\[0-3][0-7]{2}){1,64})"
+    r"(?P<hex>(?:\\x[0-9a-fA-F]{2}){1,64}|(?:%[0-9a-fA-F]{2}){1,64})|(?P<octal>(?:\\[0-3][0-7]{2}){1,64})"
     r"|\\u(?P<u>[0-9a-fA-F]{4})|(?P<shell>'\\'')|\\(?P<simple>[nrt\"'/\\])|&(?P<name>quot|apos|amp|lt|gt);"
     r"|&#(?P<number>\d{1,6}|x[0-9a-fA-F]{1,5});|(?P<gone>\x1b\[[\d;?]{0,20}[A-Za-z])"
 )
 _COLOUR = re.compile(r"\x1b\[[\d;?]{0,20}[mK]")
+_COLOUR_BEFORE = re.compile(r"\x1b\[[\d;?]{0,20}[mK]$")
 _INSIDE = re.compile(r"\x1b\[[\d;]{0,20}[mK](?=[^\s()\[\]\x1b])")
 _SIMPLE = {"n": "\n", "r": "\r", "t": "\t"}
 _NAMED = {"quot": '"', "apos": "'", "amp": "&", "lt": "<", "gt": ">"}
@@ -35,7 +36,7 @@ def unescape(text: str) -> Iterator[View]:
     ['"a\\u0040b"\n', '"a@b"\n']
     """
     lines = _lines_with(text, [pattern for sign, pattern in _MARKS if sign in text])
-    view = View(Piece(text[begin:end], begin, end, True) for begin, end in lines)
+    view = View(parted((Piece(text[begin:end], begin, end, True) for begin, end in lines)))
     for _ in range(_LEVELS if lines else 0):
         pieces, done = list[Piece](), 0
         for match in _ESCAPE.finditer(view.text):
@@ -52,8 +53,8 @@ def uncolour(text: str) -> View | None:
     """The lines with a code of a colour inside of a word, without codes."""
     if "\x1b[" not in text:
         return None
-    inside = (match for match in _INSIDE.finditer(text) if match.start() and text[match.start() - 1] not in " \t\n()[]m")
-    lines = _merged((text.rfind("\n", 0, match.start()) + 1, _line_end(text, match.end())) for match in inside)
+    inside = (match for match in _INSIDE.finditer(text) if _is_in_word(text, match.start()))
+    lines = merged((_line_begin(text, _line_begin(text, match.start()) - 1), _line_end(text, match.end(), 1)) for match in inside)
     pieces = list[Piece]()
     for begin, end in lines:
         done = begin
@@ -61,26 +62,33 @@ def uncolour(text: str) -> View | None:
             pieces.append(Piece(text[done : match.start()], done, match.start(), True))
             done = match.end()
         pieces.append(Piece(text[done:end], done, end, True))
+        pieces.append(Piece(BARRIER, end, end, False))
     return View(pieces) if pieces else None
 
 
+def _is_in_word(text: str, at: int) -> bool:
+    """Whether a letter stands before a code, not a blank, a bracket or another code."""
+    return at > 0 and text[at - 1] not in " \t\n()[]" and not _COLOUR_BEFORE.search(text, max(at - 24, 0), at)
+
+
 def _lines_with(text: str, patterns: Iterable[re.Pattern[str]]) -> list[tuple[int, int]]:
+    """Lines with an escape, and the line below each."""
     found = list[tuple[int, int]]()
     for pattern in patterns:
         done = 0
         while match := pattern.search(text, done):
             done = _line_end(text, match.end())
-            found.append((text.rfind("\n", 0, match.start()) + 1, done))
-    return _merged(found)
+            found.append((_line_begin(text, match.start()), _line_end(text, done) if done < len(text) else done))
+    return merged(found)
 
 
-def _merged(lines: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    return sorted(set(lines))
+def _line_begin(text: str, at: int) -> int:
+    return text.rfind("\n", 0, max(at, 0)) + 1
 
 
-def _line_end(text: str, at: int) -> int:
-    end = text.find("\n", at)
-    return len(text) if end < 0 else end + 1
+def _line_end(text: str, at: int, below: int = 0) -> int:
+    end = text.find("\n", at) + 1 or len(text)
+    return _line_end(text, end) if below and end < len(text) else end
 
 
 def _letters(view: View, match: re.Match[str]) -> list[Piece]:

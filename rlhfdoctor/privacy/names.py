@@ -151,4 +151,4 @@ def _is_block(match: re.Match[str]) -> bool:
 
 
 def _is_path(value: str) -> bool:
-    return value.startswith("/") and value.count("/") > 1 and not re.search(r"[+=]", value)
+    return value.startswith("/") and value.count("/") > 1 and not (re.search(r"[+=]", value) or is_random(value))

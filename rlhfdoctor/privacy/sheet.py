@@ -17,6 +17,9 @@ New = Callable[[re.Match[str]], str]
 Find = Callable[[re.Match[str]], Iterable[Edit]]
 
 
+BARRIER = "\0\n"
+
+
 class Piece(NamedTuple):
     """A part of a view."""
 
@@ -86,13 +89,13 @@ class Sheet:
         for sign in signs:
             at = low.find(sign)
             while at >= 0:
-                begin, end = low.rfind("\n", 0, at) + 1, low.find("\n", at + len(sign))
+                begin = low.rfind("\n", 0, at) + 1
+                line = end = _line_end(low, at)
                 for _ in range(below):
-                    end = low.find("\n", end + 1) if end >= 0 else end
-                end = len(low) if end < 0 else end
+                    end = _line_end(low, end + 1)
                 found.append((begin, end))
-                at = low.find(sign, max(end, at + 1) if not below else low.find("\n", at) if "\n" in low[at:end] else end)
-        return _merged(found)
+                at = low.find(sign, line)
+        return merged(found)
 
     def _write(self, edits: Iterable[Edit]) -> None:
         parts, done = list[str](), 0
@@ -168,6 +171,21 @@ class View(Sheet):
             at += len(piece.text)
 
 
+def parted(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """Pieces with a barrier between those that are apart in the original: nothing is found across it."""
+    end = None
+    for piece in pieces:
+        if end is not None and piece.begin > end:
+            yield Piece(BARRIER, end, end, False)
+        yield piece
+        end = piece.end
+
+
+def _line_end(text: str, at: int) -> int:
+    end = text.find("\n", at)
+    return len(text) if end < 0 else end
+
+
 def _small(letter: str) -> str:
     low = letter.lower()
     return low if len(low) == 1 else letter
@@ -175,16 +193,17 @@ def _small(letter: str) -> str:
 
 def _smallest(at: int, old: str, new: str) -> Edit:
     """The change without what both begin and end with: what stands around a secret is not written anew."""
-    least = min(len(old), len(new))
-    head = next((i for i in range(least) if old[i] != new[i]), least)
-    tail = next((i for i in range(least - head) if old[-1 - i] != new[-1 - i]), least - head)
+    least = min(len(old), len(new)) - 1  # one letter stays, so that the change has a place
+    head = next((i for i in range(least) if old[i] != new[i]), max(least, 0))
+    least -= head
+    tail = next((i for i in range(least) if old[-1 - i] != new[-1 - i]), max(least, 0))
     return at + head, at + len(old) - tail, new[head : len(new) - tail]
 
 
-def _merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    ranges.sort()
+def merged(lines: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Begin and end of lines, in order and without overlaps."""
     found = list[tuple[int, int]]()
-    for begin, end in ranges:
+    for begin, end in sorted(lines):
         if found and begin <= found[-1][1]:
             found[-1] = found[-1][0], max(end, found[-1][1])
         else:

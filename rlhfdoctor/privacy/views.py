@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Callable
 
 from rlhfdoctor.privacy.escapes import uncolour, unescape
-from rlhfdoctor.privacy.sheet import Piece, Sheet, View
+from rlhfdoctor.privacy.sheet import BARRIER, Piece, Sheet, View
 
 Change = Callable[[Sheet], object]
 
-_WORDS = re.compile(r"[\"'], ?(?:\r?\n[ \t]{0,20})?[\"']")
+_WORDS = re.compile(r"[\"'],(?: |(?=[\"'][\w-])|\r?\n[ \t]{0,20})[\"']")
 _LISTS = ("['", '["', "('", '("')
 _WIDTHS = frozenset((72, 76, 78, 79, 80, 100, 119, 120, 132, 160, 200))
 _LEAST_WIDTH, _MOST_WIDTH = 60, 320
@@ -77,7 +77,7 @@ def _joined(text: str) -> View | None:
             pieces.append(Piece(lines[number], at, at + width, True))
             count = count + 1 if full and count < _MOST_LINES else 0
             if not count:
-                pieces.append(Piece("\n", at + width, at + width, False))
+                pieces.append(Piece("\n" + BARRIER, at + width, at + width, False))
         at += width + 1
     return View(pieces) if pieces else None
 
@@ -85,7 +85,7 @@ def _joined(text: str) -> View | None:
 def _goes_on(lines: list[str], number: int) -> bool:
     """Whether a word may go on in the next line."""
     after = lines[number + 1][:1] if number + 1 < len(lines) else ""
-    return bool(after) and not (after.isspace() or lines[number][-1].isspace())
+    return bool(after) and not (after.isspace() or lines[number][-1].isspace()) and len(set(lines[number])) > 1
 
 
 def _unprefixed(text: str) -> View | None:
@@ -104,7 +104,7 @@ def _unprefixed(text: str) -> View | None:
             pieces.append(Piece(text[start.end() : stop], start.end(), stop, True))
             at = stop
         done = at
-        pieces.append(Piece("\n", at, at, False))
+        pieces.append(Piece(BARRIER, at, at, False))
     return View(pieces) if pieces else None
 
 
@@ -130,7 +130,7 @@ def _words(text: str) -> View | None:
             done = match.end()
         if done > begin:
             stop = min(end + 1, len(text))
-            pieces.append(Piece(text[done:stop], done, stop, True))
+            pieces += (Piece(text[done:stop], done, stop, True), Piece(BARRIER, stop, stop, False))
     return View(pieces) if pieces else None
 
 

@@ -184,16 +184,15 @@ def _coloured(text: str, secrets: tuple[str, ...]) -> str:
 
 
 def _wrapped(text: str, secrets: tuple[str, ...]) -> str:
-    """As it is copied from a terminal of 80 columns, with the border inside the first secret."""
-    lines = []
-    for line in text.split("\n"):
-        inside = next((secret for secret in secrets if secret in line), None)
-        if inside is not None:
-            at = line.index(inside) + len(inside) // 2
-            line = "2026-11-21 16:27:36,871 INFO worker.py:1405 -- got it after some time of waiting "[: max(_WIDTH - at, 0)] + line
-            if (rest := (line.index(inside) + len(inside) // 2) % _WIDTH) and len(line) < _WIDTH:
-                line = "." * (_WIDTH - rest - 1) + " " + line
-        lines += [line[at : at + _WIDTH] for at in range(0, max(len(line), 1), _WIDTH)]
+    """As it is copied from a terminal of 80 columns, with the border inside the first secret of the first line."""
+    first, *rest = text.split("\n")
+    inside = next((secret for secret in secrets if secret in first), None)
+    if inside is not None:
+        at = first.index(inside) + max(len(inside) // 2, 1)
+        before = (_WIDTH - at % _WIDTH) % _WIDTH
+        said = "2026-11-21 16:27:36,871 INFO worker.py:1405 -- after some time of waiting, step"
+        first = (said[: before - 1].rpartition(" ")[0].ljust(before) if before > 1 else " " * before) + first
+    lines = [line[at : at + _WIDTH] for line in (first, *rest) for at in range(0, max(len(line), 1), _WIDTH)]
     return "\n".join(["-" * _WIDTH, *lines])
 
 
