@@ -29,7 +29,8 @@ _END = r"-{4,5} ?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}"
 KEY_BLOCKS = (
     _BEGIN + r"(?:(?!-{4} ?BEGIN )[^\0]){1,16000}?" + _END,
     _BEGIN
-    + r"(?:(?:\\{1,4}n|\r?\n)[ \t]{0,40}(?:[\w+/=-]{8,200}|=[\w+/]{4}|(?:Proc-Type|DEK-Info|Version|Comment): [^\n\\]{0,120})?"
+    + r"(?:(?:(?:\\{1,4}n|\r?\n)[ \t]{0,40}){1,3}"
+    r"(?:[\w+/=-]{8,200}|=[\w+/]{4}|(?:Proc-Type|DEK-Info|Version|Comment): [^\n\\]{0,120})"
     r"(?=\\|\r|\n|[\"']|$)){1,400}",
 )
 """A key with its end; one that was cut off."""

@@ -29,7 +29,7 @@ _CLOSING = r"(?:\\{0,4}[\"']|[\"']?\])?(?:\s?[\])】」》])?"
 _OPENING = r"(?:&\w{1,40}[ \t]{1,4}|!!?\w{1,40}[ \t]{1,4})?(?:b|f|r|u)?[【「《“(（\[]?"
 _NAMED = re.compile(
     rf"""(?ix)
-    (?<![a-z0-9_.-])(?P<name>[a-z0-9_.-]{{0,100}}?
+    (?<![a-z0-9_.$-])(?<!\$\{{)(?P<name>[a-z0-9_.-]{{0,100}}?
         (?:key|secret|passw|passphrase|passcode|pass|pwd|credential|use_wandb|use_swanlab|token|auth|salt|cookie
         |(?:unseal|api|access|secret|license)[ ]key(?:[ ]\d)?|contraseña|senha|mot[ ]de[ ]passe|пароль|パスワード|비밀번호
         |密码|密碼|密钥|密鑰|口令|令牌|私钥|凭证|验证码|授权码|访问码)

@@ -17,7 +17,8 @@ New = Callable[[re.Match[str]], str]
 Find = Callable[[re.Match[str]], Iterable[Edit]]
 
 
-BARRIER = "\0\n"
+BARRIER = "\n\0\n"
+"""Between pieces that are apart: no pattern goes on over it."""
 
 
 class Piece(NamedTuple):

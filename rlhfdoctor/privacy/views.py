@@ -70,14 +70,15 @@ def _joined(text: str) -> View | None:
     often = longest if _LEAST_WIDTH <= longest <= _MOST_WIDTH and Counter(widths)[longest] >= _LEAST_LINES else -1
     if often < 0 and _WIDTHS.isdisjoint(widths):
         return None
-    pieces, at, count = list[Piece](), 0, 0
+    full = [(width == often or width in _WIDTHS) and _goes_on(lines, number) for number, width in enumerate(widths)]
+    pieces, at = list[Piece](), 0
     for number, width in enumerate(widths):
-        full = (width == often or width in _WIDTHS) and _goes_on(lines, number)
-        if full or count:
+        if any(full[max(number - 2, 0) : number + 1]):  # what was cut, its rest, one line below that
             pieces.append(Piece(lines[number], at, at + width, True))
-            count = count + 1 if full and count < _MOST_LINES else 0
-            if not count:
-                pieces.append(Piece("\n" + BARRIER, at + width, at + width, False))
+            if not full[number]:
+                pieces.append(Piece("\n", at + width, at + width, False))
+        elif pieces and pieces[-1].text != BARRIER:
+            pieces.append(Piece(BARRIER, at, at, False))
         at += width + 1
     return View(pieces) if pieces else None
 
@@ -154,7 +155,8 @@ def decode(run: str) -> str | None:
     bare = run.rstrip("=").replace("-", "+").replace("_", "/")
     bare = bare[: len(bare) - (len(bare) % 4 == 1)]
     try:
-        said = base64.b64decode(bare + "=" * (-len(bare) % 4)).decode("utf-8")
+        data = base64.b64decode(bare + "=" * (-len(bare) % 4))
+        said = data.decode("utf-8")
     except (binascii.Error, ValueError):
         return None
-    return said if len(said) >= _LEAST_BYTES and said.translate(_LINES).isprintable() else None
+    return said if len(data) >= _LEAST_BYTES and said.translate(_LINES).isprintable() else None
