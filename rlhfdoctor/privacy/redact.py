@@ -106,7 +106,7 @@ class Redactor:
 
     def _places(self, sheet: Sheet, label: Label) -> Iterable[re.Match[str]]:
         signs = signs_of(label)
-        for begin, end in sheet.lines_with(signs) if any(sign in sheet.low for sign in signs) else ():
+        for begin, end in sheet.lines_with(signs, label.below) if any(sign in sheet.low for sign in signs) else ():
             yield from compiled(label.form).finditer(sheet.text, begin, end)
 
     def _write(self, sheet: Sheet) -> None:
@@ -116,13 +116,12 @@ class Redactor:
         for label in LABELS:
             if label.in_place and any(sign in sheet.low for sign in signs_of(label)):
                 sheet.edit(compiled(label.form), functools.partial(self._labelled, label.kind), signs_of(label))
-        if ":" in sheet.text or "-" in sheet.text:
-            sheet.sub(addresses.MAC, self._address)
-        if addresses.IP4_SIGN.search(sheet.text):
-            sheet.sub(addresses.IP4, self._address, (".",))
-        if "::" in sheet.text or sheet.text.count(":") > 6:
-            sheet.sub(addresses.IP6, self._address, (":",))
-        sheet.sub(PATH, self._path, ("/",))
+        sheet.sub(addresses.MAC, self._address)
+        sheet.sub(addresses.IP4, self._address)
+        if addresses.IP6_SIGN.search(sheet.text):
+            sheet.sub(addresses.IP6, self._address)
+        if not sheet.is_joined:  # a path at the end of a line seldom goes on in the next one
+            sheet.sub(PATH, self._path)
         names = self._pattern()
         if names is not None:
             sheet.sub(names, self._name)

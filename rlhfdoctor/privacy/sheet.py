@@ -43,6 +43,9 @@ class Sheet:
     'a=1\\nb=x\\n'
     """
 
+    is_joined = False
+    """Whether lines were joined that perhaps do not go on."""
+
     def __init__(self, text: str) -> None:
         self.text = text
         self._low = ""
@@ -115,9 +118,10 @@ class View(Sheet):
     ('ax', 'ax')
     """
 
-    def __init__(self, pieces: Iterable[Piece]) -> None:
+    def __init__(self, pieces: Iterable[Piece], *, is_joined: bool = False) -> None:
         self.pieces = [piece for piece in pieces if piece.text or piece.is_new]
         super().__init__("".join(piece.text for piece in self.pieces))
+        self.is_joined = is_joined
         self._index()
 
     def part(self, begin: int, end: int) -> Iterator[Piece]:
@@ -136,11 +140,12 @@ class View(Sheet):
             number += 1
 
     def back(self, original: str) -> str:
-        """The original with what was changed here."""
+        """The original with what was changed here; it has as many lines as before."""
         parts, done = list[str](), 0
         for piece in self.pieces:
             if piece.is_new and piece.end > done:
-                parts += (original[done : max(piece.begin, done)], piece.text)
+                begin = max(piece.begin, done)
+                parts += (original[done:begin], piece.text, "\n" * original.count("\n", begin, piece.end))
                 done = piece.end
         return "".join([*parts, original[done:]])
 

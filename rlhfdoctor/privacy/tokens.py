@@ -137,6 +137,10 @@ PREFIXED: tuple[tuple[str, str, str], ...] = (
 """Service, what its tokens begin with, and what follows (a part of a regular expression)."""
 
 
+_RUN = re.compile(r"[\w.~+/=:-]{16,}")
+"""Every token is in a run of such letters."""
+
+
 def _begin(start: str = "") -> str:
     """That no word goes on before `start`; escapes (`\\n`, `%3D`) and the codes of colours are no words."""
     return (
@@ -173,8 +177,9 @@ def cut_tokens(sheet: Sheet, cut: Find) -> None:
     >>> sheet.text
     'login with [secret] now'
     """
+    runs = "\n".join(_RUN.findall(sheet.text))
     for marker, prefixed, form in _forms():
-        if marker in sheet.text:
+        if marker in runs:
             sheet.edit(_compiled(marker, prefixed, form), cut)
 
 

@@ -16,7 +16,7 @@ Change = Callable[[Sheet], object]
 
 _WORDS = re.compile(r"[\"'],(?: |(?=[\"'][\w-])|\r?\n[ \t]{0,20})[\"']")
 _LISTS = ("['", '["', "('", '("')
-_WIDTHS = frozenset((72, 76, 78, 79, 80, 100, 119, 120, 132, 160, 200))
+_WIDTHS = frozenset((79, 80, 100, 120, 132, 160, 200))
 _LEAST_WIDTH, _MOST_WIDTH = 60, 320
 _MOST_LINES = 60
 """Of one wrapped text, or of what goes on behind prefixes."""
@@ -80,7 +80,7 @@ def _joined(text: str) -> View | None:
         elif pieces and pieces[-1].text != BARRIER:
             pieces.append(Piece(BARRIER, at, at, False))
         at += width + 1
-    return View(pieces) if pieces else None
+    return View(pieces, is_joined=True) if pieces else None
 
 
 def _goes_on(lines: list[str], number: int) -> bool:
