@@ -15,9 +15,7 @@ IP4 = re.compile(
 IP6 = re.compile(
     r"(?i)(?<![\w:])(?:(?:[0-9a-f]{1,4}:){7}[0-9a-f]{1,4}|(?:[0-9a-f]{1,4}:){1,6}(?::[0-9a-f]{1,4}){1,6})(?![\w:])"
 )
-MAC = re.compile(
-    r"[0-9a-fA-F](?<![\w:-].)[0-9a-fA-F](?:(?::[0-9a-fA-F]{2}){5}|(?:-[0-9a-fA-F]{2}){5})(?![\w:-])"
-)
+MAC = re.compile(r"[0-9a-fA-F](?<![\w:-].)[0-9a-fA-F](?:(?::[0-9a-fA-F]{2}){5}|(?:-[0-9a-fA-F]{2}){5})(?![\w:-])")
 IP6_SIGN = re.compile(r"::|:[0-9a-fA-F]{1,4}:[0-9a-fA-F]{1,4}:[0-9a-fA-F]{1,4}:")
 _VERSION = re.compile(
     r"(?i)(?:version|cu\d\d|cuda|cudnn|cublas|nccl|driver|nvidia-[\w-]{1,40})[\"']?[\s:@=]{0,4}[\"']?$"
@@ -30,7 +28,11 @@ _IN_NETS = 254
 def is_private(match: re.Match[str]) -> bool:
     """Whether an address is one of somewhere: no loopback, no version, no scope of C++."""
     found = match[0]
-    if _NOT_PRIVATE.match(found) or found.startswith("::") or ("-" not in found and ":" in found and not re.search(r"\d", found)):
+    if (
+        _NOT_PRIVATE.match(found)
+        or found.startswith("::")
+        or ("-" not in found and ":" in found and not re.search(r"\d", found))
+    ):
         return False
     if set(found.lower()) <= set("f:-") or set(found) <= set("0:-"):
         return False

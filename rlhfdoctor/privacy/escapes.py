@@ -1,6 +1,6 @@
 r"""Escapes undone, level by level: JSON, Python, shell, URLs, HTML, codes of colours.
 
-    {"m":"password\u003d\"x\""}   %2Fhome%2Falice   b'\xe5\xaf\x86'   'it'\''s'   &quot;   to\x1b[31mken
+{"m":"password\u003d\"x\""}   %2Fhome%2Falice   b'\xe5\xaf\x86'   'it'\''s'   &quot;   to\x1b[31mken
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ def uncolour(text: str) -> View | None:
     if "\x1b[" not in text:
         return None
     inside = (match for match in _INSIDE.finditer(text) if _is_in_word(text, match.start()))
-    lines = merged((_line_begin(text, _line_begin(text, match.start()) - 1), _line_end(text, match.end(), 1)) for match in inside)
+    lines = merged(
+        (_line_begin(text, _line_begin(text, match.start()) - 1), _line_end(text, match.end(), 1)) for match in inside
+    )
     pieces = list[Piece]()
     for begin, end in lines:
         done = begin

@@ -8,48 +8,80 @@ from __future__ import annotations
 import functools
 import re
 
+from rlhfdoctor.privacy.form import compiled
 from rlhfdoctor.privacy.sheet import Find, Sheet
 
 _NAMES = (
     r"api[_-]?keys?|access[_-]?keys?(?:[_-]?(?:id|secret))?|secret(?:[_-]?(?:id|key|access[_-]?key))?|client[_-]?secret"
     r"|private[_-]?key(?:[_-]id)?|client[_-]key[_-]data|account[_-]?key|shared[_-]?access[_-]?key|subscription[_-]?key"
-    r"|(?:openai|s3|storage|encryption|wandb|swanlab|azure|oss|cos|app|license|signing|master|root|ssh|unseal)[_. -]?key"
-    r"|unseal key \d|(?:pg|ssh|db|sudo|become|root|user|bind|smtp|ldap|mail)[_-]?pass|pg?passw(?:or)?d|passw(?:or)?d|passwort"
+    r"|(?:openai|s3|storage|encryption|wandb|swanlab|azure|oss|cos|app|license|signing|master|root|ssh|unseal)"
+    r"[_. -]?key|unseal key \d|(?:pg|ssh|db|sudo|become|root|user|bind|smtp|ldap|mail)[_-]?pass"
+    r"|pg?passw(?:or)?d|passw(?:or)?d|passwort"
     r"|pwd|passphrase|passcode|passwd|credentials?|use_wandb|use_swanlab|token|auth[_-]?key|authkey|x-csrftoken"
     r"|contraseña|senha|mot de passe|пароль|パスワード|비밀번호"
     r"|密码|密碼|密钥|密鑰|口令|令牌|私钥|凭证|验证码|授权码|访问码"
 )
 """How the name of a secret ends."""
-_STEMS = (
-    "key secret passw pwd passphrase passcode pass= pass: credential use_wandb use_swanlab token auth salt cookie"
-    " contraseña senha passe пароль パスワード 비밀번호 密码 密碼 密钥 密鑰 口令 令牌 私钥 凭证 验证码 授权码 访问码"
-).split()
+_STEMS = [
+    "key",
+    "secret",
+    "passw",
+    "pwd",
+    "passphrase",
+    "passcode",
+    "pass=",
+    "pass:",
+    "credential",
+    "use_wandb",
+    "use_swanlab",
+    "token",
+    "auth",
+    "salt",
+    "cookie",
+    "contraseña",
+    "senha",
+    "passe",
+    "пароль",
+    "パスワード",
+    "비밀번호",
+    "密码",
+    "密碼",
+    "密钥",
+    "密鑰",
+    "口令",
+    "令牌",
+    "私钥",
+    "凭证",
+    "验证码",
+    "授权码",
+    "访问码",
+]
 """What each of the names has in it, in small letters."""
-_CLOSING = r"(?:\\{0,4}[\"']|[\"']?\])?(?:\s?[\])】」》])?"
+_CLOSING = r"(?:\\{0,16}[\"']|[\"']?\])?(?:\s?[\])】」》])?"
 _OPENING = r"(?:&\w{1,40}[ \t]{1,4}|!!?\w{1,40}[ \t]{1,4})?(?:b|f|r|u)?[【「《“(（\[]?"
-_NAMED = re.compile(
-    rf"""(?ix)
+NAMED = rf"""(?ix)
     (?<![a-z0-9_.$-])(?<!\$\{{)(?P<name>[a-z0-9_.-]{{0,100}}?
         (?:key|secret|passw|passphrase|passcode|pass|pwd|credential|use_wandb|use_swanlab|token|auth|salt|cookie
-        |(?:unseal|api|access|secret|license)[ ]key(?:[ ]\d)?|contraseña|senha|mot[ ]de[ ]passe|пароль|パスワード|비밀번호
+        |(?:unseal|api|access|secret|license)[ ]key(?:[ ]\d)?|contraseña|senha|mot[ ]de[ ]passe
+        |пароль|パスワード|비밀번호
         |密码|密碼|密钥|密鑰|口令|令牌|私钥|凭证|验证码|授权码|访问码)
         [a-z0-9_.-]{{0,40}})(?![a-z0-9_.-])
     (?P<joint>{_CLOSING}[ \t]{{0,8}}
-        (?:[-=]>|:?=>?|[:：]|%3D|[|│]|,(?=[ ]?\\{{0,4}}["'])|(?:is|was|provided:)(?=[ :])|是|为|[ \t]|(?=[【「《“]))(?:[ \t]{{0,4}}[|>][+-]?[ \t]{{1,4}}|[ \t]-[ \t])?
+        (?:[-=]>|:?=>?|[:：]|%3D|[|│]|,(?=[ ]?\\{{0,16}}["'])
+        |(?:is|was|provided:)(?=[ :])|是|为|[ \t]|(?=[【「《“]))
+        (?:[ \t]{{0,4}}[|>][+-]?[ \t]{{1,4}}|[ \t]-[ \t])?
         (?:[ \t]{{0,8}}|[ \t]{{1,8}}\\\r?\n[ \t]{{0,40}}){_OPENING})
-    (?=b?\\{{0,4}}(?:"(?P<double>[^"\\\n]{{4,500}})|'(?P<single>[^'\\\n]{{4,500}}))
+    (?=b?\\{{0,16}}(?:"(?P<double>[^"\\\n]{{4,500}})|'(?P<single>[^'\\\n]{{4,500}}))
         |(?P<bare>[^\s"',;\\)}}\]，。；、】」》”）│]{{4,500}}))
     """
-)
-_IN_BLOCK = re.compile(
-    rf"""(?imx)
-    (?:^|(?<=["'(>=]))(?P<indent>[ \t]{{0,60}}(?:-[ ])?)["']?(?P<name>[\w.-]{{0,80}}?(?:{_NAMES}|tokens|passwords|secrets))["']?[ \t]{{0,4}}
+IN_BLOCK = rf"""(?imx)
+    (?:^|(?<=["'(>=]))(?P<indent>[ \t]{{0,60}}(?:-[ ])?)["']?
+    (?P<name>[\w.-]{{0,80}}?(?:{_NAMES}|tokens|passwords|secrets))["']?[ \t]{{0,4}}
     :[ \t]{{0,8}}(?:[|>][+-]?\d?|&\w{{1,40}})?[ \t]{{0,8}}\r?\n
-    (?P<value>(?:(?P=indent)[ \t]{{1,20}}[^\s\\][^\n"]{{0,4000}}(?:\n|\Z|(?="))|(?P=indent)-[ ][^\n"]{{1,4000}}(?:\n|\Z|(?="))){{1,40}})
+    (?P<value>(?:(?P=indent)[ \t]{{1,20}}[^\s\\][^\n"]{{0,4000}}(?:\n|\Z|(?="))
+        |(?P=indent)-[ ][^\n"]{{1,4000}}(?:\n|\Z|(?="))){{1,40}})
     """
-)
 _MAPPING = re.compile(r"(?m)^\s*(?:- )?[\"']?[\w.-]{1,60}[\"']?:(?:\s|$)")
-_ENDS = re.compile(rf"(?i)(?:{_NAMES})$")
 _NO_SECRET = re.compile(
     r"(?i)(?:none|null|nil|true|false|\$\{?\w+\}?|\$\(.*|%\w+%|<.*|optional\[?.*|\[?secret\].*|\[secret.*|online|offline"
     r"|disabled|enabled|str|bytes|string|required|missing|empty|redacted|\*+|x{3,}|\.{3,}|…)"
@@ -60,11 +92,63 @@ _FIGURE_TOKEN = re.compile(
 )
 _FIGURES = re.compile(r"[\d.,]+")
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_SECRET_PARTS = frozenset("token secret secrets password passwd pwd pass auth credential credentials salt cookie apikey".split())
-_SURE_PARTS = frozenset("secret secrets password passwd pwd credential credentials".split())
+_SECRET_PARTS = frozenset(
+    [
+        "token",
+        "secret",
+        "secrets",
+        "password",
+        "passwd",
+        "pwd",
+        "pass",
+        "auth",
+        "credential",
+        "credentials",
+        "salt",
+        "cookie",
+        "apikey",
+    ]
+)
+_SURE_PARTS = frozenset(["secret", "secrets", "password", "passwd", "pwd", "credential", "credentials"])
 _OTHER_PARTS = frozenset(
-    "id ids name path file dir folder url uri type mode len length size count level loss mask class cls tokens logger"
-    " module expired expires expiration time date cache hash digest hit method scheme provider header".split()
+    [
+        "id",
+        "ids",
+        "name",
+        "path",
+        "file",
+        "dir",
+        "folder",
+        "url",
+        "uri",
+        "type",
+        "mode",
+        "len",
+        "length",
+        "size",
+        "count",
+        "level",
+        "loss",
+        "mask",
+        "class",
+        "cls",
+        "tokens",
+        "logger",
+        "module",
+        "expired",
+        "expires",
+        "expiration",
+        "time",
+        "date",
+        "cache",
+        "hash",
+        "digest",
+        "hit",
+        "method",
+        "scheme",
+        "provider",
+        "header",
+    ]
 )
 """A name with one of these after the secret's word is the name of something else."""
 _LEAST_RANDOM = 8
@@ -73,9 +157,9 @@ _CHANGES = re.compile(r"[a-z](?=[A-Z\d])|[A-Z](?=\d)|\d(?=[A-Za-z])")
 
 def cut_named(sheet: Sheet, cut: Find) -> None:
     """Cuts what a name makes a secret; `cut` gets matches whose groups are the secrets."""
-    sheet.edit(_NAMED, lambda match: cut(match) if _is_named(match) else (), _STEMS, below=1)
+    sheet.edit(compiled(NAMED), lambda match: cut(match) if _is_named(match) else (), _STEMS, below=1)
     if any(stem in sheet.text for stem in (":\n", ":\r", "|\n", ">\n", "-\n", ": \n", "|\r")):
-        sheet.edit(_IN_BLOCK, lambda match: cut(match) if _is_block(match) else (), _STEMS, below=_LINES_BELOW)
+        sheet.edit(compiled(IN_BLOCK), lambda match: cut(match) if _is_block(match) else (), _STEMS, below=_LINES_BELOW)
 
 
 _LINES_BELOW = 8
@@ -83,10 +167,11 @@ _LINES_BELOW = 8
 
 def is_ending(flag: str) -> bool:
     """Whether a flag ends like the name of a secret."""
-    return _FLAG.fullmatch(flag) is not None
+    return re.fullmatch(r"--?[\w.-]{0,160}", flag) is not None and _ends(flag)
 
 
-_FLAG = re.compile(rf"(?i)-{{1,2}}[a-z0-9_.-]{{0,80}}?(?:{_NAMES})")
+def _ends(name: str) -> bool:
+    return compiled(rf"(?i)(?:{_NAMES})$").search(name) is not None
 
 
 def is_no_value(value: str) -> bool:
@@ -125,7 +210,7 @@ def _is_named(match: re.Match[str]) -> bool:
         return False  # it was cut already
     if value.endswith("(") or re.match(r"[A-Za-z_][\w.]*\(", value):
         return False  # a call
-    if not _ENDS.search(name):
+    if not _ends(name):
         return marked and _is_alike(name, value)
     if re.search(r"is$|was$|是|为", joint.strip()):
         return re.search(r"\d", value) is not None

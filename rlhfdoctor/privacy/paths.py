@@ -1,13 +1,11 @@
-"""Private directories in paths: unknown ones become tokens; known words, models, everything from a framework on stay."""
+"""Private directories in paths: known words, models, everything from a framework on stay; the rest are tokens."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 
-PATH = re.compile(
-    r"(?<!memcg=)(?<!stats for )(?<![\w./$}-])(?<!:/)/(?:[\w.+@=~-]{1,255}/){1,64}[\w.+@=~-]{0,255}"
-)
+PATH = re.compile(r"(?<!memcg=)(?<!stats for )(?<![\w./$}-])(?<!:/)/(?:[\w.+@=~-]{1,255}/){1,64}[\w.+@=~-]{0,255}")
 _SYSTEM = frozenset(
     [
         "usr",

@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from rlhfdoctor.privacy import addresses
-from rlhfdoctor.privacy.labels import LABELS, Label, compiled, is_everywhere, is_private, signs_of
+from rlhfdoctor.privacy.form import Label, compiled, signs_of
+from rlhfdoctor.privacy.labels import LABELS, is_everywhere, is_private
 from rlhfdoctor.privacy.paths import PATH, hide_path
 from rlhfdoctor.privacy.secrets import SECRET, cut_on, cut_words, hides, is_secret
 from rlhfdoctor.privacy.sheet import Edit, Sheet
@@ -105,7 +106,7 @@ class Redactor:
                         self._token(label.kind, name)
 
     def _places(self, sheet: Sheet, label: Label) -> Iterable[re.Match[str]]:
-        signs = signs_of(label)
+        signs = signs_of(label.signs)
         for begin, end in sheet.lines_with(signs, label.below) if any(sign in sheet.low for sign in signs) else ():
             yield from compiled(label.form).finditer(sheet.text, begin, end)
 
@@ -114,14 +115,13 @@ class Redactor:
         cut_on(sheet, self._secret)
         sheet.sub(addresses.EMAIL, self._email, ("@",))
         for label in LABELS:
-            if label.in_place and any(sign in sheet.low for sign in signs_of(label)):
-                sheet.edit(compiled(label.form), functools.partial(self._labelled, label.kind), signs_of(label))
+            if label.in_place and any(sign in sheet.low for sign in signs_of(label.signs)):
+                sheet.edit(compiled(label.form), functools.partial(self._labelled, label.kind), signs_of(label.signs))
         sheet.sub(addresses.MAC, self._address)
         sheet.sub(addresses.IP4, self._address)
         if addresses.IP6_SIGN.search(sheet.text):
             sheet.sub(addresses.IP6, self._address)
-        if not sheet.is_joined:  # a path at the end of a line seldom goes on in the next one
-            sheet.sub(PATH, self._path)
+        sheet.sub(PATH, functools.partial(self._path, sheet))
         names = self._pattern()
         if names is not None:
             sheet.sub(names, self._name)
@@ -154,8 +154,10 @@ class Redactor:
             self._issued.add(known[found])
         return self._count("address", known[found])
 
-    def _path(self, match: re.Match[str]) -> str:
-        path = hide_path(match[0], lambda hidden: self._token("path", hidden), self._projects)
+    def _path(self, sheet: Sheet, match: re.Match[str]) -> str:
+        if sheet.is_joined and "/" not in sheet.rest(*match.span()):
+            return match[0]  # the next line begins with something else
+        path = hide_path(match[0], functools.partial(self._token, "path"), self._projects)
         return self._count("path", path) if path != match[0] else path
 
     def _name(self, match: re.Match[str]) -> str:

@@ -102,8 +102,9 @@ def _cut_by_flag(words: Iterable[str]) -> list[str]:
 
 def _cut(found: Found, match: re.Match[str]) -> Iterator[Edit]:
     """A secret in place of a match's groups, of all of it where it has none."""
-    named = [name for name in ("double", "single", "bare", "value") if match.re.groupindex.get(name) and match[name]]
-    for number in named or range(1, match.re.groups + 1) or [0]:
+    names = [name for name in ("double", "single", "bare", "value") if name in match.re.groupindex and match[name]]
+    numbers: Sequence[str | int] = names or range(1, match.re.groups + 1) or (0,)
+    for number in numbers:
         value = (match[number] or "").strip()
         if value and value != SECRET:
             begin = match.start(number) + match[number].index(value)

@@ -50,6 +50,10 @@ class Sheet:
         self.text = text
         self._low = ""
 
+    def rest(self, begin: int, end: int) -> str:
+        """What of a part stands in the next lines: nothing, where lines are as they were."""
+        return ""
+
     @property
     def low(self) -> str:
         """The text in small letters, of the same length."""
@@ -158,6 +162,10 @@ class View(Sheet):
         piece = self.pieces[number]
         at = piece.begin + begin - self._starts[number] if piece.is_same else piece.begin
         return at, at
+
+    def rest(self, begin: int, end: int) -> str:
+        """What of a part of the view is not in the piece in which it begins: in the next lines."""
+        return "".join(piece.text for piece in list(self.part(begin, end))[1:])
 
     def _write(self, edits: Iterable[Edit]) -> None:
         pieces, done = list[Piece](), 0

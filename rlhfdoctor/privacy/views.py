@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import binascii
 import functools
 import re
@@ -10,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from rlhfdoctor.privacy.escapes import uncolour, unescape
+from rlhfdoctor.privacy.form import compiled
 from rlhfdoctor.privacy.sheet import BARRIER, Piece, Sheet, View
 
 Change = Callable[[Sheet], object]
@@ -23,7 +23,7 @@ _MOST_LINES = 60
 _LEAST_LINES = 2
 _RUN = re.compile(r"(?<![A-Za-z0-9+/_=-])[A-Za-z0-9+/_-]{16,}={0,2}")
 _LEAST_BYTES = 9
-_BELOW = re.compile(
+BELOW = (
     r"(?im)^(?P<prefix>[^\n]{0,160}?)(?:-{4,5} ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY|PuTTY-User-Key-File|Private-Lines:"
     r"|- ?[\"']?(?:name|value)[\"']?:|machine\s|kind: ?Secret"
     r"|[\w.-]{0,60}(?:key|token|secret|passw|pwd|credential|密码|密钥)[\w.-]{0,30}[\"']?:"
@@ -41,15 +41,15 @@ def through_views(text: str, change: Change, depth: int = 2) -> str:
     >>> through_views("%61bc b", lambda sheet: sheet.sub(re.compile("abc"), lambda match: "x"))
     'x b'
     """
-    for views in (uncolour, _joined):
-        text = _changed(text, views(text), change)
+    for undone in (uncolour, _joined):
+        text = _changed(text, undone(text), change)
     views = list(unescape(text))
     while views:  # the innermost first: what is found there is whole
         new = _changed(text, views.pop(), change)
         if new != text:
             text, views = new, list(unescape(new))[: len(views)]
-    for views_of_lines in (_unprefixed, _words):
-        text = _changed(text, views_of_lines(text), change)
+    for undone in (_unprefixed, _words):
+        text = _changed(text, undone(text), change)
     sheet = Sheet(text)
     change(sheet)
     return _decoded(sheet.text, change, depth) if depth else sheet.text
@@ -93,7 +93,7 @@ def _unprefixed(text: str) -> View | None:
     """Keys and blocks of YAML without what a logger puts before each of their lines."""
     pieces, done = list[Piece](), 0
     for begin, end in _openings(Sheet(text)):
-        match = _BELOW.search(text, begin, end) if begin >= done else None
+        match = compiled(BELOW).search(text, begin, end) if begin >= done else None
         if match is None or not match["prefix"].strip():
             continue
         form, at = _prefix_form(match["prefix"].rstrip(" ")), begin
@@ -155,7 +155,7 @@ def decode(run: str) -> str | None:
     bare = run.rstrip("=").replace("-", "+").replace("_", "/")
     bare = bare[: len(bare) - (len(bare) % 4 == 1)]
     try:
-        data = base64.b64decode(bare + "=" * (-len(bare) % 4))
+        data = binascii.a2b_base64(bare + "=" * (-len(bare) % 4))
         said = data.decode("utf-8")
     except (binascii.Error, ValueError):
         return None
