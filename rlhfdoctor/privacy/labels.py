@@ -171,8 +171,8 @@ PUBLIC_HOSTS = re.compile(
     r"|zapier\.com|hc-ping\.com|localhost|local)"
 )
 _NO_HOST = re.compile(
-    r"(?i).*\.(?:py|log|cc|cpp|cu|json|ya?ml|sh|txt|out|err|h|so|md|svc)$|v?\d+(?:\.\d+)*$|local(?:host)?(?:\.|$)|.*_.*=.*"
-    r"|host-\d+|\d{1,3}(?:\.\d{1,3}){3}"
+    r"(?i)[^\n]{0,240}\.(?:py|log|cc|cpp|cu|json|ya?ml|sh|txt|out|err|h|so|md|svc)$|v?\d{1,20}(?:\.\d{1,20}){0,16}$"
+    r"|local(?:host)?(?:\.|$)|[^=_]{0,240}_[^=]{0,240}=[^\n]{0,240}|host-\d{1,9}"
 )
 _TOKEN = re.compile(r"(?:user|host|group|word|path|email|phone|id|serial)-\d+$")
 

@@ -18,7 +18,7 @@ _NAMES = (
     r"[_. -]?key|unseal key \d|(?:pg|ssh|db|sudo|become|root|user|bind|smtp|ldap|mail)[_-]?pass"
     r"|pg?passw(?:or)?d|passw(?:or)?d|passwort"
     r"|pwd|passphrase|passcode|passwd|credentials?|use_wandb|use_swanlab|token|auth[_-]?key|authkey|x-csrftoken"
-    r"|contraseña|senha|mot de passe|пароль|パスワード|비밀번호"
+    r"|contraseña|senha|de[ -]passe|пароль|パスワード|비밀번호"
     r"|密码|密碼|密钥|密鑰|口令|令牌|私钥|凭证|验证码|授权码|访问码"
 )
 """How the name of a secret ends."""
@@ -62,7 +62,7 @@ _OPENING = r"(?:&\w{1,40}[ \t]{1,4}|!!?\w{1,40}[ \t]{1,4})?(?:b|f|r|u)?[【「�
 NAMED = rf"""(?ix)
     (?<![a-z0-9_.$-])(?<!\$\{{)(?P<name>[a-z0-9_.-]{{0,100}}?
         (?:key|secret|passw|passphrase|passcode|pass|pwd|credential|use_wandb|use_swanlab|token|auth|salt|cookie
-        |(?:unseal|api|access|secret|license)[ ]key(?:[ ]\d)?|contraseña|senha|mot[ ]de[ ]passe
+        |(?:unseal|api|access|secret|license)[ ]key(?:[ ]\d)?|contraseña|senha|de[ -]passe
         |пароль|パスワード|비밀번호
         |密码|密碼|密钥|密鑰|口令|令牌|私钥|凭证|验证码|授权码|访问码)
         [a-z0-9_.-]{{0,40}})(?![a-z0-9_.-])
@@ -70,9 +70,9 @@ NAMED = rf"""(?ix)
         (?:[-=]>|:?=>?|[:：]|%3D|[|│]|,(?=[ ]?\\{{0,16}}["'])
         |(?:is|was|provided:)(?=[ :])|是|为|[ \t]|(?=[【「《“]))
         (?:[ \t]{{0,4}}[|>][+-]?[ \t]{{1,4}}|[ \t]-[ \t])?
-        (?:[ \t]{{0,8}}|[ \t]{{1,8}}\\\r?\n[ \t]{{0,40}}){_OPENING})
+        (?:[ \t]{{0,8}}|[ \t]{{1,8}}\\\r?\n[ \t]{{0,40}})(?:\x1b\[[\d;]{{0,20}}m)?{_OPENING})
     (?=b?\\{{0,16}}(?:"(?P<double>[^"\\\n]{{4,500}})|'(?P<single>[^'\\\n]{{4,500}}))
-        |(?P<bare>[^\s"',;\\)}}\]，。；、】」》”）│]{{4,500}}))
+        |(?P<bare>(?:(?!&\w{{1,40}}=)[^\s"',;\\)}}\]，。；、】」》”）│]){{4,500}}))
     """
 IN_BLOCK = rf"""(?imx)
     (?:^|(?<=["'(>=]))(?P<indent>[ \t]{{0,60}}(?:-[ ])?)["']?

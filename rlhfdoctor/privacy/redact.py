@@ -67,7 +67,7 @@ class Redactor:
 
     def learn_host(self, name: str, *, surely: bool = False) -> None:
         """Notes a host by name; a plain word only if `surely` one, since it would be replaced everywhere."""
-        if is_private("host", name, self._projects) and (surely or is_everywhere("host", name)):
+        if len(name) > 3 and is_private("host", name, self._projects) and (surely or is_everywhere("host", name)):
             self._everywhere.setdefault(name, "host")
             self._token("host", name)
             self._names = None
@@ -138,7 +138,7 @@ class Redactor:
         """Names in a place of names, also those that are words elsewhere."""
         for number in range(1, match.re.groups + 1):
             name = (match[number] or "").rstrip(".-")
-            if name and is_private(kind, name, self._projects):
+            if name and name not in self._issued and is_private(kind, name, self._projects):
                 begin = match.start(number)
                 token = self._token(kind, name)
                 if token != name:

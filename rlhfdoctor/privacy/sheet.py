@@ -1,4 +1,4 @@
-"""A text under change: what is found in it is written anew, and with it what stands for it in the original.
+"""A text under change: what is found in a view of it is written anew in the original.
 
 A view is a text that was decoded from another one. Each of its pieces knows from where in the original it is, so that
 what is changed in the view is changed in the original, which keeps its own escapes everywhere else.

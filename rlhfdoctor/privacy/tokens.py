@@ -19,7 +19,7 @@ _END = r"(?![A-Za-z0-9_-])"
 PREFIXED: tuple[tuple[str, str, str], ...] = (
     # models and training
     ("Hugging Face", "hf_", r"[A-Za-z0-9]{16,}"),
-    ("Hugging Face, signed in", "hf_oauth_ hf_jwt_", r"[\w-]{16,}(?:\.[\w-]{8,}){0,2}"),
+    ("Hugging Face, signed in", "hf_oauth_ hf_jwt_", r"[\w-]{16,}(?:\.[\w-]{8,4096}){0,2}"),
     ("Hugging Face, organization", "api_org_", r"[A-Za-z]{30,}"),
     ("OpenAI and alike", "sk- sk_", r"[A-Za-z0-9_-]{16,}"),
     ("OpenAI, session", "sess-", r"[A-Za-z0-9]{40}" + _END),
@@ -57,7 +57,7 @@ PREFIXED: tuple[tuple[str, str, str], ...] = (
     ("Volcengine", "AKLT", r"[\w-]{16,}={0,2}"),
     ("Baidu", "bce-v3/ALTAK-", r"[A-Za-z0-9]{16,}/[0-9a-f]{40}"),
     ("Google", "AIza", r"[\w-]{30,}"),
-    ("Google, access", "ya29.", r"[\w-]{16,}(?:\.[\w-]+)*"),
+    ("Google, access", "ya29.", r"[\w-]{16,}(?:\.[\w-]{1,400}){0,16}"),
     ("Google, refresh", "1//0", r"[\w-]{40,}"),
     ("Google, client", "GOCSPX-", r"[\w-]{28,}"),
     ("Google, storage", "GOOG1E", r"[A-Z0-9]{50,}"),

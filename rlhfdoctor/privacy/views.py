@@ -16,12 +16,12 @@ Change = Callable[[Sheet], object]
 
 _WORDS = re.compile(r"[\"'],(?: |(?=[\"'][\w-])|\r?\n[ \t]{0,20})[\"']")
 _LISTS = ("['", '["', "('", '("')
-_WIDTHS = frozenset((79, 80, 100, 120, 132, 160, 200))
+_USUAL_WIDTH = 80
 _LEAST_WIDTH, _MOST_WIDTH = 60, 320
 _MOST_LINES = 60
 """Of one wrapped text, or of what goes on behind prefixes."""
 _LEAST_LINES = 2
-_RUN = re.compile(r"(?<![A-Za-z0-9+/_=-])[A-Za-z0-9+/_-]{16,}={0,2}")
+_RUN = re.compile(r"(?<![A-Za-z0-9+/_=-])[A-Za-z0-9+/_-]{12,}={0,2}")
 _LEAST_BYTES = 9
 BELOW = (
     r"(?im)^(?P<prefix>[^\n]{0,160}?)(?:-{4,5} ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY|PuTTY-User-Key-File|Private-Lines:"
@@ -68,9 +68,9 @@ def _joined(text: str) -> View | None:
     widths = list(map(len, lines))
     longest = max(widths)
     often = longest if _LEAST_WIDTH <= longest <= _MOST_WIDTH and Counter(widths)[longest] >= _LEAST_LINES else -1
-    if often < 0 and _WIDTHS.isdisjoint(widths):
+    if often < 0 and _USUAL_WIDTH not in widths:
         return None
-    full = [(width == often or width in _WIDTHS) and _goes_on(lines, number) for number, width in enumerate(widths)]
+    full = [width in (often, _USUAL_WIDTH) and _goes_on(lines, number) for number, width in enumerate(widths)]
     pieces, at = list[Piece](), 0
     for number, width in enumerate(widths):
         if any(full[max(number - 2, 0) : number + 1]):  # what was cut, its rest, one line below that
@@ -86,7 +86,7 @@ def _joined(text: str) -> View | None:
 def _goes_on(lines: list[str], number: int) -> bool:
     """Whether a word may go on in the next line."""
     after = lines[number + 1][:1] if number + 1 < len(lines) else ""
-    return bool(after) and not (after.isspace() or lines[number][-1].isspace()) and len(set(lines[number])) > 1
+    return bool(after) and not after.isspace() and len(set(lines[number])) > 1
 
 
 def _unprefixed(text: str) -> View | None:

@@ -169,7 +169,7 @@ NAMED: dict[str, str] = {
     "Korean": "비밀번호: «{pw}»",
     "Russian": "пароль: «{pw}»",
     "German": "Passwort: «{pw}»",
-    "French": "mot de passe : «{pw}»",
+    "French": "Mot-de-passe : «{pw}»",
     "Spanish": "contraseña: «{pw}»",
     "letters and marks": "DB_PASSWORD=«{a3}#{U2}${d2}!&{a3}»",
     "letters and marks, quoted": "password: \"«{a3}@{U2},{d2};{a3})»\"",
