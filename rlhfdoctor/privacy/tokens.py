@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
+
+from rlhfdoctor.privacy.sheet import Find, Sheet
 
 _DIGIT = r"(?=[A-Za-z_-]{0,60}\d)"
 """For short prefixes: what follows has a digit, which names in code seldom have that early."""
@@ -18,7 +19,7 @@ _END = r"(?![A-Za-z0-9_-])"
 PREFIXED: tuple[tuple[str, str, str], ...] = (
     # models and training
     ("Hugging Face", "hf_", r"[A-Za-z0-9]{16,}"),
-    ("Hugging Face, signed in", "hf_oauth_ hf_jwt_", r"[\w-]{16,}(?:\.[\w-]{8,}){0,2}"),
+    ("Hugging Face, signed in", "hf_oauth_ hf_jwt_", r"[\w-]{16,}(?:\.[\w-]{8,4096}){0,2}"),
     ("Hugging Face, organization", "api_org_", r"[A-Za-z]{30,}"),
     ("OpenAI and alike", "sk- sk_", r"[A-Za-z0-9_-]{16,}"),
     ("OpenAI, session", "sess-", r"[A-Za-z0-9]{40}" + _END),
@@ -56,7 +57,7 @@ PREFIXED: tuple[tuple[str, str, str], ...] = (
     ("Volcengine", "AKLT", r"[\w-]{16,}={0,2}"),
     ("Baidu", "bce-v3/ALTAK-", r"[A-Za-z0-9]{16,}/[0-9a-f]{40}"),
     ("Google", "AIza", r"[\w-]{30,}"),
-    ("Google, access", "ya29.", r"[\w-]{16,}(?:\.[\w-]+)*"),
+    ("Google, access", "ya29.", r"[\w-]{16,}(?:\.[\w-]{1,400}){0,16}"),
     ("Google, refresh", "1//0", r"[\w-]{40,}"),
     ("Google, client", "GOCSPX-", r"[\w-]{28,}"),
     ("Google, storage", "GOOG1E", r"[A-Z0-9]{50,}"),
@@ -136,6 +137,10 @@ PREFIXED: tuple[tuple[str, str, str], ...] = (
 """Service, what its tokens begin with, and what follows (a part of a regular expression)."""
 
 
+_RUN = re.compile(r"[\w.~+/=:-]{16,}")
+"""Every token is in a run of such letters."""
+
+
 def _begin(start: str = "") -> str:
     """That no word goes on before `start`; escapes (`\\n`, `%3D`) and the codes of colours are no words."""
     return (
@@ -164,16 +169,18 @@ INNER: tuple[tuple[str, str, str], ...] = (
 """The same for tokens with their mark inside: service, mark, and the whole regular expression."""
 
 
-def cut_tokens(text: str, cut: Callable[[re.Match[str]], str]) -> str:
-    """The text with what `cut` makes of each token in place of it.
+def cut_tokens(sheet: Sheet, cut: Find) -> None:
+    """Makes the changes that `cut` wants for each token.
 
-    >>> cut_tokens("login with hf_abcdefghijklmnop now", lambda match: "[secret]")
+    >>> sheet = Sheet("login with hf_abcdefghijklmnop now")
+    >>> cut_tokens(sheet, lambda match: [(*match.span(), "[secret]")])
+    >>> sheet.text
     'login with [secret] now'
     """
+    runs = "\n".join(_RUN.findall(sheet.text))
     for marker, prefixed, form in _forms():
-        if marker in text:
-            text = _compiled(marker, prefixed, form).sub(cut, text)
-    return text
+        if marker in runs:
+            sheet.edit(_compiled(marker, prefixed, form), cut)
 
 
 @functools.cache

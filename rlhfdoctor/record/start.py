@@ -40,7 +40,12 @@ _ENVIRONMENT = re.compile(
     r"|KUBERNETES_SERVICE)_"
     r"|^(?:LD_PRELOAD|RANK|LOCAL_RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT|HOSTNAME)$"
 )
-_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH", re.I)
+_SECRET = re.compile(
+    r"KEY|TOKEN|SECRET|PASS|PWD|CREDENTIAL|AUTH|COOKIE|PROXY|WEBHOOK|REDIS"
+    r"|JSON|RUNTIME_ENV|JOB_CONFIG|JOB_(?:ACCOUNT|USER|GID|UID)|SLURM_JOB_COMMENT",
+    re.I,
+)
+"""Also what holds another program's whole environment, such as RAY_JOB_CONFIG_JSON_ENV_VAR, and who pays."""
 _PACKAGES = frozenset(
     {
         "torch",

@@ -1,0 +1,239 @@
+"""Secrets by the name beside them: `NAME=value`, `--flag value`, YAML, JSON, tables, calls, sentences.
+
+Settings that only sound alike (`--input_key`, `max_token_len`, `tokenizer`) stay.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from rlhfdoctor.privacy.form import compiled
+from rlhfdoctor.privacy.sheet import Find, Sheet
+
+_NAMES = (
+    r"api[_-]?keys?|access[_-]?keys?(?:[_-]?(?:id|secret))?|secret(?:[_-]?(?:id|key|access[_-]?key))?|client[_-]?secret"
+    r"|private[_-]?key(?:[_-]id)?|client[_-]key[_-]data|account[_-]?key|shared[_-]?access[_-]?key|subscription[_-]?key"
+    r"|(?:openai|s3|storage|encryption|wandb|swanlab|azure|oss|cos|app|license|signing|master|root|ssh|unseal)"
+    r"[_. -]?key|unseal key \d|(?:pg|ssh|db|sudo|become|root|user|bind|smtp|ldap|mail)[_-]?pass"
+    r"|pg?passw(?:or)?d|passw(?:or)?d|passwort"
+    r"|pwd|passphrase|passcode|passwd|credentials?|use_wandb|use_swanlab|token|auth[_-]?key|authkey|x-csrftoken"
+    r"|contraseña|senha|de[ -]passe|пароль|パスワード|비밀번호"
+    r"|密码|密碼|密钥|密鑰|口令|令牌|私钥|凭证|验证码|授权码|访问码"
+)
+"""How the name of a secret ends."""
+_STEMS = [
+    "key",
+    "secret",
+    "passw",
+    "pwd",
+    "passphrase",
+    "passcode",
+    "pass=",
+    "pass:",
+    "credential",
+    "use_wandb",
+    "use_swanlab",
+    "token",
+    "auth",
+    "salt",
+    "cookie",
+    "contraseña",
+    "senha",
+    "passe",
+    "пароль",
+    "パスワード",
+    "비밀번호",
+    "密码",
+    "密碼",
+    "密钥",
+    "密鑰",
+    "口令",
+    "令牌",
+    "私钥",
+    "凭证",
+    "验证码",
+    "授权码",
+    "访问码",
+]
+"""What each of the names has in it, in small letters."""
+_CLOSING = r"(?:\\{0,16}[\"']|[\"']?\])?(?:\s?[\])】」》])?"
+_OPENING = r"(?:&\w{1,40}[ \t]{1,4}|!!?\w{1,40}[ \t]{1,4})?(?:b|f|r|u)?[【「《“(（\[]?"
+NAMED = rf"""(?ix)
+    (?<![a-z0-9_.$-])(?<!\$\{{)(?P<name>[a-z0-9_.-]{{0,100}}?
+        (?:key|secret|passw|passphrase|passcode|pass|pwd|credential|use_wandb|use_swanlab|token|auth|salt|cookie
+        |(?:unseal|api|access|secret|license)[ ]key(?:[ ]\d)?|contraseña|senha|de[ -]passe
+        |пароль|パスワード|비밀번호
+        |密码|密碼|密钥|密鑰|口令|令牌|私钥|凭证|验证码|授权码|访问码)
+        [a-z0-9_.-]{{0,40}})(?![a-z0-9_.-])
+    (?P<joint>{_CLOSING}[ \t]{{0,8}}
+        (?:[-=]>|:?=>?|[:：]|%3D|[|│]|,(?=[ ]?\\{{0,16}}["'])
+        |(?:is|was|provided:)(?=[ :])|是|为|[ \t]|(?=[【「《“]))
+        (?:[ \t]{{0,4}}[|>][+-]?[ \t]{{1,4}}|[ \t]-[ \t])?
+        (?:[ \t]{{0,8}}|[ \t]{{1,8}}\\\r?\n[ \t]{{0,40}})(?:\x1b\[[\d;]{{0,20}}m)?{_OPENING})
+    (?=b?\\{{0,16}}(?:"(?P<double>[^"\\\n]{{4,500}})|'(?P<single>[^'\\\n]{{4,500}}))
+        |(?P<bare>(?:(?!&\w{{1,40}}=)[^\s"',;\\)}}\]，。；、】」》”）│]){{4,500}}))
+    """
+IN_BLOCK = rf"""(?imx)
+    (?:^|(?<=["'(>=]))(?P<indent>[ \t]{{0,60}}(?:-[ ])?)["']?
+    (?P<name>[\w.-]{{0,80}}?(?:{_NAMES}|tokens|passwords|secrets))["']?[ \t]{{0,4}}
+    :[ \t]{{0,8}}(?:[|>][+-]?\d?|&\w{{1,40}})?[ \t]{{0,8}}\r?\n
+    (?P<value>(?:(?P=indent)[ \t]{{1,20}}[^\s\\][^\n"]{{0,4000}}(?:\n|\Z|(?="))
+        |(?P=indent)-[ ][^\n"]{{1,4000}}(?:\n|\Z|(?="))){{1,40}})
+    """
+_MAPPING = re.compile(r"(?m)^\s*(?:- )?[\"']?[\w.-]{1,60}[\"']?:(?:\s|$)")
+_NO_SECRET = re.compile(
+    r"(?i)(?:none|null|nil|true|false|\$\{?\w+\}?|\$\(.*|%\w+%|<.*|optional\[?.*|\[?secret\].*|\[secret.*|online|offline"
+    r"|disabled|enabled|str|bytes|string|required|missing|empty|redacted|\*+|x{3,}|\.{3,}|…)"
+)
+_FIGURE_TOKEN = re.compile(
+    r"(?i)(?:pad|eos|bos|unk|mask|sep|cls|max|min|num|total|prompt|response|new|avg|per|special|image|stop|next)"
+    r"[_.-]?token$"
+)
+_FIGURES = re.compile(r"[\d.,]+")
+_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_SECRET_PARTS = frozenset(
+    [
+        "token",
+        "secret",
+        "secrets",
+        "password",
+        "passwd",
+        "pwd",
+        "pass",
+        "auth",
+        "credential",
+        "credentials",
+        "salt",
+        "cookie",
+        "apikey",
+    ]
+)
+_SURE_PARTS = frozenset(["secret", "secrets", "password", "passwd", "pwd", "credential", "credentials"])
+_OTHER_PARTS = frozenset(
+    [
+        "id",
+        "ids",
+        "name",
+        "path",
+        "file",
+        "dir",
+        "folder",
+        "url",
+        "uri",
+        "type",
+        "mode",
+        "len",
+        "length",
+        "size",
+        "count",
+        "level",
+        "loss",
+        "mask",
+        "class",
+        "cls",
+        "tokens",
+        "logger",
+        "module",
+        "expired",
+        "expires",
+        "expiration",
+        "time",
+        "date",
+        "cache",
+        "hash",
+        "digest",
+        "hit",
+        "method",
+        "scheme",
+        "provider",
+        "header",
+    ]
+)
+"""A name with one of these after the secret's word is the name of something else."""
+_LEAST_RANDOM = 8
+_CHANGES = re.compile(r"[a-z](?=[A-Z\d])|[A-Z](?=\d)|\d(?=[A-Za-z])")
+
+
+def cut_named(sheet: Sheet, cut: Find) -> None:
+    """Cuts what a name makes a secret; `cut` gets matches whose groups are the secrets."""
+    sheet.edit(compiled(NAMED), lambda match: cut(match) if _is_named(match) else (), _STEMS, below=1)
+    if any(stem in sheet.text for stem in (":\n", ":\r", "|\n", ">\n", "-\n", ": \n", "|\r")):
+        sheet.edit(compiled(IN_BLOCK), lambda match: cut(match) if _is_block(match) else (), _STEMS, below=_LINES_BELOW)
+
+
+_LINES_BELOW = 8
+
+
+def is_ending(flag: str) -> bool:
+    """Whether a flag ends like the name of a secret."""
+    return re.fullmatch(r"--?[\w.-]{0,160}", flag) is not None and _ends(flag)
+
+
+def _ends(name: str) -> bool:
+    return compiled(rf"(?i)(?:{_NAMES})$").search(name) is not None
+
+
+def is_no_value(value: str) -> bool:
+    """Whether a value is none of a secret: a variable, a place, a word for nothing."""
+    return _NO_SECRET.fullmatch(value) is not None or _is_path(value)
+
+
+def is_figure(name: str, value: str) -> bool:
+    """Whether a name that ends in `token` is one of the tokenizer's, or its value a count."""
+    return _FIGURE_TOKEN.search(name) is not None or ("token" in name.lower() and _FIGURES.fullmatch(value) is not None)
+
+
+@functools.lru_cache(maxsize=1024)
+def is_random(value: str) -> bool:
+    """Whether a value looks drawn by chance: letters and figures that change often.
+
+    >>> is_random("9f86d081884c7d659a2f"), is_random("global_step_100"), is_random("enabled-by-default")
+    (True, False, False)
+    """
+    return any(
+        len(part) >= _LEAST_RANDOM and len(_CHANGES.findall(part)) >= max(2, len(part) // 7)
+        for part in re.split(r"[-_./+=~]", value)
+    )
+
+
+def _is_named(match: re.Match[str]) -> bool:
+    """Whether the text after the name of a secret is one."""
+    name, joint = match["name"], match["joint"]
+    value = match["double"] or match["single"] or match["bare"]
+    quoted = match["bare"] is None
+    marked = quoted or re.search(r"[=:：,|│】「《“是为]|->|%3D", joint) is not None
+    low = name.lower()
+    if is_no_value(value) or is_figure(name, value) or (value.startswith("-") and joint[-1:] in " \t"):
+        return False
+    if value == "secret" and joint.endswith("["):
+        return False  # it was cut already
+    if value.endswith("(") or re.match(r"[A-Za-z_][\w.]*\(", value):
+        return False  # a call
+    if not _ends(name):
+        return marked and _is_alike(name, value)
+    if re.search(r"is$|was$|是|为", joint.strip()):
+        return re.search(r"\d", value) is not None
+    if "token" in low and (len(value) < 8 or ("|" in joint and not is_random(value))):
+        return False
+    if not marked and not (name.startswith("-") or re.search(r"\d", value)):
+        return False
+    return not (low.endswith(("use_wandb", "use_swanlab")) and len(value) < 10)
+
+
+def _is_alike(name: str, value: str) -> bool:
+    """Whether a name has a secret's word in it, and the value is a secret's: DB_PASSWORD_PROD=..."""
+    parts = [part.lower() for part in _PARTS.findall(name)]
+    at = next((at for at, part in enumerate(parts) if part in _SECRET_PARTS), None)
+    if at is None or _OTHER_PARTS.intersection(parts[at + 1 :]) or " " in value:
+        return False
+    return is_random(value) or (parts[at] in _SURE_PARTS and re.search(r"\d", value) is not None and len(value) >= 6)
+
+
+def _is_block(match: re.Match[str]) -> bool:
+    value = match["value"]
+    return not (_MAPPING.search(value) or is_figure(match["name"], value.strip()) or is_no_value(value.strip()))
+
+
+def _is_path(value: str) -> bool:
+    return value.startswith("/") and value.count("/") > 1 and not (re.search(r"[+=]", value) or is_random(value))

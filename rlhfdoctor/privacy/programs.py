@@ -1,0 +1,179 @@
+"""Secrets of programs by their place: arguments, files of passwords, keys that are shown after words for them."""
+
+from __future__ import annotations
+
+from rlhfdoctor.privacy.form import Place
+
+_RANDOM = r"[A-Za-z0-9+/_~.-]"
+PLACES = (
+    # programs
+    Place("sshpass", r"\bsshpass\s{1,8}-p\s{0,8}(\"[^\"\n]{1,200}\"|'[^'\n]{1,200}'|[^\s\"']\S{0,199})"),
+    Place(
+        "sudo",
+        r"(?:\becho|printf\s{1,4}(?:\S{1,20}))\s{1,8}(?:-n\s{1,4})?([^\n"
+        r"|]{1,200}?)\s{0,8}\|\s{0,8}sudo\s[^\n|]{0,60}?-\w{0,6}S",
+    ),
+    Place("sudo", r"\bsudo\s[^\n|]{0,200}?-\w{0,6}S[^\n|]{0,200}?<<<\s{0,8}([^\n]{1,200})"),
+    Place(
+        "passwd",
+        r"\becho\s{1,8}(?:-n\s{1,4})?[\"']?(?:[\w.-]{1,64}:)?([^\n"
+        r"|\"']{1,200}?)[\"']?\s{0,8}\|\s{0,8}(?:sudo\s{1,8})?(?:ch)?passwd\b",
+    ),
+    Place("--password-stdin", r"\becho\s{1,8}(?:-n\s{1,4})?([^\n|]{1,400}?)\s{0,8}\|[^\n]{0,200}?--password-stdin"),
+    Place(
+        "login",
+        r"\b(?:wandb|swanlab|huggingface-cli|hf|modelscope)\s{1,8}(?:auth\s{1,8})?login\b[^\n]{0,200}?\s(?:-k"
+        r"\s{1,8}|--token[ =]|--key[ =])?([\w-]{10,})",
+    ),
+    Place("vault", r"\bvault\s{1,8}login\s{1,8}(?:-\S{1,80}\s{1,8}){0,8}([\w.-]{16,})"),
+    Place(
+        ".login( login(",
+        r"\b(?:wandb|swanlab|huggingface_hub|hub|notebook_)?\.?login\(\s{0,8}(?:(?:key|api_key"
+        r"|token)\s{0,4}=)?\s{0,8}b?[\"']([\w.-]{10,})",
+    ),
+    Place(
+        "login",
+        r"\b(?:docker|helm|podman|nerdctl|oras|az|cloudctl)\s[^\n]{0,200}?\blogin\b[^\n]{0,200}?\s(?:-p"
+        r"|--password)[ =]{0,4}(\S+)",
+    ),
+    Place(
+        "curl",
+        r"\bcurl\b[^\n]{0,300}?\s(?:-u|--user|--proxy-user|-U)[ =]?[\"']?([^\s\"':]{1,100}:[^\s\"']{1,300})",
+    ),
+    Place("mysql maria", r"\b(?:mysql\w{0,12}|mariadb)\b[^\n]{0,200}?\s-p([^\s\"']{4,})"),
+    Place("redis-cli", r"\bredis-cli\b[^\n]{0,200}?\s-a\s{1,8}(\S+)"),
+    Place("mongo twine vncpasswd", r"\b(?:mongo\w{0,8}|twine)\b[^\n]{0,200}?\s-p\s{0,8}([^\s\"']{4,})"),
+    Place("openssl", r"\bopenssl\b[^\n]{0,300}?(?:\s-k\s{1,8}|\s-pass(?:in|out)?\s{1,8}pass:)([^\s\"']{1,200})"),
+    Place(
+        "7z zip rar",
+        r"\b(?:7z\w?|rar|unrar)\b[^\n]{0,300}?\s-p([^\s\"']{1,200})"
+        r"|\b(?:un)?zip\b[^\n]{0,300}?\s-P\s{0,8}([^\s\"']{1,200})",
+    ),
+    Place(
+        "ssh-keygen",
+        r"\bssh-keygen\b[^\n]{0,300}?\s-[NP]\s{1,8}(?:'([^'\n]{1,200})'|\"([^\"\n]{1,200})\""
+        r"|([^\s\"']{1,200}))",
+    ),
+    Place("htpasswd", r"\bhtpasswd\s{1,8}-\w{0,6}b\w{0,6}\s{1,8}\S{1,200}\s{1,8}\S{1,100}\s{1,8}([^\s\"']{1,200})"),
+    Place("net_use", r"(?i)\bnet\s{1,8}use\s{1,8}\S{1,20}\s{1,8}\S{1,200}\s{1,8}([^\s/]\S{0,200})\s{1,8}/user"),
+    Place(
+        "smbclient rpcclient",
+        r"\b(?:smb|rpc)client\b[^\n]{0,300}?\s-U\s{0,8}[\"']?[^\s%\"']{1,100}%([^\s\"']{1,200})",
+    ),
+    Place("ldap", r"\bldap\w{1,12}\b[^\n]{0,300}?\s-w\s{1,8}([^\s\"']{1,200})"),
+    Place(
+        "ossutil obsutil coscli cosutil",
+        r"\b(?:ossutil\w{0,4}|obsutil|coscli|cosutil)\b[^\n]{0,300}?\s(?:-k|--key|-s)[ =]{1,4}([^\s\"']{8,})",
+    ),
+    Place(
+        "mc_alias mc_config",
+        r"\bmc\s{1,8}(?:alias\s{1,8}set|config\s{1,8}host\s{1,8}add)\s{1,8}\S{1,80}\s{1,8}\S{1,200}\s{1,8}\S{"
+        r"1,100}\s{1,8}([^\s\"']{4,})",
+    ),
+    Place("ipmitool", r"\bipmitool\b[^\n]{0,300}?\s-P\s{1,8}([^\s\"']{1,200})"),
+    Place("x11vnc -passwd", r"\s-passwd\s{1,8}([^\s\"']{1,200})"),
+    Place(
+        "expect",
+        r"\bexpect\b[^\n]{0,400}?assword[^\n]{0,200}?\bsend\s{1,8}(?:--\s{1,4})?\\{0,4}\"([^\"\\\n]{1,200})",
+    ),
+    Place(
+        "identified",
+        r"(?i)\bidentified\s{1,8}(?:with\s{1,8}\S{1,60}\s{1,8})?by\s{1,8}\\{0,4}[\"']([^\"'\n]{1,200})",
+    ),
+    Place("auth(", r"\bAuth(?:V[24])?\(\s{0,8}b?[\"']([^\"'\n]{8,100})[\"'],\s{0,8}b?[\"']([^\"'\n]{8,100})[\"']"),
+    # files
+    Place(
+        ":",
+        r"(?m)(?:^|(?<=[\s\"'>(,=]))(?![0-9a-fA-F]{1,4}:)(?:[\w.-]{1,200}|\*|\[[0-9a-f:]{2,40}\]):(?:\d{2,5}|\*):(?:[\w-]{1,64}"
+        r"|\*):[\w.-]{1,64}:([^\s\"'<:]{4,200})(?!:)",
+    ),
+    Place("machine", r"\bmachine\s{1,8}\S{1,200}\s{1,40}login\s{1,8}\S{1,200}\s{1,40}password\s{1,8}(\S+)", 3),
+    Place('"auth"', r"\"auth\\{0,4}\"\s{0,4}:\s{0,4}\\{0,4}\"([A-Za-z0-9+/=_-]{8,4096})"),
+    Place(
+        "secret opaque",
+        r"\bkind\\{0,4}[\"']?:\s{0,4}\\{0,4}[\"']?Secret\b[^}]{0,4000}?\bdata\\{0,4}[\"']?:\s{0,4}\{([^}]{4,4"
+        r"000})\}",
+        12,
+    ),
+    Place(
+        "secret opaque",
+        r"(?m)\bkind:\s{0,4}Secret\b(?:\n[^\n]{0,400}){0,12}?\n[ \t]{0,40}(?:string)?[dD]ata:[ \t]{0,8}\r?\n("
+        r"(?:[ \t]{1,40}[\w.-]{1,100}:[^\n]{1,8000}(?:\n|\Z)){1,40})",
+        40,
+    ),
+    Place(
+        "secret",
+        r"\bkind: Secret (?:[^\n]{0,200}? )?(?:string)?[dD]ata: ((?:[\w.-]{1,100}: [^\s'\"]{1,8000} ?){1,40})",
+    ),
+    Place(
+        "name",
+        r"(?i)\\{0,4}[\"']?name\\{0,4}[\"']?[:=]\s{0,8}\\{0,4}[\"']?\w{0,80}(?:KEY|TOKEN|SECRET|PASSWORD"
+        r"|PASSWD|CREDENTIAL)\w{0,40}"
+        r"\\{0,4}[\"']?,?\s{1,40}\\{0,4}[\"']?value\\{0,4}[\"']?[:=]\s{0,8}\\{0,4}[\"']?([^\s\"'\\<>]{4,4096}"
+        r")",
+        1,
+    ),
+    Place(
+        "value",
+        r"(?i)\bvalue\\{0,4}[\"']?:\s{0,8}\\{0,4}[\"']?([^\s\"'\\<>,]{4,4096})\\{0,4}[\"']?,?\s{1,40}\\{0,4}["
+        r"\"']?name\\{0,4}[\"']?:"
+        r"\s{0,8}\\{0,4}[\"']?\w{0,80}(?:KEY|TOKEN|SECRET|PASSWORD)",
+        1,
+    ),
+    Place(
+        "{",
+        r"(?i)(?:password|passwd|secret|token|api_?key)\\{0,4}[\"']\s{0,4}:\s{0,4}\{\s{0,4}\\{0,4}[\"']"
+        r"(?:value|text|data|plain)\\{0,4}[\"']\s{0,4}:"
+        r"\s{0,4}\\{0,4}[\"']([^\"'\\\n]{4,400})",
+    ),
+    Place(
+        "[",
+        r"(?i)(?:api_?keys|access_?keys|\w{0,20}_tokens|passwords|secrets"
+        r"|credentials)\\{0,4}[\"']?\s{0,4}[:=]\s{0,4}\[([^\]\n]{8,4000})\]",
+        is_random=True,
+    ),
+    Place(
+        '"key"',
+        r"\\{0,4}\"username\\{0,4}\"\s{0,4}:[^\n{}]{1,200}\\{0,4}\"key\\{0,4}\"\s{0,4}:\s{0,4}\\{0,4}\"([^\""
+        r"\\\s]{16,100})",
+    ),
+    Place("</", r"(?i)<(?:[\w:.-]{0,60}(?:password|passwd|secret|token|key|credential))>([^<\n]{4,400})</"),
+    Place(
+        "</value>",
+        r"(?i)<name>[^<\n]{0,100}(?:key|secret|password|token)[^<\n]{0,40}</name>\s{0,40}<value>([^<\n]{4,400"
+        r"})</value>",
+        1,
+    ),
+    Place(
+        "value=",
+        r"(?i)\bname=\\{0,4}[\"']?\w{0,30}(?:password|passwd|token"
+        r"|secret)\w{0,20}\\{0,4}[\"']?[^>\n]{0,100}?\bvalue=\\{0,4}[\"']?([^\"'>\s\\]{4,400})",
+    ),
+    Place("$apr1$ $1$ $5$ $6$ $2 $y$ $argon2", r"\$(?:apr1|[156y]|2[abxy]|argon2\w{1,2})\$([\w./$=,+-]{20,200})"),
+    Place("unseal", r"(?i)\bunseal key(?: \d{1,2})?:\s{0,4}([\w+/=]{20,})"),
+    Place(
+        "private-lines: private-mac:",
+        r"Private-Lines: \d{1,4}((?:\s{1,40}[\w+/=]{30,200}(?![\w-])){1,200})|Private-MAC: ([0-9a-f]{32,128})",
+        60,
+    ),
+    Place("root_token", r"(?i)\broot token:\s{0,4}([\w.-]{16,})"),
+    Place("s.", r"(?<![\w./-])(s\.(?=\w{0,23}\d)(?=\w{0,23}[A-Z])(?=\w{0,23}[a-z])[A-Za-z0-9]{24})(?![\w.])"),
+    # bare keys
+    Place(
+        "wandb w&b",
+        r"(?i)\b(?:wandb|w&b)\b(?:(?!commit|sha|hash|revision|digest"
+        r"|git)[^\n]){0,160}?(?<![\w/.-])([0-9a-f]{40})(?![\w-])",
+    ),
+    Place("wandb w&b", r"(?<![\w/.-])([0-9a-f]{40})(?![\w-])(?:(?!commit|sha)[^\n]){0,60}?\b(?:wandb|W&B)\b"),
+    Place(
+        "akia asia [secret] aws",
+        r"(?:AKIA|ASIA|\[secret\]|\baws\b)[^\n]{0,80}?(?<![\w/+.-])([A-Za-z0-9+/]{40})(?![\w/+])",
+        is_random=True,
+    ),
+    Place(
+        "api secret token credential passw 密钥 密码 令牌",
+        rf"(?i)(?:api[ _-]?key|secret|token|credentials?|password|passwd|密钥|密码"
+        rf"|令牌)(?![\w-])[^\n=]{{0,20}}?(?<![\w/.-])({_RANDOM}{{20,100}})(?![\w/])",
+        is_random=True,
+    ),
+)

@@ -1,0 +1,1 @@
+"""What the redactor of bundles leaves of planted secrets."""
