@@ -68,7 +68,6 @@ COMMON = frozenset(
 )
 PUBLIC_GROUPS = frozenset(
     [
-        "openrlhf",
         "volcengine",
         "verl-project",
         "hiyouga",
