@@ -71,7 +71,7 @@ def open_sized(path: str | os.PathLike[str], **checks: Any) -> IO[bytes]:
     handle = open_descriptor(path, **checks)
     info = os.fstat(handle)
     raw = os.fdopen(handle, "rb", buffering=0)
-    sized = _Sized(raw, info.st_size, is_sparse=is_sparse(info)) if info.st_size else raw
+    sized = _Sized(raw, info.st_size, is_sparse=is_sparse(handle, info.st_size)) if info.st_size else raw
     return io.BufferedReader(sized, _AT_ONCE_BYTES // 2)
 
 
@@ -81,9 +81,21 @@ def read_bytes(path: str | os.PathLike[str], most_bytes: int, **checks: Any) -> 
         return file.read(most_bytes)
 
 
-def is_sparse(info: os.stat_result) -> bool:
-    """Whether less than half of a file is there; the rest are holes, which a reader sees as zeros."""
-    return info.st_size > _AT_ONCE_BYTES and info.st_blocks * 512 < info.st_size // 2
+def passed_bytes(file: IO[bytes]) -> int:
+    """Bytes of holes that the reader of an open file (`open_sized`) passed over so far."""
+    return getattr(getattr(file, "raw", None), "passed_bytes", 0)
+
+
+def is_sparse(handle: int, size: int) -> bool:
+    """Whether an open file has holes, which a reader sees as zeros; of a small one it makes no difference."""
+    if size <= _AT_ONCE_BYTES or not hasattr(os, "SEEK_HOLE"):
+        return False
+    try:
+        return os.lseek(handle, 0, os.SEEK_HOLE) < size
+    except OSError:
+        return False
+    finally:
+        os.lseek(handle, 0, os.SEEK_SET)
 
 
 def is_below(path: str, folder: str) -> bool:
@@ -118,6 +130,7 @@ class _Sized(io.RawIOBase):
 
     def __init__(self, raw: io.FileIO | Any, size: int, is_sparse: bool) -> None:
         self._raw, self._size, self._is_sparse = raw, size, is_sparse
+        self.passed_bytes = 0
 
     def readable(self) -> bool:
         return True
@@ -133,9 +146,12 @@ class _Sized(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         if self._is_sparse:
+            place = self._raw.tell()
             try:
-                os.lseek(self._raw.fileno(), self._raw.tell(), os.SEEK_DATA)
+                self.passed_bytes += os.lseek(self._raw.fileno(), place, os.SEEK_DATA) - place
             except OSError:  # there is nothing but a hole
+                self.passed_bytes += max(self._size - place, 0)
+                self._size = place
                 return 0
         left = max(self._size - self._raw.tell(), 0)
         return self._raw.readinto(memoryview(buffer)[:left]) or 0

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from rlhfdoctor.errors import SourceError
-from rlhfdoctor.files.read import is_below, open_binary, open_sized
+from rlhfdoctor.files.read import is_below, open_binary, open_sized, passed_bytes
 from rlhfdoctor.files.walk import walk
 from rlhfdoctor.i18n.message import joined, quoted, say
 from rlhfdoctor.logs.archive import READ_ERRORS, is_archive, read_members, reason
@@ -239,7 +239,7 @@ def _open_file(path: Path, gaps: list[Gap], whole_archives: bool, below: str | N
         else:
             yield Source(
                 name,
-                lambda: guarded(name, lambda: _file_blocks(path, lower, below), gaps),
+                lambda: guarded(name, lambda: _file_blocks(path, lower, below, gaps), gaps),
                 info.st_size,
                 info.st_mtime,
                 is_file=True,
@@ -255,9 +255,12 @@ def _pipe_blocks(path: Path) -> Iterator[bytes]:
         yield from sniffed(raw)
 
 
-def _file_blocks(path: Path, lower: str, below: str | None) -> Iterator[bytes]:
+def _file_blocks(path: Path, lower: str, below: str | None, gaps: list[Gap]) -> Iterator[bytes]:
     with open_sized(path, below=below) as raw:
         yield from _text(raw, lower)
+        if holes := passed_bytes(raw):
+            why = say("{count:bytes} in it were never written, or were given back on a full disk", count=holes)
+            gaps.append(Gap(what=quoted(path), why=why))
 
 
 def _text(raw: IO[bytes], lower: str) -> Iterator[bytes]:

@@ -5,14 +5,14 @@ A log is cut whether or not there are cores for its parts, so that the answer do
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import IO
 
 from rlhfdoctor.faults import isolated
-from rlhfdoctor.files.read import is_sparse, open_sized, read_bytes
+from rlhfdoctor.files.read import is_sparse, open_binary, open_sized
 from rlhfdoctor.i18n.message import quoted
 from rlhfdoctor.logs.blocks import LONGEST_LINE
 from rlhfdoctor.logs.flood import KEEP_COUNT
@@ -105,9 +105,10 @@ def _line_at(raw: IO[bytes], place: int) -> int:
 
 def _is_plain(source: Source) -> bool:
     try:
-        if is_sparse(Path(source.name).stat()):
-            return False
-        head = read_bytes(source.name, _HEAD_BYTES, below=source.below)
+        with open_binary(source.name, below=source.below) as file:
+            if is_sparse(file.fileno(), os.fstat(file.fileno()).st_size):
+                return False
+            head = file.read(_HEAD_BYTES)
     except OSError:
         return False  # reading it will say why
     return b"\0" not in head and not head.startswith((b"\xff\xfe", b"\xfe\xff"))

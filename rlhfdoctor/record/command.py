@@ -16,6 +16,7 @@ import click
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.i18n.language import load_language
 from rlhfdoctor.i18n.message import Message, plural, say
+from rlhfdoctor.record.log_space import LEAST_FREE_BYTES
 from rlhfdoctor.record.recorder_config import RecorderConfig
 from rlhfdoctor.record.start import (
     command_of,
@@ -80,11 +81,20 @@ def watch(options: WatchOptions, verdict: Callable[[Path, bool], int]) -> int:
             raise UsageError(say("--attach stands alone: it comes back to a recording, and starts nothing"))
         return _attach(options, verdict)
     config, argv, folder = prepare(options)
-    live = options.view and is_open(1) and os.isatty(1) and os.environ.get("TERM") != "dumb"
+    is_kept = bool(config.stdout) or not config.command
+    live = is_kept and options.view and is_open(1) and os.isatty(1) and os.environ.get("TERM") != "dumb"
+    free = shutil.disk_usage(folder).free
     recorder, tell = start_recorder(folder, config), teller(options.language)
     tell(say("recording to {folder}", folder=_short(folder)))
-    free = shutil.disk_usage(folder).free
-    if free < _LOW_DISK_BYTES:
+    if not is_kept:
+        tell(
+            say(
+                "only {free:bytes} are free there, so the command's output is not kept in a file: it goes straight "
+                "to standard output. --out DIR takes another disk",
+                free=free,
+            )
+        )
+    elif free < _LOW_DISK_BYTES:
         tell(
             say(
                 "only {free:bytes} are free there, and the command's output goes there too; "
@@ -135,7 +145,10 @@ def prepare(options: WatchOptions) -> tuple[RecorderConfig, list[str], Path]:
         assert cgroup is not None
         cgroup, argv, name = find_cgroup(cgroup), [], Path(cgroup).name or "cgroup"
     folder = make_folder(options.out, name)
-    merged = _same_stream()
+    output = ("", "")
+    if options.command and shutil.disk_usage(folder).free >= LEAST_FREE_BYTES:
+        output = ("job.log", "job.log") if _same_stream() else ("job.out.log", "job.err.log")
+    stdout, stderr = (str(folder / "logs" / name) if name else "" for name in output)
     config = RecorderConfig(
         name=name,
         node="",
@@ -143,8 +156,8 @@ def prepare(options: WatchOptions) -> tuple[RecorderConfig, list[str], Path]:
         pids=pids,
         cgroup=cgroup,
         interval_s=options.interval_s,
-        stdout=str(folder / "logs" / ("job.log" if merged else "job.out.log")) if options.command else "",
-        stderr=str(folder / "logs" / ("job.log" if merged else "job.err.log")) if options.command else "",
+        stdout=stdout,
+        stderr=stderr,
         ignore=(os.getpid(),),
         alert_at_s=options.alert_at_s,
         alert_command=options.alert_command,
@@ -284,8 +297,8 @@ def _tell_of_end(outcome: Outcome, folder: Path, bad: bool, tell: Teller) -> Non
     if bad and free < _FULL_DISK_BYTES:
         tell(
             say(
-                "the disk of {folder} is full ({free:bytes} left): the command's output could not "
-                "be written there any more, which may be what ended it",
+                "the disk of {folder} is full ({free:bytes} left): what the command wrote to it elsewhere "
+                "may be what ended it",
                 folder=_short(folder),
                 free=free,
             )

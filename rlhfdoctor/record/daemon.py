@@ -84,6 +84,8 @@ def launch(config: RecorderConfig) -> int:
             actions.append((os.POSIX_SPAWN_OPEN, 2, config.stderr, flags, PRIVATE))
         else:
             actions.append((os.POSIX_SPAWN_DUP2, 1, 2))
+    for number, stream in enumerate(config.streams, 1):
+        actions += [(os.POSIX_SPAWN_DUP2, stream, number), (os.POSIX_SPAWN_CLOSE, stream)]
     defaults = [signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE]
     return os.posix_spawnp(
         config.command[0],

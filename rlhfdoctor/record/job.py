@@ -1,13 +1,15 @@
-"""The command that is recorded: its start, its exit status, those of its orphans."""
+"""The command that is recorded: its start, room for its output, its exit status, those of its orphans."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Collection
 from dataclasses import replace
 
 from rlhfdoctor.privacy.secrets import cut_words
 from rlhfdoctor.record import daemon
+from rlhfdoctor.record.log_space import LogSpace
 from rlhfdoctor.record.recorder_config import RecorderConfig, write_config
 from rlhfdoctor.trace.record import Emit
 from rlhfdoctor.vocabulary import RECORD
@@ -22,6 +24,20 @@ class Job:
         self._emit, self._helpers = emit, helpers
         self.pid = 0
         """0: there is none, or it ended."""
+        self._space: LogSpace | None = None
+
+    def hold_space(self, config: RecorderConfig) -> None:
+        """Room for its output, from before its start on; once more with every tick."""
+        if self._space is not None:
+            self._space.step()
+        elif config.stdout:
+            with contextlib.suppress(OSError):
+                self._space = LogSpace((config.stdout, config.stderr), self._emit)
+
+    def end_space(self, *, is_over: bool) -> None:
+        """Gives back what is held; `is_over`: nobody writes there any more."""
+        if self._space is not None:
+            self._space.end(is_over=is_over)
 
     def launch(self, folder: str, config: RecorderConfig) -> bool:
         """Starts the command; whether it could be started."""
@@ -30,10 +46,13 @@ class Job:
         except OSError as error:
             self._emit(RECORD.job.exited, {R.pid: 0, R.code: 127, R.why: f"{config.command[0]}: {error.strerror}"})
             return False
+        finally:
+            for stream in config.streams:
+                os.close(stream)
         shown = cut_words(config.command)
         self._emit(RECORD.job.started, {R.pid: self.pid, R.argv: shown})
         with contextlib.suppress(OSError):  # it is running: its full command line need not stay on disk
-            write_config(folder, replace(config, command=tuple(shown)))
+            write_config(folder, replace(config, command=tuple(shown), streams=()))
         return True
 
     def reap(self) -> None:

@@ -104,7 +104,7 @@ class Recorder:
             if self.tick % 10 == 0:
                 self.pace.measure_cost()
             if over:
-                self.emit(RECORD.recorder.end, {**said({R.why: over}), **self.log.state()})
+                self._end(over)
                 return
             deadline += self.pace.interval_s
             now = time.monotonic()
@@ -115,7 +115,11 @@ class Recorder:
                     self._woken(name)
                     if name != "kmsg":
                         deadline = min(deadline, self.pace.earliest_s(began))
-        self.emit(RECORD.recorder.end, {**said({R.why: say("asked to stop")}), **self.log.state()})
+        self._end(say("asked to stop"))
+
+    def _end(self, why: Message) -> None:
+        self.job.end_space(is_over=not self.target.processes)
+        self.emit(RECORD.recorder.end, {**said({R.why: why}), **self.log.state()})
 
     def _failed(self, error: Exception) -> Message:
         """A failed tick is reported once per kind of fault; too many in a row end the recording."""
@@ -131,6 +135,7 @@ class Recorder:
 
     def _start(self) -> None:
         facts = daemon.prepare()
+        self.job.hold_space(self.config)
         if self.config.command:
             if self.job.launch(self.folder, self.config):
                 self.target.add_root(self.job.pid)
@@ -154,6 +159,7 @@ class Recorder:
         self.tick += 1
         if self.tick % 60 == 0:
             gc.collect()
+        self.job.hold_space(self.config)
         gone = self.followed.sweep(self.tick, self.pace.interval_s, every=self.pace.is_raised)
         tables = self.machine.read()
         gone += self.followed.sweep_rest(self.machine.host)

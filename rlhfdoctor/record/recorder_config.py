@@ -23,6 +23,8 @@ class RecorderConfig:
     stdout: str = ""
     """Where the command's output goes; one file for both streams if they were the same before."""
     stderr: str = ""
+    streams: tuple[int, ...] = ()
+    """Where `stdout` is empty: descriptors of ours that the command writes to itself."""
     pids: tuple[int, ...] = ()
     ignore: tuple[int, ...] = ()
     """PIDs excluded from tracking (the watcher)."""
@@ -46,6 +48,6 @@ def write_config(folder: str, config: RecorderConfig) -> None:
 def read_config(folder: str) -> RecorderConfig:
     """The options; raises OSError or ValueError if they are missing or damaged."""
     values = json.loads(read_bytes(f"{folder}/orders.json", _MOST_BYTES, follow=False))
-    lists = ("command", "pids", "ignore", "metrics")
+    lists = ("command", "streams", "pids", "ignore", "metrics")
     fields: dict[str, Any] = {key: tuple(value) if key in lists else value for key, value in values.items()}
     return RecorderConfig(**fields)

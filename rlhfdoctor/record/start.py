@@ -253,13 +253,15 @@ def start_recorder(folder: Path, config: RecorderConfig, *, daemon: bool = False
     """Starts the recorder in a session of its own: it outlives the process that started it.
 
     Args:
+        config: a command without files for its output writes where our own goes.
         daemon: not even as our child; Ray kills the children of a worker that ends
             (RAY_kill_child_processes_on_worker_exit).
 
     Raises:
         UsageError: it could not be started, or another one writes there.
     """
-    write_config(str(folder), config)
+    streams = _own_streams() if config.command and not config.stdout else ()
+    write_config(str(folder), replace(config, streams=streams))
     env = dict(os.environ)
     if config.command:
         env["RLHFDOCTOR_MARKS"] = str(folder / "marks")
@@ -277,7 +279,10 @@ def start_recorder(folder: Path, config: RecorderConfig, *, daemon: bool = False
             stdin=None if keep_stdin else subprocess.DEVNULL,
             stdout=log,
             stderr=log,
+            pass_fds=streams,
         )
+    for stream in streams:
+        os.close(stream)
     deadline = time.monotonic() + _START_S
     while time.monotonic() < deadline:
         if set(folder.glob("*.trace")) - before:
@@ -298,6 +303,11 @@ def start_recorder(folder: Path, config: RecorderConfig, *, daemon: bool = False
     raise UsageError(say("the recorder did not start: {why}", why=why))
 
 
+def _own_streams() -> tuple[int, ...]:
+    """Descriptors of our standard output and error for another process."""
+    return tuple(os.dup(number) if is_open(number) else os.open(os.devnull, os.O_WRONLY) for number in (1, 2))
+
+
 def is_open(descriptor: int) -> bool:
     """Whether one of our standard streams is open; cron and some daemons close them."""
     try:
@@ -309,7 +319,7 @@ def is_open(descriptor: int) -> bool:
 
 def restarted(config: RecorderConfig, pid: int) -> RecorderConfig:
     """Options for a recorder that continues after another one died."""
-    return replace(config, command=(), stdout="", stderr="", pids=(pid,))
+    return replace(config, command=(), pids=(pid,))
 
 
 def command_of(pid: int) -> list[str]:

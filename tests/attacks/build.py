@@ -89,7 +89,9 @@ def wide_frame(path: Path, rows: int, columns: int) -> None:
     names = [f"c{number}" for number in range(columns)]
     head = struct.pack("<QQqqB", 1, 1, START_S * 10**9, 0, 1) + struct.pack("<BBI", 0, 0, rows)
     head += bytes((columns + 7) // 8)
-    path.write_bytes(header(tables={"process": names}) + frame(KEY, struct.pack("<I", len(head)) + head + bytes(8 * rows)))
+    path.write_bytes(
+        header(tables={"process": names}) + frame(KEY, struct.pack("<I", len(head)) + head + bytes(8 * rows))
+    )
 
 
 def run_length_zstd(path: Path, size: int) -> None:

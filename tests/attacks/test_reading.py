@@ -66,7 +66,8 @@ NUMBERS = {
     "threshold": "OOM kill reason: Memory usage 213B exceeded threshold of 202B (.% of 252B limit)",
     "rank": f"[Rank {'9' * 5000}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3, OpType=ALLREDUCE, "
     "NumelIn=1, NumelOut=1, Timeout(ms)=1800000) ran for 1800001 milliseconds before timing out.",
-    "rank of a store": "RuntimeError: Timed out initializing process group in store based barrier on rank: " + "9" * 5000,
+    "rank of a store": "RuntimeError: Timed out initializing process group in store based barrier on rank: "
+    + "9" * 5000,
 }
 
 

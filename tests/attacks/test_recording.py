@@ -21,10 +21,46 @@ AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: processes an
 OTHER_UID = 65534
 SECRET = "only-root-may-read-this"
 MODULES = (
-    "json", "select", "re", "array", "ast", "base64", "bisect", "collections", "contextlib", "ctypes", "dataclasses",
-    "datetime", "enum", "fcntl", "functools", "glob", "hashlib", "heapq", "itertools", "io", "math", "os",
-    "posixpath", "resource", "selectors", "shutil", "signal", "socket", "struct", "subprocess", "tempfile",
-    "threading", "traceback", "types", "typing", "zlib", "zstandard", "msgspec", "yaml", "click",
+    "json",
+    "select",
+    "re",
+    "array",
+    "ast",
+    "base64",
+    "bisect",
+    "collections",
+    "contextlib",
+    "ctypes",
+    "dataclasses",
+    "datetime",
+    "enum",
+    "fcntl",
+    "functools",
+    "glob",
+    "hashlib",
+    "heapq",
+    "itertools",
+    "io",
+    "math",
+    "os",
+    "posixpath",
+    "resource",
+    "selectors",
+    "shutil",
+    "signal",
+    "socket",
+    "struct",
+    "subprocess",
+    "tempfile",
+    "threading",
+    "traceback",
+    "types",
+    "typing",
+    "zlib",
+    "zstandard",
+    "msgspec",
+    "yaml",
+    "click",
 )
 """Modules that a recorder may import, or what it imports."""
 
@@ -236,22 +272,73 @@ def test_recorder_killed_at_its_start(tmp_path: Path, home: Path) -> None:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path, home: Path) -> Iterator[Path]:
-    """A disk of 1 MiB, gone before the rest of the test's files."""
+def small_disk(tmp_path: Path, home: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A disk of so many MiB, gone before the rest of the test's files."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(folder)], check=False, capture_output=True)
+    size = f"size={request.param}m"
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", size, "none", str(folder)], check=False, capture_output=True)
     if done.returncode:
         pytest.skip("needs root: a disk of its own")
     yield folder
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
+PRINTS = """
+import os, pathlib, sys, time
+folder, end, mib = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), int(sys.argv[3])
+print("a first line", flush=True)
+if mib > 4:
+    time.sleep(1.5)
+    with open(folder / "filler", "wb", buffering=0) as filler:
+        try:
+            while filler.write(bytes(1 << 16)):
+                pass
+        except OSError:
+            pass
+for _ in range(mib):
+    for _ in range(1000):
+        print("x" * 1000, flush=True)
+    time.sleep(0.25 if mib > 4 else 0)
+end.write_text("reached")
+print("a last line", flush=True)
+"""
+
+
 @AS_ROOT
+@pytest.mark.parametrize("small_disk", [1, 100], indirect=True)
 def test_job_outlives_a_full_disk(tmp_path: Path, small_disk: Path, attack: Doctor) -> None:
-    """Rows 32 to 42: where the disk of its log is full, a job goes on, and ends with its own exit status."""
-    end = tmp_path / "end"
-    code = f"import sys\nfor _ in range(4000): print('x' * 1000, flush=True)\nopen({str(end)!r}, 'w').write('reached')\nsys.exit(0)"
-    words = ("watch", "--no-view", "--out", small_disk / "out", "--", sys.executable, "-c", code)
-    attack(*words).check((0,))
+    """Rows 32 to 42: where the disk of its log is full, a job goes on, and ends with its own exit status.
+
+    On the larger disk the job itself takes what is free, then prints 40 MB.
+    """
+    end, out, has_log = tmp_path / "end", small_disk / "out", os.statvfs(small_disk).f_blocks > 1000
+    words = (
+        "watch",
+        "--no-view",
+        "--out",
+        out,
+        "--",
+        sys.executable,
+        "-c",
+        PRINTS,
+        small_disk,
+        end,
+        "40" if has_log else "4",
+    )
+    done = attack(*words).check((0,))
     assert end.read_text() == "reached"
+    if not has_log:
+        assert ("a last line" in done.stdout, list((out / "logs").iterdir())) == (True, [])
+        return
+    (small_disk / "filler").unlink()
+    log = out / "logs" / "job.out.log"
+    text = log.read_bytes().replace(b"\0", b"")
+    assert (text.startswith(b"a first line\n"), text.endswith(b"a last line\n"), log.stat().st_size > 40_000_000) == (
+        True,
+        True,
+        True,
+    )
+    assert "middle of" in done.stderr
+    again = attack("analyze", "--format", "json", out).check((0, 1, 3))
+    assert any("given back on a full disk" in str(gap) for gap in again.report["gaps"]), again.report["gaps"]

@@ -10,7 +10,23 @@ import pytest
 from tests.attacks import build
 from tests.attacks.conftest import Doctor
 
-WRONG: tuple[Any, ...] = ("x", "", [], [1], {}, {"a": 1}, None, True, 1.5, -1, 2**70, "9" * 5000, "²", float("inf"), float("nan"))
+WRONG: tuple[Any, ...] = (
+    "x",
+    "",
+    [],
+    [1],
+    {},
+    {"a": 1},
+    None,
+    True,
+    1.5,
+    -1,
+    2**70,
+    "9" * 5000,
+    "²",
+    float("inf"),
+    float("nan"),
+)
 """For a field of any type: most of it is wrong. Python reads and writes the last two, which are no JSON."""
 EVENTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("process.seen", {"uid": 1, "pid": 1001, "name": "actor", "role": "actor", "command": "actor"}),
@@ -77,13 +93,13 @@ def test_run_file(tmp_path: Path, analyze: Doctor, field: str) -> None:
 def test_configuration_of_a_run(tmp_path: Path, analyze: Doctor, field: str) -> None:
     """Row 20: every field of a configuration in run.json, as a value of any other type, costs at most that field."""
     good = {"path": "/nowhere/a.yaml", "sha256": "0", "copy": "config/1-a.yaml"}
-    runs = [
-        run_with(tmp_path / f"run-{number}", configs=[good | {field: value}]) for number, value in enumerate(WRONG)
-    ]
+    runs = [run_with(tmp_path / f"run-{number}", configs=[good | {field: value}]) for number, value in enumerate(WRONG)]
     analyzed(tmp_path, analyze, [*runs, run_with(tmp_path / "no-objects", configs=["a", 1, None, []])])
 
 
-@pytest.mark.parametrize("where", ["uid", "code", "wall_ns", "clock_offset_s", "utc_offset_s", "configs", "uid of a limit"])
+@pytest.mark.parametrize(
+    "where", ["uid", "code", "wall_ns", "clock_offset_s", "utc_offset_s", "configs", "uid of a limit"]
+)
 def test_gap(tmp_path: Path, analyze: Doctor, where: str) -> None:
     """Row 20: a value of the wrong type is said to be one: a gap names the run's folder or its file."""
     events = {

@@ -155,7 +155,9 @@ def test_hook_of_ray(tmp_path: Path) -> None:
     """As Ray's setup hook the probe runs in each worker, and writes a file under the worker's pid."""
     pytest.importorskip("ray", reason="needs Ray (make test installs it)")
     home = tempfile.mkdtemp(prefix="r", dir="/tmp")  # Ray's socket paths must stay below 108 bytes
-    done = run(RAY, RLHFDOCTOR_MARKS=str(tmp_path), RAY_TMPDIR=home, RAY_USAGE_STATS_ENABLED="0", RAY_worker_niceness="0")
+    done = run(
+        RAY, RLHFDOCTOR_MARKS=str(tmp_path), RAY_TMPDIR=home, RAY_USAGE_STATS_ENABLED="0", RAY_worker_niceness="0"
+    )
     shutil.rmtree(home, ignore_errors=True)
     pid = next((line.split()[1] for line in done.stdout.splitlines() if line.startswith("worker ")), done.stderr)
     line = json.loads((tmp_path / f"{pid}.jsonl").read_text().splitlines()[0])
