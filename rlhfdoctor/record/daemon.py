@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rlhfdoctor.files.write import PRIVATE
+from rlhfdoctor.record import privileges
 from rlhfdoctor.record.recorder_config import RecorderConfig
 from rlhfdoctor.sources.procfs import parse_status, read_file
 from rlhfdoctor.trace.record import StoredEvent
@@ -34,7 +35,7 @@ def prepare() -> StoredEvent:
 
 
 def protect() -> StoredEvent:
-    """After the command has started: die late, keep memory resident, run before the job's threads.
+    """After the command has started: die late, keep memory resident, run before the job's threads, may less.
 
     What was refused is returned under its name.
     """
@@ -67,6 +68,8 @@ def protect() -> StoredEvent:
         os.nice(-5)
     with contextlib.suppress(OSError, ValueError):  # three descriptors a process; the job keeps its own limit
         resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    if (kept := privileges.drop()) is not None:
+        facts[R.capabilities] = kept
     return facts
 
 

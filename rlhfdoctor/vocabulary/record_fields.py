@@ -91,6 +91,7 @@ class RECORD_FIELD(Scope):
     oom_score_adj_inherited = has("number", "the oom_score_adj that it was started with")
     oom_score_adj_refused = has("text", "why it could not be lowered")
     memory_locked = has("flag", "whether the recorder's memory is locked")
+    capabilities = has("list", "what the recorder kept of root's capabilities; missing where it gave up none")
     memory_locked_refused = has("text", "why it is not")
     lost_count = has("count", "frames that were dropped")
     kept_count = has("count", "frames that were kept in memory while the disk took nothing")

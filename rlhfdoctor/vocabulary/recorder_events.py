@@ -128,6 +128,7 @@ class recorder(Scope):
         R.oom_score_adj_refused,
         R.memory_locked,
         R.memory_locked_refused,
+        R.capabilities,
     )
     end = stores("recording ended", R.why, R.messages, R.lost_count, R.trouble, R.stored_bytes)
 

@@ -176,6 +176,27 @@ def test_command_outlives_its_killed_recorder(tmp_path: Path) -> None:
     assert (len(node.times_ns) >= len(before.times_ns) + 3, kinds(node).count("recorder.start")) == (True, 2)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, which alone has something to give up")
+def test_privileges(tmp_path: Path) -> None:
+    """The recorder gives up what it does not need; the command keeps all that we have, and both say so."""
+
+    def capabilities(pid: int | str) -> int:
+        return next(int(line.split()[1], 16) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("CapEff"))
+
+    recorder = start(tmp_path / "run", "sleep", "30")
+    wait_for_samples(tmp_path / "run", 2)
+    node = read_node(tmp_path / "run")
+    job = job_of(node)
+    found = (capabilities(recorder.pid), capabilities(job))
+    recorder.terminate()
+    os.kill(job, signal.SIGKILL)
+    assert recorder.wait(timeout=30) == 0
+    kept = next(event["capabilities"] for event in node.events if event["kind"] == "recorder.start")
+    needed = 1 << 2 | 1 << 14 | 1 << 19 | 1 << 24 | 1 << 34
+    assert found == (capabilities("self") & needed, capabilities("self"))
+    assert ("sys_admin" in kept, "sys_ptrace" in kept) == (False, bool(capabilities("self") & 1 << 19))
+
+
 def test_second_recorder(tmp_path: Path) -> None:
     """A second recorder in the same folder does not start, and says why; the first one goes on."""
     recorder = start(tmp_path / "run", "sleep", "2")
