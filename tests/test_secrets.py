@@ -84,3 +84,21 @@ def test_a_recorded_run_holds_no_secret(tmp_path: Path) -> None:
         data = path.read_bytes()
         for secret in (KEY, TOKEN, "Zqpw7", "Zq81kvT"):  # two bytes stand in any trace by chance
             assert secret.encode() not in data, path
+
+
+FORMATS = ("text", "md", "json", "html")
+FAILURE = f"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB (url https://me:Zqpw77abc@host/x, {KEY})\n"
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_report_holds_no_secret(tmp_path: Path, form: str) -> None:
+    """Neither in a quoted line nor in the diff of the user's own file, which `doctor patch` alone writes as it is."""
+    (tmp_path / "job.log").write_text(f"step:1 - actor/lr:1e-06\n{FAILURE}")
+    script = tmp_path / "launch.sh"
+    script.write_text(f"export WANDB_API_KEY=Zq7abcdefghi\npython -m openrlhf.cli.train_ppo_ray --zero_stage 2 --micro_train_batch_size 8 --use_wandb {TOKEN}\n")
+    doctor = str(Path(sys.executable).with_name("doctor"))
+    shown = subprocess.run([doctor, "analyze", str(tmp_path), "--format", form], capture_output=True, text=True, check=False).stdout
+    patch = subprocess.run([doctor, "patch", str(tmp_path)], capture_output=True, text=True, check=False).stdout
+    assert ("Tried to allocate 2.00 GiB" in shown, "[secret]" in shown) == (True, True), shown
+    assert ("Zq" in shown, KEY in shown) == (False, False)
+    assert "WANDB_API_KEY=Zq7abcdefghi" in patch

@@ -1,6 +1,6 @@
 """What no text of the doctor may hold: keys, tokens, passwords, by their form, their place or their name.
 
-The recorder and `doctor bundle` cut the same, also where a text is escaped, encoded, coloured or wrapped.
+The recorder, reports and `doctor bundle` cut the same, also where a text is escaped, encoded, coloured or wrapped.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from typing import Any
 from rlhfdoctor.budget.types import PLACES, Estimate
 from rlhfdoctor.report.estimate_verdict import ERROR, by_phase, sentence, verdict
 from rlhfdoctor.report.said import said
+from rlhfdoctor.report.sanitize import without_secrets
 from rlhfdoctor.types import Patch
 
 SCHEMA = "rlhfdoctor.estimate/1"
@@ -78,7 +79,7 @@ def render(found: Estimate, after: Estimate | None = None, patches: Sequence[Pat
                 "line": p.line,
                 "safety": p.safety,
                 **said(cost=p.cost),
-                "diff": p.diff,
+                "diff": without_secrets(p.diff),
             }
             for p in patches
         ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from rlhfdoctor.report.sanitize import clean
+from rlhfdoctor.report.sanitize import clean, without_secrets
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
 
@@ -26,5 +26,6 @@ def block(text: str) -> list[str]:
 
 def fenced_diff(diff: str) -> list[str]:
     """A diff in a fence that is longer than any run of backticks in it."""
+    diff = without_secrets(diff)
     fence = "`" * max(3, *(len(run) + 1 for run in re.findall(r"`+", diff)), 3)
     return [f"{fence}diff", diff.rstrip("\n"), fence, ""]

@@ -1,8 +1,11 @@
-"""Text from logs made harmless: no control characters, no colour codes, no overlong lines."""
+"""Text from logs made harmless: no control characters, no colour codes, no overlong lines, no secrets."""
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
+
+from rlhfdoctor.privacy.secrets import cut_secrets
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\n]*(?:\x07|$)|[@-Z\\-_])")
 _COLOURS = re.compile(r"(\x1b\[[0-9;]{0,40}m)")
@@ -10,13 +13,23 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u
 
 
 def clean(text: str, width: int = 300) -> str:
-    """One printable line of at most `width` characters.
+    """One printable line of at most `width` characters, without secrets.
 
-    >>> clean("a\\x1b[31mred\\x1b[0m\\tb\\u202e")
-    'ared b'
+    >>> clean("a\\x1b[31mred\\x1b[0m\\tb\\u202e"), clean("export WANDB_API_KEY=0123456789abcdef", 22)
+    ('ared b', 'export WANDB_API_KEY=…')
     """
-    plain = _CONTROL.sub("", _ESCAPES.sub("", text.replace("\t", " ").replace("\n", " ")))
+    plain = _CONTROL.sub("", _ESCAPES.sub("", without_secrets(text).replace("\t", " ").replace("\n", " ")))
     return plain if len(plain) <= width else plain[: width - 1] + "…"
+
+
+@lru_cache(maxsize=4096)
+def without_secrets(text: str) -> str:
+    """What a report may hold of a text; a report is handed on, and quotes what programs printed.
+
+    >>> without_secrets("+export WANDB_API_KEY=0123456789abcdef\\n")
+    '+export WANDB_API_KEY=[secret]\\n'
+    """
+    return cut_secrets(text)
 
 
 def visible(text: str, width: int = 2000) -> str:

@@ -11,7 +11,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from rlhfdoctor.i18n.message import Language, template
-from rlhfdoctor.report.sanitize import clean
+from rlhfdoctor.report.sanitize import clean, without_secrets
 
 
 def make_environment(words: Language) -> Environment:
@@ -25,7 +25,7 @@ def make_environment(words: Language) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"clean": clean, "said": words}
+    environment.filters |= {"clean": clean, "without_secrets": without_secrets, "said": words}
     return environment
 
 

@@ -12,7 +12,7 @@ from rlhfdoctor.report.page import Page
 from rlhfdoctor.report.phrasing import NOT_SET, SAFETIES, freed, sentence
 from rlhfdoctor.report.safety import COLOURS
 from rlhfdoctor.report.said import said
-from rlhfdoctor.report.sanitize import clean
+from rlhfdoctor.report.sanitize import clean, without_secrets
 from rlhfdoctor.report.section import Section
 from rlhfdoctor.report.shown import LEAST_CONFIDENCE, roots, worth_showing
 from rlhfdoctor.types import Finding, Incident, Patch, Quote
@@ -194,7 +194,7 @@ def _plain_patch(patch: Patch) -> dict[str, Any]:
         "safety": patch.safety,
         "effect": {**said(basis=patch.effect), "host_bytes": host_bytes, "gpu_bytes": patch.gpu_bytes},
         **said(cost=patch.cost, side_effects=patch.side_effects, note=patch.note, instead=patch.instead),
-        "diff": patch.diff,
+        "diff": without_secrets(patch.diff),
     }
 
 
