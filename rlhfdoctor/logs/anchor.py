@@ -12,7 +12,7 @@ import functools
 import re
 from typing import NamedTuple
 
-_CUT = r"[\w.:=/-]{0,24}(?: ?(?:\.\.\.|…|\[\.\.\.)|[ \t]*$)"
+_CUT = r"[\w.:=/-]{0,24}(?: ?(?:\.\.\.|…|\[\.\.\.)|[ \t]{0,40}$)"
 _LEAST_LETTERS = 10
 _ENOUGH_LETTERS = 24
 _SHARE = 0.6
