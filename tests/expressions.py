@@ -15,11 +15,11 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from re import _constants as c  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 CALLS = frozenset({"compile", "search", "match", "fullmatch", "sub", "subn", "split", "findall", "finditer"})
@@ -97,6 +97,18 @@ def _use(work: Path) -> None:
     make_bundle([str(cases[0])], work / "bundle.tar.gz")
 
 
+class Text(NamedTuple):
+    """A text that an expression is slow on."""
+
+    lead: str
+    body: str
+    end: str
+
+    def of(self, length: int) -> str:
+        """With the body so often that it has about this length."""
+        return self.lead + self.body * (length // len(self.body)) + self.end
+
+
 class Lines:
     """Adversarial texts of one expression: what leads to a repeat, its body over and over, and an end that fails."""
 
@@ -106,28 +118,30 @@ class Lines:
         self.tree = parser.parse(text, flags)
         self._bytes = isinstance(text, bytes)
 
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        """Lead and body."""
+    def __iter__(self) -> Iterator[Text]:
+        """Each once."""
         seen: set[tuple[str, str]] = set()
-        for lead, body in self._repeats(list(self.tree), ""):
-            for pair in ((lead, body), ("", lead[-40:] + body), ("", body)):
-                if pair[1] and pair not in seen:
-                    seen.add(pair)
-                    yield pair
+        for lead, body, rest in self._repeats(list(self.tree), "", ""):
+            for begin, again in ((lead, body), ("", lead[-40:] + body), ("", body)):
+                if again and (begin, again) not in seen:
+                    seen.add((begin, again))
+                    yield Text(begin, again, "\0" + rest)
+                    yield Text(begin, again, "")
 
-    def _repeats(self, items: list[Any], lead: str) -> Iterator[tuple[str, str]]:
+    def _repeats(self, items: list[Any], lead: str, rest: str) -> Iterator[tuple[str, str, str]]:
+        """What leads to each repeat, its body, what would follow: an end that fails with it is looked at, at least."""
         for place, (kind, value) in enumerate(items):
-            before = lead + self._sample(items[:place])
+            before, behind = lead + self._sample(items[:place]), self._sample(items[place + 1 :]) + rest
             if kind in (c.MAX_REPEAT, c.MIN_REPEAT, c.POSSESSIVE_REPEAT):
                 _, most, body = value
                 if most > LEAST_REPEATS:
                     one = self._sample(list(body))
-                    yield before, one
-                    yield before, one + self._sample(items[place + 1 : place + 2])
-                yield from self._repeats(list(body), before)
+                    yield before, one, behind
+                    yield before, one + self._sample(items[place + 1 : place + 2]), behind
+                yield from self._repeats(list(body), before, behind)
             else:
                 for inner in self._parts(kind, value):
-                    yield from self._repeats(inner, before)
+                    yield from self._repeats(inner, before, behind)
 
     @staticmethod
     def _parts(kind: Any, value: Any) -> list[list[Any]]:
@@ -191,13 +205,16 @@ class Lines:
         return False
 
 
-LENGTH = 1 << 15
-ENDS = ("\0", "")
-CALM_S = 0.05
+LENGTH = 1 << 12
+CALM_S = 0.01
 """Of processor time: faster than this on a text of `LENGTH` is not looked at, so that noise decides nothing."""
 GROWTH = 8.0
 """Twice as long a text, twice over, may take so much longer: 4 where it grows linearly, 16 where quadratically."""
-HANGS_S = 3.0
+HANGS_S = 1.0
+WINDOW = 1 << 15
+"""Half of that of a line as the doctor reads it (logs/blocks.py)."""
+MOST_S = 0.5
+"""Of processor time that the longer three quarters of a window may take."""
 
 
 class Hangs(Exception):
@@ -227,28 +244,52 @@ def seconds(expression: re.Pattern[Any], text: Any, times: int = 3) -> float:
     return best
 
 
-def slow(expression: Expression) -> str | None:
-    """What makes it slow, or None."""
+def slow(expression: Expression) -> Text | None:
+    """A text on which a search grows faster than linearly, if one is found."""
     text, flags = expression
     ready = re.compile(text, flags)
-    for lead, body in Lines(text, flags):
-        for end in ENDS:
+    for made in Lines(text, flags):
 
-            def of(length: int, lead: str = lead, body: str = body, end: str = end) -> Any:
-                made = lead + body * (length // len(body)) + end
-                return made.encode("latin-1", "replace") if isinstance(text, bytes) else made
+        def of(length: int, made: Text = made) -> Any:
+            return made.of(length).encode("latin-1", "replace") if isinstance(text, bytes) else made.of(length)
 
-            if seconds(ready, of(LENGTH // 8), 1) < CALM_S / 64:
-                continue  # if it grows quadratically, all of it is still calm
-            part = seconds(ready, of(LENGTH // 4), 1)
-            if part < HANGS_S:
-                if seconds(ready, of(LENGTH), 1) < max(CALM_S, GROWTH * part):
-                    continue
-                part = seconds(ready, of(LENGTH // 4))
-            whole = seconds(ready, of(LENGTH)) if part < HANGS_S else part
-            if whole >= HANGS_S or whole > max(CALM_S, GROWTH * part):
-                return f"{whole:.2f} s on {lead!r} + {body!r} x {LENGTH // len(body)} + {end!r}"
+        if seconds(ready, of(LENGTH // 8), 1) < CALM_S / 64:
+            continue  # if it grows quadratically, all of it is still calm
+        part = seconds(ready, of(LENGTH // 4), 1)
+        if part < HANGS_S:
+            if seconds(ready, of(LENGTH), 1) < max(CALM_S, GROWTH * part):
+                continue
+            part = seconds(ready, of(LENGTH // 4))
+        whole = seconds(ready, of(LENGTH)) if part < HANGS_S else part
+        if whole >= HANGS_S or whole > max(CALM_S, GROWTH * part):
+            return made
     return None
+
+
+def reached(text: Text, work: Path) -> list[str]:
+    """Where a text makes the doctor slow: the texts that an expression is given are mostly short, or looked at before."""
+    from rlhfdoctor import analyze
+    from rlhfdoctor.privacy.redact import Redactor
+    from rlhfdoctor.privacy.secrets import cut_words
+
+    def folder(length: int) -> None:
+        for name in ("job.log", "dmesg.txt", "launch.sh", "config.yaml", "ds_config.json"):
+            (work / name).write_text(f"{text.of(length)}\n", errors="replace")
+        analyze([str(work)])
+
+    def redactor(length: int) -> None:
+        made = Redactor()
+        made.learn(text.of(length))
+        made.text(text.of(length))
+
+    ways: dict[str, Callable[[int], object]] = {"folder": folder, "bundle": redactor, "recorder": lambda n: cut_words([text.of(n)])}
+    return [name for name, way in ways.items() if _cpu_s(way, WINDOW) - _cpu_s(way, WINDOW // 4) > MOST_S]
+
+
+def _cpu_s(way: Callable[[int], object], length: int) -> float:
+    start = time.process_time()
+    way(length)
+    return time.process_time() - start
 
 
 def main() -> int:
@@ -256,12 +297,18 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as work:
         found = sorted(compiled(Path(work)) | literals(), key=repr)
     print(f"{len(found)} expressions", flush=True)
-    faults = 0
+    alone = faults = 0
     for expression in found:
-        why = slow(expression)
-        if why is not None:
-            faults += 1
-            print(f"{expression[0]!r}\n    {why}", flush=True)
+        made = slow(expression)
+        if made is None:
+            continue
+        alone += 1
+        with tempfile.TemporaryDirectory() as work:
+            ways = reached(made, Path(work))
+        if ways or "--all" in sys.argv:
+            faults += bool(ways)
+            print(f"{expression[0]!r}\n    {made} {ways}", flush=True)
+    print(f"{alone} are slow on a text of {LENGTH} characters that is given to them alone, {faults} where the doctor reads one")
     return 1 if faults else 0
 
 

@@ -23,7 +23,8 @@ _STEP = (
 )
 _TRAINING = (
     r"(?:[Tt]rain(?:ing)?(?: (?:[Pp]rogress|[Ss]teps?|[Ii]ter(?:ation)?s?|[Ll]oop|[Bb]atch(?:es)?|step of epoch))?"
-    r"|[Ss]teps?|[Gg]lobal [Ss]teps?|[Ii]ter(?:ation)?s?|[Ee]poch(?: \d+| \[?\d+/\d+\]?))(?: ?\[?\d+(?:/\d+)?\]?)?"
+    r"|[Ss]teps?|[Gg]lobal [Ss]teps?|[Ii]ter(?:ation)?s?|[Ee]poch(?: \d{1,9}| \[?\d{1,9}/\d{1,9}\]?))"
+    r"(?: ?\[?\d{1,9}(?:/\d{1,9})?\]?)?"
 )
 
 PATTERNS: tuple[Pattern, ...] = (
