@@ -29,6 +29,10 @@ $(BIN)/doctor: pyproject.toml .ci/base.lock
 	$(BIN)/pip install -qq --disable-pip-version-check --no-deps --upgrade --target .venv/programs -r .ci/programs.txt
 	@touch $@
 
+.venv/.fuzz: .venv/.check .ci/fuzz.txt
+	$(BIN)/pip install -qq --disable-pip-version-check --only-binary :all: -r .ci/fuzz.txt || echo "atheris has no wheel for this Python: mutations of seeds instead"
+	@touch $@
+
 install: $(BIN)/doctor ## the small environment: no torch, no Ray
 
 demo: $(BIN)/doctor ## diagnose a recorded incident (exit code 1 = an incident was found)
@@ -59,6 +63,10 @@ calibrate: .venv/.dev ## fit the confidences anew to labelled incidents, with he
 
 weigh: .venv/.dev ## fit the rules' weights to labelled incidents, and score them on rounds held out
 	$(BIN)/python -m tests.exam.weigh --write
+
+fuzz: .venv/.fuzz ## random inputs for every parser, guided by coverage where atheris has a wheel (ten minutes; prints its seed)
+	$(BIN)/python -m tests.fuzz.run --seconds 540
+	FUZZ_EXAMPLES=2000 $(BIN)/python -m pytest -q tests/fuzz/test_structures.py
 
 exam: .venv/.dev ## the doctor's own exam: scores, dropped sources, changes that may not matter
 	$(BIN)/python -m tests.exam.exam --write
@@ -93,4 +101,4 @@ lock: ## resolve the development environment anew (needs the network)
 	$(BIN)/pip install -q torch==2.13.0 && $(BIN)/pip install -q -r .ci/dev.in && $(BIN)/pip freeze --exclude rlhfdoctor | grep -v '^torch==' > .ci/dev.lock
 	rm -rf .venv && $(PYTHON) -m venv .venv && $(BIN)/pip install -q -c .ci/dev.lock -r .ci/base.lock -r .ci/check.in && $(BIN)/pip freeze > .ci/check.lock
 
-.PHONY: help install demo lab check test lint messages calibrate weigh exam mangle schemas upstream speakers bench speed docs lock
+.PHONY: help install demo lab check test lint messages calibrate weigh fuzz exam mangle schemas upstream speakers bench speed docs lock

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import lzma
 import os
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -33,6 +34,8 @@ READ_ERRORS = (
     EOFError,
     ValueError,
     OverflowError,
+    NotImplementedError,
+    struct.error,
     zlib.error,
     lzma.LZMAError,
     tarfile.TarError,
@@ -95,7 +98,7 @@ def reason(error: BaseException) -> str:
     """One of READ_ERRORS in words."""
     if isinstance(error, EOFError | zlib.error):
         return f"damaged or truncated archive ({error})"
-    if isinstance(error, tarfile.TarError | zipfile.BadZipFile):
+    if isinstance(error, tarfile.TarError | zipfile.BadZipFile | NotImplementedError | struct.error):
         return f"no readable archive ({error})"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror

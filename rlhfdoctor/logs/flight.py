@@ -13,6 +13,7 @@ import io
 import json
 import pickle
 import re
+import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -41,6 +42,7 @@ _DAMAGE = (
     RecursionError,
     ArithmeticError,
     AssertionError,
+    struct.error,
 )
 """What reading a damaged or hostile dump may raise."""
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/(?:torch|deepspeed)/|^<")

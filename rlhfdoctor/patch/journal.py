@@ -86,7 +86,7 @@ def load(path: Path) -> Journal:
     data = read_bytes(path, _MOST_BYTES, follow=False, owners=(os.geteuid(),))
     try:
         entry = msgspec.json.decode(data, type=Journal)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Damaged(str(error)) from None
     if entry.schema != _SCHEMA or f"{entry.file}.json" != path.name or "/" in entry.file or "\0" in entry.file:
         raise Damaged("it is of another file")

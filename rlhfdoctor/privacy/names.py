@@ -206,7 +206,7 @@ def _is_named(match: re.Match[str]) -> bool:
     low = name.lower()
     if is_no_value(value) or is_figure(name, value) or (value.startswith("-") and joint[-1:] in " \t"):
         return False
-    if value == "secret" and joint.endswith("["):
+    if (value == "secret" and joint.endswith("[")) or (low == "secret" and _is_mark(match, "name")):
         return False  # it was cut already
     if value.endswith("(") or re.match(r"[A-Za-z_][\w.]*\(", value):
         return False  # a call
@@ -221,6 +221,12 @@ def _is_named(match: re.Match[str]) -> bool:
     return not (low.endswith(("use_wandb", "use_swanlab")) and len(value) < 10)
 
 
+def _is_mark(match: re.Match[str], group: str) -> bool:
+    """Whether what was found is what stands for a secret that was cut."""
+    begin, end = match.span(group)
+    return match.string[max(begin - 1, 0) : end + 1] == "[secret]"
+
+
 def _is_alike(name: str, value: str) -> bool:
     """Whether a name has a secret's word in it, and the value is a secret's: DB_PASSWORD_PROD=..."""
     parts = [part.lower() for part in _PARTS.findall(name)]
@@ -232,7 +238,9 @@ def _is_alike(name: str, value: str) -> bool:
 
 def _is_block(match: re.Match[str]) -> bool:
     value = match["value"]
-    return not (_MAPPING.search(value) or is_figure(match["name"], value.strip()) or is_no_value(value.strip()))
+    if _is_mark(match, "name") or _MAPPING.search(value):
+        return False
+    return not (is_figure(match["name"], value.strip()) or is_no_value(value.strip()))
 
 
 def _is_path(value: str) -> bool:

@@ -28,6 +28,7 @@ OVERRIDE = re.compile(rf"^(?P<plus>[+~]{{0,2}})(?P<key>{_OVERRIDE_KEY})=(?P<valu
 declares."""
 _ENV = re.compile(r"^(?P<key>[A-Z][A-Z0-9_]{2,}|RAY_\w+)=(?P<value>.*)$", re.S)
 _REST = re.compile(r"\$(?:[@*]|\{[@*]\}|\{\w+\[[@*]\]\})")
+_SURROGATES = re.compile(r"[\ud800-\udfff]")
 _STARTS_IN_CONTAINER = re.compile(r"^(?:.*/)?(?:bash|sh|python[\d.]*|torchrun|deepspeed|accelerate|ray|sleep)$")
 _COMPRESSED = (".gz", ".zst", ".zstd", ".bz2", ".xz")
 _MOST_SETTINGS = 20_000
@@ -213,7 +214,7 @@ def parse_document(name: str, text: str) -> Iterator[Written]:
         RecursionError: it is nested too deeply, or its aliases multiply beyond reason.
     """
     form = "json" if _plain_name(name).endswith(".json") else "yaml"
-    plain = text.replace("\t", " ") if form == "json" else text
+    plain = _SURROGATES.sub("\ufffd", text.replace("\t", " ") if form == "json" else text)
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     if _is_deep(plain, loader):
         raise RecursionError

@@ -119,15 +119,18 @@ def parse_status(data: bytes) -> Status | None:
     at = data.find(b"\nVmLck:")
     row = data[at : at + 512].split() if at >= 0 else []
     if row[0:39:3] == _STATUS_ROW:
-        sizes = (
-            int(row[13]) << 10,
-            int(row[16]) << 10,
-            int(row[19]) << 10,
-            int(row[37]) << 10,
-            int(row[1]) << 10,
-            int(row[4]) << 10,
-            int(row[7]) << 10,
-        )
+        try:
+            sizes = (
+                int(row[13]) << 10,
+                int(row[16]) << 10,
+                int(row[19]) << 10,
+                int(row[37]) << 10,
+                int(row[1]) << 10,
+                int(row[4]) << 10,
+                int(row[7]) << 10,
+            )
+        except (IndexError, ValueError):
+            return None
     else:  # a kernel thread, or a kernel with other lines
         found = find_numbers(data, _STATUS_LINES, KIB)
         sizes = tuple(found.get(name) for name in _STATUS_LINES.values())

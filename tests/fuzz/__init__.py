@@ -1,0 +1,1 @@
+"""Random and coverage-guided inputs for every parser: `make fuzz`."""
