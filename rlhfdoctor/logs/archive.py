@@ -163,7 +163,7 @@ def _zip_files(
     name: str, archive: zipfile.ZipFile, gaps: list[Gap], wanted: Callable[[str], bool]
 ) -> Generator[Member, None, None]:
     for info in archive.infolist():
-        if info.is_dir() or not wanted(info.filename):
+        if info.filename.endswith("/") or not wanted(info.filename):
             continue
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             why = say("packed by a method that unpacks without bound; unpack the archive, and name the folder")

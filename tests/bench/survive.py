@@ -197,6 +197,26 @@ def cut_everywhere(path: Path, say: Callable[[str], None]) -> list[Outcome]:
     return found
 
 
+def flip_everywhere(path: Path, say: Callable[[str], None]) -> list[Outcome]:
+    """Flips one bit of each byte of a segment in turn and reads it: what is lost of its samples, and of nothing else."""
+    data = path.read_bytes()
+    whole = len(read_node(path.parent).times_ns)
+    found = []
+    for place in range(len(data)):
+        flipped = bytearray(data)
+        flipped[place] ^= 1 << place % 8
+        path.write_bytes(flipped)
+        try:
+            count = len(read_node(path.parent).times_ns)
+        except Exception as error:
+            say(f"bit {place % 8} of byte {place}: {error}")
+            found.append(Outcome(False, 0, 0, False))
+            continue
+        found.append(Outcome(True, count, whole - count, False))
+    path.write_bytes(data)
+    return found
+
+
 def show(name: str, found: list[Outcome]) -> None:
     """One line of the table."""
     good = [outcome for outcome in found if outcome.readable]
@@ -240,7 +260,9 @@ def main() -> None:
                 table["kill -9 at a random moment"].append(job.result())
                 say(f"kill -9: {index + 1} of {kills}")
         (base / "cut").mkdir()
-        table["cut off at every byte"] = cut_everywhere(small_store(base / "cut"), say)
+        store = small_store(base / "cut")
+        table["a bit of every byte flipped"] = flip_everywhere(store, say)
+        table["cut off at every byte"] = cut_everywhere(store, say)
     print(
         f"{'':34} {'runs':>6} {'unreadable':>11} {'most lost':>12} {'samples':>8} {'survived':>9}"
         f" {'behind ms':>10} {'stall ms':>10}"
