@@ -6,7 +6,6 @@ A journal is believed for that very file only: a received folder may hold one th
 from __future__ import annotations
 
 import base64
-import binascii
 import contextlib
 import hashlib
 import os
@@ -47,7 +46,7 @@ class Journal(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         """
         try:
             data = base64.b64decode(self.original, validate=True)
-        except binascii.Error as error:
+        except ValueError as error:  # also binascii.Error
             raise Damaged(str(error)) from None
         if hash_of(data) != self.before:
             raise Damaged("what it keeps is not what it says that it keeps")
