@@ -1,4 +1,4 @@
-"""What root may do and a recorder need not: given up once the command runs, which keeps everything.
+"""What root may do though a recorder need not: given up once the command runs, which keeps everything.
 
 capabilities(7) tells what each one is for; they are set per thread, so this comes before the first thread of ours.
 """

@@ -260,7 +260,12 @@ def start_recorder(folder: Path, config: RecorderConfig, *, daemon: bool = False
     Raises:
         UsageError: it could not be started, or another one writes there.
     """
-    streams = _own_streams() if config.command and not config.stdout else ()
+    streams: tuple[int, ...] = ()
+    if config.command and not config.stdout:
+        if is_open(1) and is_open(2):
+            streams = (os.dup(1), os.dup(2))
+        else:
+            config = replace(config, stdout=os.devnull, stderr=os.devnull)
     write_config(str(folder), replace(config, streams=streams))
     env = dict(os.environ)
     if config.command:
@@ -301,11 +306,6 @@ def start_recorder(folder: Path, config: RecorderConfig, *, daemon: bool = False
     else:
         why = say("it wrote nothing for {waited_s} s", waited_s=_START_S)
     raise UsageError(say("the recorder did not start: {why}", why=why))
-
-
-def _own_streams() -> tuple[int, ...]:
-    """Descriptors of our standard output and error for another process."""
-    return tuple(os.dup(number) if is_open(number) else os.open(os.devnull, os.O_WRONLY) for number in (1, 2))
 
 
 def is_open(descriptor: int) -> bool:

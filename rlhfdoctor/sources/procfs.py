@@ -120,15 +120,7 @@ def parse_status(data: bytes) -> Status | None:
     row = data[at : at + 512].split() if at >= 0 else []
     if row[0:39:3] == _STATUS_ROW:
         try:
-            sizes = (
-                int(row[13]) << 10,
-                int(row[16]) << 10,
-                int(row[19]) << 10,
-                int(row[37]) << 10,
-                int(row[1]) << 10,
-                int(row[4]) << 10,
-                int(row[7]) << 10,
-            )
+            sizes = tuple([int(kib) << 10 for kib in (row[13], row[16], row[19], row[37], row[1], row[4], row[7])])
         except (IndexError, ValueError):
             return None
     else:  # a kernel thread, or a kernel with other lines

@@ -253,13 +253,15 @@ def test_packages_of_an_unknown_interpreter(tmp_path: Path) -> None:
 
 
 def test_recorder_config(tmp_path: Path) -> None:
-    """Options are read as they were written; those for a successor follow the command's pid instead of starting it."""
+    """Options are read as they were written; a successor follows the command's pid and holds room for its output."""
     config = RecorderConfig(
         name="a", command=("x", "y"), stdout="/o", stderr="/e", interval_s=0.5, metrics=("h:1",), port=0
     )
     write_config(str(tmp_path), config)
     assert read_config(str(tmp_path)) == config
-    assert restarted(config, 7) == RecorderConfig(name="a", pids=(7,), interval_s=0.5, metrics=("h:1",), port=0)
+    assert restarted(config, 7) == RecorderConfig(
+        name="a", pids=(7,), stdout="/o", stderr="/e", interval_s=0.5, metrics=("h:1",), port=0
+    )
 
 
 def test_second_recorder(tmp_path: Path) -> None:
