@@ -39,6 +39,22 @@ LABELS = (
         rf"(?m)\bsrun: error: ([\w.-]{{2,63}}):|\bON ([\w.-]{{2,63}}) CANCELLED"
         rf"|{_START}Linux ([\w.-]{{2,63}}) \d",
     ),
+    Label(
+        "host",
+        "nodelist(reason)",
+        rf"\d:\d\d[ \t]{{1,40}}\d{{1,6}}[ \t]{{1,40}}({_HOST}?)(?=\[|[ \t\"'\\]|$)",
+        100,
+        in_place=True,
+    ),
+    Label(
+        "host",
+        "mpirun mpiexec horovodrun",
+        r"(?<=[ ,=])([A-Za-z][\w.-]{2,62}):\d{1,3}(?=[,\s\"'\\]|$)",
+        in_place=True,
+    ),
+    Label("host", "slots=", rf"{_START}([A-Za-z][\w.-]{{1,62}})[ \t]{{1,20}}(?:max_)?slots=\d", in_place=True),
+    Label("host", "assigned", r"\bassigned [a-z0-9-]{1,63}/([a-z0-9][\w.-]{2,252})", in_place=True),
+    Label("host", "@o2ib @tcp", rf"(?<![\w.-])({_HOST})@(?:o2ib|tcp)\d{{0,4}}\b", in_place=True),
     Label("host", "ip-", r"\b(ip-\d{1,3}-\d{1,3}-\d{1,3}-\d{1,3})\b"),
     Label("host", "@", rf"(?m)^\(?[\w.-]{{0,40}}\)? ?\[?[a-z_{_CJK}][\w.-]{{1,31}}@([\w.-]{{1,63}})(?=[:\s])"),
     Label(

@@ -74,6 +74,20 @@ LABELS = (
     ),
     Label(
         "user",
+        "_?_ pts/ tty",
+        rf"{_START}({_NAME})[ \t]{{1,40}}(?:pts/\d{{1,4}}|tty\d{{1,2}})[ \t]"
+        rf"|{_START}({_NAME})[ \t]{{1,40}}\d{{1,10}}[ \t]{{1,20}}\d{{1,5}}\.\d[ \t]{{1,20}}\d{{1,3}}\.\d"
+        rf"(?:[ \t]{{1,20}}\d{{1,15}}){{2}}[ \t]{{1,20}}(?:\?|pts/\d{{1,4}}|tty\d{{1,2}})[ \t]",
+    ),
+    Label(
+        "user",
+        "jobname",
+        rf"{_START}({_NAME})[ \t]{{1,40}}\S{{1,60}}[ \t]{{1,40}}(?:COMPLETED|FAILED|CANCELLED|OUT_OF_ME|TIMEOUT|RUNNING"
+        rf"|PENDING|NODE_FAIL|PREEMPTED)",
+        100,
+    ),
+    Label(
+        "user",
         "r-- rw- r-x rwx",
         rf"[-dlbcps][-rwxsStT]{{9}}[.+@]?[ \t]{{1,8}}\d{{1,6}}[ \t]{{1,8}}({_NAME})[ \t]{{1,20}}({_NAME})[ \t"
         rf"]{{1,20}}\d",

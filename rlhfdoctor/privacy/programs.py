@@ -19,6 +19,16 @@ PLACES = (
         r"\becho\s{1,8}(?:-n\s{1,4})?[\"']?(?:[\w.-]{1,64}:)?([^\n"
         r"|\"']{1,200}?)[\"']?\s{0,8}\|\s{0,8}(?:sudo\s{1,8})?(?:ch)?passwd\b",
     ),
+    Place(
+        "echo printf",
+        r"(?:\becho|\bprintf\s{1,4}\S{1,20})\s{1,8}(?:-n\s{1,4})?[\"']?([^\n|\"']{1,200}?)[\"']?\s{0,8}\|\s{0,8}(?:sudo\s{1,8})?"
+        r"(?:cryptsetup|gpg2?|kinit|su|smbpasswd|vncpasswd|keyctl|ecryptfs\S{0,30}|pass|age|ansible-vault)\b",
+    ),
+    Place("<(", r"(?i)pass[\w-]{0,16}[ =]{1,2}<\(\s{0,4}(?:echo|printf)\s{1,8}(?:-n\s{1,4})?[\"']?([^\s\"')]{1,200})"),
+    Place("lftp", r"\blftp\b[^\n]{0,200}?\s-u\s{0,8}[\"']?[^\s,\"']{1,100},([^\s\"']{1,200})"),
+    Place(
+        "socks4 socks5", r"\bsocks[45]\s{1,20}[\w.:-]{3,200}\s{1,20}\d{2,5}\s{1,20}\S{1,100}\s{1,20}([^\s\"'\\]{1,100})"
+    ),
     Place("--password-stdin", r"\becho\s{1,8}(?:-n\s{1,4})?([^\n|]{1,400}?)\s{0,8}\|[^\n]{0,200}?--password-stdin"),
     Place(
         "login",
@@ -171,8 +181,8 @@ PLACES = (
         is_random=True,
     ),
     Place(
-        "api secret token credential passw 密钥 密码 令牌",
-        rf"(?i)(?:api[ _-]?key|secret|token|credentials?|password|passwd|密钥|密码"
+        "api auth secret token credential passw 密钥 密码 令牌",
+        rf"(?i)(?:api[ _-]?key|\bauth|secret|token|credentials?|password|passwd|密钥|密码"
         rf"|令牌)(?![\w-])[^\n=]{{0,20}}?(?<![\w/.-])({_RANDOM}{{20,100}})(?![\w/])",
         is_random=True,
     ),

@@ -116,7 +116,8 @@ class Redactor:
         sheet.sub(addresses.EMAIL, self._email, ("@",))
         for label in LABELS:
             if label.in_place and any(sign in sheet.low for sign in signs_of(label.signs)):
-                sheet.edit(compiled(label.form), functools.partial(self._labelled, label.kind), signs_of(label.signs))
+                change = functools.partial(self._labelled, label.kind)
+                sheet.edit(compiled(label.form), change, signs_of(label.signs), below=label.below)
         sheet.sub(addresses.MAC, self._address)
         sheet.sub(addresses.IP4, self._address)
         if addresses.IP6_SIGN.search(sheet.text):
