@@ -26,6 +26,15 @@ _MOST_HEADER_BYTES = 1 << 20
 """Of a tar's long name or PAX header."""
 _BARE_TYPES = (tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE)
 """Which have no bytes, whatever size they name."""
+_CHAINED_TYPES = (
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+    tarfile.XHDTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+    tarfile.XGLTYPE,
+)
+"""Which describe what follows; each is read within the one before."""
+_MOST_CHAINED = 16
 _MOST_DIRECTORY_BYTES = 64 << 20
 _ZIP_MEMBERS, _ZIP_BYTES = 4, 5
 """Places in what `zipfile._EndRecData` gives (Lib/zipfile, _ECD_ENTRIES_TOTAL, _ECD_SIZE)."""
@@ -124,12 +133,26 @@ def _tar_members(
                 yield Member(member.name, handle, member.size, member.mtime)
 
 
+def _count(archive: tarfile.TarFile, name: str, more: int, most: int) -> None:
+    """Adds to a figure of an archive; raises tarfile.ReadError beyond the most."""
+    total = getattr(archive, name, 0) + more
+    setattr(archive, name, total)
+    if total > most:
+        raise tarfile.ReadError(f"headers of more than {most:,} bytes for all members, or {_MOST_CHAINED} for one")
+
+
 class _TarInfo(tarfile.TarInfo):
     """A member with a bounded description: tarfile reads long names, PAX headers, maps of sparse files whole."""
 
     def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
         if self.type not in (*tarfile.REGULAR_TYPES, *_BARE_TYPES) and self.size > _MOST_HEADER_BYTES:
             raise tarfile.ReadError(f"a header of {self.size:,} bytes")
+        if self.type == tarfile.XGLTYPE:  # kept for all that follows
+            _count(archive, "global_bytes", self.size, _MOST_HEADER_BYTES)
+        if self.type in _CHAINED_TYPES:  # each is read within the one before
+            _count(archive, "chained", 1, _MOST_CHAINED)
+        else:
+            archive.chained = 0  # type: ignore[attr-defined]
         found: tarfile.TarInfo = super()._proc_member(archive)  # type: ignore[misc]
         return found
 

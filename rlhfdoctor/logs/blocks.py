@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from time import process_time
 
 from rlhfdoctor.logs.finders import INDEX, PLACE_BITS, Place
 from rlhfdoctor.logs.pattern import Pattern, compiled
@@ -28,6 +29,9 @@ _LONG = 100
 _MOST_LONG = 32
 """How many hits of one pattern get more than `_LONG` lines behind them, in one stream."""
 _OVERLAP = 8 * 1024
+_LONG_BYTES = 4096
+PATIENCE_S = 3.0
+"""Of processor time for the long lines of one stream: a MiB that begins a message over and over takes a minute."""
 _REDRAWS = 4
 """Carriage returns a line, from which on it is one bar's drawings."""
 _TRUSTED_RATIO = 0.98
@@ -55,6 +59,10 @@ class Tally:
     matched: Counter[int] = field(default_factory=Counter)
     long: Counter[int] = field(default_factory=Counter)
     """Hits that asked for many lines behind them."""
+    slow_s: float = 0.0
+    """Of processor time that was spent on long lines."""
+    passed_count: int = 0
+    """Candidates in long lines that were passed over, since these had taken `PATIENCE_S`."""
 
     def trusts(self, index: int) -> bool:
         """Whether nearly all candidates of a pattern have been hits so far."""
@@ -119,9 +127,15 @@ class Candidate:
 
     def hit(self) -> Hit | None:
         """The match, if there is one."""
-        text = self.text()
+        is_long = len(self._text) > _LONG_BYTES
+        if is_long and self._tally.slow_s > PATIENCE_S:
+            self._tally.passed_count += 1
+            return None
+        text, began = self.text(), process_time() if is_long else 0.0
         match = compiled(self.pattern.regex).search(text)
         self._tally.tried[self.index] += 1
+        if is_long:
+            self._tally.slow_s += process_time() - began
         if match is None:
             return None
         if self._seen and len(text[: match.end()].encode("utf-8", "replace")) <= self._seen:
@@ -199,7 +213,7 @@ def _segment(lines: bytes, position: int) -> tuple[int, int]:
     low = max(0, position - _WINDOW)
     start = lines.rfind(b"\n", low, position) + 1
     if start == 0 and low > 0:
-        start = max((position // _WINDOW) * _WINDOW - _OVERLAP, low)
+        start = max((position // _WINDOW) * _WINDOW - _OVERLAP, 0)  # the same for all places of a window
     end = lines.find(b"\n", position, position + _WINDOW)
     return start, end if end >= 0 else min(len(lines), position + _WINDOW)
 

@@ -28,7 +28,7 @@ from rlhfdoctor.logs import (
     trainers,
     vllm,
 )
-from rlhfdoctor.logs.blocks import Tally
+from rlhfdoctor.logs.blocks import PATIENCE_S, Tally
 from rlhfdoctor.logs.flood import Floods
 from rlhfdoctor.logs.maker import Maker
 from rlhfdoctor.logs.open import Source
@@ -92,6 +92,13 @@ def read_events(
     yield from floods.last()
     if scanner.longest_line_cut:
         gaps.append(Gap(what=quoted(source.name), why=say("holds a line of more than 4 MiB, which was read in pieces")))
+    if tally.passed_count:
+        why = say(
+            "{count} places in long lines were not looked at: the others took {waited:duration}",
+            count=tally.passed_count,
+            waited=PATIENCE_S,
+        )
+        gaps.append(Gap(what=quoted(source.name), why=why))
     dropped = Counter(dict(floods.dropped()))
     if left_out is None:
         gaps.extend(left_out_gaps(source.name, dropped))

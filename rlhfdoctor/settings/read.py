@@ -32,6 +32,7 @@ _SURROGATES = re.compile(r"[\ud800-\udfff]")
 _STARTS_IN_CONTAINER = re.compile(r"^(?:.*/)?(?:bash|sh|python[\d.]*|torchrun|deepspeed|accelerate|ray|sleep)$")
 _COMPRESSED = (".gz", ".zst", ".zstd", ".bz2", ".xz")
 _MOST_SETTINGS = 20_000
+_MOST_NODES = 200_000
 _MOST_VISITS = 1_000_000
 """Of mappings: aliases may name one many times."""
 _DEEPEST = 200
@@ -115,8 +116,9 @@ def parse_configuration(name: str, text: str) -> tuple[list[Written], list[Gap]]
 
 def parse_shell(name: str, text: str) -> Iterator[Written]:
     """Settings of a launch script: flags, Hydra overrides, environment, docker and slurm limits."""
+    line, counted = 1, 0
     for match in _SBATCH.finditer(text):
-        line = text.count("\n", 0, match.start()) + 1
+        line, counted = line + text.count("\n", counted, match.start()), match.start()
         yield _written(match["key"], match["value"], name, line, "sbatch", match.span("value"), "container")
     tokens = list(read_tokens(text))
     in_docker = printed = False
@@ -187,8 +189,9 @@ def _environment(key: str, value: str, name: str, line: int, span: tuple[int, in
 
 
 def _read_python(name: str, text: str) -> Iterator[Written]:
+    line, counted = 1, 0
     for match in _PYTHON_ARGUMENT.finditer(text):
-        line = text.count("\n", 0, match.start()) + 1
+        line, counted = line + text.count("\n", counted, match.start()), match.start()
         value = match["value"].strip()
         if match["key"] == "object_store_memory":
             origin = Origin(file=name, line=line)
@@ -230,14 +233,16 @@ def parse_document(name: str, text: str) -> Iterator[Written]:
 
 
 def _is_deep(text: str, loader: Any) -> bool:
-    """Whether values are in each other deeper than a configuration's; composing recurses without a guard.
+    """Whether values are too many, or too deep in each other, for a configuration; composing recurses without a guard.
 
     Parsing does not (libyaml's parser keeps its states in a list). It is spared where a text has too few of what nests.
     """
     if len(_NESTS.findall(text)) <= _DEEPEST and not _INDENTED.search(text):
         return False
     depth = 0
-    for event in yaml.parse(text, Loader=loader):
+    for count, event in enumerate(yaml.parse(text, Loader=loader)):
+        if count > _MOST_NODES:
+            return True
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _DEEPEST:
             return True

@@ -35,6 +35,8 @@ _DEEPEST = 3
 """Commands in quotes in commands in quotes."""
 _MOST_LISTED = 20_000
 """Words of variables, over a script; lists of lists that double each other end here."""
+_MOST_EXPANDED = 4 << 20
+"""Letters that variables may add to a script, each of which may hold the one before."""
 _MOST_UNCLOSED, _MOST_DOCUMENTS = 5, 1000
 """At most this many unclosed `$(` in quotes, and here-documents, are searched for in a script: each may be a search to
 its end."""
@@ -120,7 +122,7 @@ class _Reader:
     def __init__(self, script: str) -> None:
         self.script = script
         self.newlines = [match.start() for match in re.finditer("\n", script)]
-        self.listed = 0
+        self.listed = self.expanded = 0
         self.unclosed = self.documents = 0
 
     def read(self, scope: _Scope, position: int = 0) -> Iterator[Token]:
@@ -160,7 +162,8 @@ class _Reader:
             else:
                 end = self._word_end(text, position)
                 raw = text[position:end]
-                word = unquote(raw, scope.variables)
+                word = unquote(raw, scope.variables if self.expanded < _MOST_EXPANDED else {})
+                self.expanded += max(len(word) - len(raw), 0)
                 if scope.depth < _DEEPEST and _is_command(before, raw):
                     yield from self.read(scope.inside(position, raw))
                     group = -1

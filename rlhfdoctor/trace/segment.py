@@ -14,6 +14,8 @@ from rlhfdoctor.trace.schema import FORMAT, TABLES
 from rlhfdoctor.types import Gap
 
 _PIECE_BYTES = 8 << 20
+_MOST_BYTES = 256 << 20
+"""Of one segment; a recorder begins another one after 4 MiB."""
 _MOST_GAPS = 1000
 _MOST_TABLES, _MOST_COLUMNS = 100, 200
 
@@ -47,6 +49,9 @@ class SegmentReader:
                 yield from self._item(item, found, wanted)
             if len(found) > _MOST_GAPS:
                 break
+        if self._offset >= _MOST_BYTES:
+            why = say("larger than a segment can be; only the first {most:bytes} were read", most=_MOST_BYTES)
+            gaps.append(Gap(what=quoted(self.path), why=why))
         gaps += found[:_MOST_GAPS]
         if len(found) > _MOST_GAPS:
             why = say("damaged in more than {most} places; the rest was not read", most=_MOST_GAPS)
@@ -65,7 +70,7 @@ class SegmentReader:
         with open_binary(self.path, follow=self.path.startswith("/proc/")) as handle:
             handle.seek(self._offset)
             more = True
-            while more:
+            while more and self._offset < _MOST_BYTES:
                 fresh = handle.read(_PIECE_BYTES)
                 more = len(fresh) == _PIECE_BYTES
                 begin = self._offset - len(self._rest)

@@ -104,15 +104,16 @@ def run_length_zstd(path: Path, size: int) -> None:
 def extension_tar(path: Path, kind: bytes, size: int) -> None:
     """A tar whose first header says that the next member's name, or its attributes, take so many bytes."""
     with gzip.open(path, "wb", compresslevel=1) as out:
-        out.write(_tar_header("././@LongLink", size, kind))
+        out.write(tar_header("././@LongLink", size, kind))
         lead = f"{size} path=".encode() if kind == b"x" else b""
         out.write(lead.ljust(MIB, b"a"))
         for _ in range(size // MIB - 1):
             out.write(b"a" * MIB)
-        out.write(_tar_header("x.log", len(KILL)) + KILL.ljust(512, b"\0") + bytes(1024))
+        out.write(tar_header("x.log", len(KILL)) + KILL.ljust(512, b"\0") + bytes(1024))
 
 
-def _tar_header(name: str, size: int, kind: bytes = tarfile.REGTYPE) -> bytes:
+def tar_header(name: str, size: int, kind: bytes = tarfile.REGTYPE) -> bytes:
+    """The block in front of a member."""
     info = tarfile.TarInfo(name)
     info.size, info.type = size, kind
     return info.tobuf(tarfile.GNU_FORMAT)
@@ -121,12 +122,12 @@ def _tar_header(name: str, size: int, kind: bytes = tarfile.REGTYPE) -> bytes:
 def endless_tar(path: Path, gibibytes: int) -> None:
     """A tar.bz2 of some hundred kB with one member of so many GiB."""
     zeros = bz2.compress(bytes(256 * MIB))
-    path.write_bytes(bz2.compress(_tar_header("x.log", gibibytes << 30)) + zeros * (gibibytes * 4))
+    path.write_bytes(bz2.compress(tar_header("x.log", gibibytes << 30)) + zeros * (gibibytes * 4))
 
 
 def crowded_tar(path: Path, members: int) -> None:
     """A tar.bz2 of so many empty members."""
-    block = bz2.compress(_tar_header("d/x.log", 0) * 100_000)
+    block = bz2.compress(tar_header("d/x.log", 0) * 100_000)
     path.write_bytes(block * (members // 100_000) + bz2.compress(bytes(1024)))
 
 

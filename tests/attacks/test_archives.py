@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import zipfile
 from pathlib import Path
 
@@ -59,3 +60,19 @@ def test_deep_member_of_an_archive(tmp_path: Path, home: Path, analyze: Doctor) 
     build.tar_of(archive, members)
     done = analyze(archive).check()
     assert (done.killer, list((home / "tmp").iterdir())) == (build.OOM_KILLER, [])
+
+
+@pytest.mark.parametrize("kind", [b"L", b"K", b"x", b"g"], ids=["name", "link", "PAX", "global"])
+@pytest.mark.parametrize(("count", "size"), [(2000, 512), (200, 900_000)])
+def test_chains_of_headers(tmp_path: Path, analyze: Doctor, kind: bytes, count: int, size: int) -> None:
+    """A second attack: headers that describe headers, each of which tarfile reads within the one before."""
+    folder = build.good_log(tmp_path / "job").parent
+    body = b"a" * (size - 1) + b"\0"
+    with gzip.open(folder / "logs.tar.gz", "wb", compresslevel=1) as out:
+        for number in range(count):
+            record = b"%d k%06d=" % (size, number)
+            text = record + b"v" * (size - len(record) - 1) + b"\n" if kind in b"xg" else body
+            out.write(build.tar_header("a", size, kind) + text + b"\0" * (-size % 512))
+        out.write(build.tar_header("a.log", len(build.OOM)) + build.OOM + b"\0" * (-len(build.OOM) % 512) + bytes(1024))
+    done = analyze(folder).check((1,))
+    assert (done.killer, done.gap("logs.tar.gz")) == (build.KILLER, True)

@@ -208,3 +208,25 @@ def test_report_is_json_of_the_schema(tmp_path: Path, analyze: Doctor) -> None:
     done = analyze(good).check((1,))
     assert (done.killer, done.gap(good)) == (KILLER, False)
     assert json.loads(done.stdout)["schema"].startswith("rlhfdoctor.report/")
+
+
+@pytest.mark.parametrize("piece", [b"step:1 ", b'File "a", line 1, in ', b"Namespace(", b"Tried to allocate "], ids=range(4))
+@pytest.mark.parametrize("command", ["analyze", "bundle"])
+def test_a_line_that_begins_messages_over_and_over(tmp_path: Path, attack: Doctor, piece: bytes, command: str) -> None:
+    """A second attack: a line of a MiB costs neither minutes nor memory, and the verdict is that of the line behind it."""
+    log = tmp_path / "job" / "job.log"
+    log.parent.mkdir()
+    log.write_bytes((piece * (build.MIB // len(piece))) + b"\n" + build.KILL)
+    if command == "bundle":
+        attack("bundle", log, "--out", tmp_path / "b.tar.gz").check()
+        return
+    assert attack("analyze", log, "--format", "json").check((1,)).killer == build.KILLER
+
+
+def test_variables_that_hold_each_other(tmp_path: Path, attack: Doctor) -> None:
+    """A second attack: 50,000 variables, each a letter longer than the one before."""
+    folder = build.good_log(tmp_path / "job").parent
+    chain = "".join(f"V{number}=${{V{number - 1}}}x\n" for number in range(1, 50_000))
+    (folder / "launch.sh").write_text(f"{chain}python t.py --a=$V49999\n")
+    (folder / "job.sbatch").write_text("#SBATCH --mem=1G\n" * 100_000)
+    assert attack("analyze", folder, "--format", "json").check((1,)).killer == build.KILLER

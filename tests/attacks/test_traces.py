@@ -108,12 +108,13 @@ def test_rows_of_empty_columns(tmp_path: Path, analyze: Doctor) -> None:
     assert (done.killer, done.gap("000002.trace")) == (RUN_KILLER, True)
 
 
-def test_sparse_segment(tmp_path: Path, analyze: Doctor) -> None:
-    """Rows 32 to 42: a sparse segment of a GiB is not held in memory."""
+@pytest.mark.parametrize("size", [GIB, 1024 * GIB], ids=["GiB", "TiB"])
+def test_sparse_segment(tmp_path: Path, analyze: Doctor, size: int) -> None:
+    """Rows 32 to 42: a sparse segment of a GiB is not held in memory; one of a TiB is not read to its end."""
     run = build.good_run(tmp_path / "run")
     with (run / "000002.trace").open("wb") as out:
         out.write(build.header())
-        out.truncate(GIB)
+        out.truncate(size)
     done = analyze(run).check()
     assert (done.killer, done.gap("000002.trace")) == (RUN_KILLER, True)
 
