@@ -15,12 +15,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 import time
 from collections.abc import Iterator
 
 PROBE = "probe"
 """Kind of the lines that the probe writes beside the marks."""
 _MOST_BYTES = 8 << 20
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _handle: tuple[int, int] | None = None
 """(pid, descriptor): a forked child opens its own file."""
 _written = 0
@@ -64,10 +66,10 @@ def _write(fields: dict[str, object]) -> None:
         if _handle is None or _handle[0] != pid:
             _written = 0
             os.makedirs(folder, exist_ok=True)
-            _handle = (
-                pid,
-                os.open(f"{folder}/{pid}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644),
-            )
+            _handle = (pid, os.open(f"{folder}/{pid}.jsonl", _FLAGS, 0o644))
+            if not stat.S_ISREG(os.fstat(_handle[1]).st_mode):
+                os.close(_handle[1])
+                _handle = (pid, -1)  # somebody's pipe: every write fails, none waits
         line = json.dumps(
             {"at_ns": time.time_ns(), **{key: value for key, value in fields.items() if value is not None}}
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import stat
 import sys
 import time
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rlhfdoctor.errors import DoctorError, UsageError
+from rlhfdoctor.files.read import Refused
 from rlhfdoctor.files.write import replace
 from rlhfdoctor.i18n.message import ENGLISH, Language, Message, joined, quoted, say
 from rlhfdoctor.report.sanitize import clean, shown
@@ -122,6 +124,17 @@ def write(text: str, out: str | None, *, colours: bool = False) -> None:
     write_bytes(shown(text).encode("utf-8", "backslashreplace"), Path(out))
 
 
+def _is_stream(target: Path) -> bool:
+    """Whether it is written as it is opened: a standard stream, or a pipe of this user's."""
+    if str(target) in ("/dev/stdout", "/dev/stderr", "/dev/null") or target.parent == Path("/dev/fd"):
+        return True
+    try:
+        info = target.lstat()
+    except OSError:
+        return False
+    return stat.S_ISFIFO(info.st_mode) and info.st_uid == os.geteuid()
+
+
 def write_bytes(data: bytes, target: Path) -> None:
     """A binary file, reported on standard error.
 
@@ -129,11 +142,13 @@ def write_bytes(data: bytes, target: Path) -> None:
         UsageError: it cannot be written.
     """
     try:
-        if target.exists() and not target.is_file():
-            with target.open("wb") as device:  # a pipe, or /dev/stdout
-                device.write(data)
-        else:  # whole or not at all, and through a link as any other program
-            replace(target.resolve(), data, mode=0o666 & ~_umask(), keep=target.exists())
+        if _is_stream(target):
+            with target.open("wb") as stream:
+                stream.write(data)
+        elif target.is_symlink():  # in a folder of another user it may lead anywhere
+            raise Refused("is a link; name the file itself", target)
+        else:
+            replace(target, data, mode=0o666 & ~_umask())
     except OSError as error:
         raise UsageError(joined(quoted(f"--out {target}"), quoted(error.strerror), by=": ")) from None
     tell(say("wrote {file}", file=str(target)), err=True)

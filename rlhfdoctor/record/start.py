@@ -9,10 +9,11 @@ import re
 import resource
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from rlhfdoctor.privacy.secrets import cut_secrets, cut_words
 from rlhfdoctor.record.recorder_config import RecorderConfig, write_config
 from rlhfdoctor.sources.cgroupfs import find_chain, find_hierarchy, find_path, read_level
 from rlhfdoctor.sources.meminfo import parse_meminfo
+from rlhfdoctor.sources.owners import owners_of
 from rlhfdoctor.sources.procfs import parse_cmdline, read_boot_id, read_file
 from rlhfdoctor.sources.shm import read_shm
 from rlhfdoctor.trace.read import RUN_SCHEMA
@@ -110,6 +112,9 @@ def make_folder(out: str | None, name: str) -> Path:
 def _fresh(folder: Path) -> Path:
     """An unused folder of this name: several ranks may start in the same second."""
     folder.parent.mkdir(parents=True, exist_ok=True)
+    info = folder.parent.lstat()
+    if stat.S_ISLNK(info.st_mode) and info.st_uid != os.geteuid():
+        raise Refused("is a link of another user", folder.parent)
     for number in range(1, 1000):
         candidate = folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
         try:
@@ -184,7 +189,7 @@ def describe_run(
             "processes": resource.getrlimit(resource.RLIMIT_NPROC)[0],
             "locked_bytes": resource.getrlimit(resource.RLIMIT_MEMLOCK)[0],
         },
-        "configs": keep_configs(folder, argv),
+        "configs": keep_configs(folder, argv, owners_of(pid) if isinstance(pid, int) else ()),
     }
     write.replace(folder / "run.json", json.dumps(run, indent=1).encode())
     if versions:
@@ -206,8 +211,12 @@ def shell_line(argv: Iterable[str]) -> str:
     return " ".join(shlex.quote(word) for word in argv)
 
 
-def keep_configs(folder: Path, argv: Sequence[str]) -> list[dict[str, str]]:
-    """Configuration files that the command line names, with their hashes and where their copies are."""
+def keep_configs(folder: Path, argv: Sequence[str], owners: Collection[int] = ()) -> list[dict[str, str]]:
+    """Configuration files that the command line names, with their hashes and where their copies are.
+
+    Args:
+        owners: user ids whose files are kept; empty for anyone's that we may read.
+    """
     kept: list[dict[str, str]] = []
     words = [part for word in argv for part in (word, word.partition("=")[2]) if part]
     for word in words:
@@ -215,7 +224,7 @@ def keep_configs(folder: Path, argv: Sequence[str]) -> list[dict[str, str]]:
         if not word.lower().endswith(_CONFIG_ENDINGS) or not path.is_file():
             continue
         try:
-            data = read_bytes(path, _CONFIG_BYTES + 1)
+            data = read_bytes(path, _CONFIG_BYTES + 1, owners=owners)
             if len(data) > _CONFIG_BYTES:
                 continue  # a data set, not a configuration
         except OSError:

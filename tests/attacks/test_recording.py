@@ -342,3 +342,38 @@ def test_job_outlives_a_full_disk(tmp_path: Path, small_disk: Path, attack: Doct
     assert "middle of" in done.stderr
     again = attack("analyze", "--format", "json", out).check((0, 1, 3))
     assert any("given back on a full disk" in str(gap) for gap in again.report["gaps"]), again.report["gaps"]
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+def test_marks_of_a_prepared_folder(tmp_path: Path, kind: str) -> None:
+    """A second attack: a trainer's mark neither waits for a pipe nor is written through a link."""
+    victim, marks = tmp_path / "victim", tmp_path / "marks"
+    marks.mkdir()
+    victim.write_text(SECRET)
+    code = (
+        "import os, sys; from pathlib import Path; from rlhfdoctor import marks; "
+        "path = Path(os.environ['RLHFDOCTOR_MARKS']) / f'{os.getpid()}.jsonl'; "
+        "os.mkfifo(path) if sys.argv[1] == 'pipe' else path.symlink_to(sys.argv[2]); "
+        "marks.step(1); marks.step(2); print('went on')"
+    )
+    words = [sys.executable, "-c", code, kind, str(victim)]
+    done = subprocess.run(words, env={**os.environ, "RLHFDOCTOR_MARKS": str(marks)}, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr, victim.read_text()) == ("went on\n", "", SECRET)
+
+
+@AS_ROOT
+@pytest.mark.parametrize("owner", [0, OTHER_UID], ids=["root's", "its own"])
+def test_configuration_of_another_user(tmp_path: Path, attack: Doctor, owner: int) -> None:
+    """A second attack: root who attaches to a process keeps only its owner's files of those that its command names."""
+    named, out = tmp_path / "named.yaml", tmp_path / "out"
+    named.write_text(f"optimizer: {SECRET}\n")
+    named.chmod(0o600)
+    os.chown(named, owner, owner)
+    words = [sys.executable, "-c", "import time; time.sleep(4)", str(named)]
+    process = subprocess.Popen(words, user=OTHER_UID, group=OTHER_UID, extra_groups=[], cwd="/")
+    try:
+        attack("watch", "--no-view", "--interval", "100ms", "--out", out, "--pid", str(process.pid)).check((0, 1, 3))
+    finally:
+        process.kill()
+        process.wait()
+    assert (SECRET in texts(out)) == (owner == OTHER_UID)
