@@ -59,7 +59,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.config.dump,
-        r"(?P<list_text>LLM engine (?:\(v[^)]*\) )?with config: .*)",
+        r"(?P<list_text>LLM engine (?:\(v[^)]{0,60}\) )?with config: .*)",
         "INFO 03-25 10:01:02 [core.py:53] Initializing a V1 LLM engine (v0.8.2) with config: model='m/7b', "
         "dtype=torch.bfloat16, max_seq_len=4096, enforce_eager=False",
         when="vLLM's engine core, every release",
@@ -80,7 +80,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.config.dump,
-        r"(?P<list_text>-{6,} arguments -{6,})",
+        r"(?P<list_text>-{6,80} arguments -{6,80})",
         "------------------------ arguments ------------------------",
         follow=1000,
         when="Megatron-LM, training/arguments.py _print_args",
@@ -105,7 +105,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.config.variable,
-        r"(?P<list_text>NCCL_\w+ set by environment to \S+)",
+        r"(?P<list_text>NCCL_\w{1,60} set by environment to \S+)",
         "node-1:4123:4123 [0] NCCL INFO NCCL_CUMEM_ENABLE set by environment to 0.",
         when="NCCL, misc/param.cc",
     ),

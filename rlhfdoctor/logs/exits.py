@@ -60,7 +60,8 @@ def _in_shells(signal: Signal) -> str:
         rf"(?:line|行|第) ?\d+(?: ?行)?[:：] *(?P<pid>\d+) {words}(?:[ \t(（]+(?P<command_text>.*)|$)"  # bash, script
         rf"|^\W{{0,8}}{words}{_CORE}$"  # dash, busybox, bash -c
         rf"|\b(?:zsh|bash|dash|ksh|sh): (?:\d+ )?{words}{_CORE}(?: {{2,}}\S|$)"  # zsh, one command
-        rf"|^\W{{0,8}}\[\d+\][ \t]*[+-]?[ \t]+(?:\d+ +)?{words}{_CORE}(?: {{2,}}|$)"  # a job of an interactive shell
+        rf"|^\W{{0,8}}\[\d{{1,9}}\][ \t]{{0,9}}[+-]?[ \t]{{1,40}}(?:\d{{1,9}} {{1,9}})?"
+        rf"{words}{_CORE}(?: {{2,}}|$)"  # a job of an interactive shell
         rf"|srun: error: \S{{1,80}}: tasks? [\d,-]{{1,200}}: {words}"
         rf"|make(?:\[\d+\])?: \*\*\* \[[^\]\n]{{1,200}}\] {words}"
     )

@@ -31,7 +31,8 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.host.note_limit,
-        r"(?:docker|container|cgroup|pod|job) mem(?:ory)?[a-z /]*limit[a-z ]*: *(?P<limit_size>[0-9.]+ ?[KMGT]i?B?)",
+        r"(?:docker|container|cgroup|pod|job) mem(?:ory)?[a-z /]{0,40}limit[a-z ]{0,40}: {0,20}"
+        r"(?P<limit_size>[0-9.]+ ?[KMGT]i?B?)",
         "container memory limit: 480G",
     ),
     line(

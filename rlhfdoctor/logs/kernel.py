@@ -117,7 +117,7 @@ PATTERNS: tuple[Pattern, ...] = (
     line(
         EVENT.kernel.userspace_oom,
         r"systemd-oomd\[\d+\]: Killed (?P<cgroup_text>\S+) due to"
-        r"|earlyoom.*sending SIG(?:TERM|KILL) to process (?P<pid>\d+)",
+        r"|earlyoom.{0,200}?sending SIG(?:TERM|KILL) to process (?P<pid>\d+)",
         "systemd-oomd[812]: Killed /user.slice/user-1000.slice due to memory pressure for /user.slice",
     ),
     line(

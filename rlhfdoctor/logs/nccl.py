@@ -76,12 +76,12 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.nccl.ib_error,
-        r"NET/IB : Got completion from peer (?P<ip>[^\s<]+)\S* with (?:error|status=)\s?(?P<status>\d+)"
+        r"NET/IB : Got completion from peer (?P<ip>[^\s<]{1,60})\S{0,40} with (?:error|status=)\s?(?P<status>\d+)"
         r"|Got async (?:error )?event ?: port error"
         r"|Call to ibv_\w{1,40} failed(?:$|\s*\[)"
         r"|Call to ibv_\w{1,40} failed with error (?:Invalid argument|Connection timed out|No such device"
         r"|Input/output error|No data available|Bad address|Network is unreachable|Unknown error|Operation not)"
-        r"|NET/IB.*(?:IBV_WC_|Unable to open|No device found)",
+        r"|NET/IB.{0,200}?(?:IBV_WC_|Unable to open|No device found)",
         "NCCL WARN NET/IB : Got completion from peer 10.0.0.1<38560> with error 12, opcode 0, len 0, vendor err 129",
     ),
     line(
@@ -124,7 +124,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.nccl.shm_failed,
-        r"NCCL WARN.*(?:/dev/shm/nccl|posix_fallocate|shared memory segment).*(?:failed|No space left)"
+        r"NCCL WARN.{0,200}?(?:/dev/shm/nccl|posix_fallocate|shared memory segment).{0,200}?(?:failed|No space left)"
         r"|Error while (?:creating|attaching to) shared memory segment"
         r"|Error: failed to (?:extend|create|open) (?:/dev/shm/|shared memory (?:file|mapping))",
         "NCCL WARN Error: failed to extend /dev/shm/nccl-AbCdEf to 9637892 bytes, error: No space left on device (28) "
@@ -190,7 +190,8 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.gloo.timeout,
-        r"\[.*gloo/transport/.*\] Timed out waiting (?P<limit_ms>\d+)ms for (?P<what_text>recv|send) operation"
+        r"\[[^\[\]\n]{0,120}gloo/transport/[^\[\]\n]{0,60}\] Timed out waiting (?P<limit_ms>\d+)ms for "
+        r"(?P<what_text>recv|send) operation"
         r"|gloo/[\w/.]{1,60}:\d+\] (?:Application timeout caused pair closure|(?:Read|Write|Connect) timeout"
         r"|Wait timeout for key)",
         "RuntimeError: [../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for "
@@ -204,7 +205,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.gloo.closed,
-        r"gloo/transport/.*(?:Connection closed by peer|Connection reset by peer|Connection refused"
+        r"gloo/transport/.{0,200}?(?:Connection closed by peer|Connection reset by peer|Connection refused"
         r"|Socket unexpectedly closed)",
         "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer "
         "[127.0.0.1]:41234",

@@ -16,8 +16,8 @@ _WHAT = (
     r"|[Pp]arameters?|KL|kl|损失|梯度)"
 )
 _STOPS = (
-    r"(?:[Aa]bort\w*|[Ss]top(?:ping|ped)?\b|[Ee]xit(?:ing|ed)?\b|[Tt]erminat\w+|[Hh]alt\w*|[Qq]uit\w*|FATAL|fatal"
-    r"|[Cc]rash\w*|终止|停止|退出)"
+    r"(?:[Aa]bort\w{0,8}|[Ss]top(?:ping|ped)?\b|[Ee]xit(?:ing|ed)?\b|[Tt]erminat\w{1,8}|[Hh]alt\w{0,8}|[Qq]uit\w{0,8}|FATAL|fatal"
+    r"|[Cc]rash\w{0,8}|终止|停止|退出)"
 )
 _IS_NAN = rf"{_WHAT}[^\n]{{0,60}}?[ =:'](?:is |are |was |became |went )?{_NAN}\b"
 
@@ -40,7 +40,7 @@ PATTERNS: tuple[Pattern, ...] = (
     line(
         EVENT.numbers.diverged,
         r"(?:\bKL\b|\bkl\b|[Kk]ullback)[^\n]{0,60}?(?:diverge[ds]?\b|explod\w+|exceed(?:s|ed)|above|too (?:high|large))"
-        r"[^\n]{0,80}?(?:[Aa]bort\w*|[Ss]topp(?:ing|ed)|[Ee]xiting|[Tt]erminating)",
+        r"[^\n]{0,80}?(?:[Aa]bort\w{0,8}|[Ss]topp(?:ing|ed)|[Ee]xiting|[Tt]erminating)",
         "KL divergence 182.4 exceeded the limit of 50.0: stopping",
     ),
     line(

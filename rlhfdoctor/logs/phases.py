@@ -71,7 +71,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.phase.first_steps,
-        r"(?P<note_text>(?:dies|died|crash\w*|killed|OOM)\b.{0,80}\bfirst optimizer step)",
+        r"(?P<note_text>(?:dies|died|crash\w{0,8}|killed|OOM)\b.{0,80}\bfirst optimizer step)",
         "crashed at micro step 16 of 16, in the first optimizer step",
     ),
     line(

@@ -17,7 +17,7 @@ _USED = r"(?P<used_gib>\d+\.\d+) ?GB / (?P<total_gib>\d+\.\d+) ?GB"
 PATTERNS: tuple[Pattern, ...] = (
     line(
         EVENT.ray.memory_kill,
-        r"Memory on the node \(IP: (?P<ip>[^,)\s]+).{0,400}?was " + _USED + r" \((?P<used_ratio>[0-9.]+)\)"
+        r"Memory on the node \(IP: (?P<ip>[^,)\s]{1,60}).{0,400}?was " + _USED + r" \((?P<used_ratio>[0-9.]+)\)"
         r"(?:, which exceeds the memory usage threshold of (?P<threshold_ratio>[0-9.]*\d))?",
         "Memory on the node (IP: 10.0.0.1, ID: ab) where the task (task ID: cd, name=allocate_memory, pid=91085, "
         "memory used=24.99GB) was running was 32.62GB / 33.28GB (0.980175), which exceeds the memory usage threshold "
@@ -35,7 +35,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.ray.memory_kill_victim,
-        r"(?:task name=(?P<name>[^,]{1,120}).{0,200}?, )?(?:pid=(?P<pid>\d+), )?actual memory used="
+        r"(?:task name=(?P<name>[^,\n]{1,120}),(?:[^,\n]{0,60},){0,8} )?(?:pid=(?P<pid>\d+), )?actual memory used="
         r"(?P<victim_gib>\d+\.\d+)GB",
         "[(Task: job ID=05000000, lease ID=ab, task name=ReadRange->MapBatches(f), required resources={CPU: 1}, "
         "pid=3471, "
@@ -52,7 +52,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.ray.memory_kill,
-        r"Memory on the node \(IP: (?P<ip>[^,)\s]+).{0,200}?was (?P<used_gib>\d+\.\d+)GB used / "
+        r"Memory on the node \(IP: (?P<ip>[^,)\s]{1,60}).{0,200}?was (?P<used_gib>\d+\.\d+)GB used / "
         r"(?P<total_gib>\d+\.\d+)GB limit \((?P<used_ratio>[0-9.]+)\)",
         "Memory on the node (IP: 10.0.0.1, ID: 09d6) was 2.01GB used / 23.54GB limit (0.085223)",
         when="2.60",

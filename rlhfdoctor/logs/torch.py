@@ -74,7 +74,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.torch.loader_killed,
-        r"DataLoader worker \(pid\(?s?\)? ?(?P<pid>\d+)[^)]*\) is killed by signal: "
+        r"DataLoader worker \(pid\(?s?\)? ?(?P<pid>\d{1,9})[^)]{0,200}\) is killed by signal: "
         r"(?P<signal_text>Bus error|Killed|Terminated|Segmentation fault|Aborted)",
         "RuntimeError: DataLoader worker (pid 37) is killed by signal: Bus error. It is possible that dataloader's "
         "workers are out of shared memory.",

@@ -86,7 +86,7 @@ _FORMS = (
     _Form(re.compile(r"(?=\b[A-Z]\w{0,40}(?:Arguments|Config)\()"), _field),
     _Form(re.compile(r"\bjson = (?=\{)"), ".".join, "deepspeed"),
     _Form(re.compile(r"DeepSpeedEngine configuration:?"), _dotted_path, "deepspeed", dotted=True),
-    _Form(re.compile(r"-{6,} arguments -{6,}"), _flag, dotted=True),
+    _Form(re.compile(r"-{6,80} arguments -{6,80}"), _flag, dotted=True),
     _Form(re.compile(r"(?=\{['\"])"), ".".join, tails=True),
 )
 

@@ -230,3 +230,34 @@ def test_variables_that_hold_each_other(tmp_path: Path, attack: Doctor) -> None:
     (folder / "launch.sh").write_text(f"{chain}python t.py --a=$V49999\n")
     (folder / "job.sbatch").write_text("#SBATCH --mem=1G\n" * 100_000)
     assert attack("analyze", folder, "--format", "json").check((1,)).killer == build.KILLER
+
+
+@pytest.mark.parametrize("dangling", [False, True], ids=["there", "dangling"])
+@pytest.mark.parametrize("command", ["report", "analyze", "compare", "each"])
+def test_report_through_a_link(tmp_path: Path, attack: Doctor, command: str, dangling: bool) -> None:
+    """A second attack: a link with the name of a report, in a folder that was received, is not written through."""
+    run, victim = build.good_run(tmp_path / "run"), tmp_path / "victim"
+    if not dangling:
+        victim.write_text("mine")
+    link = run / "doctor-report.html"
+    link.symlink_to(victim)
+    words = {
+        "report": ("report", "."),
+        "analyze": ("analyze", ".", "--format", "html", "--out", link.name),
+        "compare": ("compare", ".", run, "--out", link.name),
+        "each": ("analyze", "--each", ".", run, "--out", link.name),
+    }[command]
+    done = attack(*words, cwd=run).check((2,))
+    assert "is a link" in done.stderr, done.stderr
+    assert (victim.exists(), victim.read_text() if victim.exists() else "mine") == (not dangling, "mine")
+
+
+LINES = ("[gloo/transport/] Timed out waiting 0a ", "NCCL WARNa/dev/shm/nccl", "container memorylimita", "task name=a, pid=0, actual memo")
+
+
+@pytest.mark.parametrize("body", LINES)
+def test_lines_that_begin_a_message_over_and_over(tmp_path: Path, analyze: Doctor, body: str) -> None:
+    """Row 28: of a line of 64 KiB, whose search took minutes, and of what is beside it."""
+    folder = build.good_run(tmp_path / "run")
+    (folder / "long.log").write_text(body * (65_000 // len(body)) + "\n")
+    assert analyze(folder).check((1,)).killer == build.KILLER
