@@ -369,7 +369,7 @@ def test_configuration_of_another_user(tmp_path: Path, attack: Doctor, owner: in
     named.write_text(f"optimizer: {SECRET}\n")
     named.chmod(0o600)
     os.chown(named, owner, owner)
-    words = [sys.executable, "-c", "import time; time.sleep(4)", str(named)]
+    words = ["/bin/sh", "-c", "sleep 4; :", str(named)]
     process = subprocess.Popen(words, user=OTHER_UID, group=OTHER_UID, extra_groups=[], cwd="/")
     try:
         attack("watch", "--no-view", "--interval", "100ms", "--out", out, "--pid", str(process.pid)).check((0, 1, 3))
