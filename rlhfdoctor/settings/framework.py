@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -209,6 +210,7 @@ def _of_command(text: str) -> str | None:
     return next((s.framework for s in _forks_first() if any(re.search(c, text) for c in s.commands)), None)
 
 
+@functools.lru_cache(maxsize=1024)
 def _of_path(path: str) -> str | None:
     """By the file itself; an environment that bears the framework's name holds the packages of others, too."""
     own = _INSTALLED.sub("", path)
