@@ -1,7 +1,7 @@
 """What was built, tried as a user has it: `python -m tests.dist dist` installs each file of the folder in an empty environment and runs it.
 
-The wheel is tried on every Python from 3.10 to 3.14 that is found (`python3.N` on the path, pyenv's), the source distribution on the first one,
-and `doctor-watch.pyz` on each, without any package. Packages come from the index that pip is set to.
+The wheel is tried on every Python from 3.10 to 3.14 that is found (`python3.N` on the path, pyenv's), the source distribution on the first one.
+Packages come from the index that pip is set to.
 """
 
 from __future__ import annotations

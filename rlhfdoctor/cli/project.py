@@ -86,7 +86,8 @@ class ProjectCommand(click.Command):
         """Before values are looked up, so that an option that is given goes before the file."""
         given, _, _ = self.make_parser(ctx).parse_args(args=list(args))
         help_option = self.get_help_option(ctx)
-        if help_option is None or not given.get(help_option.name or ""):
+        asks_help = help_option is not None and bool(given.get(help_option.name or ""))
+        if not asks_help and not ctx.resilient_parsing:  # that is a shell, which completes a word
             project = find_project(Path.cwd(), _flat(given.get(name) for name in _READ))
             for message in project.refused:
                 tell(message, err=True)

@@ -82,7 +82,7 @@ def _checked(raw: Any, path: Path, lines: Mapping[Place, int]) -> dict[str, Any]
         plain |= {f"machine.{key}": value for key, value in (plain.pop("machine") or {}).items()}
         values = {key: value for key, value in plain.items() if value is not None}
     if "rules" in values:
-        values["rules"] = [str(path.parent / Path(folder).expanduser()) for folder in values["rules"]]
+        values["rules"] = [str(path.parent / os.path.expanduser(folder)) for folder in values["rules"]]  # noqa: PTH111
     for key, value in values.items():
         for what in _faults_of(key, value):
             faults.add(tuple(key.split(".")), what)
