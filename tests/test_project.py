@@ -183,6 +183,14 @@ def test_never_in_the_folder_that_is_analysed(doctor: Doctor, home: Path, monkey
     assert "not used" not in doctor("analyze", bundle).stderr
 
 
+def test_a_current_folder_that_is_gone(doctor: Doctor, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has no project file."""
+    (home / "gone").mkdir()
+    monkeypatch.chdir(home / "gone")
+    (home / "gone").rmdir()
+    assert doctor("rules", "list").exit_code == 0
+
+
 def test_others_are_not_believed(home: Path) -> None:
     """A file, or a folder, that others can write; a link; a pipe is not waited for."""
     file = home / "rlhfdoctor.toml"

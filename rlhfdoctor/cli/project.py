@@ -88,7 +88,7 @@ class ProjectCommand(click.Command):
         help_option = self.get_help_option(ctx)
         asks_help = help_option is not None and bool(given.get(help_option.name or ""))
         if not asks_help and not ctx.resilient_parsing:  # that is a shell, which completes a word
-            project = find_project(Path.cwd(), _flat(given.get(name) for name in _READ))
+            project = find_project(".", _flat(given.get(name) for name in _READ))
             for message in project.refused:
                 tell(message, err=True)
             ctx.meta[_PROJECT], ctx.default_map = project, project.defaults()
@@ -104,7 +104,7 @@ def _flat(values: Iterable[Any]) -> list[str]:
     return found
 
 
-def find_project(folder: Path, analysed: Iterable[str] = ()) -> Project:
+def find_project(folder: str | Path, analysed: Iterable[str] = ()) -> Project:
     """The nearest project file of a folder or of those above it.
 
     Args:
@@ -117,7 +117,10 @@ def find_project(folder: Path, analysed: Iterable[str] = ()) -> Project:
 
     untrusted = [os.path.realpath(path) for path in analysed if os.path.isdir(path)]  # noqa: PTH112
     refused: list[Message] = []
-    top = folder.resolve()
+    try:
+        top = Path(folder).resolve(strict=True)
+    except OSError:  # the current folder was removed
+        return Project()
     for place in (top, *top.parents):
         for name in (FILE, SHARED_FILE):
             path = place / name

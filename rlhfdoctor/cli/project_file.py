@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -26,8 +25,6 @@ _SECTION = ("tool", "rlhfdoctor")
 """Of a file that other tools share."""
 _MOST_BYTES = 1 << 20
 _LEAST_BYTES = 1 << 30
-_HEAD = re.compile(r"\s*\[\s*([\w.\s-]+?)\s*\]\s*(?:#.*)?")
-_KEY = re.compile(r"\s*([\w.-]+)\s*=")
 
 
 def has_section(path: Path) -> bool:
@@ -110,9 +107,14 @@ def _places(text: str, section: tuple[str, ...]) -> Iterator[tuple[Place, int]]:
     """Where the keys of a section are, each by its path below the section."""
     at: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), 1):
-        head, key = _HEAD.fullmatch(line), _KEY.match(line)
-        if head is not None:
-            at = tuple(part.strip() for part in head[1].split("."))
-        words = at if head is not None else (*at, *key[1].split(".")) if key is not None else ()
+        key, equals, _ = line.partition("=")
+        if line.lstrip().startswith("["):
+            words = at = _words(line.partition("]")[0].lstrip(" \t["))
+        else:
+            words = (*at, *_words(key)) if equals else ()
         if words[: len(section)] == section:
             yield words[len(section) :], number
+
+
+def _words(key: str) -> tuple[str, ...]:
+    return tuple(word.strip(" \t\"'") for word in key.split("."))
