@@ -33,6 +33,10 @@ $(BIN)/doctor: pyproject.toml .ci/base.lock
 	$(BIN)/pip install -qq --disable-pip-version-check --only-binary :all: -r .ci/fuzz.txt || echo "atheris has no wheel for this Python: mutations of seeds instead"
 	@touch $@
 
+.venv/.dist: .venv/.check .ci/dist.txt
+	$(BIN)/pip install -qq --disable-pip-version-check -r .ci/dist.txt
+	@touch $@
+
 install: $(BIN)/doctor ## the small environment: no torch, no Ray
 
 demo: $(BIN)/doctor ## diagnose a recorded incident (exit code 1 = an incident was found)
@@ -93,6 +97,12 @@ speed: .venv/.dev ## `doctor analyze` beside ripgrep on a Ray session of 0.1, 1 
 budget: .venv/.dev ## measured runs against the memory budget (more than an hour; runs that are there are kept)
 	for set in first second third resumed again; do $(BIN)/python tests/bench/budget.py measure --set $$set || exit 1; done && $(BIN)/python tests/bench/budget.py table --write > /dev/null
 
+dist: .venv/.dist ## wheel and source distribution, each tried in an empty environment (needs the network; some three minutes)
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist > .venv/build.txt 2>&1 || { cat .venv/build.txt; exit 1; }
+	$(BIN)/twine check --strict dist/*.whl dist/*.tar.gz
+	$(BIN)/python -m tests.dist dist
+
 docs: $(BIN)/doctor ## write the generated pages anew
 	$(BIN)/python tests/docs.py --write
 
@@ -101,4 +111,4 @@ lock: ## resolve the development environment anew (needs the network)
 	$(BIN)/pip install -q torch==2.13.0 && $(BIN)/pip install -q -r .ci/dev.in && $(BIN)/pip freeze --exclude rlhfdoctor | grep -v '^torch==' > .ci/dev.lock
 	rm -rf .venv && $(PYTHON) -m venv .venv && $(BIN)/pip install -q -c .ci/dev.lock -r .ci/base.lock -r .ci/check.in && $(BIN)/pip freeze > .ci/check.lock
 
-.PHONY: help install demo lab check test lint messages calibrate weigh fuzz exam mangle schemas upstream speakers bench speed docs lock
+.PHONY: help install demo lab check test lint messages calibrate weigh fuzz exam mangle schemas upstream speakers bench speed docs dist lock

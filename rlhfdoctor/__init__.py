@@ -1,10 +1,12 @@
 """rlhfdoctor: who killed an RLHF training run, why, what to change.
 
-from rlhfdoctor import analyze, estimate
-incident = analyze(["ray_logs", "launch.sh"])
-print(incident.verdict, incident.best)
-found = estimate(["launch.sh"])
-print({phase: found.of("host", phase) for phase in found.phases})
+Example:
+    >>> from rlhfdoctor import analyze
+    >>> incident = analyze(["samples/openrlhf-save-kill/run/dmesg.txt", "samples/openrlhf-save-kill/run/driver.log"])
+    >>> incident.verdict, incident.death.killer
+    ('cause', 'kernel-oom-cgroup')
+    >>> print(incident)
+    cause: Saving a checkpoint spikes host memory (host-checkpoint-save, confidence 0.97)
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from rlhfdoctor.budget.inputs import Machine
     from rlhfdoctor.budget.types import Estimate
     from rlhfdoctor.charts import Chart
+    from rlhfdoctor.comparison import Comparison
     from rlhfdoctor.core.compare import compare
     from rlhfdoctor.core.diagnose import analyze
     from rlhfdoctor.core.estimate import estimate
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
     from rlhfdoctor.errors import DoctorError, RuleError, SourceError, UsageError
     from rlhfdoctor.fleet import Fleet
     from rlhfdoctor.trace.tables import Trace, read_trace
-    from rlhfdoctor.types import Comparison, Event, Evidence, Finding, Gap, Incident, Patch, Setting
+    from rlhfdoctor.types import Event, Evidence, Finding, Gap, Incident, Patch, Setting
 
 __version__ = VERSION
 __all__ = [
@@ -58,6 +61,7 @@ __all__ = [
 
 _HOMES = {
     "Chart": "charts",
+    "Comparison": "comparison",
     "Fleet": "fleet",
     "analyze": "core.diagnose",
     "analyze_each": "core.fleet",

@@ -83,7 +83,10 @@ class Fleet:
     """Many runs, in the order in which they were named.
 
     Example:
-        >>> fleet = rlhfdoctor.analyze_each(["runs/a", "runs/b"])             # doctest: +SKIP
+        >>> from rlhfdoctor import analyze_each
+        >>> fleet = analyze_each(["samples/ray-segfault/run", "samples/ray-healthy/run"], workers=0)
+        >>> [(row.verdict, row.cause) for row in fleet.rows]
+        [('cause', 'other-software-error'), ('healthy', None)]
         >>> fleet.to_polars().group_by("cause").agg(polars.sum("node_hours"))  # doctest: +SKIP
     """
 

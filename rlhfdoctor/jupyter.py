@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from rlhfdoctor.errors import DoctorError
 
 if TYPE_CHECKING:
+    from rlhfdoctor.comparison import Comparison
     from rlhfdoctor.trace.tables import Trace
-    from rlhfdoctor.types import Comparison, Incident
+    from rlhfdoctor.types import Incident
 
 
 @functools.cache
@@ -21,10 +22,10 @@ def register() -> None:
     if shell is None or not hasattr(shell, "display_formatter"):
         return
     formatters = shell.display_formatter.formatters
-    for module, name in (("types", "Incident"), ("types", "Comparison"), ("trace.tables", "Trace")):
+    for module, name in (("types", "Incident"), ("comparison", "Comparison"), ("trace.tables", "Trace")):
         formatters["text/plain"].for_type_by_name(f"rlhfdoctor.{module}", name, show_briefly)
     formatters["text/markdown"].for_type_by_name("rlhfdoctor.types", "Incident", show_incident)
-    formatters["text/markdown"].for_type_by_name("rlhfdoctor.types", "Comparison", show_comparison)
+    formatters["text/markdown"].for_type_by_name("rlhfdoctor.comparison", "Comparison", show_comparison)
     formatters["image/png"].for_type_by_name("rlhfdoctor.trace.tables", "Trace", show_trace)
 
 

@@ -12,6 +12,13 @@ def rules_folder() -> Path:
     return Path(named) if named else bundled_folder()
 
 
+def rules_in(folder: Path) -> list[Path]:
+    """The folders of the rules of a catalogue, by name; a rule's own folder holds itself."""
+    if (folder / "rule.yaml").exists():
+        return [folder]
+    return sorted(file.parent for file in folder.glob("*/rule.yaml"))
+
+
 def bundled_folder() -> Path:
     """The catalogue that comes with the package: beside it (checkout) or inside it (wheel)."""
     package = Path(__file__).resolve().parent

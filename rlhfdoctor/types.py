@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 from rlhfdoctor.axes import Axes
 from rlhfdoctor.coverage import Coverage
@@ -295,7 +295,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """Everything the doctor has to say about what a run left behind."""
+    """Everything the doctor has to say about what a run left behind; as text, its verdict in one line.
+
+    Example:
+        >>> from rlhfdoctor import analyze
+        >>> report = analyze("samples/ray-segfault/run").to_dict()
+        >>> report["verdict"], report["killer"], report["findings"][0]["cause"]
+        ('cause', 'sigsegv', 'other-software-error')
+    """
 
     sources: tuple[str, ...]
     verdict: Verdict
@@ -319,32 +326,13 @@ class Incident:
         """The first finding, or None."""
         return self.findings[0] if self.findings else None
 
+    def to_dict(self) -> dict[str, Any]:
+        """The report of `doctor analyze --format json` as plain types, in English; its form is report.schema.json."""
+        from rlhfdoctor.report import json
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
-    """One figure of two runs, side by side."""
+        return json.to_dict(self)
 
-    name: Message
-    unit: Literal["bytes", "bytes_per_step", "s", "count"]
-    before: float | None
-    after: float | None
-    noise: float | None = None
-    """Differences up to here happen between steps of one run; None if unknown."""
+    def __str__(self) -> str:
+        from rlhfdoctor.report.phrasing import verdict_line
 
-    @property
-    def within_noise(self) -> bool | None:
-        """Whether the difference is within noise; None if a figure or the noise is missing."""
-        if self.before is None or self.after is None or self.noise is None:
-            return None
-        return abs(self.after - self.before) <= self.noise
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """Two runs: what became of each, which settings differ, and by how much the figures do."""
-
-    before: Incident
-    after: Incident
-    figures: tuple[Figure, ...]
-    settings: tuple[tuple[str, Value, Value], ...]
-    """(spelling, value before, value after); None: not set."""
+        return str(verdict_line(self))

@@ -13,6 +13,8 @@ import polib
 import pytest
 from click.testing import Result
 
+from rlhfdoctor.engine.draft import sentences, write_skeleton
+
 Doctor = Callable[..., Result]
 ROOT = Path(__file__).resolve().parent.parent
 KILL = "Out of memory: Killed process 4711 (python3) total-vm:9008816kB, anon-rss:1169716kB, file-rss:256kB, shmem-rss:0kB, UID:0"
@@ -143,20 +145,24 @@ def test_rules_explain_unknown(doctor: Doctor) -> None:
 def test_rules_new_and_test(doctor: Doctor, tmp_path: Path) -> None:
     """A new rule's skeleton loads and passes its samples at once; what is left to be filled in is named, until nothing is."""
     made = doctor("rules", "new", "gpu-my-cause", "--folder", tmp_path)
-    rule, chinese = (tmp_path / "gpu-my-cause" / name for name in ("rule.yaml", "zh.po"))
+    rule = tmp_path / "gpu-my-cause" / "rule.yaml"
     assert (made.exit_code, "doctor rules test" in made.stdout) == (0, True)
     raw = doctor("rules", "test", rule.parent)
     lines = raw.stderr.splitlines()
-    assert (raw.exit_code, "2 of 2 samples pass, " in raw.stdout, len(lines)) == (1, True, 18)
+    assert (raw.exit_code, "2 of 2 samples pass, " in raw.stdout, len(lines)) == (1, True, 9)
     assert f"{rule}: still the skeleton's: 'State the fault, not the cure'" in lines
-    assert f"{chinese}: no msgstr for 'What it means.'" in lines
-    texts = polib.pofile(str(chinese))
-    for number, row in enumerate(texts):
-        rule.write_text(rule.read_text().replace(row.msgid, f"sentence {number}"))
-        row.msgid, row.msgstr = f"sentence {number}", f"第 {number} 句"
-    texts.save()
+    for number, text in enumerate(sentences(rule)):
+        rule.write_text(rule.read_text().replace(text, f"sentence {number}"))
     done = doctor("rules", "test", rule.parent)
     assert (done.exit_code, done.stderr, done.stdout) == (0, "", "2 of 2 samples pass\n")
+
+
+def test_a_new_rule_of_the_package_has_translations_to_fill_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One catalogue a language; a rule of one's own has none."""
+    monkeypatch.setenv("RLHFDOCTOR_RULES", str(tmp_path / "rules"))
+    shipped, own = (write_skeleton(tmp_path / folder / "gpu-my-cause") for folder in ("rules", "mine"))
+    chinese = polib.pofile(str(shipped.with_name("zh.po")))
+    assert ([row.msgid for row in chinese], own.with_name("zh.po").exists()) == (sentences(shipped), False)
 
 
 def test_rules_test_names_what_is_wrong(doctor: Doctor, tmp_path: Path) -> None:

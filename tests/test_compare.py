@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from rlhfdoctor.comparison import Figure
 from rlhfdoctor.core.compare import compare
 from rlhfdoctor.report.comparison import verdict
-from rlhfdoctor.types import Figure
 from rlhfdoctor.units import MIB
 from tests.record.build import steps, write_run
 

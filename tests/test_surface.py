@@ -23,6 +23,7 @@ OPTIONS = {
         "all_findings",
         "each",
         "before",
+        "rules",
     },
     "watch": {
         "command",
@@ -37,9 +38,11 @@ OPTIONS = {
         "alert_command",
         "metrics_port",
         "engines",
+        "rules",
         "lang",
     },
-    "compare": {"before", "after", "form", "out", "lang"},
+    "compare": {"before", "after", "form", "out", "rules", "lang"},
+    "config": {"form", "lang"},
     "estimate": {
         "paths",
         "configs",
@@ -58,16 +61,29 @@ OPTIONS = {
         "out",
         "lang",
     },
-    "bundle": {"paths", "out", "hide", "framework"},
-    "report": {"paths", "out", "form", "framework", "lang"},
-    "patch": {"paths", "ray_address", "configs", "framework", "since", "until", "write", "consent", "revert"},
+    "bundle": {"paths", "out", "hide", "framework", "rules"},
+    "report": {"paths", "out", "form", "framework", "rules", "lang"},
+    "patch": {"paths", "ray_address", "configs", "framework", "since", "until", "rules", "write", "consent", "revert"},
+    "rules list": {"rules", "lang"},
+    "rules explain": {"rule_id", "rules", "lang"},
+    "rules test": {"folder", "rules"},
+    "rules new": {"rule_id", "folder"},
 }
+
+
+def find(name: str) -> click.Command:
+    """A command by its name, or by those of its group and itself."""
+    found: click.Command = main
+    for word in name.split():
+        assert isinstance(found, click.Group)
+        found = found.commands[word]
+    return found
 
 
 @pytest.mark.parametrize("command", OPTIONS)
 def test_options(command: str) -> None:
     """A command has exactly these options."""
-    assert {p.name for p in main.commands[command].params} == OPTIONS[command]
+    assert {p.name for p in find(command).params} == OPTIONS[command]
 
 
 def test_commands() -> None:
@@ -75,12 +91,12 @@ def test_commands() -> None:
     group = main.commands["rules"]
     assert isinstance(group, click.Group)
     assert (set(main.commands), set(group.commands)) == (
-        {"analyze", "bundle", "compare", "estimate", "watch", "patch", "report", "rules"},
+        {"analyze", "bundle", "compare", "config", "estimate", "watch", "patch", "report", "rules"},
         {"list", "explain", "test", "new"},
     )
 
 
-@pytest.mark.parametrize("command", ["analyze", "bundle", "compare", "estimate", "watch", "patch", "report", "rules"])
+@pytest.mark.parametrize("command", ["analyze", "bundle", "compare", "config", "estimate", "watch", "patch", "report", "rules"])
 def test_help_has_an_example(command: str) -> None:
     """Every command's help shows an example."""
     assert "Example" in (main.commands[command].help or "")

@@ -16,6 +16,7 @@ from rlhfdoctor import __version__
 from rlhfdoctor.cli.analyze import analyze
 from rlhfdoctor.cli.bundle import bundle
 from rlhfdoctor.cli.compare import compare
+from rlhfdoctor.cli.config import config
 from rlhfdoctor.cli.console import echo, words
 from rlhfdoctor.cli.estimate import estimate
 from rlhfdoctor.cli.patch import patch
@@ -92,5 +93,5 @@ def main() -> None:
     """
 
 
-for command in (analyze, bundle, compare, estimate, patch, report, rules, watch):
+for command in (analyze, bundle, compare, config, estimate, patch, report, rules, watch):
     main.add_command(command)

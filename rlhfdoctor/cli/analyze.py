@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
 
-from rlhfdoctor.cli.console import language_option, write
+from rlhfdoctor.cli.console import language_option, rules_option, write
 from rlhfdoctor.cli.incident import (
     EXIT_CODES,
     any_paths_argument,
@@ -16,15 +18,17 @@ from rlhfdoctor.cli.incident import (
     reading_options,
     render_incident,
 )
+from rlhfdoctor.cli.project import ProjectCommand
 from rlhfdoctor.cli.report import render_page
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.i18n.message import say
 
 
-@click.command()
+@click.command(cls=ProjectCommand)
 @any_paths_argument
 @ray_option
 @reading_options
+@rules_option
 @click.option("--format", "form", type=click.Choice(["text", "json", "md", "html"]), default="text", show_default=True)
 @click.option(
     "--out", type=click.Path(dir_okay=False), metavar="FILE", help="Write the report here instead of standard output."
@@ -40,6 +44,7 @@ def analyze(
     form: str,
     out: str | None,
     min_confidence: float,
+    rules: tuple[Path, ...],
     lang: str,
     all_findings: bool,
     each: bool,
@@ -70,16 +75,18 @@ def analyze(
             raise UsageError(say("--each takes folders, files or archives, a run each"))
         from rlhfdoctor.cli.fleet import run_each
 
-        reading |= {"lang": lang, "min_confidence": min_confidence}
+        reading |= {"lang": lang, "min_confidence": min_confidence, "rules": tuple(map(os.path.abspath, rules))}
         sys.exit(run_each(paths, form, out, before, all_findings, ray_address, **reading))
     from rlhfdoctor.core.diagnose import make_incident
+    from rlhfdoctor.engine.catalogue import load_catalogue
 
+    catalogue = load_catalogue(*rules)
     with read_session(paths, ray_address=ray_address, **reading) as session:
-        incident = make_incident(session, min_confidence=min_confidence)
+        incident = make_incident(session, catalogue, min_confidence)
         text = (
-            render_page(incident, session.traces, lang)
+            render_page(incident, session.traces)
             if form == "html"
-            else render_incident(incident, form, out is not None, all_findings, lang)
+            else render_incident(incident, form, out is not None, all_findings)
         )
     write(text, out, colours=form == "text")
     sys.exit(EXIT_CODES[incident.verdict])

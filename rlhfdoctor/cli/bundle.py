@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rlhfdoctor.cli.console import Progress, tell
+from rlhfdoctor.cli.console import Progress, rules_option, tell
+from rlhfdoctor.cli.project import ProjectCommand, project_of
 from rlhfdoctor.i18n.message import NOTHING, Message, joined, plural, quoted, say
 from rlhfdoctor.report.phrasing import VERDICTS
 
@@ -26,7 +27,12 @@ _KINDS = {
 }
 
 
-@click.command()
+def _hidden(context: click.Context, _option: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """The project's words, too."""
+    return (*project_of(context).values.get("hide", ()), *value)
+
+
+@click.command(cls=ProjectCommand)
 @click.argument("paths", nargs=-1, required=True)
 @click.option(
     "--out",
@@ -37,10 +43,17 @@ _KINDS = {
     help="Archive to write; it may not exist yet.",
 )
 @click.option(
-    "--hide", multiple=True, metavar="WORD", help="A further word to replace, such as a project's name; repeatable."
+    "--hide",
+    multiple=True,
+    callback=_hidden,
+    metavar="WORD",
+    help="A further word to replace, such as a project's name; repeatable.",
 )
 @click.option("--framework", metavar="NAME[==VERSION]", help="Training framework, if it cannot be detected.")
-def bundle(paths: tuple[str, ...], out: str, hide: tuple[str, ...], framework: str | None) -> None:
+@rules_option
+def bundle(
+    paths: tuple[str, ...], out: str, hide: tuple[str, ...], framework: str | None, rules: tuple[Path, ...]
+) -> None:
     """Pack what a run left behind for an issue tracker, without names and secrets.
 
     PATHS is what `doctor analyze` takes. Users, hosts, addresses and the private beginnings of paths become tokens that
@@ -56,7 +69,7 @@ def bundle(paths: tuple[str, ...], out: str, hide: tuple[str, ...], framework: s
     from rlhfdoctor.core.bundle import make_bundle
 
     with Progress() as progress:
-        made = make_bundle(paths, Path(out), hide=hide, framework=framework, progress=progress)
+        made = make_bundle(paths, Path(out), hide=hide, framework=framework, rules=rules, progress=progress)
     for line in _said(made):
         tell(line)
     sys.exit(0 if made.same else 1)

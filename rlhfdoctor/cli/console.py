@@ -27,7 +27,8 @@ _SHOWN_AFTER_S, _SHOWN_EVERY_S = 1.0, 0.2
 _NAME_COLUMNS = 24
 """Of a file's name behind the progress: with it the line fits 80 columns."""
 _LANGUAGE = f"{__name__}.language"
-"""Where the context of a command keeps what --lang chose."""
+_RULES = f"{__name__}.rules"
+"""Where the context of a command keeps its language, and the folders of its further rules."""
 
 
 def language_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -36,8 +37,8 @@ def language_option(command: Callable[..., Any]) -> Callable[..., Any]:
     def chosen(context: click.Context, _option: click.Parameter, value: str | None) -> str:
         from rlhfdoctor.i18n.language import preferred
 
-        context.meta[_LANGUAGE] = value or preferred()
-        return str(context.meta[_LANGUAGE])
+        choose_language(context, value or preferred())
+        return value or preferred()
 
     from rlhfdoctor.i18n.language import languages
 
@@ -46,13 +47,45 @@ def language_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-def words() -> Language:
-    """The language of the command that runs: of its --lang, else of the environment; English if its catalogue fails."""
+def choose_language(context: click.Context, name: str) -> None:
+    """Sets the language of a command."""
+    context.meta[_LANGUAGE] = name
+
+
+def rules_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--rules`; the sentences of these rules are in the language of the command, too."""
+
+    def chosen(context: click.Context, _option: click.Parameter, value: tuple[str, ...]) -> tuple[Path, ...]:
+        context.meta[_RULES] = tuple(map(Path, value))
+        return tuple(map(Path, value))
+
+    return click.option(
+        "--rules",
+        type=click.Path(exists=True, file_okay=False),
+        multiple=True,
+        callback=chosen,
+        metavar="DIR",
+        help="Folder of rules in addition to the bundled ones; repeatable.",
+    )(command)
+
+
+def language() -> Language:
+    """The language of the command that runs: of its --lang, the project file, else the environment.
+
+    Raises:
+        RuleError: a catalogue of the language is damaged.
+    """
     from rlhfdoctor.i18n.language import load_language, preferred
 
     context = click.get_current_context(silent=True)
+    known = context.meta if context is not None else {}
+    return load_language(known.get(_LANGUAGE) or preferred(), *known.get(_RULES, ()))
+
+
+def words() -> Language:
+    """The same; English if its catalogue fails."""
     try:
-        return load_language(context.meta.get(_LANGUAGE) or preferred() if context is not None else preferred())
+        return language()
     except DoctorError:
         return ENGLISH
 

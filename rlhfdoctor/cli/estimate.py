@@ -8,6 +8,7 @@ import sys
 import click
 
 from rlhfdoctor.cli.console import language_option, make_page, trimmed, write
+from rlhfdoctor.cli.project import ProjectCommand
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.i18n.message import say
 
@@ -31,7 +32,7 @@ _GPU_SIZES = {
 """GiB of a GPU by its name; a size in the name wins, as in a100-40g."""
 
 
-@click.command()
+@click.command(cls=ProjectCommand)
 @click.argument("paths", nargs=-1, required=True)
 @click.option(
     "--config", "configs", multiple=True, metavar="FILE", help="Configuration file beside the paths; repeatable."

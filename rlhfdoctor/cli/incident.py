@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlhfdoctor.cli.console import Progress, make_page, tell, text_of
+from rlhfdoctor.cli.console import Progress, language, make_page, tell, text_of
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.i18n.message import say
 from rlhfdoctor.logs.remote import is_remote
@@ -119,23 +120,30 @@ def check_reading(framework: str | None, since: str | None, until: str | None) -
     return bounds[0], bounds[1]
 
 
-def incident_of(paths: tuple[str, ...], **reading: Any) -> Incident:
-    """The incident of these paths; `reading` as `read_session` takes it, which also raises."""
+def incident_of(paths: tuple[str, ...], rules: Sequence[Path] = (), **reading: Any) -> Incident:
+    """The incident of these paths; `reading` as `read_session` takes it, which also raises.
+
+    Args:
+        rules: folders of further rules.
+
+    Raises:
+        RuleError: a rule has faults.
+    """
     from rlhfdoctor.core.diagnose import make_incident
+    from rlhfdoctor.engine.catalogue import load_catalogue
 
+    catalogue = load_catalogue(*rules)
     with read_session(paths, **reading) as session:
-        return make_incident(session)
+        return make_incident(session, catalogue)
 
 
-def render_incident(incident: Incident, form: str, to_file: bool, all_findings: bool, lang: str) -> str:
-    """The incident as `text`, `md` or `json`."""
+def render_incident(incident: Incident, form: str, to_file: bool, all_findings: bool) -> str:
+    """The incident as `text`, `md` or `json`, in the language of the command."""
     if form == "json":
         from rlhfdoctor.report import json as json_report
 
         return json_report.render(incident)
-    from rlhfdoctor.i18n.language import load_language
-
-    words = load_language(lang)
+    words = language()
     if form == "md":
         from rlhfdoctor.report import markdown
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlhfdoctor.cli.console import echo, tell
+from rlhfdoctor.cli.console import echo, rules_option, tell
 from rlhfdoctor.cli.incident import EXIT_CODES, any_paths_argument, incident_of, ray_option, reading_options
+from rlhfdoctor.cli.project import ProjectCommand
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.i18n.message import NOTHING, joined, plural, quoted, say
 from rlhfdoctor.report.phrasing import NOT_SET, SAFETIES
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
     from rlhfdoctor.types import Incident, Patch
 
 
-@click.command()
+@click.command(cls=ProjectCommand)
 @any_paths_argument
 @ray_option
 @reading_options
+@rules_option
 @click.option("--write", is_flag=True, help="Apply the safe patches to the files.")
 @click.option("--consent", multiple=True, metavar="RULE", help="Apply this rule's consent patches too; repeatable.")
 @click.option("--revert", is_flag=True, help="Restore the files as they were before --write, byte for byte.")

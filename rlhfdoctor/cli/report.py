@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rlhfdoctor.cli.console import language_option, write, write_bytes
+from rlhfdoctor.cli.console import language, language_option, rules_option, write, write_bytes
 from rlhfdoctor.cli.incident import EXIT_CODES, read_session
+from rlhfdoctor.cli.project import ProjectCommand
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.i18n.message import say
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 FORMS = ("html", "md", "png", "svg")
 
 
-@click.command()
+@click.command(cls=ProjectCommand)
 @click.argument("paths", nargs=-1, required=True)
 @click.option(
     "--out",
@@ -32,8 +33,16 @@ FORMS = ("html", "md", "png", "svg")
 )
 @click.option("--format", "form", type=click.Choice(FORMS), help="Format, if the file's ending does not show it.")
 @click.option("--framework", metavar="NAME[==VERSION]", help="Training framework, if it cannot be detected.")
+@rules_option
 @language_option
-def report(paths: tuple[str, ...], out: str | None, form: str | None, framework: str | None, lang: str) -> None:
+def report(
+    paths: tuple[str, ...],
+    out: str | None,
+    form: str | None,
+    framework: str | None,
+    rules: tuple[Path, ...],
+    lang: str,
+) -> None:
     """Write what ended a run as a page, as Markdown, or as a picture of its memory.
 
     PATHS is what `doctor analyze` takes; pictures need the folder that `doctor watch` wrote. The page is one file that
@@ -54,22 +63,23 @@ def report(paths: tuple[str, ...], out: str | None, form: str | None, framework:
     if chosen not in FORMS:
         raise UsageError(say("--out {file}: end it in .html, .md, .png or .svg, or say --format", file=str(target)))
     from rlhfdoctor.core.diagnose import make_incident
+    from rlhfdoctor.engine.catalogue import load_catalogue
 
+    catalogue = load_catalogue(*rules)
     with read_session(paths, framework=framework) as session:
-        incident = make_incident(session)
-        made = _render(incident, session.traces, chosen, lang)
+        incident = make_incident(session, catalogue)
+        made = _render(incident, session.traces, chosen)
     write_bytes(made, target) if isinstance(made, bytes) else write(made, str(target))
     sys.exit(EXIT_CODES[incident.verdict])
 
 
-def _render(incident: Incident, traces: Sequence[Recorded], form: str, lang: str) -> str | bytes:
+def _render(incident: Incident, traces: Sequence[Recorded], form: str) -> str | bytes:
     if form == "html":
-        return render_page(incident, traces, lang)
+        return render_page(incident, traces)
     if form == "md":
-        from rlhfdoctor.i18n.language import load_language
         from rlhfdoctor.report import markdown
 
-        return markdown.render(incident, load_language(lang))
+        return markdown.render(incident, language())
     from rlhfdoctor.core.timeline import draw_charts
     from rlhfdoctor.report import picture
     from rlhfdoctor.report.phrasing import headline
@@ -77,14 +87,13 @@ def _render(incident: Incident, traces: Sequence[Recorded], form: str, lang: str
     return picture.render(draw_charts(traces, incident), headline(incident), form)  # type: ignore[arg-type]
 
 
-def render_page(incident: Incident, traces: Sequence[Recorded], lang: str) -> str:
-    """The HTML report with the charts of the traces, whose session has to be open."""
+def render_page(incident: Incident, traces: Sequence[Recorded]) -> str:
+    """The HTML report with the charts of the traces, whose session has to be open, in the language of the command."""
     import time
 
     from rlhfdoctor import __version__
     from rlhfdoctor.core.timeline import draw_charts
-    from rlhfdoctor.i18n.language import load_language
     from rlhfdoctor.report import html
 
     charts = draw_charts(traces, incident)
-    return html.render(incident, charts, made_s=time.time(), version=__version__, words=load_language(lang))
+    return html.render(incident, charts, made_s=time.time(), version=__version__, words=language())

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import click
 
-from rlhfdoctor.cli.console import echo, language_option, tell
+from rlhfdoctor.cli.console import echo, language, language_option, rules_option, tell
+from rlhfdoctor.cli.project import ProjectCommand
 from rlhfdoctor.errors import UsageError
-from rlhfdoctor.i18n.message import NOTHING, joined, plural, say
+from rlhfdoctor.i18n.message import NOTHING, Message, joined, plural, quoted, say
 
 
 @click.group()
@@ -22,61 +23,77 @@ def rules() -> None:
       doctor rules explain gpu-fragmentation
       doctor rules test
       doctor rules new host-my-cause
+      doctor analyze ray_logs --rules rules
     """
 
 
-@rules.command("list")
+@rules.command("list", cls=ProjectCommand)
+@rules_option
 @language_option
-def rules_list(lang: str) -> None:
+def rules_list(rules: tuple[Path, ...], lang: str) -> None:
     """All rules with their titles."""
-    from rlhfdoctor.engine.catalogue import load_rules
-    from rlhfdoctor.i18n.language import load_language
+    from rlhfdoctor.engine.catalogue import load_catalogue
     from rlhfdoctor.i18n.message import template
 
-    words = load_language(lang)
+    words = language()
+    for rule in load_catalogue(*rules):
+        title = say("(a draft, not used)") if rule.is_draft else template(rule.title)
+        echo(f"{rule.id:32} {words(title)}")
 
-    for rule in load_rules():
-        echo(f"{rule.id:32} {words(template(rule.title))}")
 
-
-@rules.command("explain")
+@rules.command("explain", cls=ProjectCommand)
 @click.argument("rule_id", metavar="ID")
+@rules_option
 @language_option
-def rules_explain(rule_id: str, lang: str) -> None:
+def rules_explain(rule_id: str, rules: tuple[Path, ...], lang: str) -> None:
     """What a cause means, how to check it by hand, what looks alike, how it is treated.
 
     \b
     Example:
       doctor rules explain host-pinned-offload
     """
-    from rlhfdoctor.engine.catalogue import load_rules
+    from rlhfdoctor.engine.catalogue import load_catalogue
     from rlhfdoctor.engine.explain import explain
-    from rlhfdoctor.i18n.language import load_language
 
-    found = next((rule for rule in load_rules() if rule.id == rule_id), None)
+    catalogue = load_catalogue(*rules)
+    found = next((rule for rule in catalogue if rule.id == rule_id), None)
     if found is None:
         import difflib
 
-        near = difflib.get_close_matches(rule_id, [rule.id for rule in load_rules()], 3, 0.4)
+        near = difflib.get_close_matches(rule_id, [rule.id for rule in catalogue], 3, 0.4)
         raise UsageError(
             say("no rule '{name}'. Did you mean {near:, }?", name=rule_id, near=tuple(near))
             if near
             else say("no rule '{name}'. See doctor rules list.", name=rule_id)
         )
-    echo(explain(found, load_language(lang)))
+    echo(explain(found, language()))
+    if found.is_draft:
+        tell(_is_draft(found.path.parent), err=True)
 
 
-@rules.command("test")
+def _is_draft(folder: Path) -> Message:
+    return say("a draft, not used. What is left to fill in: doctor rules test {folder}", folder=str(folder))
+
+
+@rules.command("test", cls=ProjectCommand)
 @click.argument("folder", required=False, type=click.Path(path_type=Path, exists=True, file_okay=False))
-def rules_test(folder: Path | None) -> None:
+@rules_option
+def rules_test(folder: Path | None, rules: tuple[Path, ...]) -> None:
     """Check every rule against its own samples under fires/ and silent/, and name what a rule lacks.
 
-    FOLDER is a catalogue or a single rule; by default the bundled catalogue.
+    FOLDER is a catalogue or a single rule; by default those of --rules, else the bundled catalogue. The rules compete
+    with the bundled ones, and with those of --rules.
     """
     from rlhfdoctor.core.rule_testing import check_parts, check_rules
 
-    missing = check_parts(folder)
-    failures, count = check_rules(folder)
+    missing: list[str] = []
+    failures: list[str] = []
+    count = 0
+    for one in (folder,) if folder is not None or not rules else rules:
+        missing += check_parts(one, rules)
+        failed, tried = check_rules(one, rules)
+        failures += failed
+        count += tried
     for line in (*failures, *missing):
         echo(line, err=True)
     passed = say("{good} of {count} samples pass", good=count - len(failures), count=count)
@@ -85,19 +102,30 @@ def rules_test(folder: Path | None) -> None:
     sys.exit(1 if failures or missing else 0)
 
 
-@rules.command("new")
+@rules.command("new", cls=ProjectCommand)
 @click.argument("rule_id", metavar="ID")
-@click.option("--folder", type=click.Path(path_type=Path), help="The catalogue to add it to.")
+@click.option("--folder", type=click.Path(path_type=Path), help="The catalogue to add it to.  [default: rules]")
 def rules_new(rule_id: str, folder: Path | None) -> None:
-    """Make the folder of a new rule with an example to fill in; `doctor rules test` names what is left to do."""
-    from rlhfdoctor.engine.draft import write_skeleton
-    from rlhfdoctor.places import rules_folder
+    """Make the folder of a new rule with an example to fill in, in the folder `rules` of the current one.
 
-    path = write_skeleton((folder or rules_folder()) / rule_id)
+    The rule is a draft, and says nothing of any run, until no sentence of the example is left; `doctor rules test`
+    names what is left to do. `--rules rules`, or `rules = ["rules"]` in rlhfdoctor.toml, puts it to use.
+
+    \b
+    Example:
+      doctor rules new host-my-cause
+    """
+    from rlhfdoctor.engine.draft import write_skeleton
+
+    try:
+        path = write_skeleton((folder or Path("rules")) / rule_id)
+    except OSError as error:
+        raise UsageError(joined(quoted(error.filename), quoted(error.strerror), by=": ")) from None
     tell(
         say(
-            "wrote {file}; fill it in until 'doctor rules test {folder}' names nothing more",
+            "wrote {file}, a draft: fill it in until 'doctor rules test {folder}' names nothing more",
             file=str(path),
             folder=str(path.parent),
         )
     )
+    tell(say("to use it:  doctor analyze PATH --rules {folder}", folder=str(path.parent.parent)))

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import click
 
-from rlhfdoctor.cli.console import echo, language_option, tell
+from rlhfdoctor.cli.console import echo, language_option, rules_option, tell
 from rlhfdoctor.cli.incident import EXIT_CODES, incident_of, render_incident
+from rlhfdoctor.cli.project import ProjectCommand
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.i18n.message import say
 
 
-@click.command(context_settings={"ignore_unknown_options": False})
+@click.command(cls=ProjectCommand)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
 @click.option(
     "--pid", "pids", type=int, multiple=True, metavar="PID", help="Attach to a process and its descendants; repeatable."
@@ -51,6 +52,7 @@ from rlhfdoctor.i18n.message import say
 @click.option(
     "--engine", "engines", multiple=True, metavar="HOST:PORT", help="vLLM server whose /metrics to read; repeatable."
 )
+@rules_option
 @language_option
 def watch(
     command: tuple[str, ...],
@@ -65,6 +67,7 @@ def watch(
     alert_command: str | None,
     metrics_port: int | None,
     engines: tuple[str, ...],
+    rules: tuple[Path, ...],
     lang: str,
 ) -> None:
     """Record a run from outside, and say what ended it.
@@ -103,7 +106,11 @@ def watch(
         view=not no_view,
         language=lang,
     )
-    verdict = partial(_verdict, lang)
+    if rules:
+        from rlhfdoctor.engine.catalogue import load_catalogue
+
+        load_catalogue(*rules)  # a fault is better known before the run than after it
+    verdict = partial(_verdict, rules)
     if ray_address is not None:
         from rlhfdoctor.record.cluster import watch_ray
 
@@ -111,10 +118,10 @@ def watch(
     sys.exit(run(options, verdict))
 
 
-def _verdict(lang: str, folder: Path, command: bool) -> int:
+def _verdict(rules: tuple[Path, ...], folder: Path, command: bool) -> int:
     """Analyzes a recorded run and prints what ended it; to standard error where standard output is the command's."""
-    incident = incident_of((str(folder),))
-    text = render_incident(incident, "text", False, False, lang)
+    incident = incident_of((str(folder),), rules)
+    text = render_incident(incident, "text", False, False)
     to_stderr = command and not sys.stdout.isatty()
     echo(text, err=to_stderr, end="", colours=True)
     echo("", err=True)

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from rlhfdoctor.core.diagnose import analyze, make_incident
+from rlhfdoctor.core.diagnose import make_incident
 from rlhfdoctor.core.session import Session
+from rlhfdoctor.engine.catalogue import load_catalogue
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.files.write import create
 from rlhfdoctor.i18n.message import joined, quoted, say
@@ -69,6 +70,7 @@ def make_bundle(
     *,
     hide: Iterable[str] = (),
     framework: str | None = None,
+    rules: Sequence[Path] = (),
     progress: Callable[[str, int], None] | None = None,
 ) -> Bundle:
     """Writes the archive and reads it back.
@@ -77,7 +79,7 @@ def make_bundle(
         paths: as `analyze` takes them.
         target: a `.tar.gz` that does not exist yet.
         hide: further words to replace, such as the project's name.
-        framework: as for `analyze`.
+        framework, rules: as for `analyze`.
         progress: called with a file's name and the bytes done so far.
 
     Raises:
@@ -91,11 +93,13 @@ def make_bundle(
     if target.exists():
         raise UsageError(say("{file}: File exists; an archive is not written over", file=str(target)))
     bundle, redactor = Bundle(path=target), Redactor(hide, folders.words())
+    catalogue = load_catalogue(*rules)
     with Session(paths, framework=framework) as session:
-        bundle.before = make_incident(session)
+        bundle.before = make_incident(session, catalogue)
         _learn(session, redactor, progress)
         _write(session, bundle, redactor)
-    bundle.after = analyze([str(target)], framework=framework)
+    with Session([str(target)], framework=framework) as session:
+        bundle.after = make_incident(session, catalogue)
     return bundle
 
 

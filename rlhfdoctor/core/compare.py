@@ -8,15 +8,19 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from pathlib import Path
 
+from rlhfdoctor.comparison import Comparison, Figure
 from rlhfdoctor.core.diagnose import make_incident
 from rlhfdoctor.core.session import Session
+from rlhfdoctor.engine.catalogue import load_catalogue
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.window import FailureWindow, find_failure_window, find_process_usage, find_steps
 from rlhfdoctor.i18n.message import say, term
+from rlhfdoctor.paths import Paths, listed
 from rlhfdoctor.trace.growth import theil_sen
 from rlhfdoctor.trace.schema import NULL
-from rlhfdoctor.types import Comparison, Figure, Incident
+from rlhfdoctor.types import Incident
 from rlhfdoctor.vocabulary import RECORD_FIELD as R
 
 _LEAST_STEPS = 4
@@ -26,18 +30,26 @@ _LEAST_SHARE = 0.01
 """A difference below this share is noise, however still the run was."""
 
 
-def compare(before: Sequence[str], after: Sequence[str]) -> Comparison:
+def compare(before: Paths, after: Paths, *, rules: Paths = ()) -> Comparison:
     """What differs between two runs.
+
+    Example:
+        >>> found = compare("samples/recorded-leak/run", "samples/recorded-sawtooth-healthy/run")
+        >>> found.before.verdict, found.after.verdict
+        ('cause', 'healthy')
 
     Args:
         before, after: each the paths of one run, as `analyze` takes them; figures need what `doctor watch` wrote, as
             its folder or in an archive.
+        rules: folders of rules in addition to the bundled ones.
 
     Raises:
         SourceError: nothing could be read of one of them.
+        RuleError: a rule has faults.
     """
+    catalogue = load_catalogue(*map(Path, listed(rules)))
     with Session(before) as first, Session(after) as second:
-        one, two = make_incident(first), make_incident(second)
+        one, two = (make_incident(session, catalogue) for session in (first, second))
         windows = [_window(session, incident) for session, incident in ((first, one), (second, two))]
     return Comparison(before=one, after=two, figures=tuple(_figures(*windows)), settings=tuple(_changed(one, two)))
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from rlhfdoctor.axes import Axes
 from rlhfdoctor.conditions.match import Facts
 from rlhfdoctor.core.coverage import TIE, find_coverage, trusted
 from rlhfdoctor.core.session import Session
 from rlhfdoctor.engine.calibrate import load_curve
-from rlhfdoctor.engine.catalogue import load_rules
+from rlhfdoctor.engine.catalogue import load_catalogue, load_rules
 from rlhfdoctor.engine.rank import diagnose, treatments
 from rlhfdoctor.engine.rivals import is_decided, shares
 from rlhfdoctor.engine.schema import Rule
@@ -28,9 +29,10 @@ from rlhfdoctor.i18n.message import say
 from rlhfdoctor.patch.effect import Counterfactual, make_counterfactual
 from rlhfdoctor.patch.plan import Configuration, plan_patches
 from rlhfdoctor.patch.size import size_treatments
+from rlhfdoctor.paths import Paths, listed
 from rlhfdoctor.settings.force import find_differences
 from rlhfdoctor.settings.read import read_configuration
-from rlhfdoctor.types import Death, Event, Evidence, Finding, Incident, Part, Patch, RuledOut, Setting, Verdict
+from rlhfdoctor.types import Death, Event, Evidence, Finding, Gap, Incident, Part, Patch, RuledOut, Setting, Verdict
 from rlhfdoctor.vocabulary import FACT
 from rlhfdoctor.vocabulary.names import Fact, Kind
 from rlhfdoctor.vocabulary.run import AXES
@@ -41,11 +43,11 @@ _TREATED_SCORE = -1.1
 
 
 def analyze(
-    paths: Sequence[str],
+    paths: Paths,
     *,
-    configs: Sequence[str] = (),
+    configs: Paths = (),
     framework: str | None = None,
-    rules: Sequence[Rule] | None = None,
+    rules: Paths = (),
     engine: str = "auto",
     since: float | None = None,
     until: float | None = None,
@@ -54,20 +56,27 @@ def analyze(
 ) -> Incident:
     """Reads what a run left behind and determines what ended it.
 
+    Example:
+        >>> incident = analyze("samples/openrlhf-save-kill/run")
+        >>> print(incident)
+        cause: Container or job memory limit is far below what the node has (host-container-limit, confidence 0.98)
+        >>> incident.death.killer, incident.death.phase, incident.best.patches[0].spelled
+        ('kernel-oom-cgroup', 'checkpoint', '--memory')
+
     Args:
-        paths: folders, files, archives, or `-`.
+        paths: folders, files, archives, or `-`; one of them, or several, of one run.
         configs: configuration files in addition to the paths.
         framework: `NAME` or `NAME==VERSION`, to override detection.
-        rules: the catalogue; by default the bundled one.
+        rules: folders of rules in addition to the bundled ones.
         engine: of the scanner, `auto`, `hyperscan` or `re`.
         since, until: Unix seconds; events outside are ignored.
         progress: called with the source's name and the bytes read so far.
 
     Raises:
         SourceError: nothing could be read.
-        RuleError: the catalogue has faults.
+        RuleError: a rule has faults; each line names file and line.
     """
-    catalogue = tuple(rules) if rules is not None else load_rules()
+    catalogue = load_catalogue(*map(Path, listed(rules)))
     with Session(
         paths, configs=configs, framework=framework, since=since, until=until, engine=engine, progress=progress
     ) as session:
@@ -77,11 +86,16 @@ def analyze(
 def make_incident(session: Session, rules: Sequence[Rule] | None = None, min_confidence: float = 0.0) -> Incident:
     """The same for a session that was opened already.
 
+    Args:
+        rules: all that are asked; by default the bundled ones. A draft is not asked, and is a gap.
+
     Raises:
         RuleError: the catalogue has faults.
     """
     case = session.case
-    catalogue = rules if rules is not None else load_rules()
+    known = rules if rules is not None else load_rules()
+    catalogue = [rule for rule in known if not rule.is_draft]
+    session.gaps += [_unfinished(rule) for rule in known if rule.is_draft]
     death, findings, excluded, ledger, explained, axes = conclude(session, catalogue)
     untied = death is not None and any(event is death.event for event in session.untied)
     decided = is_decided(findings) and not untied
@@ -115,6 +129,16 @@ def make_incident(session: Session, rules: Sequence[Rule] | None = None, min_con
         coverage=coverage,
         unrecognised=tuple(unrecognised) if verdict in ("undecided", "inconclusive") else (),
         differences=find_differences(s for s in case.settings if s.framework),
+    )
+
+
+def _unfinished(rule: Rule) -> Gap:
+    return Gap(
+        what=say("rule {cause}", cause=rule.id),
+        why=say(
+            "not used: it is still a draft. What is left to fill in: doctor rules test {folder}",
+            folder=str(rule.path.parent),
+        ),
     )
 
 

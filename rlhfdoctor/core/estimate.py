@@ -16,6 +16,7 @@ from rlhfdoctor.budget.types import Estimate
 from rlhfdoctor.core.session import Session
 from rlhfdoctor.evidence.setup import make_inputs
 from rlhfdoctor.files import write
+from rlhfdoctor.paths import Paths, listed
 from rlhfdoctor.settings.read import CONFIG_LIMIT_BYTES
 from rlhfdoctor.types import Patch, Setting
 
@@ -23,12 +24,20 @@ __all__ = ["Machine", "estimate", "suggest"]
 
 
 def estimate(
-    paths: Sequence[str], *, configs: Sequence[str] = (), framework: str | None = None, machine: Machine | None = None
+    paths: Paths, *, configs: Paths = (), framework: str | None = None, machine: Machine | None = None
 ) -> Estimate:
     """The memory budget of a configuration: by role and phase, against the limits.
 
+    Example:
+        >>> found = estimate("samples/openrlhf-save-kill/run/launch.sh", machine=Machine(gpu_bytes=80 << 30))
+        >>> found.phases
+        ('load', 'rollout', 'score', 'update', 'final_save')
+        >>> found.of("gpu", "update") <= 80 << 30
+        True
+
     Args:
-        paths: launch scripts, YAML, DeepSpeed JSON, logs that show the settings; `-` for standard input.
+        paths: launch scripts, YAML, DeepSpeed JSON, logs that show the settings; `-` for standard input; one of them,
+            or several.
         configs: configuration files in addition to the paths.
         framework: `NAME` or `NAME==VERSION`, if it cannot be detected.
         machine: properties of the machines that are unknown from the files.
@@ -42,7 +51,7 @@ def estimate(
 
 
 def suggest(
-    paths: Sequence[str], *, configs: Sequence[str] = (), framework: str | None = None, machine: Machine | None = None
+    paths: Paths, *, configs: Paths = (), framework: str | None = None, machine: Machine | None = None
 ) -> tuple[Estimate, list[Patch]]:
     """As `estimate`, after the smallest change of the user's settings that fits, and that change.
 
@@ -70,10 +79,10 @@ def suggest_session(session: Session, machine: Machine | None = None) -> tuple[E
 
 
 @contextlib.contextmanager
-def opened(paths: Sequence[str], *, configs: Sequence[str] = (), framework: str | None = None) -> Iterator[Session]:
+def opened(paths: Paths, *, configs: Paths = (), framework: str | None = None) -> Iterator[Session]:
     """A session with the DeepSpeed files, too, that the given ones name."""
     with tempfile.TemporaryDirectory(prefix="doctor-") as folder:
-        files = [_from_stdin(Path(folder)) if path == "-" else path for path in (*paths, *configs)]
+        files = [_from_stdin(Path(folder)) if path == "-" else path for path in (*listed(paths), *listed(configs))]
         with Session(files, framework=framework) as session:
             named = [str(path) for path in _named(session.case.settings) if str(path) not in session.texts]
             if named:

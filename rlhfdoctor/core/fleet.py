@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,10 +15,12 @@ from rlhfdoctor import interpreters
 from rlhfdoctor.core.diagnose import make_incident
 from rlhfdoctor.core.ray_fleet import judge_on_nodes
 from rlhfdoctor.core.session import Session
+from rlhfdoctor.engine.catalogue import load_catalogue
 from rlhfdoctor.errors import DoctorError
 from rlhfdoctor.fleet import Fleet, FleetRow, unreadable_row
 from rlhfdoctor.i18n.language import load_language
-from rlhfdoctor.i18n.message import Message
+from rlhfdoctor.i18n.message import ENGLISH, Language, Message
+from rlhfdoctor.paths import Paths, listed
 from rlhfdoctor.report.next_step import next_step
 from rlhfdoctor.report.phrasing import headline
 from rlhfdoctor.report.sanitize import clean
@@ -45,13 +48,16 @@ class ReadOptions(msgspec.Struct, frozen=True):
     min_confidence: float = 0.0
     lang: str = "en"
     """Of the rows' titles."""
+    rules: tuple[str, ...] = ()
+    """Folders of further rules."""
 
 
 def analyze_each(
-    paths: Sequence[str],
+    paths: Paths,
     *,
-    configs: Sequence[str] = (),
+    configs: Paths = (),
     framework: str | None = None,
+    rules: Paths = (),
     since: float | None = None,
     until: float | None = None,
     min_confidence: float = 0.0,
@@ -64,15 +70,18 @@ def analyze_each(
 
     Args:
         paths: of one run each, as `analyze` takes them.
-        configs, framework, since, until, min_confidence: for each of them, as `analyze` takes them.
+        configs, framework, rules, since, until, min_confidence: for each of them, as `analyze` takes them.
         before: an earlier fleet; `same_as` refers to it, too.
         workers: processes; None for one a core, 0 for none.
         ray_address: of a cluster whose nodes read the runs, which all of them must reach, instead of this machine.
         progress: called with each row, in the order of the paths.
+
+    Raises:
+        RuleError: a rule has faults.
     """
-    reading = ReadOptions(tuple(map(str, configs)), framework, since, until, min_confidence)
+    reading = ReadOptions(listed(configs), framework, since, until, min_confidence, rules=listed(rules))
     rows = []
-    for row in judge_each(paths, reading, workers, ray_address):
+    for row in judge_each(listed(paths), reading, workers, ray_address):
         rows.append(row)
         if progress is not None:
             progress(row)
@@ -86,7 +95,12 @@ def judge_each(
     ray_address: str | None = None,
     tell: Callable[[Message], None] = lambda _: None,
 ) -> Iterator[FleetRow]:
-    """The rows of these runs, in order, each as soon as it and those before it are known."""
+    """The rows of these runs, in order, each as soon as it and those before it are known.
+
+    Raises:
+        RuleError: a rule has faults.
+    """
+    load_catalogue(*map(Path, reading.rules))
     if ray_address is not None:
         yield from judge_on_nodes(paths, _JUDGE, msgspec.to_builtins(reading), ray_address, tell)
         return
@@ -103,6 +117,8 @@ def judge_each(
 def make_judge(reading: dict[str, Any]) -> interpreters.Answerer:
     """What a worker does with the path of a run."""
     options = msgspec.convert(reading, ReadOptions)
+    added = tuple(map(Path, options.rules))
+    catalogue, words = load_catalogue(*added), load_language(options.lang, *added)
 
     def judge(path: str, _say: Callable[[int], None]) -> FleetRow:
         try:
@@ -113,17 +129,16 @@ def make_judge(reading: dict[str, Any]) -> interpreters.Answerer:
                 since=options.since,
                 until=options.until,
             ) as session:
-                incident = make_incident(session, min_confidence=options.min_confidence)
+                incident = make_incident(session, catalogue, options.min_confidence)
         except DoctorError as error:
             return unreadable_row(path, str(error))
-        return make_row(path, incident, options.lang)
+        return make_row(path, incident, words)
 
     return judge
 
 
-def make_row(path: str, incident: Incident, lang: str = "en") -> FleetRow:
+def make_row(path: str, incident: Incident, words: Language = ENGLISH) -> FleetRow:
     """The row of an incident."""
-    words = load_language(lang)
     death, best, framework = incident.death, incident.best, incident.framework
     own = [covered for covered in incident.coverage.read if covered.kind in _OWN_CLOCK]
     begins = [covered.from_s for covered in own if covered.from_s is not None]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from rlhfdoctor.core.diagnose import analyze
-from rlhfdoctor.engine.catalogue import load_rule, load_rules
+from rlhfdoctor.core.diagnose import make_incident
+from rlhfdoctor.core.session import Session
+from rlhfdoctor.engine.catalogue import load_catalogue, load_rule, load_rules
 from rlhfdoctor.engine.draft import missing_parts
 from rlhfdoctor.engine.schema import Rule
 from rlhfdoctor.places import rules_folder
@@ -15,9 +18,13 @@ EXPECTED = "expected.diff"
 """The patches that a `fires/` sample must yield, next to its input."""
 
 
-def check_rules(folder: Path | None) -> tuple[list[str], int]:
-    """(failures as sentences, number of samples) of a catalogue or of one rule's folder."""
-    everything, chosen = load_rules(), _chosen(folder)
+def check_rules(folder: Path | None, added: Sequence[Path] = ()) -> tuple[list[str], int]:
+    """(failures as sentences, number of samples) of a catalogue or of one rule's folder; drafts count as if done.
+
+    Args:
+        added: folders of further rules that compete with them.
+    """
+    everything, chosen = load_catalogue(*added), tuple(replace(rule, is_draft=False) for rule in _chosen(folder))
     others = tuple(rule for rule in everything if rule.id not in {c.id for c in chosen})
     failures, count = [], 0
     for rule in chosen:
@@ -29,10 +36,10 @@ def check_rules(folder: Path | None) -> tuple[list[str], int]:
     return failures, count
 
 
-def check_parts(folder: Path | None) -> list[str]:
+def check_parts(folder: Path | None, added: Sequence[Path] = ()) -> list[str]:
     """What the rules of a catalogue, or the one of a folder, lack apart from samples: texts, translations, causes."""
     chosen = _chosen(folder)
-    causes = {rule.id for rule in (*load_rules(), *chosen)}
+    causes = {rule.id for rule in (*load_catalogue(*added), *chosen)}
     return [part for rule in chosen for part in missing_parts(rule, causes)]
 
 
@@ -80,4 +87,5 @@ def _analyze(sample: Path, rules: tuple[Rule, ...]) -> Incident:
     runs = sorted({path.parent for path in sample.rglob("*.trace")})
     files = sorted(path for path in sample.rglob("*") if path.is_file() and path.name != EXPECTED)
     alone = [path for path in files if not any(path.is_relative_to(run) for run in runs)]
-    return analyze([str(path) for path in (*runs, *alone)], rules=rules)
+    with Session([str(path) for path in (*runs, *alone)]) as session:
+        return make_incident(session, rules)

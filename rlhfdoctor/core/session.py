@@ -25,6 +25,7 @@ from rlhfdoctor.logs.open import Source, find_sources
 from rlhfdoctor.logs.read import Reading
 from rlhfdoctor.logs.remote import is_remote
 from rlhfdoctor.logs.window import Window
+from rlhfdoctor.paths import Paths, listed
 from rlhfdoctor.settings.framework import find_framework, find_versions, name_of
 from rlhfdoctor.settings.logged import parse_every_logged
 from rlhfdoctor.settings.read import parse_configuration
@@ -52,16 +53,17 @@ class Session(Intake):
     """One run as a command reads it. Archives with a recorded run stay unpacked while it is open.
 
     Example:
-        >>> with Session(["samples/ray-cgroup-kill/run"]) as session:
+        >>> from rlhfdoctor.vocabulary import EVENT
+        >>> with Session("samples/ray-cgroup-kill/run") as session:
         ...     session.case.first(EVENT.kernel.killed).fields["pid"]
         11922
     """
 
     def __init__(
         self,
-        paths: Sequence[str],
+        paths: Paths,
         *,
-        configs: Sequence[str] = (),
+        configs: Paths = (),
         framework: str | None = None,
         since: float | None = None,
         until: float | None = None,
@@ -74,7 +76,7 @@ class Session(Intake):
         """Reads nothing yet.
 
         Args:
-            paths: folders, files, archives, or `-`.
+            paths: folders, files, archives, or `-`; one of them, or several.
             configs: configuration files in addition to the paths.
             framework: `NAME` or `NAME==VERSION`, to override detection.
             since, until: Unix seconds; events outside are ignored.
@@ -84,7 +86,7 @@ class Session(Intake):
             interruptible: Ctrl-C ends the reading, not the command: what was read counts, and a gap says so.
             elsewhere: logs that are read where they lie, beside the paths.
         """
-        self.paths = (*map(str, paths), *(elsewhere.names if elsewhere is not None else ()))
+        self.paths = (*listed(paths), *(elsewhere.names if elsewhere is not None else ()))
         super().__init__(engine, progress, expect, interruptible, Window(since, until))
         self.names: dict[str, str] = {}
         """Each path that is read -> its name as the user gave it."""
@@ -94,8 +96,8 @@ class Session(Intake):
         """The kernel's kills that nothing ties to the run, and nothing speaks against."""
         self.traces: list[Recorded] = []
         """What recorders wrote, as much as a verdict needs."""
-        self._configs, self._framework = tuple(map(str, configs)), framework
-        self._given, self._elsewhere = tuple(map(str, paths)), elsewhere
+        self._configs, self._framework = listed(configs), framework
+        self._given, self._elsewhere = listed(paths), elsewhere
         self._stack = contextlib.ExitStack()
         self._shown_only: set[str] = set()
         """Configuration with settings that is not for the user to edit."""

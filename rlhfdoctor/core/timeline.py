@@ -10,6 +10,7 @@ from rlhfdoctor.core.panels import ABOVE, history_of, known_limits, make_panels
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.window import FailureWindow, find_failure_window, find_steps
 from rlhfdoctor.i18n.message import Message, plural, say
+from rlhfdoctor.paths import Paths, listed
 from rlhfdoctor.report.phrasing import killer_says
 from rlhfdoctor.trace.archive import shown, unpacked
 from rlhfdoctor.trace.events import Recorded
@@ -30,9 +31,7 @@ _DOUBLE = 1.05
 _MOST_SPANS, _MOST_STEPS = 4000, 2000
 
 
-def make_charts(
-    paths: Sequence[str], incident: Incident, *, progress: Callable[[str, int], None] | None = None
-) -> list[Chart]:
+def make_charts(paths: Paths, incident: Incident, *, progress: Callable[[str, int], None] | None = None) -> list[Chart]:
     """One chart for each recorded node, that of the death first; empty if the paths hold no trace.
 
     Every sample is read, not only those that a verdict needs.
@@ -41,7 +40,7 @@ def make_charts(
         incident: the result of `analyze` for the same paths; its death is marked.
         progress: called with the trace's folder and its samples.
     """
-    with unpacked(paths, []) as names:
+    with unpacked(listed(paths), []) as names:
         traces = read_traces(names)
         for trace in traces:
             trace.node.folder = shown(trace.node.folder, names)

@@ -16,7 +16,7 @@ from rlhfdoctor.engine.schema import Rule, named_causes
 from rlhfdoctor.engine.treatments import check_treatments, join
 from rlhfdoctor.errors import RuleError
 from rlhfdoctor.i18n.message import say
-from rlhfdoctor.places import bundled_folder, rules_folder
+from rlhfdoctor.places import bundled_folder, rules_folder, rules_in
 from rlhfdoctor.vocabulary.names import did_you_mean
 
 
@@ -42,24 +42,74 @@ def load_rules(folder: Path | None = None) -> tuple[Rule, ...]:
         raise RuleError(
             say("{folder}: no folder of rules. Set RLHFDOCTOR_RULES or install rlhfdoctor again.", folder=str(where))
         )
-    rules, faults = [], []
-    conditions = load_conditions(where)
-    for path in sorted(where.glob("*/rule.yaml")):
+    rules = _read(where)
+    _check(rules)
+    return tuple(rules)
+
+
+def load_catalogue(*added: Path) -> tuple[Rule, ...]:
+    """The rules in use, and those of further folders, which are read anew each time.
+
+    Args:
+        added: catalogues, or folders of one rule each.
+
+    Raises:
+        RuleError: the faults of all rules, each with file and line; an id that two rules have.
+    """
+    rules = list(load_rules())
+    if not added:
+        return tuple(rules)
+    faults: list[str] = []
+    for folder in added:
         try:
-            rules.append(join(read_rule(path.parent, conditions)))
+            rules += _read(folder)
         except RuleError as error:
             faults.append(str(error))
-    by_id = {rule.id: rule for rule in rules}
-    faults += (
-        [*check_causes(by_id), *check_treatments(by_id, _ids(by_id)), *_unknown_causes(_ids(by_id))]
-        if not faults
-        else []
-    )
+    first: dict[str, Rule] = {}
+    for rule in rules:
+        known = first.setdefault(rule.id, rule)
+        if known is not rule:
+            _, found = read_yaml(rule.path)
+            found.add(("id",), f"'{rule.id}' is the id of {known.path} already; give it, and its folder, another one")
+            faults += found.found
     if faults:
         raise RuleError("\n".join(faults))
-    if not rules:
-        raise RuleError(say("{folder}: holds no rule (a folder with rule.yaml)", folder=str(where)))
+    _check(rules)
     return tuple(rules)
+
+
+def _read(folder: Path) -> list[Rule]:
+    """The rules of a folder, each by itself.
+
+    Raises:
+        RuleError: there is none; the faults of all.
+    """
+    rules, faults = [], []
+    found = rules_in(folder)
+    if not found:
+        raise RuleError(say("{folder}: holds no rule (a folder with rule.yaml)", folder=str(folder)))
+    conditions = load_conditions(found[0].parent)
+    for path in found:
+        try:
+            rules.append(join(read_rule(path, conditions)))
+        except RuleError as error:
+            faults.append(str(error))
+    if faults:
+        raise RuleError("\n".join(faults))
+    return rules
+
+
+def _check(rules: Iterable[Rule]) -> None:
+    """Whether rules and frameworks name causes that there are.
+
+    Raises:
+        RuleError: they do not.
+    """
+    by_id = {rule.id: rule for rule in rules}
+    known = _ids(by_id)
+    faults = [*check_causes(by_id), *check_treatments(by_id, known), *_unknown_causes(known)]
+    if faults:
+        raise RuleError("\n".join(faults))
 
 
 def load_rule(folder: Path) -> Rule:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from rlhfdoctor.engine.schema import (
     Treatment,
     WeightedCondition,
 )
+from rlhfdoctor.engine.skeleton import left_of_skeleton
 from rlhfdoctor.errors import RuleError
 from rlhfdoctor.settings.spell import is_specifier, known_names
 from rlhfdoctor.vocabulary.names import Fact
@@ -145,7 +147,7 @@ def resolve_rule(raw: Any, faults: Faults, folder: Path, conditions: Conditions)
     rule = _resolved(form, resolver, folder / "rule.yaml")
     resolver.places(texts(form))
     faults.check()
-    return rule
+    return replace(rule, is_draft=True) if left_of_skeleton(raw) else rule
 
 
 def _form(raw: Any, faults: Faults) -> RuleForm | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -12,6 +12,10 @@ from rlhfdoctor.conditions.files import Place
 from rlhfdoctor.conditions.form import Scalar, When
 from rlhfdoctor.types import Safety
 from rlhfdoctor.vocabulary.run import Axis
+
+Kind: TypeAlias = Literal["host", "gpu", "shm", "comm", "other"]
+"""What gave out; a rule's id begins with it."""
+KINDS: tuple[str, ...] = get_args(Kind)
 
 
 class Weight(Struct, forbid_unknown_fields=True):
@@ -126,7 +130,7 @@ class RuleForm(Struct, forbid_unknown_fields=True):
     """One cause: how to detect it, what to say of it, what to change."""
 
     id: str
-    kind: Literal["host", "gpu", "shm", "comm", "other"]
+    kind: Kind
     title: str
     summary: str
     detect: Detect

@@ -126,6 +126,8 @@ class Rule:
     remediation: tuple[Treatment, ...]
     references: tuple[str, ...]
     path: Path
+    is_draft: bool = False
+    """Whether it still has sentences of the example that it began as: then it says nothing of any incident."""
 
 
 def named_causes(rule: Rule) -> Iterator[tuple[str, str]]:

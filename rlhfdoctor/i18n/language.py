@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rlhfdoctor.errors import RuleError
 from rlhfdoctor.i18n.message import ENGLISH, Language
-from rlhfdoctor.places import rules_folder
+from rlhfdoctor.places import rules_folder, rules_in
 
 _FOLDER = Path(__file__).parent
 
@@ -27,8 +27,8 @@ def preferred() -> str:
 
 
 @functools.cache
-def load_language(name: str) -> Language:
-    """A language with the sentences of the doctor and of the rules in use.
+def load_language(name: str, *rules: Path) -> Language:
+    """A language with the sentences of the doctor and of the rules in use; `rules` are folders of further ones.
 
     What it needs beside sentences is in the header of its catalogues: `Plural-Forms` (gettext's), `X-Full-Stop`, and
     `X-Spaced-Han` where a blank stands between Han characters and Latin words.
@@ -39,7 +39,12 @@ def load_language(name: str) -> Language:
 
     table: dict[str, str | tuple[str, ...]] = {}
     header: dict[str, str] = {}
-    places = (rules_folder(), f"*/{name}.po"), (_FOLDER.parent / "frameworks", f"*/{name}.po"), (_FOLDER / name, "*.po")
+    places = (
+        *((folder, f"{name}.po") for added in rules for folder in rules_in(added)),
+        (rules_folder(), f"*/{name}.po"),
+        (_FOLDER.parent / "frameworks", f"*/{name}.po"),
+        (_FOLDER / name, "*.po"),
+    )
     for file in (file for folder, pattern in places for file in sorted(folder.glob(pattern))):
         try:
             catalogue = polib.pofile(str(file))

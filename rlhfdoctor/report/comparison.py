@@ -9,11 +9,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from rlhfdoctor.comparison import Comparison, Figure
 from rlhfdoctor.i18n.message import ENGLISH, NOTHING, Language, Message, joined, quoted, say
 from rlhfdoctor.report.phrasing import NOT_SET, headline
 from rlhfdoctor.report.said import said
 from rlhfdoctor.report.sanitize import clean
-from rlhfdoctor.types import Comparison, Figure, Incident
+from rlhfdoctor.types import Incident
 from rlhfdoctor.units import show_bytes, show_ratio, show_seconds
 
 SCHEMA = "rlhfdoctor.comparison/1"

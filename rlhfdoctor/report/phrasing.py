@@ -59,6 +59,19 @@ def headline(incident: Incident) -> Message:
     return say("undecided: a process died, and nothing read says why")
 
 
+def verdict_line(incident: Incident) -> Message:
+    """The same with the cause's id and the confidence, where there is one."""
+    best = incident.best
+    if incident.verdict != "cause" or best is None:
+        return headline(incident)
+    return say(
+        "cause: {title} ({cause}, confidence {confidence:.2f})",
+        title=best.title,
+        cause=best.cause,
+        confidence=best.confidence,
+    )
+
+
 def killed(incident: Incident) -> Message:
     """Who killed what, when and in which phase, in one sentence; empty where nothing died."""
     death = incident.death

@@ -46,7 +46,9 @@ class Trace:
     """A recorded run, of one node or several.
 
     Example:
-        >>> trace = rlhfdoctor.read_trace("doctor-runs/...")       # doctest: +SKIP
+        >>> trace = read_trace("samples/recorded-leak/run")
+        >>> "process" in trace.names
+        True
         >>> trace["process"].filter(polars.col("role") == "actor")  # doctest: +SKIP
     """
 
