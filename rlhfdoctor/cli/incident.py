@@ -128,7 +128,7 @@ def incident_of(paths: tuple[str, ...], **reading: Any) -> Incident:
 
 
 def render_incident(incident: Incident, form: str, to_file: bool, all_findings: bool, lang: str) -> str:
-    """The incident as `text`, `md` or `json`."""
+    """The incident as `text`, `md`, `json` or `sarif`."""
     if form == "json":
         from rlhfdoctor.report import json as json_report
 
@@ -136,6 +136,10 @@ def render_incident(incident: Incident, form: str, to_file: bool, all_findings: 
     from rlhfdoctor.i18n.language import load_language
 
     words = load_language(lang)
+    if form == "sarif":
+        from rlhfdoctor.report import sarif
+
+        return sarif.render(incident, words)
     if form == "md":
         from rlhfdoctor.report import markdown
 
