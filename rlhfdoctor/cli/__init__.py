@@ -18,6 +18,7 @@ from rlhfdoctor.cli.bundle import bundle
 from rlhfdoctor.cli.compare import compare
 from rlhfdoctor.cli.console import echo, words
 from rlhfdoctor.cli.estimate import estimate
+from rlhfdoctor.cli.mcp import mcp
 from rlhfdoctor.cli.patch import patch
 from rlhfdoctor.cli.report import report
 from rlhfdoctor.cli.rules import rules
@@ -92,5 +93,5 @@ def main() -> None:
     """
 
 
-for command in (analyze, bundle, compare, estimate, patch, report, rules, watch):
+for command in (analyze, bundle, compare, estimate, mcp, patch, report, rules, watch):
     main.add_command(command)
