@@ -16,3 +16,13 @@ def require_polars(what: Message) -> None:
     """
     if find_spec("polars") is None:
         raise UsageError(say("{what} need polars: pip install 'rlhfdoctor[report]'", what=what))
+
+
+def require_mcp() -> None:
+    """The SDK of the Model Context Protocol comes with the extra `mcp`: it is a web server's packages, too.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    if find_spec("mcp") is None or find_spec("mcp_types") is None:
+        raise UsageError(say("doctor mcp needs the package mcp, 2 or newer: pip install 'rlhfdoctor[mcp]'"))

@@ -20,6 +20,8 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+from rlhfdoctor.files import bounds
+
 Answerer = Callable[[Any, Callable[[int], None]], Any]
 """What a worker does: takes an order and a function that reports progress, and gives the answer, which is no int."""
 _MOST_WORKERS = 8
@@ -133,7 +135,7 @@ def _give(connection: Connection, busy: dict[Connection, int], waiting: list[int
 @contextlib.contextmanager
 def _worker(make: str, setup: Sequence[Any]) -> Iterator[Connection]:
     here, there = socket.socketpair()
-    command = fresh(_SERVE, str(there.fileno()), make, json.dumps(setup))
+    command = fresh(_SERVE, str(there.fileno()), make, json.dumps(setup), json.dumps(bounds.confined()))
     with here, there:
         process = subprocess.Popen(
             command, pass_fds=[there.fileno()], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -148,17 +150,20 @@ def _worker(make: str, setup: Sequence[Any]) -> Iterator[Connection]:
             process.wait()
 
 
-def serve(descriptor: str, make: str, setup: str) -> None:
+def serve(descriptor: str, make: str, setup: str, folders: str) -> None:
     """Answers the orders that come through a socket, until it is closed.
 
     Args:
         descriptor: number of the socket's.
         make: as `answers` takes it.
         setup: the same as JSON.
+        folders: `bounds.confined` of the process that asks, as JSON.
     """
     global _serving
     _serving = True
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who asked is interrupted, and ends this one
+    if (confined := json.loads(folders)) is not None:
+        bounds.confine(confined)
     connection = Connection(int(descriptor))
     module, _, name = make.partition(":")
     answer: Answerer = getattr(importlib.import_module(module), name)(*json.loads(setup))

@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "rlhfdoctor"
 _CALLS = ("say", "term", "plural")
 _AREAS = {
-    "report": ("report", "cli", "core", "jupyter.py", "i18n"),
+    "report": ("report", "cli", "agents", "core", "jupyter.py", "i18n"),
     "evidence": ("evidence", "engine"),
     "budget": ("budget", "patch"),
     "record": ("record",),

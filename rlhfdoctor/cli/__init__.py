@@ -19,6 +19,7 @@ from rlhfdoctor.cli.compare import compare
 from rlhfdoctor.cli.config import config
 from rlhfdoctor.cli.console import echo, words
 from rlhfdoctor.cli.estimate import estimate
+from rlhfdoctor.cli.mcp import mcp
 from rlhfdoctor.cli.patch import patch
 from rlhfdoctor.cli.report import report
 from rlhfdoctor.cli.rules import rules
@@ -93,5 +94,5 @@ def main() -> None:
     """
 
 
-for command in (analyze, bundle, compare, config, estimate, patch, report, rules, watch):
+for command in (analyze, bundle, compare, config, estimate, mcp, patch, report, rules, watch):
     main.add_command(command)

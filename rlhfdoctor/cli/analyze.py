@@ -29,7 +29,14 @@ from rlhfdoctor.i18n.message import say
 @ray_option
 @reading_options
 @rules_option
-@click.option("--format", "form", type=click.Choice(["text", "json", "md", "html"]), default="text", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "md", "html", "sarif"]),
+    default="text",
+    show_default=True,
+    help="sarif: for code hosts and editors, findings at the lines of configuration that cure them.",
+)
 @click.option(
     "--out", type=click.Path(dir_okay=False), metavar="FILE", help="Write the report here instead of standard output."
 )
@@ -73,6 +80,8 @@ def analyze(
             raise UsageError(say("--before FILE belongs to --each"))
         if not paths:
             raise UsageError(say("--each takes folders, files or archives, a run each"))
+        if form == "sarif":
+            raise UsageError(say("--format sarif: a log is of one run; leave out --each"))
         from rlhfdoctor.cli.fleet import run_each
 
         reading |= {"lang": lang, "min_confidence": min_confidence, "rules": tuple(map(os.path.abspath, rules))}

@@ -138,12 +138,16 @@ def incident_of(paths: tuple[str, ...], rules: Sequence[Path] = (), **reading: A
 
 
 def render_incident(incident: Incident, form: str, to_file: bool, all_findings: bool) -> str:
-    """The incident as `text`, `md` or `json`, in the language of the command."""
+    """The incident as `text`, `md`, `json` or `sarif`, in the language of the command."""
     if form == "json":
         from rlhfdoctor.report import json as json_report
 
         return json_report.render(incident)
     words = language()
+    if form == "sarif":
+        from rlhfdoctor.report import sarif
+
+        return sarif.render(incident, words)
     if form == "md":
         from rlhfdoctor.report import markdown
 

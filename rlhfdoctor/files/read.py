@@ -15,8 +15,11 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import IO, Any
 
+from rlhfdoctor.files.bounds import confined, is_below, is_within
+
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _AT_ONCE_BYTES = 1 << 20
+_OUTSIDE = "is outside the folders that may be read"
 
 
 class Refused(OSError):
@@ -45,6 +48,9 @@ def open_descriptor(
     Raises:
         OSError: it cannot be opened, or is refused.
     """
+    if confined() is not None and folder is None and not is_within(os.path.realpath(path)):
+        # whether it exists is not told either
+        raise Refused(_OUTSIDE, path)
     info = os.stat(path, dir_fd=folder, follow_symlinks=follow)
     _check(info, path, owners)  # before it is opened: opening a device can have effects
     handle = os.open(path, _FLAGS | (0 if follow else os.O_NOFOLLOW), dir_fd=folder)
@@ -52,6 +58,8 @@ def open_descriptor(
         _check(os.fstat(handle), path, owners)
         if below is not None and not is_below(_real(handle, path), below):
             raise Refused("a link that leads out of the folder; name it itself to read it", path)
+        if confined() is not None and not is_within(_real(handle, path)):
+            raise Refused(_OUTSIDE, path)
     except BaseException:
         os.close(handle)
         raise
@@ -96,15 +104,6 @@ def is_sparse(handle: int, size: int) -> bool:
         return False
     finally:
         os.lseek(handle, 0, os.SEEK_SET)
-
-
-def is_below(path: str, folder: str) -> bool:
-    """Whether a real path is a folder's own, or one in it.
-
-    >>> is_below("/a/b/c", "/a/b"), is_below("/a/bc", "/a/b"), is_below("/x", "/")
-    (True, False, True)
-    """
-    return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def _check(info: os.stat_result, path: str | os.PathLike[str], owners: Collection[int]) -> None:

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from rlhfdoctor.errors import SourceError
-from rlhfdoctor.files.read import is_below, open_binary, open_sized, passed_bytes
+from rlhfdoctor.files.bounds import is_below
+from rlhfdoctor.files.read import open_binary, open_sized, passed_bytes
 from rlhfdoctor.files.walk import walk
 from rlhfdoctor.i18n.message import joined, quoted, say
 from rlhfdoctor.logs.archive import READ_ERRORS, is_archive, read_members, reason
