@@ -60,6 +60,7 @@ OPTIONS = {
     },
     "bundle": {"paths", "out", "hide", "framework"},
     "report": {"paths", "out", "form", "framework", "lang"},
+    "help": {"page"},
     "patch": {"paths", "ray_address", "configs", "framework", "since", "until", "write", "consent", "revert"},
 }
 
@@ -75,12 +76,12 @@ def test_commands() -> None:
     group = main.commands["rules"]
     assert isinstance(group, click.Group)
     assert (set(main.commands), set(group.commands)) == (
-        {"analyze", "bundle", "compare", "estimate", "watch", "patch", "report", "rules"},
+        {"analyze", "bundle", "compare", "estimate", "help", "watch", "patch", "report", "rules"},
         {"list", "explain", "test", "new"},
     )
 
 
-@pytest.mark.parametrize("command", ["analyze", "bundle", "compare", "estimate", "watch", "patch", "report", "rules"])
+@pytest.mark.parametrize("command", ["analyze", "bundle", "compare", "estimate", "help", "watch", "patch", "report", "rules"])
 def test_help_has_an_example(command: str) -> None:
     """Every command's help shows an example."""
     assert "Example" in (main.commands[command].help or "")

@@ -64,6 +64,8 @@ def rules_explain(rule_id: str, lang: str) -> None:
             else say("no rule '{name}'. See doctor rules list.", name=rule_id)
         )
     echo(explain(found, load_language(lang)))
+    echo("")
+    tell(say("How to read a verdict, and what a confidence means: doctor help verdict"))
 
 
 @rules.command("test")
