@@ -153,6 +153,13 @@ def _unseen() -> str:
     return "\n".join([*lines, *(f"| {name} | {figure} |" for name, figure in said.items())]) + "\n"
 
 
+def _patches() -> str:
+    text = (ROOT / "tests/frameworks/MATRIX.md").read_text()
+    found = re.search(r"^(\d+) pairs in all, over (\d+) configurations", text, re.MULTILINE)
+    assert found, "tests/frameworks/MATRIX.md has its sum in another form"
+    return f"{int(found[1]):,} pairs of rule and patch over {found[2]} configurations.\n"
+
+
 def _secrets() -> str:
     text = (ROOT / "tests/privacy/SECRETS.md").read_text()
     found = re.search(r"^(\d+ forms in \d+ containers).*?: (\d+) texts, of which (\d+) leak \(([\d.]+ %)\)", text, re.MULTILINE)
@@ -168,6 +175,7 @@ FIGURES: dict[str, Callable[[], str]] = {
     "budget": lambda: _table("tests/bench/BUDGET.md", "| set | configurations |"),
     "estimators": lambda: _table("tests/bench/BUDGET.md", "| estimator |"),
     "examples": lambda: _table("tests/frameworks/UPSTREAM.md", "| framework |"),
+    "patches": _patches,
     "recorder": lambda: _table("tests/bench/RECORDER.md", "| processes |"),
     "speed": lambda: _table("tests/bench/RESULTS.md", "| figure |"),
     "secrets": _secrets,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from pathlib import Path
 
@@ -38,6 +37,8 @@ def show_help(page: str | None) -> None:
         tell(say("doctor help PAGE shows one; they are Markdown files in {folder}", folder=str(folder)))
         return
     if page not in names:
+        import difflib
+
         near = difflib.get_close_matches(page, names, 3, 0.4)
         raise UsageError(
             say("no page '{name}'. Did you mean {near:, }?", name=page, near=tuple(near))
