@@ -13,7 +13,7 @@ from rlhfdoctor.engine.catalogue import load_rules
 from rlhfdoctor.engine.explain import explain
 from rlhfdoctor.engine.rulefile import OwnRemedies, json_schema
 from rlhfdoctor.i18n.language import load_language
-from rlhfdoctor.i18n.message import say
+from rlhfdoctor.i18n.message import Language, say
 from rlhfdoctor.vocabulary import EVENT, FACT
 from rlhfdoctor.vocabulary.index import FIELDS, scopes
 from rlhfdoctor.vocabulary.names import Fact, Kind, names_of
@@ -92,6 +92,12 @@ def _joined(lines: list[str]) -> str:
     return text
 
 
+def _parts(t: Language) -> tuple[str, ...]:
+    """How the lines below a treatment begin that say a thing of their own."""
+    parts = say("spelled: {spelled}", spelled="|"), say("cost: {cost}", cost="|"), say("side effect: {effect}", effect="|")
+    return tuple(t(part).partition("|")[0].strip() for part in parts)
+
+
 def catalogue_page(language: str) -> str:
     """docs/catalogue*.md: every page of `doctor rules explain`, by kind."""
     t, page_words = load_language(language), _PAGE.get(language, {})
@@ -114,6 +120,7 @@ def catalogue_page(language: str) -> str:
                 if heading in (t(say("Treatment")), t(say("References"))):
                     plain = "- " if heading == t(say("References")) else "  "
                     body = [line if line.startswith(("- ", "http")) else f"{plain}{line}" for line in items]
+                    body = [f"  - {line.strip()}" if line.strip().startswith(_parts(t)) else line for line in body]
                     lines += [
                         f"**{heading}**",
                         "",
