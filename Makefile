@@ -29,6 +29,10 @@ $(BIN)/doctor: pyproject.toml .ci/base.lock
 	$(BIN)/pip install -qq --disable-pip-version-check --no-deps --upgrade --target .venv/programs -r .ci/programs.txt
 	@touch $@
 
+.venv/.site: .venv/.check .ci/site.txt
+	$(BIN)/pip install -qq --disable-pip-version-check --only-binary :all: -r .ci/site.txt
+	@touch $@
+
 .venv/.fuzz: .venv/.check .ci/fuzz.txt
 	$(BIN)/pip install -qq --disable-pip-version-check --only-binary :all: -r .ci/fuzz.txt || echo "atheris has no wheel for this Python: mutations of seeds instead"
 	@touch $@
@@ -50,7 +54,7 @@ check: lint ## at every step, on a small environment: lint, rules on their sampl
 	$(BIN)/doctor rules test
 	$(BIN)/python -m pytest -n 2 --no-loadscope-reorder -m "not (live or lab or network or browser or sweep)"
 
-test: .venv/.dev .venv/.vllm .venv/.programs lint ## everything: checks, rules on their samples, the whole test suite
+test: .venv/.dev .venv/.vllm .venv/.programs .venv/.site lint ## everything: checks, rules on their samples, the whole test suite
 	$(BIN)/doctor rules test
 	$(BIN)/python -m pytest -n 2 --no-loadscope-reorder
 
@@ -104,11 +108,14 @@ dist: .venv/.dist ## wheel and source distribution, each tried in an empty envir
 	$(BIN)/python -m tests.dist dist
 
 docs: $(BIN)/doctor ## write the generated pages anew
-	$(BIN)/python tests/docs.py --write
+	$(BIN)/python -m tests.docs --write
+
+site: .venv/.site ## build the documentation into .venv/site; a warning is an error (Python 3.11 or newer)
+	$(BIN)/python -m sphinx -q -n -W --keep-going -c .ci/site -d .venv/site-cache rlhfdoctor/docs .venv/site && echo "open .venv/site/index.html"
 
 lock: ## resolve the development environment anew (needs the network)
 	rm -rf .venv && $(PYTHON) -m venv .venv && $(BIN)/pip install -q . && $(BIN)/pip freeze --exclude rlhfdoctor > .ci/base.lock
 	$(BIN)/pip install -q torch==2.13.0 && $(BIN)/pip install -q -r .ci/dev.in && $(BIN)/pip freeze --exclude rlhfdoctor | grep -v '^torch==' > .ci/dev.lock
 	rm -rf .venv && $(PYTHON) -m venv .venv && $(BIN)/pip install -q -c .ci/dev.lock -r .ci/base.lock -r .ci/check.in && $(BIN)/pip freeze > .ci/check.lock
 
-.PHONY: help install demo lab check test lint messages calibrate weigh fuzz exam mangle schemas upstream speakers bench speed docs dist lock
+.PHONY: help install demo lab check test lint messages calibrate weigh fuzz exam mangle schemas upstream speakers bench speed docs dist site lock

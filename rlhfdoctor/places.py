@@ -1,4 +1,4 @@
-"""Where the rules are: a folder of the user's, or the catalogue that comes with the package."""
+"""Where the data of the package is: its rules, its documentation."""
 
 from __future__ import annotations
 
@@ -24,3 +24,8 @@ def bundled_folder() -> Path:
     package = Path(__file__).resolve().parent
     beside = package.parent / "rules"
     return beside if beside.is_dir() else package / "rules"
+
+
+def pages_folder() -> Path:
+    """The pages of the documentation, which come with the package."""
+    return Path(__file__).resolve().parent / "docs"

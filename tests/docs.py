@@ -1,11 +1,8 @@
-"""Pages that are made from data: `python tests/docs.py --write`; tests/test_docs.py checks that they are fresh."""
+"""Pages that are made from data: `python -m tests.docs --write`; tests/test_docs.py checks that they are fresh."""
 
 from __future__ import annotations
 
 import json
-import re
-import shlex
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,10 +13,11 @@ from rlhfdoctor.engine.catalogue import load_rules
 from rlhfdoctor.engine.explain import explain
 from rlhfdoctor.engine.rulefile import OwnRemedies, json_schema
 from rlhfdoctor.i18n.language import load_language
-from rlhfdoctor.i18n.message import say
+from rlhfdoctor.i18n.message import Language, say
 from rlhfdoctor.vocabulary import EVENT, FACT
 from rlhfdoctor.vocabulary.index import FIELDS, scopes
 from rlhfdoctor.vocabulary.names import Fact, Kind, names_of
+from tests import pages
 
 ROOT = Path(__file__).resolve().parent.parent
 _KINDS = {
@@ -86,22 +84,6 @@ def samples_page() -> str:
     return "\n".join([*lines, ""])
 
 
-_SCREEN = re.compile(r"(?<=\$ )(doctor (?:analyze|estimate) [^\n]+)(\n```\n```text\n).*?(?=```)", re.DOTALL)
-"""A command in a block of its own, and the block of what it prints."""
-
-
-def readme_page() -> str:
-    """README.md with what its commands print today."""
-
-    def screen(found: re.Match[str]) -> str:
-        command = [sys.executable, "-m", "rlhfdoctor", *shlex.split(found[1])[1:]]
-        return (
-            found[1] + found[2] + subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
-        )
-
-    return _SCREEN.sub(screen, (ROOT / "README.md").read_text())
-
-
 def _joined(lines: list[str]) -> str:
     """Wrapped lines as one; Chinese ones are joined without a blank."""
     text = lines[0] if lines else ""
@@ -110,8 +92,14 @@ def _joined(lines: list[str]) -> str:
     return text
 
 
+def _parts(t: Language) -> tuple[str, ...]:
+    """How the lines below a treatment begin that say a thing of their own."""
+    parts = say("spelled: {spelled}", spelled="|"), say("cost: {cost}", cost="|"), say("side effect: {effect}", effect="|")
+    return tuple(t(part).partition("|")[0].strip() for part in parts)
+
+
 def catalogue_page(language: str) -> str:
-    """rules/CATALOGUE*.md: every page of `doctor rules explain`, by kind."""
+    """docs/catalogue*.md: every page of `doctor rules explain`, by kind."""
     t, page_words = load_language(language), _PAGE.get(language, {})
     made = "Made by `make docs` from the rules; `doctor rules explain ID` shows a page."
     head = "The catalogue of causes"
@@ -132,6 +120,7 @@ def catalogue_page(language: str) -> str:
                 if heading in (t(say("Treatment")), t(say("References"))):
                     plain = "- " if heading == t(say("References")) else "  "
                     body = [line if line.startswith(("- ", "http")) else f"{plain}{line}" for line in items]
+                    body = [f"  - {line.strip()}" if line.strip().startswith(_parts(t)) else line for line in body]
                     lines += [
                         f"**{heading}**",
                         "",
@@ -183,11 +172,12 @@ PAGES = {
     "rules/VOCABULARY.md": vocabulary_page,
     "rules/schema.json": schema_page,
     "rules/treatments.schema.json": treatments_schema_page,
-    "README.md": readme_page,
     "rules/README.md": rules_page,
-    "rules/CATALOGUE.md": lambda: catalogue_page("en"),
-    "rules/CATALOGUE.zh.md": lambda: catalogue_page("zh"),
+    "rlhfdoctor/docs/catalogue.md": lambda: catalogue_page("en"),
+    "rlhfdoctor/docs/catalogue.zh.md": lambda: catalogue_page("zh"),
     "samples/README.md": samples_page,
+    **pages.MADE,
+    **pages.FILLED,
 }
 
 

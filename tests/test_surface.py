@@ -62,6 +62,7 @@ OPTIONS = {
         "lang",
     },
     "bundle": {"paths", "out", "hide", "framework", "rules"},
+    "help": {"page"},
     "mcp": {"folders"},
     "report": {"paths", "out", "form", "framework", "rules", "lang"},
     "patch": {"paths", "ray_address", "configs", "framework", "since", "until", "rules", "write", "consent", "revert"},
@@ -92,12 +93,12 @@ def test_commands() -> None:
     group = main.commands["rules"]
     assert isinstance(group, click.Group)
     assert (set(main.commands), set(group.commands)) == (
-        {"analyze", "bundle", "compare", "config", "estimate", "mcp", "watch", "patch", "report", "rules"},
+        {"analyze", "bundle", "compare", "config", "estimate", "help", "mcp", "watch", "patch", "report", "rules"},
         {"list", "explain", "test", "new"},
     )
 
 
-@pytest.mark.parametrize("command", ["analyze", "bundle", "compare", "config", "estimate", "mcp", "watch", "patch", "report", "rules"])
+@pytest.mark.parametrize("command", ["analyze", "bundle", "compare", "config", "estimate", "help", "mcp", "watch", "patch", "report", "rules"])
 def test_help_has_an_example(command: str) -> None:
     """Every command's help shows an example."""
     assert "Example" in (main.commands[command].help or "")

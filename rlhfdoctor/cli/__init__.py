@@ -19,6 +19,7 @@ from rlhfdoctor.cli.compare import compare
 from rlhfdoctor.cli.config import config
 from rlhfdoctor.cli.console import echo, words
 from rlhfdoctor.cli.estimate import estimate
+from rlhfdoctor.cli.help import show_help
 from rlhfdoctor.cli.mcp import mcp
 from rlhfdoctor.cli.patch import patch
 from rlhfdoctor.cli.report import report
@@ -75,7 +76,10 @@ def _shown(error: click.ClickException) -> click.ClickException:
     return error
 
 
-@click.group(cls=_Group, context_settings=_SETTINGS)
+_EPILOG = "Documentation: `doctor help` lists the pages, `doctor help first-steps` is where to begin."
+
+
+@click.group(cls=_Group, context_settings=_SETTINGS, epilog=_EPILOG)
 @click.version_option(__version__, prog_name="doctor")
 def main() -> None:
     """The doctor for RLHF training runs: what killed the run, why, and what to change.
@@ -94,5 +98,5 @@ def main() -> None:
     """
 
 
-for command in (analyze, bundle, compare, config, estimate, mcp, patch, report, rules, watch):
+for command in (analyze, bundle, compare, config, estimate, show_help, mcp, patch, report, rules, watch):
     main.add_command(command)

@@ -67,8 +67,10 @@ def rules_explain(rule_id: str, rules: tuple[Path, ...], lang: str) -> None:
             else say("no rule '{name}'. See doctor rules list.", name=rule_id)
         )
     echo(explain(found, language()))
+    echo("")
     if found.is_draft:
         tell(_is_draft(found.path.parent), err=True)
+    tell(say("How to read a verdict, and what a confidence means: doctor help verdict"))
 
 
 def _is_draft(folder: Path) -> Message:
