@@ -1,4 +1,4 @@
-"""The Model Context Protocol around the tools: one client, over standard input and output."""
+"""The Model Context Protocol around the tools: a client, over standard input and output."""
 
 from __future__ import annotations
 
