@@ -35,6 +35,7 @@ OPTIONS = {
         "no_view",
         "alert_at",
         "alert_command",
+        "notify",
         "metrics_port",
         "engines",
         "lang",
