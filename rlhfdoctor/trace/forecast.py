@@ -12,7 +12,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import fmean, stdev
 
 PROMISED_RATIO = 0.8
 """Of the intervals hold."""
@@ -183,7 +182,7 @@ def find_trend(points: Sequence[Point], limit_bytes: int, *, has_steps: bool) ->
     while len(points) > least:
         rises = [two[1] - one[1] for one, two in pairwise(points)]
         half = len(rises) // 2
-        early, late = fmean(rises[:half]), fmean(rises[half:])
+        early, late = _mean(rises[:half]), _mean(rises[half:])
         if late < noise:
             return None
         if late < _LEVEL_RATIO * early and _levels_off(rises):
@@ -192,6 +191,10 @@ def find_trend(points: Sequence[Point], limit_bytes: int, *, has_steps: bool) ->
             return _trend(points)
         points = points[half:]
     return None
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)  # `statistics` would cost the recorder 2 MiB
 
 
 def _levels_off(rises: Sequence[int]) -> bool:
@@ -220,7 +223,8 @@ def _spread(points: Sequence[Point], apart: int) -> float:
     parts = []
     for which in (0, 1):
         each = [two[which] - one[which] for one, two in pairwise(some)]
-        parts.append(stdev(each) / fmean(each))
+        mean = _mean(each)
+        parts.append(math.sqrt(sum((x - mean) ** 2 for x in each) / (len(each) - 1)) / mean)
     return math.hypot(*parts) * math.sqrt(apart)
 
 
