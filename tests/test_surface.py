@@ -36,6 +36,7 @@ OPTIONS = {
         "no_view",
         "alert_at",
         "alert_command",
+        "notify",
         "metrics_port",
         "engines",
         "rules",

@@ -42,7 +42,16 @@ from rlhfdoctor.i18n.message import say
     show_default=True,
     help="Alert when a limit is forecast within this time.",
 )
-@click.option("--alert-command", metavar="SHELL", help="Run at an alarm; RLHFDOCTOR_ALARM holds the text.")
+@click.option(
+    "--alert-command", metavar="SHELL", help="Run at an alarm, and when the run dies; RLHFDOCTOR_ALARM holds the text."
+)
+@click.option(
+    "--notify",
+    multiple=True,
+    metavar="URL",
+    help="Tell of an alarm or a death: slack://, lark://, dingtalk://, wecombot://, mailto:// and others of "
+    "rlhfdoctor[notify], or 'bell'; repeatable. RLHFDOCTOR_NOTIFY keeps the token off the command line.",
+)
 @click.option(
     "--metrics-port",
     type=click.IntRange(0, 65535),
@@ -65,6 +74,7 @@ def watch(
     no_view: bool,
     alert_at: str,
     alert_command: str | None,
+    notify: tuple[str, ...],
     metrics_port: int | None,
     engines: tuple[str, ...],
     rules: tuple[Path, ...],
@@ -101,6 +111,7 @@ def watch(
         interval_s=max(times[0], 0.05),
         alert_at_s=times[1],
         alert_command=alert_command,
+        notify=notify,
         port=metrics_port,
         metrics=engines,
         view=not no_view,

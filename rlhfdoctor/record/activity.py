@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import stat
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, cast
 
@@ -101,6 +102,21 @@ class Activity:
             ]
         notifier.add(self._kernel.fd, "kmsg")
         return []
+
+    def follow_output(self, pid: int) -> None:
+        """Follows the files that a process writes its standard output and error to; only regular ones, of its user."""
+        before = set()
+        for number, name in ((1, "out"), (2, "err")):
+            link = f"/proc/{pid}/fd/{number}"
+            try:
+                path, info = os.readlink(link), os.stat(link)
+                if not stat.S_ISREG(info.st_mode) or not os.path.samestat(info, os.lstat(path)):
+                    continue  # a terminal, a pipe; deleted, or in another mount namespace
+            except OSError:
+                continue
+            if path not in before and not path.startswith(f"{self._folder}/"):  # a recorder before us had a command
+                before.add(path)
+                self.tailer.add(path, f"{pid}.{name}.log", owners_of(pid))
 
     def add_process(self, process: Process) -> None:
         """A new process: its marks folder, and its Ray session if it is a raylet."""

@@ -242,8 +242,8 @@ def watch_ray(options: WatchOptions, address: str, verdict: Callable[[Path, bool
     """
     if options.command or options.pids or options.cgroup:
         raise UsageError(say("--ray stands alone: it follows everything below the raylets"))
-    if options.attach or options.alert_command or options.port is not None or options.metrics:
-        raise UsageError(say("--ray does not take --attach, --alert-command, --metrics-port or --engine yet"))
+    if options.attach or options.alert_command or options.notify or options.port is not None or options.metrics:
+        raise UsageError(say("--ray does not take --attach, --alert-command, --notify, --metrics-port or --engine yet"))
     tell = teller(options.language)
     if find_spec("ray") is None:
         pids = find_ray_pids()

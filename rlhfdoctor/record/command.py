@@ -17,13 +17,14 @@ from rlhfdoctor.errors import UsageError
 from rlhfdoctor.i18n.language import load_language
 from rlhfdoctor.i18n.message import Message, plural, say
 from rlhfdoctor.record.log_space import LEAST_FREE_BYTES
+from rlhfdoctor.record.naming import name_of
+from rlhfdoctor.record.notices import BELL, VARIABLE
 from rlhfdoctor.record.recorder_config import RecorderConfig
 from rlhfdoctor.record.start import (
     command_of,
     describe_run,
     is_open,
     make_folder,
-    name_of,
     require_process,
     start_recorder,
 )
@@ -39,6 +40,7 @@ from rlhfdoctor.vocabulary.names import Record
 _FULL_DISK_BYTES = 1 << 20
 _LOW_DISK_BYTES = 256 << 20
 _LINE_LENGTH = 1000
+_MOST_SURVIVORS, _COMMAND_LENGTH = 10, 60
 _BAD_END: tuple[Record, ...] = (RECORD.kernel.line, RECORD.cgroup.oom, RECORD.node.lost)
 
 
@@ -61,6 +63,8 @@ class WatchOptions:
     interval_s: float = 1.0
     alert_at_s: float = 600.0
     alert_command: str | None = None
+    notify: tuple[str, ...] = ()
+    """URLs of apprise, or `bell`; besides those of RLHFDOCTOR_NOTIFY."""
     port: int | None = None
     metrics: tuple[str, ...] = ()
     view: bool = True
@@ -76,10 +80,16 @@ def watch(options: WatchOptions, verdict: Callable[[Path, bool], int]) -> int:
     Raises:
         UsageError: nothing, or too much, to watch; no such process; the folder cannot be written.
     """
+    urls = (*options.notify, *os.environ.get(VARIABLE, "").split())
+    if urls:
+        from rlhfdoctor.record.send import check
+
+        check(urls)
+        os.environ[VARIABLE] = " ".join(urls)  # for the recorder, also for one that goes on in its place
     if options.attach is not None:
         if options.command or options.pids or options.cgroup is not None:
             raise UsageError(say("--attach stands alone: it comes back to a recording, and starts nothing"))
-        return _attach(options, verdict)
+        return _attach(options, verdict, bell=BELL in urls)
     config, argv, folder = prepare(options)
     is_kept = bool(config.stdout) or not config.command
     live = is_kept and options.view and is_open(1) and os.isatty(1) and os.environ.get("TERM") != "dumb"
@@ -102,7 +112,7 @@ def watch(options: WatchOptions, verdict: Callable[[Path, bool], int]) -> int:
                 free=free,
             )
         )
-    session = Watch(folder, recorder, through=not live, live=live)
+    session = Watch(folder, recorder, through=not live, live=live, bell=BELL in urls)
     return _finish(_wait(session, live, options), folder, bool(argv and config.command), verdict, options)
 
 
@@ -219,14 +229,14 @@ def _same_stream() -> bool:
     return (one.st_dev, one.st_ino, one.st_rdev) == (two.st_dev, two.st_ino, two.st_rdev)
 
 
-def _attach(options: WatchOptions, verdict: Callable[[Path, bool], int]) -> int:
+def _attach(options: WatchOptions, verdict: Callable[[Path, bool], int], *, bell: bool) -> int:
     folder = Path(options.attach or "")
     if not any(folder.glob("*.trace")):
         raise UsageError(
             say("--attach {folder}: no trace in it; give the folder that doctor watch named", folder=str(folder))
         )
     live = options.view and is_open(1) and os.isatty(1) and os.environ.get("TERM") != "dumb"
-    session = Watch(folder.resolve(), None, through=False, live=True)
+    session = Watch(folder.resolve(), None, through=False, live=True, bell=bell)
     outcome = _wait(session, live, options)
     return _finish(outcome, folder, outcome.state.job_pid is not None, verdict, options)
 
@@ -303,14 +313,24 @@ def _tell_of_end(outcome: Outcome, folder: Path, bad: bool, tell: Teller) -> Non
                 free=free,
             )
         )
-    if outcome.surviving_count:
+    if outcome.survivors:
         tell(
             plural(
-                "{n} process that the command started still runs and is not recorded any more",
-                "{n} processes that the command started still run and are not recorded any more",
-                outcome.surviving_count,
+                "{n} process that the command started still runs and is not recorded any more:",
+                "{n} processes that the command started still run and are not recorded any more:",
+                len(outcome.survivors),
             )
         )
+        for held in outcome.survivors[:_MOST_SURVIVORS]:
+            tell(
+                say(
+                    "pid {pid}, {size:bytes}: {command}",
+                    pid=held.pid or 0,
+                    size=held.held_bytes,
+                    command=held.command[:_COMMAND_LENGTH],
+                ),
+                "  ",
+            )
 
 
 def _short(folder: Path) -> str:

@@ -53,14 +53,12 @@ def process_tables(processes: Iterable[Process], probes: Mapping[int, Mapping[st
 
 def limit_rows(rows: Sequence[Limit]) -> tuple[list[int], list[list[int]]]:
     """The newest figures and forecast of every limit."""
-    columns: list[list[int]] = [[], [], [], [], [], []]
+    columns: list[list[int]] = [[] for _ in TABLES["limit"]]
     for limit in rows:
         f = limit.forecast
-        rest = (
-            (thousandths(f.left_s), thousandths(f.low_s), thousandths(f.high_s), f.growth.slope_bytes_per_s)
-            if f is not None
-            else (None,) * 4
-        )
-        for column, value in zip(columns, (limit.used_bytes, limit.limit_bytes, *rest)):
+        left = (None,) * 4 if f is None else (*map(thousandths, (f.left_s, f.low_s, f.high_s)), f.slope_bytes_per_s)
+        basis = (None,) * 3 if f is None else (f.rise_bytes, f.steps_count, thousandths(f.seen_s))
+        row = (limit.used_bytes, limit.limit_bytes, *left, *basis, thousandths(limit.hangs_s))
+        for column, value in zip(columns, row):
             column.append(number(value))
     return [limit.uid for limit in rows], columns

@@ -10,6 +10,7 @@ from rlhfdoctor.trace.record import RecordEvent, StoredEvent, make_record
 from rlhfdoctor.trace.store import Writer
 from rlhfdoctor.vocabulary import RECORD
 from rlhfdoctor.vocabulary import RECORD_FIELD as R
+from rlhfdoctor.vocabulary.limits import NODE
 from rlhfdoctor.vocabulary.names import Record
 
 _REPEATED = (RECORD.cgroup.seen, RECORD.limit.seen)
@@ -25,6 +26,8 @@ class EventLog:
             SourceError: the folder cannot be written, or another recorder writes there.
         """
         self._named: dict[tuple[Record, int], StoredEvent] = {}
+        self.kill_count = 0
+        """Processes of the run that the kernel killed."""
         self.list_processes: Callable[[], Iterable[StoredEvent]] = list
         """Of each followed process what names it: of thousands, that is not kept here."""
         self.store = Writer(folder, header, registry=self._repeated)
@@ -35,6 +38,8 @@ class EventLog:
     def emit(self, kind: Record, fields: RecordEvent) -> StoredEvent:
         """Stores an event with the time of now."""
         event = make_record(kind, fields)
+        if kind == RECORD.note.oom_kill and fields.get(R.level) != NODE:  # that counter counts other jobs too
+            self.kill_count += int(fields.get(R.count) or 1)
         if kind in _REPEATED:
             self._named[kind, int(fields[R.uid])] = event
         self.store.event(event)

@@ -24,6 +24,8 @@ class Job:
         self._emit, self._helpers = emit, helpers
         self.pid = 0
         """0: there is none, or it ended."""
+        self.code: int | None = None
+        """Its exit status, once it ended."""
         self._space: LogSpace | None = None
 
     def hold_space(self, config: RecorderConfig) -> None:
@@ -60,6 +62,6 @@ class Job:
         for pid, code in daemon.reap():
             if pid == self.pid:
                 self._emit(RECORD.job.exited, {R.pid: pid, R.code: code})
-                self.pid = 0
+                self.pid, self.code = 0, code
             elif code != 0 and pid not in self._helpers:
                 self._emit(RECORD.process.exited, {R.pid: pid, R.code: code})

@@ -19,10 +19,9 @@ from rlhfdoctor.files.read import read_bytes
 from rlhfdoctor.sources.cgroupfs import Level
 from rlhfdoctor.sources.gpus import Gpu
 from rlhfdoctor.sources.shm import SharedMemory
-from rlhfdoctor.trace.growth import Forecast, Series
+from rlhfdoctor.trace.forecast import Forecast, Peaks
 from rlhfdoctor.vocabulary.limits import LimitName
 
-_REFIT_S = 5.0
 _SOON_S = 120.0
 _RELEVANT_RATIO = 0.2
 _GONE_S = 10.0
@@ -47,11 +46,12 @@ class Limit:
     """Path of the cgroup, index of the GPU, or empty."""
     limit_bytes: int
     used_bytes: int = 0
-    series: Series = field(default_factory=Series)
+    peaks: Peaks = field(default_factory=Peaks)
     forecast: Forecast | None = None
-    fitted_s: float = -1e9
     seen_s: float = 0.0
     """When it was there last; a cgroup may vanish, Ray may stop."""
+    hangs_s: float = 0.0
+    """For how long the run has been hanging at it."""
 
     @property
     def full_ratio(self) -> float:
@@ -75,6 +75,7 @@ class Limits:
     def __init__(self) -> None:
         self.all: dict[tuple[LimitName, str], Limit] = {}
         self._next = 1
+        self.step: int | None = None
 
     def update(
         self,
@@ -117,16 +118,17 @@ class Limits:
             limit = self.all[name, level] = Limit(self._next, name, level, limit_bytes)
             self._next += 1
         limit.limit_bytes, limit.used_bytes, limit.seen_s = limit_bytes, used, now_s
-        limit.series.add(now_s, used)
-        if now_s - limit.fitted_s >= self._pause(limit):
-            limit.forecast = limit.series.forecast(limit_bytes)
-            limit.fitted_s = now_s
+        limit.peaks.add(now_s, used)
+        limit.forecast = limit.peaks.forecast(limit_bytes)
         return limit if fresh else None
 
-    def _pause(self, limit: Limit) -> float:
-        """A fit costs more than a sweep: seldom far from the limit, every second near it."""
-        near = limit.full_ratio > 0.5 or (limit.left_s is not None and limit.left_s < _SOON_S)
-        return 0.5 if near and (limit.left_s or 1e9) < _SOON_S else 1.0 if near else _REFIT_S
+    def begin_step(self, now_s: float, number: int) -> None:
+        """The run begins another step; a number below 0 is its start-up, one less than the last another rank's."""
+        if number < 0 or (self.step is not None and number in (self.step, self.step - 1)):
+            return
+        self.step = number
+        for limit in self.all.values():
+            limit.peaks.begin_step(now_s)
 
     def binding(self) -> Limit | None:
         """The limit that will be reached first, else the fullest one."""

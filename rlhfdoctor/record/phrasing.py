@@ -16,6 +16,7 @@ from rlhfdoctor.vocabulary.names import Record
 from rlhfdoctor.vocabulary.run import SPOKEN
 
 _LEAST_UNLINKED_BYTES = 1 << 20
+_FULL_RATIO, _NARROW_RATIO = 0.97, 0.1
 
 
 def say_word(word: object) -> Message:
@@ -40,26 +41,39 @@ def say_use(limit: Limit) -> Message:
 
 
 def say_left(limit: Limit) -> Message:
-    """The forecast in words, with its uncertainty."""
+    """The forecast in words: its bounds, and what it rests on; nothing without one."""
     if limit.left_s is None:
-        return say("no limit in sight: nothing grows towards one")
-    left, rise = limit.left_s, limit.slope_bytes_per_s * 60
-    if limit.low_s is not None and limit.high_s is not None and limit.high_s - limit.low_s > 0.1 * left:
-        return say(
-            "full in about {left:duration} ({low:duration} to {high:duration}) at +{rise:bytes} a minute",
-            left=left,
-            low=limit.low_s,
-            high=limit.high_s,
-            rise=rise,
+        return NOTHING
+    low, high = limit.low_s, limit.high_s
+    if low is not None and high is not None and high - low > _NARROW_RATIO * limit.left_s:
+        left = say(
+            "full in about {left:duration} ({low:duration} to {high:duration})",
+            left=limit.left_s,
+            low=low,
+            high=high,
         )
-    if limit.low_s is not None and limit.high_s is None:
-        return say(
-            "full in about {left:duration} (at least {low:duration}) at +{rise:bytes} a minute",
-            left=left,
-            low=limit.low_s,
-            rise=rise,
-        )
-    return say("full in about {left:duration} at +{rise:bytes} a minute", left=left, rise=rise)
+    else:
+        left = say("full in about {left:duration}", left=limit.left_s)
+    if limit.steps_count:
+        rise = say("+{rise:bytes} a step over {count} steps", rise=limit.rise_bytes, count=limit.steps_count)
+    elif not limit.seen_s:
+        rise = say("+{rise:bytes} a minute", rise=limit.slope_bytes_per_s * 60)
+    else:
+        rise = say("+{rise:bytes} a minute over {seen:duration}", rise=limit.slope_bytes_per_s * 60, seen=limit.seen_s)
+    return joined(left, rise, by=", ")
+
+
+def say_outlook(state: State, limit: Limit) -> Message:
+    """What is to be expected of the limit that binds."""
+    if state.is_over:
+        return NOTHING
+    if limit.hangs_s:
+        return say("the run hangs at this limit, for {time:duration} so far", time=limit.hangs_s)
+    if limit.left_s is not None:
+        return say_left(limit)
+    if limit.full_ratio >= _FULL_RATIO:
+        return say("full: the kernel may kill at any moment") if limit.name == "cgroup" else say("full")
+    return say("measuring...") if state.is_young else say("no steady growth towards a limit")
 
 
 def say_shared(state: State) -> list[Message]:
@@ -169,7 +183,7 @@ def say_line(state: State) -> Message:
         say("{role} {size:bytes}", role=say_word(role.name), size=role.anon_bytes + role.shmem_bytes)
         for role in state.by_size()[:3]
     ]
-    left = say_left(limit) if limit.left_s is not None else NOTHING
+    left = say_outlook(state, limit) if limit.hangs_s or limit.left_s is not None else NOTHING
     figures = joined(say_use(limit), left, joined(*most, by=", "))
     return joined(at, joined(say_where(state), figures, by=": "), by=" ")
 

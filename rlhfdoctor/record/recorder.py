@@ -24,9 +24,11 @@ from rlhfdoctor.record.alarm import Alarms
 from rlhfdoctor.record.encode import limit_rows, process_tables
 from rlhfdoctor.record.event_log import EventLog
 from rlhfdoctor.record.followed import Followed
+from rlhfdoctor.record.hang import Hangs
 from rlhfdoctor.record.job import Job
 from rlhfdoctor.record.limits import Limit, Limits, RayLimit, find_ray_limit
 from rlhfdoctor.record.machine import Machine
+from rlhfdoctor.record.notices import Notices, take_urls
 from rlhfdoctor.record.pace import Pace
 from rlhfdoctor.record.recorder_config import RecorderConfig, read_config
 from rlhfdoctor.record.target import Target
@@ -64,7 +66,7 @@ class Recorder:
             SourceError: the folder cannot be written, or another recorder writes there.
         """
         self.folder, self.config = folder, config
-        self.limits = Limits()
+        self.limits, self.hangs = Limits(), Hangs()
         self.notifier = Notifier()
         self.target = Target(
             ignore=[os.getpid(), *config.ignore],
@@ -72,14 +74,17 @@ class Recorder:
             pids=config.pids,
             cgroup=config.cgroup,
         )
-        self.alarms = Alarms(config.alert_at_s, config.alert_command, helpers=self.target.ignore)
+        run = f"{config.name} ({os.uname().nodename})"
+        self.notices = Notices(config.alert_command, take_urls(), run, helpers=self.target.ignore)
+        self.alarms = Alarms(config.alert_at_s, self.notices)
         self.log = EventLog(folder, _header(config))
         self.emit, self.store = self.log.emit, self.log.store
         self.machine = Machine(self.target, self.emit)
         self.activity = Activity(folder, self.target, self.emit)
-        self.job = Job(self.emit, self.alarms.helpers)
+        self.job = Job(self.emit, self.notices.helpers)
         self.followed = Followed(self.target, self.machine, self.activity, self.job, self.log)
         self.pace = Pace(config.interval_s)
+        self.began_s = time.monotonic()
         self.tick = 0
         self.late_us = 0
         self.empty_since_s: float | None = None
@@ -120,6 +125,9 @@ class Recorder:
     def _end(self, why: Message) -> None:
         self.job.end_space(is_over=not self.target.processes)
         self.emit(RECORD.recorder.end, {**said({R.why: why}), **self.log.state()})
+        if not self.stopped and (self.job.code or self.log.kill_count):
+            after_s = time.monotonic() - self.began_s
+            self.notices.died(self.job.code, self.log.kill_count, after_s, self.limits.step)
 
     def _failed(self, error: Exception) -> Message:
         """A failed tick is reported once per kind of fault; too many in a row end the recording."""
@@ -145,6 +153,8 @@ class Recorder:
         self.emit(RECORD.recorder.start, facts)
         for gap in self.activity.start(self.notifier):
             self.emit(RECORD.note.gap, said({R.what: gap.what, R.why: gap.why}))
+        for pid in self.config.pids:
+            self.activity.follow_output(pid)
         self.machine.start(self.config.metrics)
         self.notifier.watch_pressure("/proc/pressure/memory")
         if self.config.port is not None:
@@ -166,7 +176,9 @@ class Recorder:
         for process in gone:
             self.followed.drop(process)
         self.followed.look_closer()
-        list(self.activity.read(self.tick))  # stores the marks that it finds
+        for mark in self.activity.read(self.tick):
+            if isinstance(mark.get(R.step), int):
+                self.limits.begin_step(began, mark[R.step])
         tables |= process_tables(self.target.processes.values(), self.activity.probes)
         fresh = self.limits.update(
             began, self.machine.host, self.machine.levels, self.machine.shm, self.machine.gpus, self._ray_limit()
@@ -178,6 +190,7 @@ class Recorder:
             )
             if limit.name == "cgroup" and self.machine.hierarchy is not None:
                 self.notifier.watch_level(self.machine.hierarchy, limit.level, limit.limit_bytes)
+        self.hangs.check(began, self.limits.all.values(), self._faults)
         for limit, says in self.alarms.check(self.limits.all.values()):
             self.emit(
                 RECORD.note.alarm,
@@ -204,6 +217,10 @@ class Recorder:
                 (found for logs, owners in self.activity.sessions if (found := find_ray_limit(logs, owners))), None
             )
         return self.ray_limit if any(p.name == "raylet" for p in self.target.processes.values()) else None
+
+    def _faults(self) -> dict[int, int]:
+        """Major faults of each followed process, as last read."""
+        return {process.uid: process.slow[1] for process in self.target.processes.values()}
 
     def _own_row(self, began: float) -> tuple[list[int], list[list[int]]]:
         sweep_us = int((time.monotonic() - began) * 1e6)

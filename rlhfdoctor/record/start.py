@@ -125,27 +125,6 @@ def _fresh(folder: Path) -> Path:
     return folder
 
 
-def name_of(command: Sequence[str]) -> str:
-    """A short name for a command: the script rather than the interpreter.
-
-    >>> name_of(["python", "-u", "train_ppo.py", "--x"]), name_of(["bash", "run.sh"])
-    ('train_ppo', 'run')
-    >>> name_of(["python", "-m", "a.cli"])
-    'a.cli'
-    """
-    for index, word in enumerate(command):
-        if word == "-m" and index + 1 < len(command):
-            return command[index + 1]
-        if word == "-c":
-            break  # a program as text has no name
-        stem = Path(word).stem
-        if not word.startswith("-") and not re.match(
-            r"^(?:python[\d.]*|bash|sh|env|torchrun|deepspeed|accelerate)$", stem
-        ):
-            return stem
-    return Path(command[0]).stem if command else "run"
-
-
 def describe_run(
     folder: Path, config: RecorderConfig, *, argv: Sequence[str], pid: int | str = "self", clock_offset_s: float = 0.0
 ) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,9 @@ from rlhfdoctor.vocabulary.names import Record
 _HISTORY = 48
 _EVENTS = 60
 _SLOPE_S, _SLOPE_LEAST_S = 60.0, 10.0
+_YOUNG_S = 30.0
+_LARGEST = 8
+"""Processes whose growth is shown."""
 _SHOWN: frozenset[Record] = frozenset(
     {
         RECORD.note.alarm,
@@ -53,6 +56,13 @@ class Limit:
     low_s: float | None = None
     high_s: float | None = None
     slope_bytes_per_s: float = 0.0
+    rise_bytes: float = 0.0
+    """From one step to the next, if `steps_count`."""
+    steps_count: int = 0
+    """The forecast rests on so many steps; 0: on spans of time."""
+    seen_s: float = 0.0
+    hangs_s: float = 0.0
+    """For how long the run has been hanging at it."""
 
     @property
     def full_ratio(self) -> float:
@@ -70,6 +80,17 @@ class Role:
     shmem_bytes: int = 0
     """Of the process with most: shared pages are in several."""
     history: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_HISTORY))
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A process and what it holds."""
+
+    uid: int
+    pid: int | None
+    command: str
+    held_bytes: int
+    """Anonymous and shared memory."""
 
 
 @dataclass(slots=True)
@@ -98,6 +119,8 @@ class State:
     ended: str | None = None
     why: str = ""
     killed_count: int = 0
+    _grown: dict[int, deque[tuple[float, int]]] = field(default_factory=dict)
+    """uid of the largest processes -> their last points."""
     _cost: tuple[float, int] | None = None
     _history_s: float = 0.0
 
@@ -171,6 +194,8 @@ class State:
                 limit.used_bytes, limit.limit_bytes = row["used_bytes"] or 0, row["limit_bytes"] or limit.limit_bytes
                 limit.left_s, limit.low_s, limit.high_s = row["left_s"], row["left_low_s"], row["left_high_s"]
                 limit.slope_bytes_per_s = row["slope_bytes_per_s"] or 0
+                limit.rise_bytes, limit.steps_count = row.get("rise_bytes") or 0, row.get("steps_count") or 0
+                limit.seen_s, limit.hangs_s = row.get("seen_s") or 0, row.get("hangs_s") or 0
         self._cost_of(self.recorder.get("cpu_us"))
         self._count_roles()
 
@@ -197,6 +222,10 @@ class State:
             self._history_s = self.last_mono_s
             for role in self.roles.values():
                 role.history.append((self.last_mono_s, role.anon_bytes + role.shmem_bytes))
+            largest = self.by_held()[:_LARGEST]
+            self._grown = {p.uid: self._grown.get(p.uid, deque(maxlen=_HISTORY)) for p in largest}
+            for process in largest:
+                self._grown[process.uid].append((self.last_mono_s, process.held_bytes))
 
     @property
     def binding(self) -> Limit | None:
@@ -212,14 +241,42 @@ class State:
         return sorted(there, key=lambda role: -(role.anon_bytes + role.shmem_bytes))
 
     @property
+    def is_over(self) -> bool:
+        """Whether the command, or the recording, has ended."""
+        return self.ended is not None or self.exit_code is not None
+
+    @property
+    def is_young(self) -> bool:
+        """Whether it is too early for any forecast."""
+        return (self.last_s or 0) - (self.first_s or 0) < _YOUNG_S
+
+    def by_held(self) -> list[Held]:
+        """The processes that live, the one that holds most first."""
+        held = []
+        for uid, row in self.rows.items():
+            known = self.processes.get(uid, {})
+            size = (row["rss_anon_bytes"] or 0) + (row["rss_shmem_bytes"] or 0)
+            held.append(Held(uid, known.get(R.pid), str(known.get(R.command) or known.get(R.name) or ""), size))
+        return sorted(held, key=lambda process: -process.held_bytes)
+
+    @property
     def age_s(self) -> float:
         """Seconds since the last sample was taken."""
         return 0.0 if self.last_s is None else max(0.0, time.time() - self.last_s)
 
     def slope(self, role: Role) -> float | None:
         """Bytes per second over the history of a role; None before there is any."""
-        recent = [point for point in role.history if point[0] >= role.history[-1][0] - _SLOPE_S] if role.history else []
-        if len(recent) < 3 or recent[-1][0] - recent[0][0] < _SLOPE_LEAST_S:
-            return None
-        (t0, v0), (t1, v1) = recent[0], recent[-1]
-        return (v1 - v0) / (t1 - t0) if t1 > t0 else None
+        return _slope(role.history)
+
+    def slope_of(self, process: Held) -> float | None:
+        """The same of one of the largest processes."""
+        return _slope(self._grown.get(process.uid, ()))
+
+
+def _slope(history: Collection[tuple[float, int]]) -> float | None:
+    points = list(history)
+    recent = [point for point in points if point[0] >= points[-1][0] - _SLOPE_S]
+    if len(recent) < 3 or recent[-1][0] - recent[0][0] < _SLOPE_LEAST_S:
+        return None
+    (t0, v0), (t1, v1) = recent[0], recent[-1]
+    return (v1 - v0) / (t1 - t0) if t1 > t0 else None

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rlhfdoctor.i18n.message import ENGLISH, Language, Message, say
-from rlhfdoctor.record.phrasing import say_event, say_left, say_shared, say_use, say_where, say_word
+from rlhfdoctor.record.phrasing import say_event, say_outlook, say_shared, say_use, say_where, say_word
 from rlhfdoctor.record.state import Limit, Role, State
 from rlhfdoctor.report.sanitize import clean
 from rlhfdoctor.units import show_bytes
@@ -20,6 +20,7 @@ from rlhfdoctor.vocabulary.limits import say_limit
 _BARS = " ▁▂▃▄▅▆▇█"
 _STALE_S = 5.0
 _LEAST_ROLES = 3
+_MOST_PROCESSES = 5
 _LEAST_BAR = 8
 _SHMEM_WIDTH, _HISTORY_WIDTH = 48, 60
 """A terminal of fewer columns has no room for shared memory, or for the history, of roles."""
@@ -45,10 +46,12 @@ class View:
             yield from [*head, foot][-height:] if height < len(head) else [*head[: height - 1], foot]
             return
         roles = self._roles(width, room - len(tail))
+        processes = self._processes(width, room - len(tail) - roles.row_count)
         yield from head
         yield roles
+        yield from processes
         yield from tail
-        yield from self._news(max(0, room - len(tail) - roles.row_count))
+        yield from self._news(max(0, room - len(tail) - roles.row_count - len(processes)))
         yield foot
 
     def _say(self, message: Message) -> str:
@@ -56,7 +59,8 @@ class View:
         return clean(self.words(message))
 
     def _foot(self, width: int) -> Text:
-        leave = self._say(say("Ctrl-C leaves the view, the run goes on"))
+        over = self.state.is_over
+        leave = self._say(say("the run is over") if over else say("Ctrl-C leaves the view, the run goes on"))
         room = width - cell_len(leave) - 3
         folder = f"{clean(self.folder)} · "
         return Text(f"{folder}{leave}" if cell_len(folder) <= room + 3 else leave, style="dim", no_wrap=True)
@@ -98,7 +102,7 @@ class View:
         first = self.state.binding
         if first is None:
             return [Text(self._say(say("waiting for the first sample")), style="dim", no_wrap=True)]
-        left = Text(f"  {self._say(say_left(first))}", style=_colour(first), no_wrap=True)
+        left = Text(f"  {self._say(say_outlook(self.state, first))}", style=_colour(first), no_wrap=True)
         others = [limit for limit in self.state.limits.values() if limit is not first and (limit.name != "gpu")]
         others.sort(key=lambda limit: -limit.full_ratio)
         lines = [self._bar(first, width), left]
@@ -152,6 +156,26 @@ class View:
             self._change(self.state.slope(role)),
             *([history] if width >= _HISTORY_WIDTH else []),
         ]
+
+    def _processes(self, width: int, room: int) -> list[Text]:
+        """The largest processes, in half of the room below the roles; at least half of it is for news."""
+        count = min(_MOST_PROCESSES, room // 2 - 1)
+        shown = self.state.by_held()[: max(0, count)]
+        if not shown:
+            return []
+        head = [say("pid"), say("holds"), say("per min"), say("command")]
+        rows = [
+            [str(p.pid or ""), show_bytes(p.held_bytes), self._change(self.state.slope_of(p)), clean(p.command)]
+            for p in shown
+        ]
+        cells = [[self._say(name) for name in head], *rows]
+        wide = [max(cell_len(row[column]) for row in cells) for column in range(3)]
+        lines = []
+        for number, row in enumerate(cells):
+            figures = " ".join(" " * (size - cell_len(cell)) + cell for cell, size in zip(row, wide))
+            text = cut(f"{figures} {row[3]}", width)
+            lines.append(Text(text, style="" if number else "dim", no_wrap=True))
+        return lines
 
     def _change(self, slope: float | None) -> str:
         """Growth of a role in a minute."""

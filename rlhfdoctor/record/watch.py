@@ -21,10 +21,11 @@ from rlhfdoctor.i18n.message import Message, say
 from rlhfdoctor.record.phrasing import say_event, say_line
 from rlhfdoctor.record.recorder_config import read_config
 from rlhfdoctor.record.start import restarted, start_recorder
-from rlhfdoctor.record.state import State
+from rlhfdoctor.record.state import Held, State
 from rlhfdoctor.sources.procfs import parse_stat, read_file
 from rlhfdoctor.trace.follow import Follower
-from rlhfdoctor.trace.record import is_a, make_record, time_of
+from rlhfdoctor.trace.frames import Sample
+from rlhfdoctor.trace.record import RecordEvent, is_a, make_record, time_of
 from rlhfdoctor.trace.store import Writer
 from rlhfdoctor.vocabulary import RECORD
 from rlhfdoctor.vocabulary import RECORD_FIELD as R
@@ -33,6 +34,7 @@ _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 15, 36
 _MOST_RESTARTS = 3
 _LINE_EVERY_S = 30.0
 _LOG_LINES = 40
+_NEWS_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +49,8 @@ class Outcome:
     running: bool = False
     """The command still runs, but it is no longer recorded."""
     recorder_pid: int | None = None
-    surviving_count: int = 0
-    """Processes that the command started and that outlive it."""
+    survivors: tuple[Held, ...] = ()
+    """Processes that the command started and that outlive it, the largest first."""
 
 
 class Detached(Exception):
@@ -100,9 +102,18 @@ class Output:
 class Watch:
     """One wait."""
 
-    def __init__(self, folder: Path, recorder: subprocess.Popen[bytes] | None, *, through: bool, live: bool) -> None:
-        """`recorder`: our child to supervise, or None if we only attach. `live`: Ctrl-C leaves, the job goes on."""
-        self.folder, self.recorder, self.live = folder, recorder, live
+    def __init__(
+        self, folder: Path, recorder: subprocess.Popen[bytes] | None, *, through: bool, live: bool, bell: bool = False
+    ) -> None:
+        """Waits for nothing yet.
+
+        Args:
+            recorder: our child to supervise, or None if we only attach.
+            through: the job's output is passed on.
+            live: Ctrl-C leaves, the job goes on.
+            bell: rings the terminal at bad news.
+        """
+        self.folder, self.recorder, self.live, self.bell = folder, recorder, live, bell
         self.follower = Follower(str(folder), recorder.pid if recorder is not None else 0)
         self.state = State()
         self.output = Output(folder, through)
@@ -150,7 +161,8 @@ class Watch:
     def _outcome(self, detached: bool) -> Outcome:
         pid = self.recorder.pid if self.recorder is not None else self.follower.header.get("pid")
         running = not detached and self.state.ended is None and self.state.exit_code is None and self.job_runs()
-        left = len(self.state.processes) if self.state.exit_code is not None and not detached else 0
+        over = self.state.exit_code is not None and not detached
+        left = tuple(held for held in self.state.by_held() if over and os.path.exists(f"/proc/{held.pid}"))
         return Outcome(
             detached,
             None if detached else self.state.exit_code,
@@ -164,6 +176,8 @@ class Watch:
         """Takes what is new."""
         for item, columns in self.follower.read():
             self.state.take(item, columns)
+            if self.bell and not isinstance(item, Sample) and _is_alarming(item):
+                _ring()
         if self._signal and self.state.job_pid is not None:
             with contextlib.suppress(OSError):
                 os.killpg(self.state.job_pid, self._signal)
@@ -278,6 +292,18 @@ class Watch:
             store = Writer(str(self.folder), self.follower.header)
             store.event(event)
             store.close()
+
+
+def _is_alarming(event: RecordEvent) -> bool:
+    """Whether it is bad news of now; another watcher's old news are read again by --attach."""
+    bad = is_a(event, RECORD.note.alarm) or (is_a(event, RECORD.job.exited) and event.get(R.code) != 0)
+    return bad and not event.get(R.again) and time.time() - time_of(event) / 1e9 < _NEWS_S
+
+
+def _ring() -> None:
+    with contextlib.suppress(OSError):
+        if os.isatty(2):
+            os.write(2, b"\a")
 
 
 def _reap(pid: int) -> int | None:

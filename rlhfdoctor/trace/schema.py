@@ -98,7 +98,18 @@ TABLES: dict[str, tuple[str, ...]] = {
         "pinned_active_bytes",
         "pinned_peak_bytes",
     ),
-    "limit": ("used_bytes", "limit_bytes", "left_s", "left_low_s", "left_high_s", "slope_bytes_per_s"),
+    "limit": (
+        "used_bytes",
+        "limit_bytes",
+        "left_s",
+        "left_low_s",
+        "left_high_s",
+        "slope_bytes_per_s",
+        "rise_bytes",
+        "steps_count",
+        "seen_s",
+        "hangs_s",
+    ),
     "recorder": ("cpu_us", "rss_bytes", "sweep_us", "interval_us", "late_us", "kept_count", "stored_bytes"),
 }
 """Name -> columns. The key of a row: 0 for `host` and `recorder`, the number of the process (`uid`) for

@@ -14,7 +14,7 @@ import pytest
 from rlhfdoctor.errors import DoctorError, PluginError, RuleError, SourceError, UsageError
 from rlhfdoctor.i18n.message import say
 from rlhfdoctor.record.command import WatchOptions, _finish, teller
-from rlhfdoctor.record.state import State
+from rlhfdoctor.record.state import Held, State
 from rlhfdoctor.record.watch import Outcome
 from tests import messages
 
@@ -120,10 +120,10 @@ def test_end_of_watch(tmp_path: Path, capfd: pytest.CaptureFixture[str], languag
     assert all(part in left for part in (f"doctor watch --attach {tmp_path}", "kill -TERM -4711", "kill 4712"))
     assert _finish(Outcome(False, None, state, running=True), tmp_path, True, lambda *_: 1, run) == 1
     assert "doctor watch --pid 4711" in capfd.readouterr().err
-    assert _finish(Outcome(False, 0, state, surviving_count=3), tmp_path, True, lambda *_: 1, run) == 0
+    assert _finish(Outcome(False, 0, state, survivors=(Held(1, 4713, "python x.py", 3 << 30),)), tmp_path, True, lambda *_: 1, run) == 0
     assert _finish(Outcome(False, None, state), tmp_path, True, lambda *_: 1, run) == 1
     ended = capfd.readouterr().err
-    assert str(tmp_path) in ended and "3" in ended
+    assert str(tmp_path) in ended and "pid 4713" in ended and "3.00 GiB" in ended and "python x.py" in ended
     assert bool(HAN.search(left + ended)) == (language == "zh")
     assert not (language == "zh" and re.search(r"\b(?:the|command|run|run and|is) ", left + ended))
 

@@ -13,8 +13,8 @@ from rlhfdoctor.logs.events import order_events
 from rlhfdoctor.record.limits import Limit
 from rlhfdoctor.sources.cgroupfs import Level
 from rlhfdoctor.trace.events import Recorded, make_events
+from rlhfdoctor.trace.forecast import Forecast
 from rlhfdoctor.trace.frames import Rows, Sample
-from rlhfdoctor.trace.growth import Forecast, Growth
 from rlhfdoctor.trace.read import RUN_SCHEMA, read_node
 from rlhfdoctor.trace.schema import NULL, TABLES
 from rlhfdoctor.trace.store import Writer
@@ -37,24 +37,22 @@ def make_level(used: int | None, limit: int | None, path: str = CGROUP, *, cache
     return Level(**{**known, "path": path, "current_bytes": current, "max_bytes": limit, "inactive_file_bytes": cache})
 
 
-def make_forecast(left_s: float | None, seen_s: float = 1000.0) -> Forecast:
-    """A forecast from steady growth."""
-    growth = Growth(
-        kind="slope",
+def make_forecast(left_s: float, steps: int = 0) -> Forecast:
+    """A forecast from steady growth, over so many steps of ten seconds."""
+    return Forecast(
+        left_s=left_s,
+        low_s=left_s,
+        high_s=left_s,
         slope_bytes_per_s=1.0 * MIB,
-        low_bytes_per_s=0.9 * MIB,
-        high_bytes_per_s=1.1 * MIB,
-        from_bytes=0.0,
-        from_s=0.0,
-        seen_s=seen_s,
+        rise_bytes=10.0 * MIB,
+        steps_count=steps,
+        seen_s=1000.0,
     )
-    return Forecast(left_s=left_s, low_s=left_s, high_s=left_s, growth=growth)
 
 
 def make_limit(
     ratio: float = 0.6,
     left_s: float | None = None,
-    seen_s: float = 1000.0,
     *,
     uid: int = 1,
     name: str = "cgroup",
@@ -62,7 +60,7 @@ def make_limit(
 ) -> Limit:
     """A limit of 10 GiB that is so full, with its forecast."""
     limit = Limit(uid, name, level, 10 * GIB, used_bytes=int(10 * GIB * ratio))
-    limit.forecast = make_forecast(left_s, seen_s)
+    limit.forecast = None if left_s is None else make_forecast(left_s)
     return limit
 
 

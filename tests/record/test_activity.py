@@ -386,3 +386,23 @@ def test_raylet(desk: Desk, tmp_path: Path, child: Callable[..., int]) -> None:
         {8: "ActorModelRayActor"},
         True,
     )
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["one file", "two files"])
+def test_output_of_an_attached_process(tmp_path: Path, same: bool) -> None:
+    """The files behind its standard output and error are followed; no pipe, no deleted file, nothing twice."""
+    out, err = tmp_path / "job.out", tmp_path / ("job.out" if same else "job.err")
+    with out.open("a") as first, err.open("a") as second:
+        child = subprocess.Popen(["sh", "-c", "echo started; read x"], stdin=subprocess.PIPE, stdout=first, stderr=second)
+    gone = tmp_path / "gone"
+    with gone.open("w") as file:
+        other = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=file, stderr=subprocess.PIPE)
+    gone.unlink()
+    try:
+        activity = Activity(str(tmp_path / "run"), Target(), lambda kind, fields: fields)
+        activity.follow_output(child.pid)
+        activity.follow_output(other.pid)
+        assert list(activity.tailer._followed) == sorted({str(out), str(err)}, reverse=True)
+    finally:
+        for process in (child, other):
+            process.communicate(b"\n", timeout=20)

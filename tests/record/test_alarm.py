@@ -10,6 +10,7 @@ import pytest
 
 from rlhfdoctor.record.alarm import Alarms
 from rlhfdoctor.record.limits import Limit, Limits
+from rlhfdoctor.record.notices import Notices
 from rlhfdoctor.sources.cgroupfs import Level
 from rlhfdoctor.units import GIB, MIB
 from rlhfdoctor.vocabulary.limits import LIMITS, say_limit
@@ -55,19 +56,26 @@ def test_forecast(states: list[Limit], expected: list[int]) -> None:
     assert fired(states) == expected
 
 
+def hanging(*seconds: float) -> list[Limit]:
+    """States of a full limit at which the run has been hanging for so long."""
+    states = full(*[0.99] * len(seconds))
+    for state, hangs_s in zip(states, seconds, strict=True):
+        state.hangs_s = hangs_s
+    return states
+
+
 @pytest.mark.parametrize(
-    ("ratio", "left_s", "seen_s", "expected"),
+    ("states", "expected"),
     [
-        pytest.param(0.2, 20.0, 20.0, [0, 0, 0, 0], id="a ramp at the start"),
-        pytest.param(0.2, 20.0, 31.0, [0, 0, 1, 0], id="as steep, but seen for long"),
-        pytest.param(0.6, 20.0, 20.0, [0, 0, 1, 0], id="as short, but half full"),
-        pytest.param(0.6, 300.0, 50.0, [0, 0, 0, 0], id="too far ahead for what was seen"),
-        pytest.param(0.6, 150.0, 50.0, [0, 0, 1, 0], id="as far as one may look"),
+        pytest.param(hanging(0, 0, 20, 21, 22), [1, 0, 1, 0, 0], id="after it was full"),
+        pytest.param(hanging(20, 21, 0, 0, 20), [1, 0, 0, 0, 1], id="again after it went on"),
     ],
 )
-def test_credible(ratio: float, left_s: float, seen_s: float, expected: list[int]) -> None:
-    """Growth raises an alarm when it was seen for long enough, or fills the second half."""
-    assert fired([make_limit(ratio, left_s, seen_s)] * 4) == expected
+def test_hang(states: list[Limit], expected: list[int]) -> None:
+    """A run that hangs at a full limit is an alarm of its own."""
+    alarms = Alarms(600.0)
+    assert fired(states, alarms) == expected
+    assert str(alarms.active[1]).startswith("the run hangs at the container limit, which is full")
 
 
 @pytest.mark.parametrize(
@@ -139,18 +147,18 @@ def test_command(tmp_path: Path) -> None:
     """The user's command runs in a shell with the text, the limit and the time left in its environment."""
     values = "|".join(f"$RLHFDOCTOR_{name}" for name in ("ALARM", "LIMIT", "LEVEL", "LEFT_S"))
     script = f'cd {tmp_path} && echo "{values}" > new && mv new told'
-    Alarms(600.0, script).check([make_limit(0.6, 9.0, level="/a b")])
+    Alarms(600.0, Notices(script)).check([make_limit(0.6, 9.0, level="/a b")])
     assert wait_for(tmp_path / "told") == "container limit will be full in 9 s (6.00 GiB of 10.0 GiB)|cgroup|/a b|9\n"
 
 
 def test_command_without_a_forecast(tmp_path: Path) -> None:
     """Where no end is in sight the time left is empty, and the command runs once for an alarm that stands."""
     script = f'cd {tmp_path} && echo "left=$RLHFDOCTOR_LEFT_S" >> new && cp new told'
-    fired(full(0.96, 0.97, 0.98), Alarms(600.0, script))
+    fired(full(0.96, 0.97, 0.98), Alarms(600.0, Notices(script)))
     assert wait_for(tmp_path / "told") == "left=\n"
 
 
 @pytest.mark.parametrize("command", ["exit 3", "/nowhere/mail", "kill -9 $$"])
 def test_command_that_fails(command: str) -> None:
     """A command that fails changes nothing for the alarm."""
-    assert fired(full(0.96, 0.97), Alarms(600.0, command)) == [1, 0]
+    assert fired(full(0.96, 0.97), Alarms(600.0, Notices(command))) == [1, 0]

@@ -178,12 +178,31 @@ def test_limit_that_vanishes_and_comes_back() -> None:
 
 
 def test_forecast_of_steady_growth() -> None:
-    """Growth of 100 MiB a second towards 16 GiB is foreseen to the second."""
+    """Growth of 100 MiB a step of five seconds towards 4 GiB is foreseen from the ninth step on, and says so."""
+    limits, told, key = Limits(), 0, ("cgroup", "/sys/fs/cgroup/memory/job")
+    first = None
+    for second in range(61):
+        if second % 5 == 0:
+            limits.begin_step(float(second), second // 5)
+        told += len(update(limits, float(second), levels=[make_level(2 * GIB + second * 20 * MIB, 4 * GIB)]))
+        if first is None and limits.all[key].forecast is not None:
+            first = second
+    found = limits.all[key].forecast
+    assert found is not None
+    assert (told, first, found.steps_count) == (2, 40, 9)
+    assert found.left_s == pytest.approx((2 * GIB - 1200 * MIB) / (20 * MIB), rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "count"), [([-1, 0, 1, 2, 3], 2), ([0, 1, 0, 1, 2, 1, 2, 3], 2), ([7, 8, 9, 0, 1], 3)]
+)
+def test_steps(numbers: list[int], count: int) -> None:
+    """A step counts once, whichever rank says it; start-up is none, and a run that begins anew goes on counting."""
     limits = Limits()
-    told = [update(limits, float(t), levels=[make_level(2 * GIB + t * 100 * MIB, 16 * GIB)]) for t in range(61)]
-    left_s = limits.all["cgroup", "/sys/fs/cgroup/memory/job"].left_s
-    assert [len(some) for some in told] == [2, *[0] * 60]
-    assert left_s == pytest.approx((14 * GIB - 6000 * MIB) / (100 * MIB), rel=0.1)
+    for second, number in enumerate(numbers):
+        update(limits, float(second), levels=[make_level(GIB, 8 * GIB)])
+        limits.begin_step(float(second), number)
+    assert len(limits.all["cgroup", "/sys/fs/cgroup/memory/job"].peaks.points) == count
 
 
 @pytest.mark.parametrize(

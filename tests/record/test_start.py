@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from rlhfdoctor.errors import UsageError
+from rlhfdoctor.record.naming import name_of
 from rlhfdoctor.record.recorder_config import RecorderConfig, read_config, write_config
 from rlhfdoctor.record.start import (
     command_of,
@@ -19,7 +20,6 @@ from rlhfdoctor.record.start import (
     find_packages,
     keep_configs,
     make_folder,
-    name_of,
     require_process,
     restarted,
     shell_line,
@@ -42,6 +42,25 @@ SECRET = "hunter2-do-not-tell"
         (["sleep", "1"], "sleep"),
         (["env", "bash"], "env"),
         ([], "run"),
+        *(
+            (words.split(), name)
+            for words, name in (
+                ("python -m torch.distributed.run --nproc_per_node 2 train.py", "train"),
+                ("python -m torch.distributed.run --nproc_per_node 2 -m pkg.train --lr 1", "pkg.train"),
+                ("accelerate launch --config_file x.yaml train.py --config y.py", "train"),
+                ("deepspeed --num_gpus 2 train.py", "train"),
+                ("ray job submit --working-dir . -- python x.py", "x"),
+                ("env A=b CUDA_VISIBLE_DEVICES=0,1 python x.py", "x"),
+                ("A=b torchrun --nnodes=1 --nproc-per-node 8 sft.py", "sft"),
+                ("uv run x.py", "x"),
+                ("uv run --with torch trl grpo --config c.yaml", "trl"),
+                ("numactl --cpunodebind 0 -m 0 python x.py", "x"),
+                ("nice -n 10 python -X dev -u x.py", "x"),
+                ("srun -p gpu --gres gpu:8 bash run_node.sh", "run_node"),
+                ("timeout 30m ./train.bin --steps 3", "train"),
+                ("python -c print(1)", "python"),
+            )
+        ),
     ],
 )
 def test_name(command: list[str], expected: str) -> None:

@@ -16,7 +16,7 @@ from rich.console import Console
 from rlhfdoctor.i18n.language import languages, load_language
 from rlhfdoctor.i18n.message import NOTHING, quoted, say
 from rlhfdoctor.privacy.redact import Redactor
-from rlhfdoctor.record.phrasing import say_event, say_exit, say_left, say_line, say_shared, say_word
+from rlhfdoctor.record.phrasing import say_event, say_exit, say_left, say_line, say_outlook, say_shared, say_word
 from rlhfdoctor.record.state import _SHOWN, State
 from rlhfdoctor.record.view import View, sparkline
 from rlhfdoctor.report.sanitize import clean
@@ -60,6 +60,8 @@ def limit_row(used: int, left_s: float | None = None, size: int = 10 * GIB) -> R
         "left_low_s": left,
         "left_high_s": left,
         "slope_bytes_per_s": MIB,
+        "steps_count": 0,
+        "seen_s": 120_000,
     }
 
 
@@ -313,7 +315,7 @@ def test_another_language() -> None:
     assert [part for part in parts if part not in text] == []
     assert not re.search("memory|limit|waiting|leaves", text)
     assert load_language("zh")(say_line(make_run()))[9:].startswith(
-        "第 7 步 rollout：容器上限 80% / 10.0 GiB；约 1 min 30 s"
+        "第 7 步 rollout：容器上限 80% / 10.0 GiB；约 1 min 30 s 后用尽"
     )
 
 
@@ -374,7 +376,7 @@ def test_what_is_shown(width: int, height: int) -> None:
         "step 7 rollout",
         "container limit",
         " 80%  8.00 GiB of 10.0 GiB",
-        "full in about 1 min 30 s at +60.0 MiB a minute",
+        "full in about 1 min 30 s, +60.0 MiB a minute over 2 min 00 s",
         "node memory 31% of 64.0 GiB",
         "actor",
         "4.00 GiB",
@@ -471,7 +473,7 @@ def test_no_colour(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_line() -> None:
     """The state as one line: where the run is, the limit that binds, the forecast, who holds most."""
     expected = (
-        "step 7 rollout: container limit 80% of 10.0 GiB; full in about 1 min 30 s at +60.0 MiB a minute; "
+        "step 7 rollout: container limit 80% of 10.0 GiB; full in about 1 min 30 s, +60.0 MiB a minute over 2 min 00 s; "
         "actor 5.00 GiB, critic 5.00 GiB, other 1.00 MiB"
     )
     assert str(say_line(make_run()))[9:] == expected
@@ -486,19 +488,49 @@ def test_line_without_growth() -> None:
 
 
 @pytest.mark.parametrize(
-    ("low_s", "high_s", "expected"),
+    ("low_s", "high_s", "steps", "expected"),
     [
-        (100.0, 105.0, "full in about 1 min 40 s at +60.0 MiB a minute"),
-        (50.0, 200.0, "full in about 1 min 40 s (50 s to 3 min 20 s) at +60.0 MiB a minute"),
-        (50.0, None, "full in about 1 min 40 s (at least 50 s) at +60.0 MiB a minute"),
-        (None, None, "full in about 1 min 40 s at +60.0 MiB a minute"),
+        (100.0, 105.0, 0, "full in about 1 min 40 s, +60.0 MiB a minute over 2 min 00 s"),
+        (50.0, 200.0, 9, "full in about 1 min 40 s (50 s to 3 min 20 s), +10.0 MiB a step over 9 steps"),
+        (None, None, 0, "full in about 1 min 40 s, +60.0 MiB a minute over 2 min 00 s"),
     ],
 )
-def test_uncertainty(low_s: float | None, high_s: float | None, expected: str) -> None:
-    """A forecast is shown with its span where that is wide."""
-    limit = make_run().limits[2]
+def test_forecast(low_s: float | None, high_s: float | None, steps: int, expected: str) -> None:
+    """A forecast is shown with what it rests on, and with its bounds where they are wide."""
+    state = make_run()
+    limit = state.limits[2]
     limit.left_s, limit.low_s, limit.high_s = 100.0, low_s, high_s
-    assert str(say_left(limit)) == expected
+    limit.steps_count, limit.rise_bytes = steps, 10.0 * MIB
+    assert str(say_left(limit)) == str(say_outlook(state, limit)) == expected
+
+
+def test_trace_of_an_older_recorder() -> None:
+    """It does not say what its forecasts rest on."""
+    columns = {**TABLES, "limit": TABLES["limit"][:6]}
+    state = State()
+    state.take(known(1, "cgroup"), columns)
+    row = [[8 * GIB], [10 * GIB], [90_000], [80_000], [100_000], [MIB]]
+    state.take(Sample(1, 10**18, 10**9, {"limit": ([1], row)}), columns)
+    assert str(say_left(state.limits[1])) == "full in about 1 min 30 s (1 min 20 s to 1 min 40 s), +60.0 MiB a minute"
+
+
+@pytest.mark.parametrize(
+    ("second", "used", "hangs_s", "expected"),
+    [
+        (9.0, 5 * GIB, 0, "measuring..."),
+        (90.0, 5 * GIB, 0, "no steady growth towards a limit"),
+        (90.0, 10 * GIB - MIB, 0, "full: the kernel may kill at any moment"),
+        (90.0, 10 * GIB - MIB, 55_000, "the run hangs at this limit, for 55 s so far"),
+    ],
+)
+def test_outlook(second: float, used: int, hangs_s: int, expected: str) -> None:
+    """Without a forecast the view says what it knows; once the run is over it says nothing of what is to come."""
+    row = {**limit_row(used), "hangs_s": hangs_s}
+    state = make_state(known(1, "cgroup"), *(make_sample(at, limit={1: row}) for at in (1.0, second)))
+    assert str(say_outlook(state, state.limits[1])) == expected
+    assert expected in draw(state)
+    state.take(event("job.exited", code=-9), TABLES)
+    assert (say_outlook(state, state.limits[1]), "goes on" in draw(state)) == (NOTHING, False)
 
 
 @pytest.mark.parametrize(
