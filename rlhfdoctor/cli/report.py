@@ -65,8 +65,9 @@ def report(paths: tuple[str, ...], out: str | None, form: str | None, framework:
 def _render(incident: Incident, traces: Sequence[Recorded], form: str, lang: str) -> str | bytes:
     if form == "html":
         return render_page(incident, traces, lang)
+    from rlhfdoctor.i18n.language import load_language
+
     if form == "md":
-        from rlhfdoctor.i18n.language import load_language
         from rlhfdoctor.report import markdown
 
         return markdown.render(incident, load_language(lang))
@@ -74,7 +75,8 @@ def _render(incident: Incident, traces: Sequence[Recorded], form: str, lang: str
     from rlhfdoctor.report import picture
     from rlhfdoctor.report.phrasing import headline
 
-    return picture.render(draw_charts(traces, incident), headline(incident), form)  # type: ignore[arg-type]
+    charts, words = draw_charts(traces, incident), load_language(lang)
+    return picture.render(charts, headline(incident), form, words=words)  # type: ignore[arg-type]
 
 
 def render_page(incident: Incident, traces: Sequence[Recorded], lang: str) -> str:

@@ -44,14 +44,10 @@ def next_command(incident: Incident) -> list[str]:
 
     In words that stay on one line, each an option with its value.
     """
-    best = incident.best
-    sources = [shlex.quote(clean(source, 4000)) for source in incident.sources]
-    again = sources if "-" not in sources and len(sources) <= _MOST_SOURCES else []
+    best, again = incident.best, _sources(incident)
     patch = writable(best) if incident.verdict == "cause" and best is not None else None
     if best is not None and patch is not None and again:
-        can_be_written = not incident.differences.another_run and "!" not in (patch.file or "")
-        consent = [f"--consent {best.cause}"] if patch.safety == "consent" else []
-        return ["doctor", "patch", *again, *(["--write"] if can_be_written else []), *consent]
+        return patch_command(incident, best, patch)
     if again and _wants_kernel_log(incident):
         return ["dmesg -T > dmesg.txt &&", "doctor", "analyze", *again, "dmesg.txt"]
     if incident.verdict == "healthy" and again and incident.coverage.has("trace"):
@@ -61,8 +57,26 @@ def next_command(incident: Incident) -> list[str]:
     return ["doctor", "analyze", *again, "--all"] if again else ["doctor", "rules", "list"]
 
 
+def patch_command(incident: Incident, finding: Finding, patch: Patch) -> list[str]:
+    """The command that writes a patch, or shows it where it cannot be written yet; empty if there is none."""
+    again = _sources(incident)
+    if not again or not patch.diff or patch.safety == "show":
+        return []
+    can_be_written = not incident.differences.another_run and "!" not in (patch.file or "")
+    agreed = patch.safety == "safe" and finding.confidence >= _LEAST_CONFIDENCE
+    options = [*(["--write"] if can_be_written else []), *([] if agreed else [f"--consent {finding.cause}"])]
+    return ["doctor", "patch", *again, *options]
+
+
+def _sources(incident: Incident) -> list[str]:
+    """The paths as a shell takes them; empty where they cannot be read again, or where nobody would copy so many."""
+    found = [shlex.quote(clean(source, 4000)) for source in incident.sources]
+    return found if "-" not in found and len(found) <= _MOST_SOURCES else []
+
+
+_LEAST_CONFIDENCE = 0.5
+"""Of a finding whose safe patches `doctor patch --write` makes without being asked for them."""
 _MOST_SOURCES = 8
-"""With more of them a command is no longer one that anybody copies."""
 
 
 def _wants_kernel_log(incident: Incident) -> bool:

@@ -153,7 +153,7 @@ def place(quote: Quote) -> str:
 def sentence(message: Message, t: Language = ENGLISH) -> str:
     """A message as a sentence of its own: with a capital, unless it begins with a name, and a full stop."""
     text = t(message).strip()
-    proper = t is not ENGLISH or any(c.isupper() for c in text.split(" ")[0])
+    proper = t is not ENGLISH or any(c.isupper() or c in "_.=/" for c in text.split(" ")[0])
     return (text if proper else text[:1].upper() + text[1:]) + ("" if text.endswith((".", "。")) else t.stop)
 
 

@@ -10,13 +10,14 @@ from rich.text import Text
 from rlhfdoctor.charts import Chart
 from rlhfdoctor.i18n.message import NOTHING, Language, Message, say
 from rlhfdoctor.report.marked import code, fenced_diff, plain
+from rlhfdoctor.report.next_step import patch_command
 from rlhfdoctor.report.page import Page
 from rlhfdoctor.report.phrasing import NOT_SET, SAFETIES, change, freed, place, sentence
 from rlhfdoctor.report.safety import COLOURS
 from rlhfdoctor.report.said import said
 from rlhfdoctor.report.sanitize import clean, without_secrets
 from rlhfdoctor.report.section import Section
-from rlhfdoctor.report.shown import LEAST_CONFIDENCE, roots
+from rlhfdoctor.report.shown import LEAST_CONFIDENCE, roots, worth_showing
 from rlhfdoctor.types import Finding, Incident, Patch, Quote
 from rlhfdoctor.units import show_confidence
 
@@ -84,13 +85,20 @@ def cost(patch: Patch) -> Message:
 
 
 def _markdown(incident: Incident, t: Language) -> Iterator[str]:
+    shown = _in_full(incident)
     for finding in incident.findings:
-        if finding.confidence >= LEAST_CONFIDENCE:
+        if finding in shown or finding.explained_by is not None:
             yield from _marked(finding, t)
-    remote = [f for f in roots(incident) if f.confidence < LEAST_CONFIDENCE]
+    remote = [f for f in roots(incident) if f not in shown]
     if remote:
         names = ", ".join(f"{f.cause} ({show_confidence(f.confidence)})" for f in remote)
         yield from (f"{t(say('Less likely'))}: {names}", "")
+
+
+def _in_full(incident: Incident) -> list[Finding]:
+    """Those that are not only named: the likely ones, and where nothing is singled out, what the terminal shows."""
+    candidates = worth_showing(incident)
+    return [f for f in roots(incident) if f.confidence >= LEAST_CONFIDENCE or f in candidates]
 
 
 def _marked(finding: Finding, t: Language) -> list[str]:
@@ -127,12 +135,14 @@ def _marked_quote(side: Message, quote: Quote, t: Language) -> str:
 
 def _html(incident: Incident, _charts: Sequence[Chart], t: Language) -> dict[str, Any]:
     found = roots(incident)
-    places = {(event.origin.file, event.origin.line): number for number, event in enumerate(incident.timeline)}
+    places = {(e.origin.file, e.origin.line): place for place, e in reversed([*enumerate(incident.timeline)])}
+    shown = _in_full(incident)
     return {
-        "findings": [f for f in found if f.confidence >= LEAST_CONFIDENCE],
-        "remote": [f for f in found if f.confidence < LEAST_CONFIDENCE],
+        "findings": shown,
+        "remote": [f for f in found if f not in shown],
         "echoes": [f for f in incident.findings if f.explained_by is not None],
         "freed": freed,
+        "command": lambda finding, patch: " ".join(patch_command(incident, finding, patch)),
         "safety": lambda patch: t(SAFETIES[patch.safety]),
         "not_set": t(NOT_SET),
         "change": change,

@@ -47,9 +47,5 @@ SECTION = Section(
     place=70,
     text=_text,
     markdown=_markdown,
-    html=lambda incident, charts, t: {
-        "next_step": say("now: {step}", step=next_step(incident)),
-        "next_command": " ".join(next_command(incident)),
-    },
     to_dict=_to_dict,
 )
