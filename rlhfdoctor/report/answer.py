@@ -99,9 +99,15 @@ def _doubts(incident: Incident, page: Page) -> Iterator[Block]:
         says = say("file and log differ, and the log is what ran: {difference}", difference=describe(found[0]))
         yield Block(page.lines((t(says), "yellow"), most=4), rank=1)
     if incident.gaps:
-        gap = incident.gaps[0]
-        says = say("not read: {what}: {why}", what=gap.what, why=gap.why)
-        yield Block(page.lines((t(says), "dim"), most=1), rank=2)
+        gap, count = incident.gaps[0], len(incident.gaps)
+        says = plural(
+            "{n} source not read ({why}): {what}",
+            "{n} sources not read, the first ({why}): {what}",
+            count,
+            why=gap.why,
+            what=gap.what,
+        )
+        yield Block(page.lines((t(says), "dim"), most=2), rank=1)
 
 
 def _cause(incident: Incident, finding: Finding, page: Page) -> Iterator[Block]:

@@ -127,10 +127,9 @@ def test_progress_is_folded() -> None:
     failure = mark_of(20, 1.7e9, EVENT.python.error)
     events = (*(mark_of(line, 1.7e9) for line in range(1, 20)), failure, failure)
     page = render(replace(incident, timeline=events, findings=(finding,)))
-    text = " ".join(Tags(page).text.split())
-    assert [f"line {line}" in text for line in (1, 4, 5, 6, 18, 19, 20)] == [False, False, True, False, False, True, True]
-    assert "4 more lines of progress" in text and "13 more lines of progress" in text
-    assert page.count("<code>line 20</code>") == 1 and 'href="#e4"' in page and 'id="e4"' in page
+    assert re.findall(r"<code>line (\d+)</code>", page) == ["5", "19", "20"]
+    assert "4 more lines of progress" in page and "13 more lines of progress" in page
+    assert 'href="#e4"' in page and 'id="e4"' in page
 
 
 @pytest.mark.parametrize(("time", "columns"), [(1.7e9, 3), (None, 2)])
