@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -95,9 +96,9 @@ def readme_page() -> str:
 
     def screen(found: re.Match[str]) -> str:
         command = [sys.executable, "-m", "rlhfdoctor", *shlex.split(found[1])[1:]]
-        return (
-            found[1] + found[2] + subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
-        )
+        width = {**os.environ, "COLUMNS": "80"}
+        done = subprocess.run(command, cwd=ROOT, env=width, capture_output=True, text=True, check=False)
+        return found[1] + found[2] + done.stdout
 
     return _SCREEN.sub(screen, (ROOT / "README.md").read_text())
 
