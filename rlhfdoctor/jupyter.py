@@ -61,6 +61,7 @@ def show_comparison(found: Comparison) -> str:
 def show_trace(trace: Trace) -> bytes | None:
     """The picture of its first node; None if it cannot be drawn."""
     from rlhfdoctor.core.timeline import trace_charts
+    from rlhfdoctor.i18n.language import load_language, preferred
     from rlhfdoctor.i18n.message import say
     from rlhfdoctor.report import picture
 
@@ -71,6 +72,7 @@ def show_trace(trace: Trace) -> bytes | None:
             say("{nodes}: memory over time", nodes=tuple(node.node for node in first)),
             "png",
             dpi=75,
+            words=load_language(preferred()),
         )
     except DoctorError:
         return None

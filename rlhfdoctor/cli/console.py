@@ -109,7 +109,7 @@ def make_page(to_file: bool, width: int = 160) -> Console:
     """A console that collects its text; colour only on a terminal without NO_COLOR.
 
     Args:
-        width: in columns, used without a terminal.
+        width: in columns, used without a terminal where COLUMNS does not give one.
     """
     from rich.console import Console
 
@@ -121,10 +121,15 @@ def make_page(to_file: bool, width: int = 160) -> Console:
         force_terminal=not plain,
         no_color=plain or bool(os.environ.get("NO_COLOR")),
         highlight=False,
-        width=width if plain else min(max(Console().width, 60), 160),
+        width=_columns(os.environ.get("COLUMNS", ""), width) if plain else _columns(str(Console().width), width),
         emoji=False,
         markup=False,
     )
+
+
+def _columns(text: str, otherwise: int) -> int:
+    """The width of a page of so many columns, between those in which sentences can be read."""
+    return min(max(int(text), 40), 160) if text.isascii() and text.isdigit() else otherwise
 
 
 def text_of(page: Console) -> str:

@@ -84,7 +84,8 @@ def _render(incident: Incident, traces: Sequence[Recorded], form: str) -> str | 
     from rlhfdoctor.report import picture
     from rlhfdoctor.report.phrasing import headline
 
-    return picture.render(draw_charts(traces, incident), headline(incident), form)  # type: ignore[arg-type]
+    charts = draw_charts(traces, incident)
+    return picture.render(charts, headline(incident), form, words=language())  # type: ignore[arg-type]
 
 
 def render_page(incident: Incident, traces: Sequence[Recorded]) -> str:

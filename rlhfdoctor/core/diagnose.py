@@ -33,7 +33,7 @@ from rlhfdoctor.paths import Paths, listed
 from rlhfdoctor.settings.force import find_differences
 from rlhfdoctor.settings.read import read_configuration
 from rlhfdoctor.types import Death, Event, Evidence, Finding, Gap, Incident, Part, Patch, RuledOut, Setting, Verdict
-from rlhfdoctor.vocabulary import FACT
+from rlhfdoctor.vocabulary import EVENT, FACT
 from rlhfdoctor.vocabulary.names import Fact, Kind
 from rlhfdoctor.vocabulary.run import AXES
 
@@ -127,7 +127,7 @@ def make_incident(session: Session, rules: Sequence[Rule] | None = None, min_con
         settings=tuple(s for s in case.settings if s.framework),
         axes=axes,
         coverage=coverage,
-        unrecognised=tuple(unrecognised) if verdict in ("undecided", "inconclusive") else (),
+        unrecognised=_untold(case, death, unrecognised) if verdict in ("undecided", "inconclusive") else (),
         differences=find_differences(s for s in case.settings if s.framework),
     )
 
@@ -234,6 +234,12 @@ def make_facts(case: Case, evidence: Mapping[Fact, Evidence]) -> Facts:
     for event in case.events:
         events.setdefault(event.kind, []).append(event)
     return Facts(events=events, evidence=evidence, settings=case.in_force(), traits=case.traits())
+
+
+def _untold(case: Case, death: Death | None, unrecognised: Sequence[Event]) -> tuple[Event, ...]:
+    """Without the lines of which another pattern has told the death."""
+    told = {e.origin for e in case.events if e.kind != EVENT.job.unrecognised and classify(e)} if death else set()
+    return tuple(event for event in unrecognised if event.origin not in told)
 
 
 def _timeline(case: Case, death: Death | None) -> list[Event]:

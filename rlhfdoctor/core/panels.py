@@ -98,11 +98,11 @@ def _by_kind(window: FailureWindow, history: History) -> Panel | None:
     else:
         cache, kernel = column("file_bytes"), column("kernel_bytes")
     parts = {
-        "anonymous": column("anon_bytes"),
-        "page-locked": pinned,
-        "other shared": list(map(sub, shmem, pinned)),
-        "page cache": [max(size - shared, 0) for size, shared in zip(cache, shmem)],
-        "kernel": kernel,
+        term("anonymous"): column("anon_bytes"),
+        term("page-locked"): pinned,
+        term("other shared"): list(map(sub, shmem, pinned)),
+        term("page cache"): [max(size - shared, 0) for size, shared in zip(cache, shmem)],
+        term("kernel"): kernel,
     }
     shown = {name: values for name, values in parts.items() if any(values)}
     if not shown:
@@ -112,7 +112,7 @@ def _by_kind(window: FailureWindow, history: History) -> Panel | None:
         kind="kind",
         title=title,
         stacked=True,
-        names=tuple(map(term, shown)),
+        names=tuple(shown),
         bounds=(),
         levels=_levels(history, history.owner.times_ns, list(shown.values())),
     )

@@ -28,6 +28,7 @@ from rlhfdoctor.evidence import (
 )
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.explained import facts_of, find_explanation
+from rlhfdoctor.evidence.roles import MARKS
 from rlhfdoctor.explanation import Explanation
 from rlhfdoctor.faults import PATIENCE_S, isolated
 from rlhfdoctor.i18n.message import NOTHING, Message, say
@@ -122,8 +123,6 @@ def _of_death(case: Case, death: Death | None) -> Iterator[Evidence]:
         death.certain,
         (say("the killer names itself") if death.certain else say("the process only vanished")),
     )
-    if death.phase:
-        yield fact(FACT.death.phase, death.phase, NOTHING)
     if death.step is not None:
         yield fact(FACT.death.step, death.step, say("it happened in step {step}", step=death.step))
     yield from steps.find_first_step(case, death)
@@ -149,6 +148,15 @@ def _of_death(case: Case, death: Death | None) -> Iterator[Evidence]:
             EVENT.phase.finished,
         )
     ]
+    if death.phase:
+        mark = next((e for e in reversed(before) if MARKS.get(e.kind) == death.phase), None)
+        yield Evidence(
+            name=FACT.death.phase,
+            value=death.phase,
+            says=NOTHING,
+            origin=mark.origin if mark else None,
+            text=mark.text if mark else None,
+        )
     if marks:
         yield Evidence(
             name=FACT.death.last_mark, value=marks[-1].kind, says=NOTHING, origin=marks[-1].origin, text=marks[-1].text

@@ -39,9 +39,7 @@ def find_peer(case: Case) -> Iterator[Evidence]:
         and _before(e, echoes[0])
     ]
     if deaths:
-        yield fact(
-            FACT.comm.death_first, True, say("a process was already gone ({kind})", kind=deaths[0].kind), deaths[0]
-        )
+        yield fact(FACT.comm.death_first, True, say("a process was already gone"), deaths[0])
     lost = [e for e in echoes if e.kind != EVENT.torch.leaked_objects]
     if lost:
         yield fact(FACT.comm.lost_peer, True, say("a process lost its connection to another"), lost[0])

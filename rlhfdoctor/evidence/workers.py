@@ -16,6 +16,7 @@ from rlhfdoctor.evidence.roles import MARKS, find_role
 from rlhfdoctor.evidence.window import FailureWindow, find_failure_window, find_process_usage, find_steps
 from rlhfdoctor.i18n.message import Message, plural, say, term
 from rlhfdoctor.types import Death, Event, Evidence, Origin
+from rlhfdoctor.units import show_bytes
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 from rlhfdoctor.vocabulary import RECORD_FIELD as R
 from rlhfdoctor.vocabulary.names import Fact
@@ -100,7 +101,7 @@ def share_of(table: Table, role: str) -> Share | None:
         least = sum(own)
     least, most = min(used, least), min(used, sum(own) + table.unowned_bytes)
     ratio, most_ratio = least / used, most / used
-    if least < most:
+    if show_bytes(least) != show_bytes(most):
         size = say(
             "between {least:bytes} and {most:bytes}, {ratio:share} to {most_ratio:share} of what was in use",
             least=least,

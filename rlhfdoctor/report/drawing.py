@@ -167,6 +167,10 @@ def _marks(chart: Chart, scale: _Scale, t: Language) -> Iterator[str]:
             x = min(scale.x(mark.at_s), WIDTH - RIGHT)
             title = f"<title>{escape(clean(t(mark.says)))}</title>"
             yield f'<line class="mark {mark.kind}" x1="{x}" x2="{x}" y1="{TOP}" y2="{HEIGHT - BOTTOM}">{title}</line>'
+            if mark.kind == "death":
+                side, at = ("end", x - 5) if x > WIDTH / 2 else ("", x + 5)
+                label = escape(clean(t(mark.says), 40))
+                yield f'<text class="mark-name {side}" x="{at}" y="{TOP + 30}">{label}</text>'
 
 
 def show_elapsed(seconds: float, tenths: bool = False) -> str:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import base64
 import zlib
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import sub
 from typing import Any
 
 from markupsafe import Markup
 
 from rlhfdoctor.charts import Chart, Level, Panel
-from rlhfdoctor.i18n.message import ENGLISH, Language, say, term
+from rlhfdoctor.i18n.message import ENGLISH, NOTHING, Language, Message, say, term
+from rlhfdoctor.report.composed import composed
 from rlhfdoctor.report.drawing import colours, draw, show_elapsed, top_of
+from rlhfdoctor.report.next_step import next_command, next_step
 from rlhfdoctor.report.phrasing import (
     VANISHED,
     VERDICTS,
@@ -24,6 +26,7 @@ from rlhfdoctor.report.phrasing import (
 )
 from rlhfdoctor.report.sanitize import clean, visible
 from rlhfdoctor.report.section import sections
+from rlhfdoctor.report.sections.coverage import coverage_says
 from rlhfdoctor.report.web import make_environment, read_template, shared_values
 from rlhfdoctor.types import Incident
 from rlhfdoctor.units import show_bytes, show_confidence, show_time
@@ -32,6 +35,12 @@ _STALE_S = 15.0
 _MOST = 2**31 - 1
 _STEPS = 1 << 14
 """Values are rounded to 1/_STEPS of the highest one, or to KiB: finer than a pixel at any zoom that samples allow."""
+_KEYS: Mapping[str, Message] = {
+    "death": say("the end of the run"),
+    "kill": say("a kill by the kernel"),
+    "alarm": say("an alarm of the recorder"),
+    "step": say("a step"),
+}
 _SPOKEN = (say("together"), say("copied"), say("selected: press Ctrl+C"), say(" to "))
 """Texts of report.js."""
 
@@ -74,6 +83,10 @@ def render(
         headline=headline(incident),
         killed=killed(incident),
         vanished=words(VANISHED) if incident.death is not None and incident.death.killer == "sigkill-unknown" else "",
+        composed=composed(incident),
+        coverage=coverage_says(incident) if incident.coverage.read else NOTHING,
+        next_step=say("now: {step}", step=next_step(incident)),
+        next_command=" ".join(next_command(incident)),
         framework=words(known_version(incident.framework)) if incident.framework is not None else "",
         charts=[_chart(number, chart, words) for number, chart in enumerate(charts)],
         show_confidence=show_confidence,
@@ -91,6 +104,7 @@ def _exact(text: str) -> str:
 
 def _chart(number: int, chart: Chart, t: Language) -> dict[str, Any]:
     death = next((mark.at_s for mark in chart.marks if mark.kind == "death"), None)
+    peaks = _peaks(chart, death, t)
     return {
         "number": number,
         "chart": chart,
@@ -99,8 +113,10 @@ def _chart(number: int, chart: Chart, t: Language) -> dict[str, Any]:
         "phases": [
             (phase, t(term(phase.replace("_", " ")))) for phase in dict.fromkeys(span.phase for span in chart.spans)
         ],
+        "marks": [(kind, t(says)) for kind, says in _KEYS.items() if any(mark.kind == kind for mark in chart.marks)],
         "panels": [_panel(chart, panel, t) for panel in chart.panels],
-        "peaks": _peaks(chart, death, t),
+        "peaks": peaks,
+        "died": any(then is not None for *_, then in peaks),
         "data": {
             "begin": chart.begin_s,
             "length": chart.length_s,

@@ -1,12 +1,19 @@
-"""What to do now: one message for every verdict."""
+"""What to do now: one message for every verdict, with the command that begins it."""
 
 from __future__ import annotations
 
+import shlex
+
 from rlhfdoctor.i18n.message import NOTHING, Message, joined, say
+from rlhfdoctor.report.sanitize import clean
 from rlhfdoctor.report.shown import likely
 from rlhfdoctor.types import Finding, Incident, Patch
 
 LATE_STACK = say("py-spy dump --pid PID   (of the rank that does not come, by its log the last to finish a step)")
+
+WRITTEN = say(
+    "doctor patch shows the changes, --write makes the safe ones, --consent CAUSE others, --revert undoes them"
+)
 
 
 def next_step(incident: Incident) -> Message:
@@ -27,11 +34,63 @@ def next_step(incident: Incident) -> Message:
     return say("run it again under doctor watch -- COMMAND: the recording decides what this leaves open")
 
 
+def writable(finding: Finding) -> Patch | None:
+    """The first change that `doctor patch --write` would make for this finding, with consent where it takes that."""
+    return next((p for p in finding.patches if p.diff and p.safety != "show" and not p.published), None)
+
+
+def next_command(incident: Incident) -> list[str]:
+    """A command that can be run as it stands: it writes the cure, explains it, or asks again with more files.
+
+    In words that stay on one line, each an option with its value.
+    """
+    best, again = incident.best, _sources(incident)
+    patch = writable(best) if incident.verdict == "cause" and best is not None else None
+    if best is not None and patch is not None and again:
+        return patch_command(incident, best, patch)
+    if again and _wants_kernel_log(incident):
+        return ["dmesg -T > dmesg.txt &&", "doctor", "analyze", *again, "dmesg.txt"]
+    if incident.verdict == "healthy" and again and incident.coverage.has("trace"):
+        return ["doctor", "report", *again]
+    if best is not None and incident.verdict != "healthy":
+        return ["doctor", "rules", "explain", best.cause]
+    return ["doctor", "analyze", *again, "--all"] if again else ["doctor", "rules", "list"]
+
+
+def patch_command(incident: Incident, finding: Finding, patch: Patch) -> list[str]:
+    """The command that writes a patch, or shows it where it cannot be written yet; empty if there is none."""
+    again = _sources(incident)
+    if not again or not patch.diff or patch.safety == "show":
+        return []
+    can_be_written = not incident.differences.another_run and "!" not in (patch.file or "")
+    agreed = patch.safety == "safe" and finding.confidence >= _LEAST_CONFIDENCE
+    options = [*(["--write"] if can_be_written else []), *([] if agreed else [f"--consent {finding.cause}"])]
+    return ["doctor", "patch", *again, *options]
+
+
+def _sources(incident: Incident) -> list[str]:
+    """The paths as a shell takes them; empty where they cannot be read again, or where nobody would copy so many."""
+    found = [shlex.quote(clean(source, 4000)) for source in incident.sources]
+    return found if "-" not in found and len(found) <= _MOST_SOURCES else []
+
+
+_LEAST_CONFIDENCE = 0.5
+"""Of a finding whose safe patches `doctor patch --write` makes without being asked for them."""
+_MOST_SOURCES = 8
+
+
+def _wants_kernel_log(incident: Incident) -> bool:
+    """Whether the kernel's log is lacking, which says why a process vanished, or that none was killed."""
+    if incident.verdict not in ("undecided", "inconclusive") or incident.coverage.has("kernel log", "trace"):
+        return False
+    return incident.death is None or incident.death.killer == "sigkill-unknown"
+
+
 def _treat(finding: Finding) -> Message:
     cures = [patch for patch in finding.patches if not patch.published]
-    writable = next((patch for patch in cures if patch.diff and patch.safety != "show"), None)
-    if writable is not None:
-        return joined(finding.next_step if finding.axis == "course" else NOTHING, _change(writable))
+    cure = writable(finding)
+    if cure is not None:
+        return joined(finding.next_step if finding.axis == "course" else NOTHING, _change(cure))
     if finding.next_step:
         return finding.next_step
     return _change(cures[0]) if cures else say("check by hand: {check}", check=finding.check)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from rlhfdoctor.i18n.message import ENGLISH, NOTHING, Argument, Language, Message, joined, quoted, say, term
-from rlhfdoctor.types import Death, Framework, Incident, Patch, Safety
+from rlhfdoctor.types import Death, Framework, Incident, Patch, Quote, Safety
 from rlhfdoctor.vocabulary import EVENT, FIELD
 from rlhfdoctor.vocabulary.run import SPOKEN, Killer
 
@@ -37,8 +37,8 @@ SAFETIES: Mapping[Safety, Message] = {
 }
 NOT_SET = say("(not set)")
 VANISHED = say(
-    "The process disappeared without logging a cause. An OOM kill, ray stop --force and a crash in native code all "
-    "look like this from outside; the causes that Ray lists in its message are guesses, not findings."
+    "The process disappeared without logging a cause, as after an OOM kill, ray stop --force or a crash in native "
+    "code; the causes that Ray lists are guesses, not findings."
 )
 """Added if only the disappearance of the process is known."""
 
@@ -151,10 +151,22 @@ def freed(patch: Patch) -> Message:
     return say("Frees {least:bytes} to {most:bytes} of host memory", least=least, most=most)
 
 
+def change(patch: Patch) -> tuple[str | None, str] | None:
+    """The value of the setting before and after; None for words in place of a setting, and where no value is put."""
+    if patch.instead or patch.after in (None, "null"):
+        return None
+    return patch.before, patch.after
+
+
+def place(quote: Quote) -> str:
+    """The file of a quotation, with the line where one proves it; empty without a file."""
+    return quote.file or "" if quote.line is None else f"{quote.file}:{quote.line}"
+
+
 def sentence(message: Message, t: Language = ENGLISH) -> str:
     """A message as a sentence of its own: with a capital, unless it begins with a name, and a full stop."""
     text = t(message).strip()
-    proper = t is not ENGLISH or any(c.isupper() for c in text.split(" ")[0])
+    proper = t is not ENGLISH or any(c.isupper() or c in "_.=/" for c in text.split(" ")[0])
     return (text if proper else text[:1].upper() + text[1:]) + ("" if text.endswith((".", "。")) else t.stop)
 
 
@@ -162,11 +174,12 @@ def known_version(framework: Framework) -> Message:
     """A framework with its version, or the range that the spelling of its settings leaves."""
     if framework.version:
         return quoted(f"{framework.package or framework.name} {framework.version.rpartition('!')[2]}")
-    if framework.since or framework.until:
-        return say(
-            "{name} {since} to {until}, by the spelling of its settings",
-            name=framework.name,
-            since=quoted(framework.since) if framework.since else say("any"),
-            until=quoted(framework.until) if framework.until else say("newest"),
-        )
+    name, since, until = framework.name, framework.since, framework.until
+    if since and until:
+        versions = quoted(since) if since == until else say("{since} to {until}", since=since, until=until)
+        return say("{name} {versions}, by the spelling of its settings", name=name, versions=versions)
+    if since:
+        return say("{name} {since} or newer, by the spelling of its settings", name=name, since=since)
+    if until:
+        return say("{name} {until} or older, by the spelling of its settings", name=name, until=until)
     return say("{name}, version unknown", name=framework.name)

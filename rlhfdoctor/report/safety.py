@@ -9,7 +9,7 @@ from rlhfdoctor.types import Safety
 
 COLOURS: Mapping[Safety, str] = {"safe": "green", "consent": "yellow", "show": "magenta"}
 EXPLAINED: Mapping[Safety, Message] = {
-    "safe": say("changes neither what is learned nor whether it runs"),
+    "safe": say("does not change what is learned and cannot stop the run from starting"),
     "consent": say("needs your consent: it costs speed, memory elsewhere, or precision"),
     "show": say("shown only, never written: an edit of code, or it changes what is learned"),
 }

@@ -1,21 +1,27 @@
-"""The terminal report, in the form of a good compiler diagnostic; one screen for the usual case."""
+"""The report on a terminal, in the form of a good compiler diagnostic: the answer on one screen, or all of it."""
 
 from __future__ import annotations
 
 from rich.console import Console
 
 from rlhfdoctor.i18n.message import ENGLISH, Language
+from rlhfdoctor.report.answer import STYLES, answer, fitted
 from rlhfdoctor.report.page import Page
 from rlhfdoctor.report.phrasing import VANISHED, VERDICTS, headline, killed, known_version
 from rlhfdoctor.report.section import sections
 from rlhfdoctor.types import Incident
 
-_STYLE = {"cause": "bold red", "undecided": "bold yellow", "healthy": "bold green", "inconclusive": "bold yellow"}
-
 
 def render(incident: Incident, console: Console, all_findings: bool = False, words: Language = ENGLISH) -> None:
-    """Prints the report in the language of `words`. Text from logs is cleaned of control characters first."""
-    page = Page(console, all_findings, words)
+    """Prints the report in the language of `words`. Text from logs is cleaned of control characters first.
+
+    Args:
+        all_findings: everything there is to say, in place of what fits on a screen of 24 lines.
+    """
+    page = Page(console, words)
+    if not all_findings:
+        page.print(fitted(answer(incident, page)))
+        return
     _head(incident, page)
     for section in sections():
         if section.text is not None and section.has(incident):
@@ -25,7 +31,7 @@ def render(incident: Incident, console: Console, all_findings: bool = False, wor
 def _head(incident: Incident, page: Page) -> None:
     """The verdict, what was killed by whom, and the line that shows it."""
     t = page.words
-    style = _STYLE[incident.verdict]
+    style = STYLES[incident.verdict]
     if incident.verdict == "cause":
         page.head((t(VERDICTS["cause"]), style), ("  ", ""), (t(headline(incident)), "bold"))
     else:

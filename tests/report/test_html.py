@@ -21,7 +21,10 @@ from rlhfdoctor.core.timeline import make_charts
 from rlhfdoctor.i18n.message import quoted, say, term
 from rlhfdoctor.report.drawing import ticks, top_of
 from rlhfdoctor.report.html import pack, render
-from rlhfdoctor.types import Incident
+from rlhfdoctor.report.shown import is_of_host_memory
+from rlhfdoctor.types import Event, Incident, Origin, Quote
+from rlhfdoctor.vocabulary import EVENT
+from rlhfdoctor.vocabulary.names import Kind
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ("lab-pinned-start", "lab-object-store", "easyr1-long-prompts", "verl-healthy")
@@ -88,7 +91,7 @@ def test_the_page_tells_what_the_incident_holds(name: str) -> None:
         assert str(patch.named) in text
     for item in incident.ruled_out:
         assert item.cause in text
-    for part in incident.ledger:
+    for part in incident.ledger if is_of_host_memory(incident) else ():
         assert str(part.part) in text
     if incident.death is not None and incident.death.event is not None:
         assert incident.death.event.origin.file in text
@@ -109,6 +112,41 @@ def test_nothing_is_loaded_and_only_our_own_script_runs(name: str) -> None:
         (inside,) = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.S)
         digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
         assert f"{tag}-src 'sha256-{digest}'" in policy
+
+
+def mark_of(line: int, time: float | None = None, kind: Kind = EVENT.phase.rollout) -> Event:
+    """A line of a log that marks a phase, or something else."""
+    return Event(kind=kind, fields={}, origin=Origin(file="a.log", line=line), text=f"line {line}", time=time)
+
+
+def test_progress_is_folded() -> None:
+    """Lines of progress between two failures are one row; what a finding quotes and the last one before it stay."""
+    incident = analyze([str(ROOT / "samples/openrlhf-save-kill/run")])
+    quote = Quote(kind="log", says=say("x"), file="a.log", line=5)
+    finding = replace(incident.findings[0], evidence=(quote,))
+    failure = mark_of(20, 1.7e9, EVENT.python.error)
+    events = (*(mark_of(line, 1.7e9) for line in range(1, 20)), failure, failure)
+    page = render(replace(incident, timeline=events, findings=(finding,)))
+    assert re.findall(r"<code>line (\d+)</code>", page) == ["5", "19", "20"]
+    assert "4 more lines of progress" in page and "13 more lines of progress" in page
+    assert 'href="#e4"' in page and 'id="e4"' in page
+
+
+@pytest.mark.parametrize(("time", "columns"), [(1.7e9, 3), (None, 2)])
+def test_an_unknown_order_is_said(time: float | None, columns: int) -> None:
+    """Without any time there is no column for it, and the page says what the order is worth."""
+    incident = replace(analyze([str(ROOT / "samples/openrlhf-save-kill/run")]), timeline=(mark_of(1, time),))
+    page = render(incident)
+    table = page[page.index('<table class="events">') :]
+    assert table[: table.index("</thead>")].count("<th ") == columns
+    assert ("their order relative to other files is unknown" in page) is (time is None)
+
+
+def test_the_command_stands_beside_the_diff() -> None:
+    """As the terminal prints it: at the verdict, and with each patch that it would write."""
+    page = render(analyze([str(ROOT / "samples/openrlhf-save-kill/run")]))
+    command = f"doctor patch {ROOT / 'samples/openrlhf-save-kill/run'} --write --consent"
+    assert page.count(f"<pre>{command} host-container-limit</pre>") == 2
 
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=["script", "svg", "cdata", "control", "template", "long"])

@@ -120,6 +120,7 @@ def test_legend_readout_and_links(browser: Any, pages: dict[str, Path]) -> None:
     page.wait_for_timeout(200)
     assert panel.locator(".area.c0").count() == 0
     panel.get_by_role("button", name="actor").click()
+    panel.locator("svg[role=img]").scroll_into_view_if_needed()
     box = panel.locator("svg[role=img]").bounding_box()
     page.mouse.move(box["x"] + 900, box["y"] + 120)
     assert "actor" in panel.locator(".readout").inner_text() and "GiB" in panel.locator(".readout").inner_text()
@@ -149,7 +150,7 @@ def test_copy_gives_the_diff(browser: Any, pages: dict[str, Path]) -> None:
         viewport={"width": 1280, "height": 900},
         permissions=["clipboard-read", "clipboard-write"],
     )
-    visit.page.locator(".copy").first.click()
+    visit.page.locator(".diff .copy").first.click()
     visit.page.get_by_role("button", name="copied").first.wait_for()
     incident = analyze([str(ROOT / "samples/lab-pinned-start/run")])
     diff = next(patch.diff for patch in incident.findings[0].patches if patch.diff)

@@ -37,6 +37,20 @@ def test_svg_tells_roles_and_limits(doctor: Callable[..., Any], tmp_path: Path) 
     assert all(f"<!-- {name} -->" in text for name in ("actor", "page-locked", "update", "container limit 4.15 GiB"))
 
 
+def test_svg_in_chinese(doctor: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is written in the picture is Chinese where the machine has a font for it, and English where it has none."""
+    from rlhfdoctor.report import picture
+
+    own = set(picture._FONTS["zh"]) & set(pytest.importorskip("matplotlib.font_manager").fontManager.get_font_names())
+    texts = []
+    for number, families in enumerate((picture._FONTS["zh"], ())):
+        monkeypatch.setitem(picture._FONTS, "zh", families)  # type: ignore[arg-type]
+        doctor("report", RUN, "--out", tmp_path / f"{number}.svg", "--lang", "zh")
+        texts.append((tmp_path / f"{number}.svg").read_text())
+    assert ("<!-- 匿名内存 -->" in texts[0]) is bool(own)
+    assert "<!-- anonymous -->" in texts[1] and "匿名内存" not in texts[1]
+
+
 @pytest.mark.parametrize(("folder", "ending"), [(LOGS, "html"), (RUN, "md"), (RUN, "html"), (RUN, "png")])
 def test_reports_need_no_polars(
     doctor: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: Path, ending: str

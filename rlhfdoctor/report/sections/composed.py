@@ -27,5 +27,4 @@ SECTION = Section(
     has=lambda incident: bool(composed(incident)),
     text=_text,
     markdown=_markdown,
-    html=lambda incident, charts, t: {"composed": composed(incident)},
 )

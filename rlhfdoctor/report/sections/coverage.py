@@ -82,6 +82,5 @@ SECTION = Section(
     has=lambda incident: bool(incident.coverage.read),
     text=_text,
     markdown=_markdown,
-    html=lambda incident, charts, t: {"coverage": coverage_says(incident)},
     to_dict=_to_dict,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rlhfdoctor.i18n.message import Language, Message, plural, say
+from rlhfdoctor.i18n.message import Language, Message, say
 from rlhfdoctor.report.marked import plain
 from rlhfdoctor.report.page import Page
 from rlhfdoctor.report.said import said
@@ -13,7 +13,6 @@ from rlhfdoctor.report.section import Section
 from rlhfdoctor.types import Difference, Incident
 from rlhfdoctor.units import show_value
 
-_COUNT = 5
 _TITLE = say("file and log differ")
 
 
@@ -47,11 +46,8 @@ def warn(incident: Incident) -> Message | None:
 def _text(incident: Incident, page: Page) -> None:
     found = incident.differences.settings
     page.heading(say("file and log differ (the log is what ran)"))
-    for difference in found if page.everything else found[:_COUNT]:
+    for difference in found:
         page.write(page.words(describe(difference)), "dim")
-    if len(found) > _COUNT and not page.everything:
-        more = len(found) - _COUNT
-        page.write(page.words(plural("{n} more setting differs", "{n} more settings differ", more)), "dim")
 
 
 def _markdown(incident: Incident, t: Language) -> Iterator[str]:

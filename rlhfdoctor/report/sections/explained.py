@@ -13,6 +13,7 @@ from rlhfdoctor.report.page import Page
 from rlhfdoctor.report.said import said
 from rlhfdoctor.report.sanitize import clean
 from rlhfdoctor.report.section import Section
+from rlhfdoctor.report.shown import is_of_host_memory
 from rlhfdoctor.types import Incident
 from rlhfdoctor.units import show_bytes
 
@@ -21,6 +22,10 @@ _SMALL_RATIO = 0.02
 """Rows and parts below this share are left to the JSON report."""
 _POSSIBLE = 0.1
 """A suspect from this probability on is worth naming."""
+
+
+def _is_shown(incident: Incident) -> bool:
+    return incident.explained is not None and incident.explained.is_modelled and is_of_host_memory(incident)
 
 
 def _text(incident: Incident, page: Page) -> None:
@@ -73,6 +78,12 @@ def _verdict(found: Explanation) -> Message:
     if likely is not None:
         what = COMPONENT_SAYS[likely.component]
         mostly = say("{role} held mostly {what} ({sure} likely)", role=role, what=what, sure=_sure(likely))
+        if likely.component == "something else":
+            mostly = say(
+                "no part of the configuration explains most of what {role} held ({sure} likely)",
+                role=role,
+                sure=_sure(likely),
+            )
         besides = NOTHING
         if copy is not None and copy.component != likely.component:
             besides = say("besides, {what} ({sure} likely)", what=COMPONENT_SAYS[copy.component], sure=_sure(copy))
@@ -154,7 +165,7 @@ SECTION = Section(
     name="explained",
     place=45,
     title=say("measured, explained by"),
-    has=lambda incident: incident.explained is not None and incident.explained.is_modelled,
+    has=_is_shown,
     text=_text,
     markdown=_markdown,
     html=_html,

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from rich.text import Text
+
 from rlhfdoctor.charts import Chart
 from rlhfdoctor.i18n.message import NOTHING, Language, Message, say
 from rlhfdoctor.report.marked import code, fenced_diff, plain
+from rlhfdoctor.report.next_step import patch_command
 from rlhfdoctor.report.page import Page
-from rlhfdoctor.report.phrasing import NOT_SET, SAFETIES, freed, sentence
+from rlhfdoctor.report.phrasing import NOT_SET, SAFETIES, change, freed, place, sentence
 from rlhfdoctor.report.safety import COLOURS
 from rlhfdoctor.report.said import said
 from rlhfdoctor.report.sanitize import clean, without_secrets
@@ -18,30 +21,17 @@ from rlhfdoctor.report.shown import LEAST_CONFIDENCE, roots, worth_showing
 from rlhfdoctor.types import Finding, Incident, Patch, Quote
 from rlhfdoctor.units import show_confidence
 
-_EVIDENCE_COUNT = 5
-_DIFF_COUNT = 3
 _SIDES: Mapping[str, Message] = {"log": say("log"), "evidence": say("computed"), "setting": say("setting")}
 
 
 def _text(incident: Incident, page: Page) -> None:
-    t = page.words
-    found = roots(incident)
-    shown = found if page.everything else worth_showing(incident)
-    for index, finding in enumerate(shown):
+    for index, finding in enumerate(roots(incident)):
         echoes = [f for f in incident.findings if f.explained_by == finding.cause]
         titled = index == 0 and incident.verdict == "cause"  # the headline is its title
-        title = NOTHING if titled else finding.title
-        _finding(finding, echoes, page, full=index == 0 or page.everything, title=title)
-    if len(found) > len(shown):
-        names = ", ".join(
-            f"{f.cause} {show_confidence(f.confidence)}{f' ({t(f.differs)})' if f.differs else ''}"
-            for f in found[len(shown) :][:5]
-        )
-        page.head(("", ""))
-        page.write(t(say("less likely: {names}  (--all shows them)", names=names)), "dim", first="")
+        _finding(finding, echoes, page, title=NOTHING if titled else finding.title)
 
 
-def _finding(finding: Finding, echoes: list[Finding], page: Page, full: bool, title: Message) -> None:
+def _finding(finding: Finding, echoes: list[Finding], page: Page, title: Message) -> None:
     style = "red" if finding.confidence >= 0.5 else "yellow"
     page.head(
         (f"\nfinding[{finding.cause}]", f"bold {style}"),
@@ -51,66 +41,64 @@ def _finding(finding: Finding, echoes: list[Finding], page: Page, full: bool, ti
     page.write(page.words(finding.summary))
     if finding.differs:
         page.write(page.words(say("difference: {differs}", differs=finding.differs)), "dim")
-    count = len(finding.evidence) if page.everything else _EVIDENCE_COUNT if full else 2
-    for quote in finding.evidence[:count]:
-        _quote(quote, "+", page, full)
-    for quote in finding.against[: count if full else 1]:
-        _quote(quote, "-", page, full)
+    for quote in finding.evidence:
+        _quote(quote, "+", page)
+    for quote in finding.against:
+        _quote(quote, "-", page)
     for echo in echoes:
         page.write(page.words(say("explains {cause}: {title}", cause=echo.cause, title=echo.title)), "dim")
-    if not full:
-        if finding.patches:
-            names = ", ".join(clean(page.words(p.named)) for p in finding.patches[:3])
-            page.write(page.words(say("help: {names}  (--all shows the diffs)", names=names)), "dim")
-        return
-    diffs = 0
     for patch in finding.patches:
-        wanted = page.everything or (patch.safety != "show" and diffs < _DIFF_COUNT)
-        diffs += wanted and bool(patch.diff)
-        _patch(patch, page, wanted)
+        _patch(patch, page)
 
 
-def _quote(quote: Quote, sign: str, page: Page, full: bool) -> None:
+def _quote(quote: Quote, sign: str, page: Page) -> None:
     page.write(page.words(quote.says), "green" if sign == "+" else "red", first=f"   {sign} ")
-    if quote.file and full and (quote.file, quote.line) not in page.quoted:
+    if quote.file and (quote.file, quote.line) not in page.quoted:
         page.quoted.add((quote.file, quote.line))
-        where = quote.file if quote.line is None else f"{quote.file}:{quote.line}"
-        page.quote("     --> ", where, "cyan")
+        page.quote("     --> ", place(quote), "cyan")
         if quote.text:
             page.quote("      | ", quote.text, "dim")
 
 
-def _patch(patch: Patch, page: Page, with_diff: bool) -> None:
+def _patch(patch: Patch, page: Page) -> None:
     t = page.words
-    before = t(NOT_SET) if patch.before is None else patch.before
-    change = f"  {before} -> {patch.after}" if patch.after not in (None, "null") else ""
-    page.head(
-        (f"   {t(say('help'))}: ", "bold green"),
-        (clean(t(patch.named) + change, 200), "bold"),
-        (f"  [{patch.safety}]", COLOURS[patch.safety]),
-    )
-    cost = say("Cost: {cost}", cost=patch.cost) if patch.cost else NOTHING
-    page.write(
-        " ".join(
-            sentence(part, t) for part in (patch.effect, freed(patch), cost, *patch.side_effects, patch.note) if part
-        ),
-        first="         ",
-    )
-    if not with_diff:
-        return
+    page.print(patch_lines(patch, page))
+    parts = (patch.effect, freed(patch), cost(patch), *patch.side_effects, patch.note)
+    page.write(" ".join(sentence(part, t) for part in parts if part), first=" " * 9)
     for line in patch.diff.splitlines():
         colour = "green" if line.startswith("+") else "red" if line.startswith("-") else "dim"
         page.head((f"      {clean(line, 400)}", colour))
 
 
+def patch_lines(patch: Patch, page: Page) -> list[Text]:
+    """The setting, its value before and after, and how safe that is."""
+    t, values = page.words, change(patch)
+    says = f"  {t(NOT_SET) if values[0] is None else values[0]} -> {values[1]}" if values else ""
+    label = f"   {t(say('help'))}: "
+    parts = ((t(patch.named) + says, "bold"), (f"  [{patch.safety}]", COLOURS[patch.safety]))
+    return page.lines(*parts, first=label, rest=" " * 9, edge="bold green")
+
+
+def cost(patch: Patch) -> Message:
+    """What it costs; empty if nothing."""
+    return say("Cost: {cost}", cost=patch.cost) if patch.cost else NOTHING
+
+
 def _markdown(incident: Incident, t: Language) -> Iterator[str]:
+    shown = _in_full(incident)
     for finding in incident.findings:
-        if finding.confidence >= LEAST_CONFIDENCE:
+        if finding in shown or finding.explained_by is not None:
             yield from _marked(finding, t)
-    remote = [f for f in roots(incident) if f.confidence < LEAST_CONFIDENCE]
+    remote = [f for f in roots(incident) if f not in shown]
     if remote:
         names = ", ".join(f"{f.cause} ({show_confidence(f.confidence)})" for f in remote)
         yield from (f"{t(say('Less likely'))}: {names}", "")
+
+
+def _in_full(incident: Incident) -> list[Finding]:
+    """Those that are not only named: the likely ones, and where nothing is singled out, what the terminal shows."""
+    candidates = worth_showing(incident)
+    return [f for f in roots(incident) if f.confidence >= LEAST_CONFIDENCE or f in candidates]
 
 
 def _marked(finding: Finding, t: Language) -> list[str]:
@@ -128,10 +116,10 @@ def _marked(finding: Finding, t: Language) -> list[str]:
         + [""]
     )
     for patch in finding.patches:
-        before = patch.before if patch.before is not None else t(NOT_SET)
-        change = f"**{plain(t(patch.named))}**: `{code(before)}` → `{code(str(patch.after))}`"
+        values = change(patch)
+        says = f": `{code(t(NOT_SET) if values[0] is None else values[0])}` → `{code(values[1])}`" if values else ""
         effect = " ".join(plain(sentence(part, t)) for part in (patch.effect, patch.note) if part)
-        lines += [f"{change} ({t(SAFETIES[patch.safety])}). {effect}", ""]
+        lines += [f"**{plain(t(patch.named))}**{says} ({t(SAFETIES[patch.safety])}). {effect}", ""]
         if patch.diff:
             lines += fenced_diff(patch.diff)
     if finding.missing:
@@ -141,21 +129,25 @@ def _marked(finding: Finding, t: Language) -> list[str]:
 
 
 def _marked_quote(side: Message, quote: Quote, t: Language) -> str:
-    where = f" (`{code(quote.file)}:{quote.line}`)" if quote.file else ""
+    where = f" (`{code(place(quote))}`)" if quote.file else ""
     return f"- {t(side)}: {plain(t(quote.says))}{where}"
 
 
 def _html(incident: Incident, _charts: Sequence[Chart], t: Language) -> dict[str, Any]:
     found = roots(incident)
-    places = {(event.origin.file, event.origin.line): number for number, event in enumerate(incident.timeline)}
+    places = {(e.origin.file, e.origin.line): place for place, e in reversed([*enumerate(incident.timeline)])}
+    shown = _in_full(incident)
     return {
-        "findings": [f for f in found if f.confidence >= LEAST_CONFIDENCE],
-        "remote": [f for f in found if f.confidence < LEAST_CONFIDENCE],
+        "findings": shown,
+        "remote": [f for f in found if f not in shown],
         "echoes": [f for f in incident.findings if f.explained_by is not None],
         "freed": freed,
+        "command": lambda finding, patch: " ".join(patch_command(incident, finding, patch)),
         "safety": lambda patch: t(SAFETIES[patch.safety]),
         "not_set": t(NOT_SET),
-        "place": lambda quote: places.get((quote.file, quote.line)) if quote.file else None,
+        "change": change,
+        "where": place,
+        "number": lambda quote: places.get((quote.file, quote.line)) if quote.file else None,
         "side": lambda quote: t(_SIDES[quote.kind]),
     }
 

@@ -12,12 +12,10 @@ from rlhfdoctor.report.said import said
 from rlhfdoctor.report.section import Section
 from rlhfdoctor.types import Incident
 
-_COUNT = 5
-
 
 def _text(incident: Incident, page: Page) -> None:
     page.heading(say("not read ({gaps})", gaps=len(incident.gaps)))
-    for gap in incident.gaps if page.everything else incident.gaps[:_COUNT]:
+    for gap in incident.gaps:
         page.write(f"{page.words(gap.what)}: {page.words(gap.why)}", "dim")
 
 

@@ -11,6 +11,7 @@ from rlhfdoctor.report.marked import plain
 from rlhfdoctor.report.page import Page
 from rlhfdoctor.report.said import said
 from rlhfdoctor.report.section import Section
+from rlhfdoctor.report.shown import is_of_host_memory
 from rlhfdoctor.types import Incident, Part
 from rlhfdoctor.units import show_bytes
 
@@ -61,7 +62,7 @@ SECTION = Section(
     name="ledger",
     place=40,
     title=say("ledger"),
-    has=lambda incident: bool(incident.ledger),
+    has=lambda incident: bool(incident.ledger) and is_of_host_memory(incident),
     text=_text,
     markdown=_markdown,
     html=_html,

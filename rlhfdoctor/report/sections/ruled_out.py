@@ -12,12 +12,10 @@ from rlhfdoctor.report.said import said
 from rlhfdoctor.report.section import Section
 from rlhfdoctor.types import Incident
 
-_COUNT = 4
-
 
 def _text(incident: Incident, page: Page) -> None:
     page.heading(say("ruled out"))
-    for item in incident.ruled_out if page.everything else incident.ruled_out[:_COUNT]:
+    for item in incident.ruled_out:
         page.write(f"{item.cause}: {page.words(item.because)}")
 
 

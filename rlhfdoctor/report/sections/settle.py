@@ -25,17 +25,17 @@ _HOW_IT_ENDED: dict[Message, Message] = {
 """Settle -> what, where nothing shows the end."""
 
 
-def _text(incident: Incident, page: Page) -> None:
-    t = page.words
+def wanted(incident: Incident) -> dict[Message, Message]:
+    """Settle -> what: how to get an input that would decide, and what it is; the most telling first."""
     found = likely(incident)
-    wanted = {m.settle: m.what for f in found for m in f.missing}
+    missing = {m.settle: m.what for f in found for m in f.missing}
     if not found and incident.death is not None and incident.death.killer == "collective-timeout":
-        wanted = {
+        missing = {
             LATE_STACK: say("where the late rank stands"),
             say("the end of each rank's own log, with the time of its last line"): say("which rank did not come"),
         }
     elif not found:
-        wanted = {
+        missing = {
             say("dmesg -T | grep -iE 'oom|killed process'   (as root on the node)"): say("what killed the process"),
             quoted("cat /sys/fs/cgroup/memory.max || cat /sys/fs/cgroup/memory/memory.limit_in_bytes"): say(
                 "the job's memory limit"
@@ -45,10 +45,15 @@ def _text(incident: Incident, page: Page) -> None:
             ),
         }
     if incident.verdict == "inconclusive":
-        wanted = _HOW_IT_ENDED | wanted if found else _HOW_IT_ENDED
-    if wanted:
+        missing = _HOW_IT_ENDED | missing if found else _HOW_IT_ENDED
+    return dict(list(missing.items())[:_COUNT])
+
+
+def _text(incident: Incident, page: Page) -> None:
+    t, missing = page.words, wanted(incident)
+    if missing:
         page.heading(say("would settle it") if incident.verdict in ("undecided", "inconclusive") else say("not known"))
-        for settle, what in list(wanted.items())[:_COUNT]:
+        for settle, what in missing.items():
             page.write(f"{t(what)}: {t(settle)}")
 
 

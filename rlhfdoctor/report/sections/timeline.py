@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 from rlhfdoctor.charts import Chart
-from rlhfdoctor.i18n.message import Language, say
+from rlhfdoctor.i18n.message import Language, plural, say
 from rlhfdoctor.report.sanitize import clean
 from rlhfdoctor.report.section import Section
 from rlhfdoctor.types import Event, Incident
@@ -14,7 +15,39 @@ from rlhfdoctor.units import show_time
 
 
 def _html(incident: Incident, charts: Sequence[Chart], _t: Language) -> dict[str, Any]:
-    return {"events": [_event(event, charts, incident) for event in incident.timeline]}
+    """A row for each line; of progress between two others only what a finding quotes."""
+    rows: list[dict[str, Any]] = []
+    for kept, group in groupby(_places(incident), lambda place: _is_kept(incident, place)):
+        places = list(group)
+        if kept or len(places) <= _FEW:
+            rows += [{"number": place, **_event(incident.timeline[place], charts, incident)} for place in places]
+        else:
+            rows.append({"folded": plural("{n} more line of progress", "{n} more lines of progress", len(places))})
+    stamped = [bool(row.get("time")) for row in rows if "folded" not in row]
+    return {"events": rows, "has_times": any(stamped), "unordered": not all(stamped)}
+
+
+_FEW = 3
+"""So many lines of progress are shown as they are."""
+
+
+def _places(incident: Incident) -> list[int]:
+    """Of the events, each line of a file once."""
+    first: dict[tuple[str, int | None, str], int] = {}
+    for place, event in enumerate(incident.timeline):
+        at = (event.origin.file, event.origin.line, event.text)
+        first.setdefault(at, place)
+    return sorted(first.values())
+
+
+def _is_kept(incident: Incident, place: int) -> bool:
+    """Whether a line is more than progress: a failure, the last one before it, or what a finding quotes."""
+    event = incident.timeline[place]
+    quotes = (quote for finding in incident.findings for quote in (*finding.evidence, *finding.against))
+    if event.kind.scope != "phase" or any((q.file, q.line) == (event.origin.file, event.origin.line) for q in quotes):
+        return True
+    following = incident.timeline[place + 1] if place + 1 < len(incident.timeline) else None
+    return following is None or following.kind.scope != "phase"
 
 
 def _event(event: Event, charts: Sequence[Chart], incident: Incident) -> dict[str, Any]:

@@ -139,6 +139,10 @@ class Picture {
       const line = element("line", { class: `mark ${kind}`, x1: place, x2: place, y1: TOP, y2: HEIGHT - BOTTOM });
       line.append(element("title", {}, says));
       inside.append(line);
+      if (kind === "death") {
+        const left = place > width / 2, label = says.length > 40 ? says.slice(0, 39) + "…" : says;
+        inside.append(element("text", { class: left ? "mark-name end" : "mark-name", x: left ? place - 5 : place + 5, y: TOP + 30 }, label));
+      }
     }
     for (const size of ticks(panel.top)) {
       parts.push(element("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(size), y2: y(size) }), element("text", { class: "tick end", x: LEFT - 6, y: y(size) + 4 }, showBytes(size)));
