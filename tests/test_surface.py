@@ -60,7 +60,19 @@ OPTIONS = {
     },
     "bundle": {"paths", "out", "hide", "framework"},
     "report": {"paths", "out", "form", "framework", "lang"},
-    "patch": {"paths", "ray_address", "configs", "framework", "since", "until", "write", "consent", "revert"},
+    "patch": {
+        "paths",
+        "ray_address",
+        "configs",
+        "framework",
+        "since",
+        "until",
+        "write",
+        "consent",
+        "revert",
+        "everything",
+        "lang",
+    },
 }
 
 
