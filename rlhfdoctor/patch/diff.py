@@ -1,4 +1,4 @@
-"""One unified diff of several files, under names by which `git apply` and `patch -p1` find them."""
+"""One unified diff of several files, under names by which tools such as `git apply` find them."""
 
 from __future__ import annotations
 

@@ -45,6 +45,10 @@ class Applied:
     at_s: float
     """When they were written, in Unix seconds."""
 
+    def after(self) -> bytes:
+        """The file as it is."""
+        return with_edits(self.base, self.edits)
+
 
 class Journal(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """One file's: its bytes before, and the hashes of both states."""

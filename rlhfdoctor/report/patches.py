@@ -1,4 +1,4 @@
-"""What `doctor patch` says of the patches beside the diff: which are in it, which are not and why, what to do next."""
+"""What `doctor patch` says of each patch beside the diff: whether it is in it, why not, what to do next."""
 
 from __future__ import annotations
 
