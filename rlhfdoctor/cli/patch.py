@@ -72,7 +72,7 @@ def patch(
     extract = say("{file}: is inside an archive; extract it before patching", file=inside or "")
     if inside is not None and write:
         raise UsageError(extract)
-    for told in said.describe_patches(incident, chosen, everything):
+    for told in said.describe_patches(incident, chosen, everything, write):
         tell(told.line, err=True)
         for detail in told.details:
             tell(say("   {detail}", detail=detail), err=True)
@@ -86,7 +86,7 @@ def patch(
                 say("write it: {command}", command=f"{command}{given} --write") if inside is None else extract, err=True
             )
     elif applied:
-        for message in said.already(applied):
+        for message in said.already({file: len(earlier.edits) for file, earlier in applied.items()}):
             tell(message, err=not write)
     else:
         tell(said.why_nothing(incident, consent), err=True)
