@@ -26,8 +26,8 @@ _SCHEMA = "rlhfdoctor.patched/1"
 _MOST_BYTES = 64 << 20
 FILE_BYTES = 32 << 20
 """A larger file is no configuration."""
-_MOST_EDITS, _MOST_BASE_BYTES = 1000, 4 << 20
-"""More of them are no patches of a configuration."""
+_MOST_EDITS, _MOST_BASE_BYTES = 200, 4 << 20
+"""What is more or larger is no patch of a configuration: it is written, and not remembered."""
 
 
 class Damaged(ValueError):
@@ -99,7 +99,7 @@ def keep(file: Path, original: bytes, written: bytes, base: bytes = b"", edits: 
         last = load(path)
         if last.written == entry.before:
             entry.original, entry.before = last.original, last.before
-    if len(base) <= _MOST_BASE_BYTES and all(edit.text.isascii() for edit in edits):
+    if _is_modest(base, edits):
         entry.base = "" if hash_of(base) == entry.before else base64.b64encode(base).decode()
         entry.edits = [(edit.start, edit.end, edit.text) for edit in edits]
     write.make_folder(path.parent)
@@ -139,9 +139,15 @@ def find_applied(file: Path, data: bytes) -> Applied | None:
         return None
     edits = tuple(Replacement(*edit) for edit in entry.edits)
     base = _decoded(entry.base) if entry.base else entry.bytes_before()
-    if len(edits) > _MOST_EDITS or len(base) > _MOST_BASE_BYTES or with_edits(base, edits) != data:
+    if not _is_modest(base, edits) or with_edits(base, edits) != data:
         raise Damaged("the changes that it keeps do not make the file")
     return Applied(base, edits, journal.stat().st_mtime)
+
+
+def _is_modest(base: bytes, edits: Sequence[Replacement]) -> bool:
+    """Whether the edits are as patches of a configuration are, so that to make them again takes no time."""
+    size = len(base) + sum(len(edit.text) for edit in edits)
+    return len(edits) <= _MOST_EDITS and size <= _MOST_BASE_BYTES and all(edit.text.isascii() for edit in edits)
 
 
 def with_edits(base: bytes, edits: Sequence[Replacement]) -> bytes:
