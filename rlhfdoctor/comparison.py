@@ -30,10 +30,12 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Two runs: what became of each, which settings differ, and by how much the figures do."""
+    """Two runs: what became of each, which settings differ, by how much the figures do, and what they cannot show."""
 
     before: Incident
     after: Incident
     figures: tuple[Figure, ...]
     settings: tuple[tuple[str, Value, Value], ...]
     """(spelling, value before, value after); None: not set."""
+    doubts: tuple[Message, ...] = ()
+    """Why they do not show whether a change helped."""

@@ -1,7 +1,6 @@
 """The nouns of the doctor: one frozen type for each thing that flows through the pipeline.
 
-Units are in the names (`_bytes`, `_s`, `_ratio`, `_count`). None means "could not be read",
-0 means "read, and zero". Times are Unix seconds.
+Units are in the names (`_bytes`, `_s`, `_count`). None: could not be read; 0: read, and zero. Times are Unix seconds.
 """
 
 from __future__ import annotations
@@ -90,10 +89,9 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """A setting for which the user's file and the log of the run have different values."""
+    """A setting for which the user's file (`own`) and the log of the run have different values."""
 
     own: Setting
-    """Of the file."""
     logged: Setting
 
 

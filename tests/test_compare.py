@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,10 @@ import pytest
 from click.testing import Result
 
 from rlhfdoctor.comparison import Figure
+from rlhfdoctor.core.comparable import look_at
 from rlhfdoctor.core.compare import compare
+from rlhfdoctor.core.diagnose import make_incident
+from rlhfdoctor.core.session import Session
 from rlhfdoctor.report.comparison import verdict
 from rlhfdoctor.units import MIB
 from tests.record.build import steps, write_run
@@ -83,18 +87,17 @@ def test_runs_without_steps(tmp_path: Path) -> None:
 
 def test_what_became_of_them() -> None:
     """One died and one ended well; settings that differ are named as they are spelled."""
-    died, well = str(SAMPLES / "lab-driver-leak/run"), str(SAMPLES / "lab-healthy-close/run")
+    died, well = str(SAMPLES / "lab-pinned-start/run"), str(SAMPLES / "lab-pinned-start-cured/run")
     assert str(verdict(compare([died], [well]))) == "the second run survived what the first one died of"
     assert str(verdict(compare([well], [died]))) == "the first run ended well, the second did not"
     assert str(verdict(compare([died], [died]))) == "both died, of the same cause"
-    assert "--mem" in [
-        spelled for spelled, _, _ in compare([well], [str(SAMPLES / "lab-healthy-sawtooth/run")]).settings
-    ]
+    sawtooth, close = (str(SAMPLES / name / "run") for name in ("lab-healthy-sawtooth", "lab-healthy-close"))
+    assert "--mem" in [spelled for spelled, _, _ in compare([close], [sawtooth]).settings]
 
 
 def test_command(doctor: Doctor, tmp_path: Path) -> None:
     """Exit 1 when the second run ended badly, 0 when it ended well, 2 when there is nothing to read."""
-    died, well = SAMPLES / "lab-driver-leak/run", SAMPLES / "lab-healthy-close/run"
+    died, well = SAMPLES / "lab-pinned-start/run", SAMPLES / "lab-pinned-start-cured/run"
     assert [
         doctor("compare", a, b).exit_code for a, b in ((died, well), (well, died), (well, tmp_path / "nowhere"))
     ] == [0, 1, 2]
@@ -111,3 +114,58 @@ def test_logs_without_a_trace_have_verdicts_only(doctor: Doctor) -> None:
     """It says that there are no figures, and why."""
     result = doctor("compare", SAMPLES / "ray-healthy/run", SAMPLES / "ray-cgroup-kill/run")
     assert (result.exit_code, "no figures: neither run was recorded" in result.stdout) == (1, True)
+
+
+NOT_SHOWN = "these runs do not show whether a change helped: "
+OPENRLHF = "openrlhf-save-kill"
+PAIRS = {
+    "stopped-earlier": ("recorded-leak", "recorded-sawtooth-healthy", "the second run came to step 12 only"),
+    "died-earlier-of-something-else": ("recorded-leak", "recorded-hang", "came to step 14 only, the first one died at step 17"),
+    "another-framework": ("lab-pinned-start", "openrlhf-healthy", "different frameworks: rlhfdoctor and openrlhf"),
+    "another-model": (OPENRLHF, "openrlhf-healthy", "different models: --pretrain is /data/models/Baichuan2-13B-Chat"),
+    "other-data": ("lab-driver-leak", "lab-healthy-close", "that no patch of the first run changes: data.max_response_length"),
+    "nothing-known": ("ray-cgroup-kill", "ray-healthy", "nothing shows that they are runs of the same job"),
+}
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_what_cannot_be_compared_is_not_judged(pair: str, doctor: Doctor) -> None:
+    """It says so in text and JSON, with the figures all the same; the exit status is the second run's."""
+    one, two, why = PAIRS[pair]
+    words = ("compare", SAMPLES / one / "run", SAMPLES / two / "run")
+    text, found = doctor(*words), json.loads(doctor(*words, "--format", "json").stdout)
+    said = " ".join(text.stdout.split())
+    assert (said.startswith(NOT_SHOWN), why in said) == (True, True), said
+    assert (found["comparable"], len(found["doubts"]) > 0, found["says"].startswith(NOT_SHOWN)) == (False, True, True)
+    assert text.exit_code == (0 if found["runs"][1]["verdict"] == "healthy" else 1)
+    assert bool(found["figures"]) is (one.startswith(("lab-", "recorded-")))
+
+
+def test_a_run_of_its_own_job_is_judged(doctor: Doctor) -> None:
+    """The setting that a patch of the first run changes makes no other job."""
+    words = ("compare", SAMPLES / "lab-pinned-start/run", SAMPLES / "lab-pinned-start-cured/run")
+    found = json.loads(doctor(*words, "--format", "json").stdout)
+    assert (found["comparable"], found["doubts"], len(found["settings"])) == (True, [], 1)
+
+
+def test_the_first_run_ended_well() -> None:
+    """There is nothing to help: what became of both is said, and what differs."""
+    well, died = str(SAMPLES / "lab-healthy-close/run"), str(SAMPLES / "lab-driver-leak/run")
+    found = compare([well], [died])
+    assert str(verdict(found)) == "the first run ended well, the second did not"
+    assert [str(doubt) for doubt in found.doubts] != []
+
+
+def test_chinese(doctor: Doctor) -> None:
+    """The doubts are put into Chinese, too."""
+    said = doctor("compare", SAMPLES / "recorded-leak/run", SAMPLES / "recorded-sawtooth-healthy/run", "--lang", "zh").stdout
+    assert said.startswith("无法由这两次运行判断改动是否有效：第二次运行只到第 12 步")
+
+
+def test_patched_since_the_first_run(tmp_path: Path, doctor: Doctor) -> None:
+    """What --write has changed in the files of the first run is no other job."""
+    run = Path(shutil.copytree(SAMPLES / "lab-generate-desync/run", tmp_path / "before"))
+    assert doctor("patch", run, "--write", "--consent", "comm-zero3-generate-desync").exit_code == 0
+    with Session([str(run)]) as session:
+        patched = look_at(session, make_incident(session)).patched
+    assert patched == {"synced_gpus", "zero_stage"}

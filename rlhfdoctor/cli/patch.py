@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlhfdoctor.cli.console import echo, rules_option, tell
-from rlhfdoctor.cli.incident import EXIT_CODES, any_paths_argument, incident_of, ray_option, reading_options
+from rlhfdoctor.cli.console import echo, language_option, rules_option, tell
+from rlhfdoctor.cli.incident import EXIT_CODES, any_paths_argument, ray_option, read_session, reading_options
 from rlhfdoctor.cli.project import ProjectCommand
 from rlhfdoctor.errors import UsageError
-from rlhfdoctor.i18n.message import NOTHING, joined, plural, quoted, say
-from rlhfdoctor.report.phrasing import NOT_SET, SAFETIES
+from rlhfdoctor.i18n.message import plural, say
 
 if TYPE_CHECKING:
-    from rlhfdoctor.types import Incident, Patch
+    from rlhfdoctor.patch.merge import Change
+    from rlhfdoctor.types import Incident
 
 
 @click.command(cls=ProjectCommand)
@@ -24,33 +26,92 @@ if TYPE_CHECKING:
 @ray_option
 @reading_options
 @rules_option
-@click.option("--write", is_flag=True, help="Apply the safe patches to the files.")
+@click.option("--write", is_flag=True, help="Apply the diff to the files.")
 @click.option("--consent", multiple=True, metavar="RULE", help="Apply this rule's consent patches too; repeatable.")
 @click.option("--revert", is_flag=True, help="Restore the files as they were before --write, byte for byte.")
-def patch(paths: tuple[str, ...], write: bool, consent: tuple[str, ...], revert: bool, **reading: Any) -> None:
-    """Show the patches for an incident as unified diffs, apply them, or take them back.
+@click.option("--all", "everything", is_flag=True, help="Say all of every patch, also of those that are not written.")
+@language_option
+def patch(
+    paths: tuple[str, ...],
+    write: bool,
+    consent: tuple[str, ...],
+    revert: bool,
+    everything: bool,
+    rules: tuple[Path, ...],
+    lang: str,
+    **reading: Any,
+) -> None:
+    """Print the patches for an incident as one unified diff, apply them, or take them back.
 
-    Safe patches change neither what is learned nor whether the run starts. Consent patches cost
+    Standard output is the diff that --write would write, for `git apply` or `patch -p1`; what else there is to say goes
+    to standard error. Safe patches change neither what is learned nor whether the run starts. Consent patches cost
     something and need --consent RULE. Shown ones are never written.
 
     \b
     Examples:
       doctor patch ray_logs launch.sh
+      doctor patch ray_logs launch.sh > fix.diff; git apply fix.diff
       doctor patch ray_logs launch.sh --write --consent host-container-limit
       doctor patch launch.sh --ray --write
       doctor patch launch.sh --revert
     """
-    from rlhfdoctor.patch.apply import revert_files, selected
-    from rlhfdoctor.report.sections.differences import warn
-
     if revert:
-        restored = revert_files([Path(path) for path in paths])
-        for path in restored:
-            tell(say("restored {file}", file=str(path)))
-        if not restored:
-            raise UsageError(say("nothing to take back: no patched file below {paths:, }", paths=paths))
+        _revert(paths)
         return
-    incident = incident_of(paths, **reading)
+    from rlhfdoctor.core.diagnose import make_incident
+    from rlhfdoctor.engine.catalogue import load_catalogue
+    from rlhfdoctor.patch.apply import selected
+    from rlhfdoctor.patch.merge import apply_all, is_member
+    from rlhfdoctor.report import patches as said
+    from rlhfdoctor.report.sanitize import without_secrets
+
+    catalogue = load_catalogue(*rules)
+    with read_session(paths, **reading) as session:
+        incident, applied = make_incident(session, catalogue), dict(session.applied)
+    _check(incident, consent)
+    for message in said.other_file(incident):
+        tell(message, err=True)
+    chosen = selected(incident.findings, consent)
+    changes = apply_all(chosen, applied)
+    inside = next((change.file for change in changes if is_member(change.file)), None)
+    extract = say("{file}: is inside an archive; extract it before patching", file=inside or "")
+    if inside is not None and write:
+        raise UsageError(extract)
+    for told in said.describe_patches(incident, chosen, everything, write):
+        tell(told.line, err=True)
+        for detail in told.details:
+            tell(say("   {detail}", detail=detail), err=True)
+        echo(without_secrets(told.diff), err=True, end="")
+    command = _command(paths, reading)
+    if changes:
+        _write(changes) if write else _print(changes)
+        given = "".join(f" --consent {rule}" for rule in consent)
+        if not write:
+            tell(
+                say("write it: {command}", command=f"{command}{given} --write") if inside is None else extract, err=True
+            )
+    elif applied:
+        for message in said.already({file: len(earlier.edits) for file, earlier in applied.items()}):
+            tell(message, err=not write)
+    else:
+        tell(said.why_nothing(incident, consent), err=True)
+    for message in said.consents(incident, consent, command):
+        tell(message, err=True)
+    sys.exit(0 if write and (changes or applied) else EXIT_CODES[incident.verdict])
+
+
+def _revert(paths: Sequence[str]) -> None:
+    from rlhfdoctor.patch.apply import revert_files
+
+    restored = revert_files([Path(path) for path in paths])
+    for path in restored:
+        tell(say("restored {file}", file=str(path)))
+    if not restored:
+        raise UsageError(say("nothing to take back: no patched file below {paths:, }", paths=tuple(paths)))
+
+
+def _check(incident: Incident, consent: Sequence[str]) -> None:
+    """Refuses consent to what was not found."""
     known = {finding.cause for finding in incident.findings}
     for rule in consent:
         if rule not in known:
@@ -61,52 +122,50 @@ def patch(paths: tuple[str, ...], write: bool, consent: tuple[str, ...], revert:
                     known=tuple(sorted(known)) or say("none"),
                 )
             )
-    chosen = selected(incident.findings, consent)
-    warning = warn(incident)
-    if warning is not None and any(finding.patches for finding in incident.findings):
-        echo(f"# {warning}", err=write)
-    if not write:
-        for finding in incident.findings:
-            for item in finding.patches:
-                _show_patch(finding.cause, item, item in chosen)
-        sys.exit(EXIT_CODES[incident.verdict])
-    _write_patches(incident, paths, consent, reading)
 
 
-def _show_patch(cause: str, item: Patch, wanted: bool) -> None:
-    kept = say("not written: {safety}", safety=SAFETIES[item.safety]) if item.diff else say("no file to change")
-    state = say("would be written") if wanted else kept
-    before = quoted(item.before) if item.before else NOT_SET
-    change = NOTHING if item.after in (None, "null") else say("{before} -> {after}", before=before, after=item.after)
-    tell(joined(quoted(f"# {cause}: {item.spelled}"), change, quoted(f"[{item.safety}]"), state, by=" "))
+def _print(changes: Sequence[Change]) -> None:
+    """The diff on standard output; where it applies, if that is not here."""
+    from rlhfdoctor.patch.diff import whole_diff
+
+    here = Path.cwd()
+    diff, top = whole_diff(changes, here)
     if sys.stdout is not None and sys.stdout.isatty():
-        echo(item.diff, end="")
-    else:  # for `patch -p1`: byte for byte
-        click.echo(item.diff.encode("utf-8", "surrogateescape"), nl=False)
+        echo(diff, end="")
+    else:  # byte for byte
+        click.echo(diff.encode("utf-8", "surrogateescape"), nl=False)
+    if top != here.resolve():
+        tell(say("the diff applies in {folder}: patch -p1 -d {folder} < FILE", folder=shlex.quote(str(top))), err=True)
 
 
-def _write_patches(
-    incident: Incident, paths: tuple[str, ...], consent: tuple[str, ...], reading: dict[str, Any]
-) -> None:
-    """One patch after the other: each is planned again on the text that the previous one produced."""
-    from rlhfdoctor.patch.apply import selected, write_file
-    from rlhfdoctor.patch.merge import apply_all
+def _write(changes: Sequence[Change]) -> None:
+    from rlhfdoctor.patch.apply import write_change
+    from rlhfdoctor.report.patches import taking_back
 
-    chosen = selected(incident.findings, consent)
-    inside = next((p.file for p in chosen if p.file and "!" in p.file), None)
-    if inside is not None:
-        raise UsageError(say("{file}: is inside an archive; extract it before patching", file=inside))
-    texts = apply_all(chosen)
-    if not texts:
-        tell(say("nothing written: no patch of a known cause is safe or has your consent"), err=True)
-        sys.exit(1)
-    for name, (text, count) in texts.items():
-        write_file(Path(name), text)
-        changes = plural("{n} change", "{n} changes", count)
+    for change in changes:
+        write_change(change)
         tell(
             say(
-                "patched {file} ({changes}); take it back with: doctor patch {file} --revert",
-                file=name,
-                changes=changes,
+                "patched {file} ({changes}); take it back with: {command}",
+                file=change.file,
+                changes=plural("{n} change", "{n} changes", change.count),
+                command=taking_back(change.file),
             )
         )
+
+
+def _command(paths: Sequence[str], reading: Mapping[str, Any]) -> str:
+    """The command as it was given, to be continued."""
+    words = ["doctor", "patch", *paths]
+    for option, name in (
+        ("--config", "configs"),
+        ("--framework", "framework"),
+        ("--since", "since"),
+        ("--until", "until"),
+    ):
+        given = reading.get(name)
+        for value in given if isinstance(given, tuple) else [given] if given else []:
+            words += [option, value]
+    if reading.get("ray_address") is not None:
+        words += ["--ray", reading["ray_address"]]
+    return shlex.join(words)

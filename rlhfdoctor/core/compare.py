@@ -1,6 +1,6 @@
 """Two runs side by side: did the patch help?
 
-Verdicts, peaks, growth, step time, settings, and what is only noise.
+Verdicts, peaks, growth, step time, settings, what is only noise, and whether the runs can show it at all.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from rlhfdoctor.comparison import Comparison, Figure
+from rlhfdoctor.core.comparable import find_doubts, look_at
 from rlhfdoctor.core.diagnose import make_incident
 from rlhfdoctor.core.session import Session
 from rlhfdoctor.engine.catalogue import load_catalogue
@@ -51,7 +52,9 @@ def compare(before: Paths, after: Paths, *, rules: Paths = ()) -> Comparison:
     with Session(before) as first, Session(after) as second:
         one, two = (make_incident(session, catalogue) for session in (first, second))
         windows = [_window(session, incident) for session, incident in ((first, one), (second, two))]
-    return Comparison(before=one, after=two, figures=tuple(_figures(*windows)), settings=tuple(_changed(one, two)))
+        doubts = tuple(find_doubts(look_at(first, one), look_at(second, two)))
+    figures, settings = tuple(_figures(*windows)), tuple(_changed(one, two))
+    return Comparison(before=one, after=two, figures=figures, settings=settings, doubts=doubts)
 
 
 def _window(session: Session, incident: Incident) -> FailureWindow | None:

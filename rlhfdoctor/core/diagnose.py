@@ -27,12 +27,12 @@ from rlhfdoctor.explanation import Explanation
 from rlhfdoctor.faults import PATIENCE_S, isolated
 from rlhfdoctor.i18n.message import say
 from rlhfdoctor.patch.effect import Counterfactual, make_counterfactual
+from rlhfdoctor.patch.merge import unapplied
 from rlhfdoctor.patch.plan import Configuration, plan_patches
 from rlhfdoctor.patch.size import size_treatments
 from rlhfdoctor.paths import Paths, listed
 from rlhfdoctor.settings.force import find_differences
-from rlhfdoctor.settings.read import read_configuration
-from rlhfdoctor.types import Death, Event, Evidence, Finding, Gap, Incident, Part, Patch, RuledOut, Setting, Verdict
+from rlhfdoctor.types import Death, Event, Evidence, Finding, Gap, Incident, Part, Patch, RuledOut, Verdict
 from rlhfdoctor.vocabulary import EVENT, FACT
 from rlhfdoctor.vocabulary.names import Fact, Kind
 from rlhfdoctor.vocabulary.run import AXES
@@ -154,9 +154,7 @@ def conclude(
     death, own, facts, explained = gather(session)
     findings, excluded = diagnose(rules, facts, session.gaps)
     by_id = {rule.id: rule for rule in rules}
-    configuration = Configuration(
-        session.texts, case.settings, case.framework, case.versions, _before_the_run(session, death)
-    )
+    configuration = Configuration(session.texts, case.settings, case.framework, case.versions)
     ledger: tuple[Part, ...] = ()
     with isolated(say("the ledger"), session.gaps, PATIENCE_S):
         ledger = tuple(make_ledger(own, death))
@@ -166,7 +164,7 @@ def conclude(
 
     def patches(cause: str) -> tuple[Patch, ...]:
         with isolated(say("patches of {cause}", cause=cause), session.gaps):
-            return planned(cause)
+            return tuple(unapplied(planned(cause), session.applied))
         return ()
 
     def planned(cause: str) -> tuple[Patch, ...]:
@@ -202,18 +200,6 @@ def _foresee(case: Case, death: Death | None, facts: Facts, ledger: Sequence[Par
         measured_bytes=sum(part.bytes for part in ledger) or None,
         limit_bytes=min((size for size in limits if isinstance(size, int)), default=None),
     )
-
-
-def _before_the_run(session: Session, death: Death | None) -> list[Setting]:
-    """Settings as the run had them, of files that the doctor has patched since it."""
-    ran_s = death.time if death is not None and death.time is not None else session.newest_s
-    framework = session.case.framework
-    prefer = framework.name if framework is not None else None
-    found: list[Setting] = []
-    for name, (text, patched_s) in session.originals.items():
-        if ran_s < patched_s:
-            found.extend(read_configuration(name, text, prefer)[0])
-    return found
 
 
 def gather(session: Session) -> tuple[Death | None, Case, Facts, Explanation | None]:

@@ -83,7 +83,7 @@ def opened(paths: Paths, *, configs: Paths = (), framework: str | None = None) -
     """A session with the DeepSpeed files, too, that the given ones name."""
     with tempfile.TemporaryDirectory(prefix="doctor-") as folder:
         files = [_from_stdin(Path(folder)) if path == "-" else path for path in (*listed(paths), *listed(configs))]
-        with Session(files, framework=framework) as session:
+        with Session(files, framework=framework, planned=True) as session:
             named = [str(path) for path in _named(session.case.settings) if str(path) not in session.texts]
             if named:
                 session.add(named)

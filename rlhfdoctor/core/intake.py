@@ -17,7 +17,8 @@ from rlhfdoctor.logs.streams import is_compressed
 from rlhfdoctor.logs.thin import thin, why_left_out
 from rlhfdoctor.logs.window import Window
 from rlhfdoctor.logs.workers import read_files
-from rlhfdoctor.patch.apply import find_original
+from rlhfdoctor.patch.apply import applied_to
+from rlhfdoctor.patch.journal import Applied
 from rlhfdoctor.settings.read import CONFIG_LIMIT_BYTES, is_configuration, is_source
 from rlhfdoctor.types import Event, Gap
 from rlhfdoctor.vocabulary import EVENT
@@ -51,8 +52,8 @@ class Intake:
         """Configuration files whole, by name."""
         self.logs: dict[str, None] = {}
         """Names of what was read line by line, in order."""
-        self.originals: dict[str, tuple[str, float]] = {}
-        """Text before the doctor patched a file, and when it did."""
+        self.applied: dict[str, Applied] = {}
+        """File -> what the doctor has written into it since the run; its text is then the one before that."""
         self.newest_s = 0.0
         """When a log was last written to."""
         self.gaps: list[Gap] = []
@@ -177,9 +178,9 @@ class Intake:
             )
             self.gaps.append(Gap(what=quoted(source.name), why=why))
         self.texts[source.name] = data.decode("utf-8", "surrogateescape")
-        original = find_original(Path(source.name), self.gaps)
-        if original is not None:
-            self.originals[source.name] = original
+        applied = applied_to(Path(source.name), self.gaps)
+        if applied is not None:
+            self.applied[source.name] = applied
         self._add_bytes(source.name, len(data))
         if rank_of_dump(source.name) is not None:
             return list(read_dump(data, source.name, self.gaps))

@@ -28,7 +28,7 @@ from rlhfdoctor.logs.window import Window
 from rlhfdoctor.paths import Paths, listed
 from rlhfdoctor.settings.framework import find_framework, find_versions, name_of
 from rlhfdoctor.settings.logged import parse_every_logged
-from rlhfdoctor.settings.read import parse_configuration
+from rlhfdoctor.settings.read import CONFIG_LIMIT_BYTES, parse_configuration
 from rlhfdoctor.settings.written import Written, interpret
 from rlhfdoctor.trace.archive import shown, unpacked
 from rlhfdoctor.trace.events import Recorded, drop_foreign
@@ -72,6 +72,7 @@ class Session(Intake):
         expect: Callable[[int], None] | None = None,
         interruptible: bool = False,
         elsewhere: Elsewhere | None = None,
+        planned: bool = False,
     ) -> None:
         """Reads nothing yet.
 
@@ -85,6 +86,8 @@ class Session(Intake):
             expect: called with the bytes that `progress` will come to, where that can be known.
             interruptible: Ctrl-C ends the reading, not the command: what was read counts, and a gap says so.
             elsewhere: logs that are read where they lie, beside the paths.
+            planned: of a run to come, for which files count as they are; else as the run had them, if the doctor has
+                patched them since.
         """
         self.paths = (*listed(paths), *(elsewhere.names if elsewhere is not None else ()))
         super().__init__(engine, progress, expect, interruptible, Window(since, until))
@@ -96,6 +99,7 @@ class Session(Intake):
         """The kernel's kills that nothing ties to the run, and nothing speaks against."""
         self.traces: list[Recorded] = []
         """What recorders wrote, as much as a verdict needs."""
+        self._planned = planned
         self._configs, self._framework = listed(configs), framework
         self._given, self._elsewhere = listed(paths), elsewhere
         self._stack = contextlib.ExitStack()
@@ -189,6 +193,7 @@ class Session(Intake):
                     ),
                 )
             )
+        self._undo_applied(events)
         versions = find_versions(events)
         prefer = name_of(self._framework) if self._framework else None
         written = [*self._configured(), *self._logged(events)]
@@ -198,6 +203,16 @@ class Session(Intake):
             settings = interpret(written, framework.name)
             framework = find_framework(events, settings, versions, self._framework, recorded=bool(self.traces))
         return Case(events, settings, framework, versions, self.traces, self._line_counts)
+
+    def _undo_applied(self, events: Sequence[Event]) -> None:
+        """Gives files that the doctor patched after the run the text that the run had; what it wrote earlier counts."""
+        last_s = max((event.time for event in events if event.time is not None), default=None)
+        ran_s = self.newest_s if last_s is None else min(last_s, self.newest_s or last_s)
+        for name, applied in list(self.applied.items()):
+            if self._planned or ran_s >= applied.at_s or name not in self.texts:
+                del self.applied[name]
+            else:
+                self.texts[name] = applied.base[:CONFIG_LIMIT_BYTES].decode("utf-8", "surrogateescape")
 
     def _configured(self) -> Iterator[Written]:
         for name, text in self.texts.items():

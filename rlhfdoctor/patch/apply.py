@@ -13,7 +13,18 @@ from rlhfdoctor.errors import SourceError, UsageError
 from rlhfdoctor.files.read import read_bytes
 from rlhfdoctor.files.write import replace
 from rlhfdoctor.i18n.message import quoted, say
-from rlhfdoctor.patch.journal import FILE_BYTES, Damaged, find_journals, hash_of, keep, load, path_of
+from rlhfdoctor.patch.journal import (
+    FILE_BYTES,
+    Applied,
+    Damaged,
+    find_applied,
+    find_journals,
+    hash_of,
+    keep,
+    load,
+    path_of,
+)
+from rlhfdoctor.patch.merge import Change
 from rlhfdoctor.types import Finding, Gap, Patch
 
 
@@ -31,40 +42,37 @@ def selected(findings: Sequence[Finding], consent: Sequence[str]) -> list[Patch]
     return chosen
 
 
-def write_file(path: Path, text: str) -> None:
+def write_change(change: Change) -> None:
     """Replaces a file's text at once and journals the original; owner, mode and attributes stay.
 
     Raises:
         SourceError: the file or its folder cannot be written.
+        UsageError: it is not as it was when the change was made.
     """
+    path = Path(change.file)
+    before, base, after = (
+        text.encode("utf-8", "surrogateescape") for text in (change.before, change.base, change.after)
+    )
     try:
         real = path.resolve()
-        original = read_bytes(real, FILE_BYTES, follow=False)
-        data = text.encode("utf-8", "surrogateescape")
-        keep(real, original, data)
-        replace(real, data, keep=True)
+        if read_bytes(real, FILE_BYTES, follow=False) != before:
+            raise UsageError(say("{file}: changed since it was analysed; run doctor patch again", file=change.file))
+        keep(real, before, after, base, change.edits)
+        replace(real, after, keep=True)
     except OSError as error:
         raise SourceError(
             say("{file}: cannot be written: {error}. Nothing was changed there.", file=str(path), error=error.strerror)
         ) from None
 
 
-def find_original(path: Path, gaps: list[Gap]) -> tuple[str, float] | None:
-    """The text before the doctor patched a file, and when it did (Unix seconds).
-
-    None if it has not, or the file was edited since.
-    """
-    journal = path_of(path)
+def applied_to(path: Path, gaps: list[Gap]) -> Applied | None:
+    """What the doctor has written into a file; None if nothing, or if the file was edited since."""
     try:
-        entry = load(journal)
-        if entry.written != hash_of(read_bytes(path, FILE_BYTES)):
-            return None
-        return entry.bytes_before().decode("utf-8", "surrogateescape"), journal.stat().st_mtime
-    except FileNotFoundError:
-        return None
-    except (OSError, Damaged) as error:
+        real = path.resolve()
+        return find_applied(real, read_bytes(real, FILE_BYTES)) if path_of(real).exists() else None
+    except (OSError, RuntimeError, Damaged) as error:  # RuntimeError: links in a circle
         why = quoted(error.strerror) if isinstance(error, OSError) else quoted(error)
-        gaps.append(Gap(what=quoted(journal), why=why))
+        gaps.append(Gap(what=quoted(path), why=why))
         return None
 
 

@@ -9,6 +9,8 @@ import base64
 import contextlib
 import hashlib
 import os
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -16,16 +18,36 @@ import msgspec
 from rlhfdoctor.files import write
 from rlhfdoctor.files.read import read_bytes
 from rlhfdoctor.files.walk import walk
+from rlhfdoctor.patch.spans import splice
+from rlhfdoctor.types import Replacement
 
 FOLDER = ".rlhfdoctor"
 _SCHEMA = "rlhfdoctor.patched/1"
 _MOST_BYTES = 64 << 20
 FILE_BYTES = 32 << 20
 """A larger file is no configuration."""
+_MOST_EDITS, _MOST_BASE_BYTES = 200, 4 << 20
+"""What is more or larger is no patch of a configuration: it is written, and not remembered."""
 
 
 class Damaged(ValueError):
     """A journal that says nothing that can be believed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What the doctor has written into a file, and still stands there."""
+
+    base: bytes
+    """The file as the run had it for which the patches were made."""
+    edits: tuple[Replacement, ...]
+    """By the places of that text."""
+    at_s: float
+    """When they were written, in Unix seconds."""
+
+    def after(self) -> bytes:
+        """The file as it is."""
+        return with_edits(self.base, self.edits)
 
 
 class Journal(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -37,6 +59,10 @@ class Journal(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """In base64."""
     before: str
     written: str
+    base: str = ""
+    """What the edits are of, in base64; empty: the original. Another one once the patched file was patched again."""
+    edits: list[tuple[int, int, str]] = []
+    """What was replaced: from and to which character, and by what."""
 
     def bytes_before(self) -> bytes:
         """The file as it was.
@@ -44,10 +70,7 @@ class Journal(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         Raises:
             Damaged: the bytes are not those that were kept.
         """
-        try:
-            data = base64.b64decode(self.original, validate=True)
-        except ValueError as error:  # also binascii.Error
-            raise Damaged(str(error)) from None
+        data = _decoded(self.original)
         if hash_of(data) != self.before:
             raise Damaged("what it keeps is not what it says that it keeps")
         return data
@@ -58,8 +81,13 @@ def path_of(file: Path) -> Path:
     return file.parent / FOLDER / f"{file.name}.json"
 
 
-def keep(file: Path, original: bytes, written: bytes) -> None:
+def keep(file: Path, original: bytes, written: bytes, base: bytes = b"", edits: Sequence[Replacement] = ()) -> None:
     """Notes a change before it is made. What was changed by hand since the last one is the new original.
+
+    Args:
+        file: its path, which is no link.
+        original, written: the file before and after.
+        base, edits: what was replaced in which text; `written` is the text with them.
 
     Raises:
         OSError: it cannot be written.
@@ -71,6 +99,9 @@ def keep(file: Path, original: bytes, written: bytes) -> None:
         last = load(path)
         if last.written == entry.before:
             entry.original, entry.before = last.original, last.before
+    if _is_modest(base, edits):
+        entry.base = "" if hash_of(base) == entry.before else base64.b64encode(base).decode()
+        entry.edits = [(edit.start, edit.end, edit.text) for edit in edits]
     write.make_folder(path.parent)
     write.replace(path, msgspec.json.encode(entry))
 
@@ -90,6 +121,46 @@ def load(path: Path) -> Journal:
     if entry.schema != _SCHEMA or f"{entry.file}.json" != path.name or "/" in entry.file or "\0" in entry.file:
         raise Damaged("it is of another file")
     return entry
+
+
+def find_applied(file: Path, data: bytes) -> Applied | None:
+    """What the doctor has written into a file with these bytes; None if nothing, or if it was edited since.
+
+    Raises:
+        Damaged: the journal says something that cannot be true.
+        OSError: it cannot be read.
+    """
+    journal = path_of(file)
+    try:
+        entry = load(journal)
+    except FileNotFoundError:
+        return None
+    if entry.written != hash_of(data) or not entry.edits:
+        return None
+    edits = tuple(Replacement(*edit) for edit in entry.edits)
+    base = _decoded(entry.base) if entry.base else entry.bytes_before()
+    if not _is_modest(base, edits) or with_edits(base, edits) != data:
+        raise Damaged("the changes that it keeps do not make the file")
+    return Applied(base, edits, journal.stat().st_mtime)
+
+
+def _is_modest(base: bytes, edits: Sequence[Replacement]) -> bool:
+    """Whether the edits are as patches of a configuration are, so that to make them again takes no time."""
+    size = len(base) + sum(len(edit.text) for edit in edits)
+    return len(edits) <= _MOST_EDITS and size <= _MOST_BASE_BYTES and all(edit.text.isascii() for edit in edits)
+
+
+def with_edits(base: bytes, edits: Sequence[Replacement]) -> bytes:
+    """A file's bytes after edits of its text."""
+    text = splice(base.decode("utf-8", "surrogateescape"), edits)
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError as error:  # also binascii.Error
+        raise Damaged(str(error)) from None
 
 
 def find_journals(folder: Path) -> list[Path]:

@@ -33,14 +33,6 @@ class Configuration:
     settings: Sequence[Setting]
     framework: Framework | None
     versions: Mapping[str, tuple[str, str]]
-    originals: Sequence[Setting] = ()
-    """Settings of the files as the run had them, if the doctor has patched them since."""
-
-    def changed_since(self, own: Setting) -> bool:
-        """Whether the doctor has changed this setting since the run: its figures do not reflect the new value yet."""
-        return any(
-            s.name == own.name and s.origin.file == own.origin.file and s.value != own.value for s in self.originals
-        )
 
     def version(self, table: str) -> str | None:
         """The version of what a table describes; unknown, the newest release that takes all of the user's spellings."""
@@ -101,13 +93,6 @@ def _plan(treatment: Treatment, facts: Facts, configuration: Configuration) -> P
     ran = configuration.logged(treatment.setting)
     value = find_target(treatment, _base(own, ran), facts)
     if value is UNKNOWN:
-        return None
-    if (
-        own is not None
-        and isinstance(treatment.to, Target)
-        and treatment.to.scale is not None
-        and configuration.changed_since(own)
-    ):
         return None
     if own is not None:
         if _same(own.value, value) or (ran is not None and _same(ran.value, value)):

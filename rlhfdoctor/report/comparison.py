@@ -32,6 +32,8 @@ def verdict(found: Comparison) -> Message:
             if unknown[0]
             else say("nothing shows how the second run ended")
         )
+    if found.doubts and one.death is not None:
+        return say("these runs do not show whether a change helped: {doubts:; }", doubts=found.doubts)
     if one.death is not None and two.death is None:
         return say("the second run survived what the first one died of")
     if one.death is None and two.death is not None:
@@ -42,12 +44,14 @@ def verdict(found: Comparison) -> Message:
     same = two.death is not None and one.death.killer == two.death.killer
     if same and causes[0] == causes[1]:
         return say("both died, of the same cause")
-    return say("both died, of different causes")
+    return say("the second run came as far as the first one died, and died of something else")
 
 
 def render(found: Comparison, console: Console, t: Language = ENGLISH) -> None:
     """Prints what became of each run, the figures side by side, and the settings that differ."""
     console.print(Text(t(verdict(found)), style="bold"))
+    if found.doubts and found.before.death is None:
+        console.print(Text(t(say("not comparable: {doubts:; }", doubts=found.doubts))))
     for letter, incident in (("A", found.before), ("B", found.after)):
         console.print(
             Text.assemble(
@@ -133,6 +137,8 @@ def render_json(found: Comparison) -> str:
     whole: dict[str, Any] = {
         "schema": SCHEMA,
         **said(says=verdict(found)),
+        "comparable": not found.doubts,
+        "doubts": [said(says=doubt) for doubt in found.doubts],
         "runs": [
             {
                 "sources": list(incident.sources),

@@ -198,3 +198,17 @@ def test_deep_folder_is_searched_for_journals(run: Path, attack: Doctor) -> None
     nest(run, 5000)
     attack("patch", run, "--revert").check((0,))
     assert (run / "launch.sh").read_bytes() == original
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [[[0, 9, "x" * (40 << 20)]], [[0, 1, "y"]] * 100_000, [[-5, 10**12, "z"]], [["a", 1, "b"]], [[0, 0, "\u4e2d"]]],
+    ids=["large", "many", "places", "types", "letters"],
+)
+def test_planted_edits(run: Path, attack: Doctor, edits: list[Any]) -> None:
+    """A journal whose edits do not make the file is a gap: the verdict rests on the file as it is."""
+    attack("patch", run, "--write", *CONSENT).check((0,))
+    journal = run / ".rlhfdoctor" / "launch.sh.json"
+    journal.write_text(json.dumps(json.loads(journal.read_text()) | {"edits": edits}))
+    done = attack("analyze", run).check((1,))
+    assert "launch.sh" in done.stdout

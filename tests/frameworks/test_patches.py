@@ -25,8 +25,8 @@ from rlhfdoctor.core.diagnose import analyze
 from rlhfdoctor.core.rule_testing import samples
 from rlhfdoctor.engine.catalogue import load_rules
 from rlhfdoctor.engine.schema import Target
-from rlhfdoctor.patch.apply import revert_files, write_file
-from rlhfdoctor.patch.merge import apply_all
+from rlhfdoctor.patch.apply import revert_files, write_change
+from rlhfdoctor.patch.merge import Change, apply_all
 from rlhfdoctor.patch.plan import Configuration, plan_patches
 from rlhfdoctor.patch.spans import splice
 from rlhfdoctor.settings.read import read_configuration
@@ -361,7 +361,7 @@ def refused(
             file = Path(str(patch.file))
             before = file.read_text()
             text = splice(before, patch.replacements)
-            write_file(file, text)
+            write_change(Change(str(file), before, text, before, patch.replacements, 1))
             assert (file.read_text(), revert_files([file.parent]), file.read_text()) == (text, [file], before)
             after.setdefault(text, (rule, patch))
     if framework == "verl":
@@ -625,7 +625,7 @@ def test_patches_of_a_seed_can_be_applied_together(sample: str, tmp_path: Path) 
     """All diffs of the first finding go into the files, and each setting then has its new value."""
     incident, finding = first_finding(sample, tmp_path)
     wanted = [p for p in finding.patches if p.diff]
-    for name, (text, _) in apply_all(wanted).items():
+    for name, text in ((change.file, change.after) for change in apply_all(wanted)):
         Path(name).write_text(text)
         prefer = incident.framework.name if incident.framework else None
         now = {s.name: s.value for s in read_configuration(name, text, prefer)[0]}
@@ -659,7 +659,7 @@ def test_patched_seed_is_parsed_by_its_openrlhf(sample: str, version: str, tmp_p
 def test_patched_seed_is_composed_by_verl(tmp_path: Path, stand_ins: Path) -> None:
     """simpleRL forked verl 0.2: Hydra composes what is not the fork's own, and the table has the rest."""
     _, finding = first_finding("simplerl-third-generation", tmp_path)
-    ((_, (text, _)),) = apply_all([p for p in finding.patches if p.diff]).items()
+    text = apply_all([p for p in finding.patches if p.diff])[0].after
     words = training_words(text, tmp_path, stand_ins)
     fork = {
         "actor_rollout_ref.rollout.swap_space",
@@ -676,9 +676,9 @@ def test_patched_seed_is_composed_by_verl(tmp_path: Path, stand_ins: Path) -> No
 def test_patched_seed_keeps_the_keys_of_easyr1(tmp_path: Path) -> None:
     """EasyR1 is not on PyPI: the patched file has the same keys as before, all of release 0.3.0."""
     _, finding = first_finding("easyr1-long-prompts", tmp_path)
-    ((name, (text, _)),) = apply_all([p for p in finding.patches if p.diff]).items()
-    before = {s.spelled for s in read_configuration(name, Path(name).read_text(), "easyr1")[0]}
-    after = {s.spelled for s in read_configuration(name, text, "easyr1")[0]}
+    (change,) = apply_all([p for p in finding.patches if p.diff])
+    before = {s.spelled for s in read_configuration(change.file, change.before, "easyr1")[0]}
+    after = {s.spelled for s in read_configuration(change.file, change.after, "easyr1")[0]}
     assert before == after
     rows = {p.spelled: [s for s in load_table("easyr1") if s.spelled == p.spelled] for p in finding.patches if p.diff}
     assert dict.fromkeys(rows, True) == {key: any(s.holds_at("0.3.0") for s in found) for key, found in rows.items()}
@@ -691,12 +691,12 @@ def test_treated_seed_comes_to_rest(sample: str, tmp_path: Path) -> None:
     seen = set()
     for _ in range(12):
         wanted = [p for p in finding.patches if p.diff and p.setting not in ("actor_num_nodes", "checkpoint.resume")]
-        texts = apply_all(wanted)
-        if not texts:
+        changes = apply_all(wanted)
+        if not changes:
             break
-        for name, (text, _count) in texts.items():
-            Path(name).write_text(text)
-        state = tuple(text for text, _count in texts.values())
+        for change in changes:
+            Path(change.file).write_text(change.after)
+        state = tuple(change.after for change in changes)
         assert state not in seen
         seen.add(state)
         incident = analyze([str(tmp_path / "run")])

@@ -91,7 +91,7 @@ def test_json_is_never_translated(doctor: Callable[..., Any], monkeypatch: pytes
     ("command", "chinese"),
     [
         (("estimate", "samples/openrlhf-72b-start/run", "--host-memory", "1T"), "主机内存"),
-        (("compare", "samples/lab-cache-churn/run", "samples/lab-healthy-close/run"), "第二次运行"),
+        (("compare", "samples/lab-pinned-start/run", "samples/lab-pinned-start-cured/run"), "第二次运行"),
     ],
 )
 def test_other_commands(doctor: Callable[..., Any], command: tuple[str, ...], chinese: str) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rlhfdoctor.conditions.match import Facts
 from rlhfdoctor.engine.schema import Treatment
+from rlhfdoctor.patch.merge import apply_all
 from rlhfdoctor.patch.plan import Configuration, plan_patches
 from rlhfdoctor.patch.spans import splice
 from rlhfdoctor.settings.read import read_configuration
@@ -54,3 +56,8 @@ def patched(name: str, text: str, setting: str, to: Any, **how: Any) -> str:
     assert patch is not None, "no patch is proposed"
     assert patch.diff, f"the patch is only told: {patch.spelled}"
     return splice(text, patch.replacements)
+
+
+def texts_after(patches: Sequence[Patch]) -> dict[str, tuple[str, int]]:
+    """File -> its text after the patches, and how many they are."""
+    return {change.file: (change.after, change.count) for change in apply_all(patches)}

@@ -12,7 +12,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from rlhfdoctor import analyze
 from rlhfdoctor.cli import main
+from rlhfdoctor.errors import UsageError
+from rlhfdoctor.patch.apply import selected, write_change
+from rlhfdoctor.patch.merge import apply_all
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "samples" / "simplerl-third-generation" / "run" / "launch.sh"
@@ -71,23 +75,25 @@ def test_patches_are_shown_and_nothing_is_written(safe: Path) -> None:
     result = doctor(safe)
     assert result.exit_code == 1
     assert f"-  {BATCH} \\\n+  {SIZED} \\\n" in result.stdout
-    assert "would be written" in result.stdout
+    assert result.stdout.startswith("--- a/")
+    assert f"{CAUSE}: {BATCH.partition('=')[0]} 16 -> 1 [safe] in the diff\n" in result.stderr
     assert before == tree(safe)
 
 
 @pytest.mark.skipif(shutil.which("patch") is None, reason="the tool `patch` is not installed")
 def test_shown_patch_can_be_piped_into_patch(safe: Path) -> None:
-    """The comment line before a diff does not disturb `patch -p1`."""
-    first = doctor(safe).stdout.partition("\n# ")[0] + "\n"
-    command = ["patch", "-p1", "--batch", "-d", "/"]
-    done = subprocess.run(command, input=first, text=True, capture_output=True, check=False)
-    assert (done.returncode, ON in (safe / "launch.sh").read_text()) == (0, True)
+    """In the folder that holds the file."""
+    command = ["patch", "-p1", "--batch", "-d", safe]
+    done = subprocess.run(command, input=doctor(safe).stdout, text=True, capture_output=True, check=False)
+    assert (done.returncode, SIZED in (safe / "launch.sh").read_text()) == (0, True)
 
 
 def test_healthy_run_has_nothing_to_patch() -> None:
-    """Exit 0 and no output."""
-    result = doctor(HEALTHY)
-    assert (result.exit_code, result.stdout) == (0, "")
+    """Exit 0, no diff, and the reason."""
+    for words in ([], ["--write"]):
+        result = doctor(HEALTHY, *words)
+        assert (result.exit_code, result.stdout) == (0, "")
+        assert result.stderr.startswith("nothing to write: healthy")
 
 
 def test_write_applies_safe_patches_only(safe: Path) -> None:
@@ -113,7 +119,8 @@ def test_write_without_anything_safe_says_so(consent: Path) -> None:
     before = tree(consent)
     result = doctor(consent, "--write")
     assert (1, before) == (result.exit_code, tree(consent))
-    assert "nothing written" in result.stderr
+    assert "nothing to write without your consent" in result.stderr
+    assert f"write with consent: doctor patch {consent} --consent host-container-limit --write\n" in result.stderr
 
 
 def test_shown_patches_are_never_written(tmp_path: Path) -> None:
@@ -313,3 +320,67 @@ def test_unreadable_path_is_a_message(tmp_path: Path) -> None:
     """Exit 2 for what is not there."""
     result = doctor(tmp_path / "none")
     assert (result.exit_code, result.stderr.startswith("doctor: ")) == (2, True)
+
+
+def test_writing_twice_says_so(safe: Path) -> None:
+    """Exit 0, no second edit, and the command that takes it back; without --write the same, and no diff."""
+    doctor(safe, "--write", "--consent", CAUSE)
+    written = tree(safe)
+    again = doctor(safe, "--write", "--consent", CAUSE)
+    back = f"(2 places); take it back with: doctor patch {safe / 'launch.sh'} --revert\n"
+    assert (again.exit_code, again.stdout.startswith("already applied: "), again.stdout.endswith(back)) == (0, True, True)
+    shown = doctor(safe, "--consent", CAUSE)
+    assert (shown.exit_code, shown.stdout, "already applied: " in shown.stderr) == (1, "", True)
+    assert written == tree(safe)
+
+
+def test_consent_after_a_write_is_the_rest(safe: Path) -> None:
+    """The diff is of the file as it is by now; both ways lead to the same bytes, and the verdict stays."""
+    script = (safe / "launch.sh").read_bytes()
+    doctor(safe, "--write")
+    shown = doctor(safe, "--consent", CAUSE).stdout
+    assert (f"-  {OFF} \\\n" in shown, f"-  {BATCH} \\\n" in shown) == (True, False)
+    assert doctor(safe, "--write", "--consent", CAUSE).exit_code == 0
+    assert sized(script, consent=True) == (safe / "launch.sh").read_bytes()
+
+
+@pytest.mark.parametrize("sample", ["samples/lab-save-kill", "samples/lab-generate-desync", "samples/lab-slow-reward"])
+def test_verdict_outlives_its_patch(sample: str, tmp_path: Path) -> None:
+    """The same logs say the same after a write: they are of the run that had the file as it was."""
+    run = Path(shutil.copytree(ROOT / sample / "run", tmp_path / "run"))
+    first = analyze([str(run)])
+    assert first.best is not None
+    assert doctor(run, "--write", "--consent", first.best.cause).exit_code == 0
+    second = analyze([str(run)])
+    assert second.best is not None
+    assert (first.verdict, first.best.cause) == (second.verdict, second.best.cause)
+    written = tree(run)
+    assert doctor(run, "--write", "--consent", first.best.cause).stdout.startswith("already applied: ")
+    assert written == tree(run)
+
+
+def test_file_changed_in_between(safe: Path) -> None:
+    """What was edited after the analysis is not overwritten."""
+    (change,) = apply_all(selected(analyze([str(safe)]).findings, ()))
+    (safe / "launch.sh").write_bytes(b"# mine\n")
+    with pytest.raises(UsageError, match="changed since it was analysed"):
+        write_change(change)
+    assert (safe / "launch.sh").read_bytes() == b"# mine\n"
+
+
+def test_all_says_the_rest(safe: Path) -> None:
+    """Effects, costs and the diffs that are not written are on standard error; the diff stays the same."""
+    brief, whole = doctor(safe), doctor(safe, "--all")
+    assert brief.stdout == whole.stdout
+    assert ("Cost: " in brief.stderr, "Cost: " in whole.stderr, f"+  {ON}" in whole.stderr) == (False, True, True)
+
+
+@pytest.mark.parametrize("words", [[], ["--write"]])
+def test_logs_from_standard_input(safe: Path, words: list[str]) -> None:
+    """A log by a pipe and the script beside it."""
+    log = (safe / "driver.log").read_bytes()
+    (safe / "driver.log").unlink()
+    before = (safe / "launch.sh").read_bytes()
+    result = CliRunner().invoke(main, ["patch", "-", str(safe / "launch.sh"), *words], input=log)
+    assert result.exit_code == (0 if words else 1)
+    assert (safe / "launch.sh").read_bytes() == (sized(before) if words else before)

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from rlhfdoctor.errors import UsageError
-from rlhfdoctor.patch.merge import apply_all
 from rlhfdoctor.patch.spans import make_diff, splice
 from rlhfdoctor.types import Patch
 
-from .build import EASYR1, OPENRLHF, VERL, plan
+from .build import EASYR1, OPENRLHF, VERL, plan, texts_after
 from .test_shell import hydra, script
 
 TEN = "".join(f"line {number}\n" for number in range(1, 11))
@@ -107,14 +106,14 @@ def test_several_patches_of_one_file_are_applied_together(before: str, after: st
     wanted = patches(
         file, before.replace("\n", eol), ("zero_stage", 3), ("train.micro_batch_size", 4), ("offload_optimizer", False)
     )
-    assert apply_all(wanted) == {str(file): (after.replace("\n", eol), 3)}
+    assert texts_after(wanted) == {str(file): (after.replace("\n", eol), 3)}
 
 
 def test_two_added_flags_are_both_there(tmp_path: Path) -> None:
     """Two insertions at one place stand one behind the other."""
     file = tmp_path / "launch.sh"
     wanted = patches(file, script("--zero_stage 2"), ("gradient_checkpointing", True), ("grad_accum_dtype", "bf16"))
-    text, count = apply_all(wanted)[str(file)]
+    text, count = texts_after(wanted)[str(file)]
     lines = {
         script("--zero_stage 2", *words)
         for words in (
@@ -133,7 +132,7 @@ def test_change_of_the_last_flag_and_one_added_behind_it(tmp_path: Path) -> None
         file, script("--micro_train_batch_size 8"), ("train.micro_batch_size", 4), ("gradient_checkpointing", True)
     )
     expected = script("--micro_train_batch_size 4", "--gradient_checkpointing")
-    assert apply_all(wanted) == {str(file): (expected, 2)}
+    assert texts_after(wanted) == {str(file): (expected, 2)}
 
 
 def test_changed_override_and_one_added_behind_it(tmp_path: Path) -> None:
@@ -147,14 +146,14 @@ def test_changed_override_and_one_added_behind_it(tmp_path: Path) -> None:
         ("fused_logits", True),
         framework=VERL,
     )
-    assert apply_all(wanted) == {str(file): (hydra(f"{key}=4", "data.train_batch_size=64", new), 2)}
+    assert texts_after(wanted) == {str(file): (hydra(f"{key}=4", "data.train_batch_size=64", new), 2)}
 
 
 def test_the_same_patch_twice_is_one_change(tmp_path: Path) -> None:
     """Two rules may ask for the same."""
     file = tmp_path / "launch.sh"
     wanted = patches(file, script("--zero_stage 2", "--bf16"), ("zero_stage", 3), ("zero_stage", 3))
-    assert apply_all(wanted)[str(file)][0] == script("--zero_stage 3", "--bf16")
+    assert texts_after(wanted)[str(file)][0] == script("--zero_stage 3", "--bf16")
 
 
 def test_two_values_for_one_place_are_refused(tmp_path: Path) -> None:
@@ -164,7 +163,7 @@ def test_two_values_for_one_place_are_refused(tmp_path: Path) -> None:
         file, script("--micro_train_batch_size 8"), ("train.micro_batch_size", 4), ("train.micro_batch_size", 2)
     )
     with pytest.raises(UsageError, match="touches the same place as another"):
-        apply_all(wanted)
+        texts_after(wanted)
     assert file.read_text() == script("--micro_train_batch_size 8")
 
 
@@ -175,7 +174,7 @@ def test_patches_of_several_files_are_kept_apart(tmp_path: Path) -> None:
         *patches(one, script("--zero_stage 2"), ("zero_stage", 3)),
         *patches(two, script("--zero_stage 1"), ("zero_stage", 3)),
     ]
-    assert apply_all(wanted) == {str(one): (script("--zero_stage 3"), 1), str(two): (script("--zero_stage 3"), 1)}
+    assert texts_after(wanted) == {str(one): (script("--zero_stage 3"), 1), str(two): (script("--zero_stage 3"), 1)}
 
 
 def test_file_that_vanished_is_a_message(tmp_path: Path) -> None:
@@ -184,7 +183,7 @@ def test_file_that_vanished_is_a_message(tmp_path: Path) -> None:
     wanted = patches(file, script("--zero_stage 2"), ("zero_stage", 3))
     file.unlink()
     with pytest.raises(UsageError, match="No such file"):
-        apply_all(wanted)
+        texts_after(wanted)
 
 
 @pytest.mark.parametrize("changed", [f"# new\n{script('--zero_stage 2')}", script("--zero_stage 1"), ""])
@@ -194,7 +193,7 @@ def test_file_changed_since_it_was_analysed_is_refused(changed: str, tmp_path: P
     wanted = patches(file, script("--zero_stage 2"), ("zero_stage", 3))
     file.write_text(changed)
     with pytest.raises(UsageError, match=r"launch\.sh: changed since it was analysed"):
-        apply_all(wanted)
+        texts_after(wanted)
 
 
 def test_values_of_one_place_with_common_digits_are_refused(tmp_path: Path) -> None:
@@ -204,7 +203,7 @@ def test_values_of_one_place_with_common_digits_are_refused(tmp_path: Path) -> N
         file, script("--micro_train_batch_size 24"), ("train.micro_batch_size", 14), ("train.micro_batch_size", 20)
     )
     with pytest.raises(UsageError, match="touches the same place as another"):
-        apply_all(wanted)
+        texts_after(wanted)
 
 
 def test_text_behind_what_was_analysed_stays(tmp_path: Path) -> None:
@@ -212,7 +211,7 @@ def test_text_behind_what_was_analysed_stays(tmp_path: Path) -> None:
     file = tmp_path / "launch.sh"
     wanted = patches(file, script("--zero_stage 2"), ("zero_stage", 3))
     file.write_bytes(file.read_bytes() + b"# gr\xf6\xdfe\r\n")
-    assert apply_all(wanted)[str(file)] == (script("--zero_stage 3") + "# gr\udcf6\udcdfe\r\n", 1)
+    assert texts_after(wanted)[str(file)] == (script("--zero_stage 3") + "# gr\udcf6\udcdfe\r\n", 1)
 
 
 def test_key_behind_a_key_without_value(tmp_path: Path) -> None:
@@ -227,7 +226,7 @@ def test_key_behind_a_key_without_value(tmp_path: Path) -> None:
         framework=EASYR1,
     )
     expected = before.replace("tokens:\n", "tokens: 8192\n    gpu_memory_utilization: 0.4\n")
-    assert {apply_all(order)[str(file)][0] for order in (wanted, wanted[::-1])} == {expected}
+    assert {texts_after(order)[str(file)][0] for order in (wanted, wanted[::-1])} == {expected}
 
 
 HARD = {

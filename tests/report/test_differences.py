@@ -53,6 +53,8 @@ def test_json(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("options", "warned"), [(OTHER, True), (OWN, False)])
 def test_patch(tmp_path: Path, options: str, warned: bool) -> None:
     """It is said before anything is proposed, and the file is still the one that is edited."""
-    said = run(tmp_path, options, "patch")
-    assert said.splitlines()[0].endswith("before you change it.") is warned
+    said = run(tmp_path, options, "patch", "--all")
+    first = said.splitlines()[0]
+    assert first.endswith("before you change it.") is warned
+    assert first.startswith("file and log differ (the log is what ran): --vllm_gpu_memory_utilization: 0.6") is not warned
     assert "-python3 -m openrlhf.cli.train_ppo_ray" in said
