@@ -1,4 +1,4 @@
-"""The Model Context Protocol around the tools: a client, over standard input and output."""
+"""The Model Context Protocol around the tools, for one client on the standard streams."""
 
 from __future__ import annotations
 
