@@ -93,6 +93,9 @@ speed: .venv/.dev ## `doctor analyze` beside ripgrep on a Ray session of 0.1, 1 
 budget: .venv/.dev ## measured runs against the memory budget (more than an hour; runs that are there are kept)
 	for set in first second third resumed again; do $(BIN)/python tests/bench/budget.py measure --set $$set || exit 1; done && $(BIN)/python tests/bench/budget.py table --write > /dev/null
 
+gpu: ## on a CUDA machine: what the doctor assumes of it, measured (ten minutes at most, goes on where it was; see tests/gpu/__main__.py)
+	$(PYTHON) -m tests.gpu $(ARGS)
+
 docs: $(BIN)/doctor ## write the generated pages anew
 	$(BIN)/python tests/docs.py --write
 
@@ -101,4 +104,4 @@ lock: ## resolve the development environment anew (needs the network)
 	$(BIN)/pip install -q torch==2.13.0 && $(BIN)/pip install -q -r .ci/dev.in && $(BIN)/pip freeze --exclude rlhfdoctor | grep -v '^torch==' > .ci/dev.lock
 	rm -rf .venv && $(PYTHON) -m venv .venv && $(BIN)/pip install -q -c .ci/dev.lock -r .ci/base.lock -r .ci/check.in && $(BIN)/pip freeze > .ci/check.lock
 
-.PHONY: help install demo lab check test lint messages calibrate weigh fuzz exam mangle schemas upstream speakers bench speed docs lock
+.PHONY: help install demo lab check test lint messages calibrate weigh fuzz exam mangle schemas upstream speakers bench speed gpu docs lock
