@@ -107,6 +107,9 @@ dist: .venv/.dist ## wheel and source distribution, each tried in an empty envir
 	$(BIN)/twine check --strict dist/*.whl dist/*.tar.gz
 	$(BIN)/python -m tests.dist dist
 
+gpu: ## on a CUDA machine: what the doctor assumes of it, measured (ten minutes at most, goes on where it was; see tests/gpu/__main__.py)
+	$(PYTHON) -m tests.gpu $(ARGS)
+
 docs: $(BIN)/doctor ## write the generated pages anew
 	$(BIN)/python -m tests.docs --write
 
@@ -118,4 +121,4 @@ lock: ## resolve the development environment anew (needs the network)
 	$(BIN)/pip install -q torch==2.13.0 && $(BIN)/pip install -q -r .ci/dev.in && $(BIN)/pip freeze --exclude rlhfdoctor | grep -v '^torch==' > .ci/dev.lock
 	rm -rf .venv && $(PYTHON) -m venv .venv && $(BIN)/pip install -q -c .ci/dev.lock -r .ci/base.lock -r .ci/check.in && $(BIN)/pip freeze > .ci/check.lock
 
-.PHONY: help install demo lab check test lint messages calibrate weigh fuzz exam mangle schemas upstream speakers bench speed docs dist site lock
+.PHONY: help install demo lab check test lint messages calibrate weigh fuzz exam mangle schemas upstream speakers bench speed gpu docs dist site lock

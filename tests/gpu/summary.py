@@ -1,0 +1,62 @@
+"""Lines of code that hold the most of a GPU: torch's memory snapshot, cut down to what fits in one mark.
+
+torch.cuda.memory_snapshot() gives the allocator's segments, each with its blocks, each of those with the stack that
+allocated it, the innermost frame first; frames are there only where torch.cuda.memory._record_memory_history was called
+before (documented at torch.cuda.memory._snapshot, torch 2.1 and later). Standard library only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+MOST_FRAMES = 20
+_MOST_CHARACTERS = 120
+_IN_USE = ("active_allocated", "active_awaiting_free")
+_OWN = ("/torch/", "<frozen ")
+"""Frames of torch itself say how, not who; the nearest one outside counts."""
+
+
+def summarise(segments: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Bytes by the line that allocated them, the most first, and how many there are besides.
+
+    `held_bytes` is what tensors use, `reserved_bytes` what the allocator has of the card; blocks without a stack (older than
+    the history, or none is kept) count in `unknown_bytes`, lines beyond the 20 largest in `other_bytes`.
+
+    >>> block = {"state": "active_allocated", "size": 512, "frames": [{"filename": "/a/b/c/d.py", "line": 7, "name": "f"}]}
+    >>> summarise([{"total_size": 2048, "blocks": [block, block, {"state": "inactive", "size": 1024}]}])["frames"]
+    [{'frame': 'b/c/d.py:7 f', 'bytes': 1024, 'count': 2}]
+    """
+    sums: dict[str, tuple[int, int]] = {}
+    reserved = held = unknown = 0
+    for segment in segments:
+        reserved += segment.get("total_size", 0)
+        for block in segment.get("blocks", ()):
+            if block.get("state") not in _IN_USE:
+                continue
+            size = block.get("size", 0)
+            held += size
+            frame = _who(block.get("frames") or ())
+            if frame is None:
+                unknown += size
+            else:
+                before = sums.get(frame, (0, 0))
+                sums[frame] = before[0] + size, before[1] + 1
+    ranked = sorted(sums.items(), key=lambda item: (-item[1][0], item[0]))
+    frames = [{"frame": name, "bytes": size, "count": count} for name, (size, count) in ranked[:MOST_FRAMES]]
+    return {
+        "held_bytes": held,
+        "reserved_bytes": reserved,
+        "unknown_bytes": unknown,
+        "other_bytes": sum(size for _, (size, _) in ranked[MOST_FRAMES:]),
+        "frames": frames,
+    }
+
+
+def _who(frames: Sequence[Mapping[str, Any]]) -> str | None:
+    """The innermost frame that is not torch's own, else the innermost; the file by the end of its path."""
+    if not frames:
+        return None
+    chosen = next((f for f in frames if not any(own in str(f.get("filename")) for own in _OWN)), frames[0])
+    file = "/".join(str(chosen.get("filename", "?")).split("/")[-3:])
+    return f"{file}:{chosen.get('line', 0)} {chosen.get('name', '?')}"[:_MOST_CHARACTERS]
