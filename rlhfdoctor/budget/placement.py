@@ -71,7 +71,7 @@ def make_nodes(
                 nodes.append({})
             free[place] -= group.gpus
             for role in group.roles:
-                nodes[place][role] = group.gpus or (models[role].ranks if role in models else 1)
+                nodes[place][role] = group.gpus or (models[role].local_ranks if role in models else 1)
     plans: list[Plan] = []
     seen: list[dict[str, int]] = []
     for number, held in enumerate(nodes):
