@@ -28,7 +28,8 @@ def estimate(
     """The memory budget of a configuration: by role and phase, against the limits.
 
     Args:
-        paths: launch scripts, YAML, DeepSpeed JSON, logs that show the settings; `-` for standard input.
+        paths: launch scripts, YAML, DeepSpeed JSON, logs that show the settings; `-` for standard input. None: the
+            release's defaults; framework and model must be given then.
         configs: configuration files in addition to the paths.
         framework: `NAME` or `NAME==VERSION`, if it cannot be detected.
         machine: properties of the machines that are unknown from the files.
@@ -74,11 +75,19 @@ def opened(paths: Sequence[str], *, configs: Sequence[str] = (), framework: str 
     """A session with the DeepSpeed files, too, that the given ones name."""
     with tempfile.TemporaryDirectory(prefix="doctor-") as folder:
         files = [_from_stdin(Path(folder)) if path == "-" else path for path in (*paths, *configs)]
+        files = files or [_without_settings(Path(folder))]
         with Session(files, framework=framework) as session:
             named = [str(path) for path in _named(session.case.settings) if str(path) not in session.texts]
             if named:
                 session.add(named)
             yield session
+
+
+def _without_settings(folder: Path) -> str:
+    """A launch script that sets nothing."""
+    target = folder / "defaults.sh"
+    write.replace(target, b"# the release's defaults\n")
+    return str(target)
 
 
 def _from_stdin(folder: Path) -> str:

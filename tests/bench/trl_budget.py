@@ -7,9 +7,10 @@
 The protocol: all runs are predicted first. Then the `seen` half is measured, and constants and formulas are mended by
 it; the `unseen` half is predicted again, and measured; nothing is touched after that. Both predictions stay in the file.
 
-A run is three steps of `trl/scripts/sft.py` or `grpo.py` (TRL 1.16.0, torch and transformers as installed) under torchrun
-where it has two ranks. The peak of a rank is the largest of its anonymous and shared pages, read every 10 ms, or the
-kernel's high-water mark less the most that its file pages ever took, if that is more. The models are Qwen2 of random
+A run is three steps of `trl/scripts/sft.py` or `grpo.py` (TRL 1.16.0, torch and transformers as installed), as two ranks
+with torchrun's variables where it says x2. It is forked from a process that has imported TRL, since imports would take
+most of the time; what it shares counts as its own. The peak of a rank is the largest of its anonymous and shared pages, read every 10 ms, or the
+kernel's high-water mark less the most that its file pages ever took, if that is more. The models are Llamas of random
 weights; prompts are as long as the doctor is told, responses as long as they may be.
 """
 
@@ -17,12 +18,14 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -37,7 +40,7 @@ PAGE = Path(__file__).with_name("TRL.md")
 HALVES = ("seen", "unseen")
 _LONGEST_S = 600
 _EVERY_S = 0.01
-_PROMPT = 24
+_PROMPT = 8
 """Words of a prompt, each one token."""
 _SIZES: dict[str, dict[str, Any]] = {
     "70M": {"hidden_size": 768, "layers": 8, "heads": 12, "vocabulary": 16384, "tied": True},
@@ -69,50 +72,51 @@ class Run:
         return f"{self.script} {self.size} {self.dtype}{stored}{ranks} {self.words}".strip()
 
 
-FULL, PLAIN, REF, SAVE, TWICE = (
+FULL, PLAIN, REF, SAVE, TWICE, LONG = (
     "--bf16 false",
     "--gradient_checkpointing false",
     "--beta 0.04",
     "--save_steps 2",
     "--gradient_accumulation_steps 2",
+    "--max_length 256 --per_device_train_batch_size 4",
 )
 
 
 def runs() -> Iterator[Run]:
-    """Twelve to be looked at, and twelve that are not."""
+    """Twelve to be looked at, and twelve that are not; what computes in 16 bit is short, which CPUs do slowly."""
     seen, unseen = HALVES
-    yield Run(seen, "sft", "70M", "float32", f"{FULL} --max_length 64")
-    yield Run(seen, "sft", "134M", "float32", "--max_length 64")
-    yield Run(seen, "sft", "wide", "bfloat16", "--max_length 128")
-    yield Run(seen, "sft", "deep", "float32", f"{FULL} {PLAIN} --max_length 256")
-    yield Run(seen, "grpo", "70M", "float32", "--max_completion_length 16")
-    yield Run(seen, "grpo", "70M", "float32", f"{FULL} {REF} --max_completion_length 16")
-    yield Run(seen, "grpo", "wide", "bfloat16", f"{REF} --max_completion_length 16")
-    yield Run(seen, "grpo", "90M", "float32", f"{SAVE} --max_completion_length 32")
-    yield Run(seen, "sft", "70M", "float32", f"{FULL} --max_length 64", ranks=2)
-    yield Run(seen, "grpo", "70M", "bfloat16", "--max_completion_length 16", ranks=2)
-    yield Run(seen, "sft", "90M", "float32", f"{PLAIN} --max_length 256")
-    yield Run(seen, "sft", "70M", "float32", f"{FULL} {TWICE} {SAVE} --max_length 64")
-    yield Run(unseen, "sft", "150M", "float32", "--max_length 128")
-    yield Run(unseen, "sft", "90M", "float32", f"{FULL} {SAVE} --max_length 64")
-    yield Run(unseen, "sft", "deep", "bfloat16", f"{PLAIN} --max_length 256")
-    yield Run(unseen, "sft", "134M", "bfloat16", f"{TWICE} --max_length 64")
-    yield Run(unseen, "grpo", "90M", "float32", f"{FULL} {REF} --max_completion_length 16")
-    yield Run(unseen, "grpo", "deep", "float32", "--max_completion_length 32")
-    yield Run(unseen, "grpo", "134M", "bfloat16", f"{REF} --max_completion_length 16")
-    yield Run(unseen, "grpo", "wide", "float32", f"{REF} --max_completion_length 16", stored="bfloat16")
-    yield Run(unseen, "sft", "wide", "float32", "--max_length 64", ranks=2)
-    yield Run(unseen, "grpo", "90M", "bfloat16", f"{REF} --max_completion_length 16", ranks=2)
-    yield Run(unseen, "sft", "wide", "float32", f"{FULL} {PLAIN} --max_length 256")
-    yield Run(unseen, "grpo", "70M", "float32", f"{TWICE} {SAVE} --max_completion_length 16", stored="bfloat16")
+    yield Run(seen, "sft", "70M", "float32", FULL)
+    yield Run(seen, "grpo", "70M", "float32", f"{FULL} {REF}")
+    yield Run(seen, "sft", "134M", "float32", "")
+    yield Run(seen, "sft", "wide", "bfloat16", "")
+    yield Run(seen, "sft", "deep", "float32", f"{FULL} {PLAIN} {LONG}")
+    yield Run(seen, "sft", "70M", "float32", FULL, ranks=2)
+    yield Run(seen, "grpo", "wide", "float32", f"{FULL} {REF} --max_completion_length 48", stored="bfloat16")
+    yield Run(seen, "grpo", "90M", "float32", SAVE)
+    yield Run(seen, "sft", "70M", "float32", f"{FULL} {TWICE} {SAVE}")
+    yield Run(seen, "grpo", "70M", "bfloat16", REF, ranks=2)
+    yield Run(seen, "sft", "wide", "float32", f"{FULL} {LONG}")
+    yield Run(seen, "grpo", "134M", "bfloat16", "")
+    yield Run(unseen, "sft", "150M", "float32", FULL)
+    yield Run(unseen, "grpo", "90M", "float32", f"{FULL} {REF}")
+    yield Run(unseen, "sft", "90M", "float32", "")
+    yield Run(unseen, "sft", "134M", "bfloat16", TWICE)
+    yield Run(unseen, "sft", "wide", "float32", f"{FULL} {PLAIN} {LONG}")
+    yield Run(unseen, "sft", "wide", "float32", f"{FULL} {SAVE}", ranks=2)
+    yield Run(unseen, "grpo", "deep", "float32", f"{FULL} --max_completion_length 48", stored="bfloat16")
+    yield Run(unseen, "grpo", "wide", "bfloat16", f"{REF} {SAVE}")
+    yield Run(unseen, "sft", "90M", "float32", f"{FULL} {LONG}")
+    yield Run(unseen, "grpo", "90M", "bfloat16", "", ranks=2)
+    yield Run(unseen, "grpo", "134M", "float32", f"{FULL} {TWICE}")
+    yield Run(unseen, "sft", "70M", "float32", PLAIN)
 
 
 def config_of(run: Run) -> dict[str, Any]:
     """The config.json of its model."""
     size = _SIZES[run.size]
     return {
-        "model_type": "qwen2",
-        "architectures": ["Qwen2ForCausalLM"],
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
         "hidden_size": size["hidden_size"],
         "intermediate_size": 3 * size["hidden_size"],
         "num_hidden_layers": size["layers"],
@@ -129,8 +133,12 @@ def config_of(run: Run) -> dict[str, Any]:
 
 def options(run: Run) -> str:
     """The script's words, without the folder that everything is in."""
-    own = "--num_generations 4 --reward_funcs judge.length" if run.script == "grpo" else ""
-    micro = "--per_device_train_batch_size 4" if "--per_device" not in run.words else ""
+    own = "--num_generations 2 --reward_funcs judge.length" if run.script == "grpo" else ""
+    if run.script == "grpo" and "--max_completion_length" not in run.words:
+        own += " --max_completion_length 6"
+    if run.script == "sft" and "--max_length" not in run.words:
+        own += " --max_length 32"
+    micro = "--per_device_train_batch_size 2" if "--per_device" not in run.words else ""
     save = "" if "--save_steps" in run.words else "--save_strategy no"
     return (
         f"--model_name_or_path model --dataset_name data --dtype {run.dtype} --output_dir out --use_cpu true --max_steps 3 "
@@ -186,6 +194,8 @@ def estimated(run: Run) -> int:
 @click.option("--only", default="", help="Runs whose name holds this.")
 def measure(half: str, only: str) -> None:
     """Runs what has no peak yet."""
+    home = Path(tempfile.mkdtemp(prefix="trl-home-"))
+    load(home)
     for run in runs():
         row = read()[run.name]
         if run.half != half or "measured" in row or only not in run.name:
@@ -195,109 +205,119 @@ def measure(half: str, only: str) -> None:
         click.echo(f"{run.name}: {[p >> 20 for p in peaks]} MiB, {time.monotonic() - began:.0f} s {said}", err=True)
         if not said:
             store(read() | {run.name: row | {"measured": sum(peaks), "ranks": peaks}})
+    shutil.rmtree(home, ignore_errors=True)
 
 
-_START = """\
-import runpy, sys
-from trl import import_utils
-import_utils.is_vllm_available = lambda *_, **__: False  # not used here; its import takes as long as the rest
-sys.argv = sys.argv[1:]
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
 _JUDGE = "def length(completions, **_):\n    return [float(len(set(text.split()))) for text in completions]\n"
+
+
+def load(home: Path) -> None:
+    """Imports once what every run needs; a run is a fork, whose pages count as its own."""
+    from tests.live.programs.place import PACKAGES, environment
+
+    os.environ.update(environment(home) | {"HF_HOME": str(home), "OMP_NUM_THREADS": "2"})
+    sys.path += [str(PACKAGES)]
+    from trl import import_utils
+
+    import_utils.is_vllm_available = lambda *_, **__: False  # not used here; its import takes as long as the rest
+    import torch.distributed
+    from trl import GRPOTrainer, SFTTrainer, TrlParser  # noqa: F401
 
 
 def peaks_of(run: Run) -> tuple[list[int], str]:
     """Bytes at the peak of every rank, and what went wrong."""
-    from tests.live.programs.place import PACKAGES, environment
+    from tests.live.programs.place import PACKAGES
 
     folder = Path(tempfile.mkdtemp(prefix="trl-"))
     try:
-        make(run, folder)
+        os.waitpid(forked(folder, lambda: make(run, folder)), 0)
         script = str(PACKAGES / "trl" / "scripts" / f"{run.script}.py")
-        start = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(run.ranks)]
-        words = [*(start if run.ranks > 1 else []), "start.py", script, *options(run).split()]
-        own = environment(folder) | {"HF_HOME": str(folder / "home"), "OMP_NUM_THREADS": str(2 // run.ranks)}
-        own["PYTHONPATH"] += f":{folder}"
-        with (folder / "log").open("wb") as log:
-            process = subprocess.Popen([sys.executable, *words], cwd=folder, env=own, stdout=log, stderr=log)
-            peaks = watch(process, script, run.ranks)
-        said = "" if process.returncode == 0 else (folder / "log").read_text()[-1500:]
-        return peaks, said
+        pids = [forked(folder, lambda rank=rank: start(run, script, rank)) for rank in range(run.ranks)]
+        peaks, ended = watch(pids)
+        return peaks, "" if ended else (folder / "log").read_text()[-1500:]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def forked(folder: Path, work: Callable[[], None]) -> int:
+    """A process that does this in the folder, with its output in a log there."""
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        os.chdir(folder)
+        log = os.open("log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        work()
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def start(run: Run, script: str, rank: int) -> None:
+    """The script as Python starts it, or as torchrun does a rank of it."""
+    import torch
+
+    if run.ranks > 1:
+        torch.set_num_threads(1)
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(20_000 + os.getppid() % 10_000)}
+        numbers = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": run.ranks, "LOCAL_WORLD_SIZE": run.ranks}
+        os.environ.update(place | {key: str(number) for key, number in numbers.items()})
+    sys.argv = [script, *options(run).split()]
+    runpy.run_path(script, run_name="__main__")
+
+
 def make(run: Run, folder: Path) -> None:
-    """Model, tokenizer, data and reward of a run; in a process of its own, which takes torch along."""
-    (folder / "start.py").write_text(_START)
-    (folder / "judge.py").write_text(_JUDGE)
-    (folder / "model").mkdir()
-    (folder / "model" / "config.json").write_text(json.dumps(config_of(run)))
-    subprocess.run([sys.executable, __file__, "model", str(folder / "model")], check=True, capture_output=True)
-    (folder / "data").mkdir()
-    lengths = (_PROMPT, 400)
-    texts = [" ".join(f"w{(i * 37 + n * 11) % 4000}" for n in range(lengths[run.script == "sft"])) for i in range(64)]
-    column = "text" if run.script == "sft" else "prompt"
-    (folder / "data" / "train.jsonl").write_text("".join(json.dumps({column: text}) + "\n" for text in texts))
-
-
-@main.command(hidden=True)
-@click.argument("folder", type=click.Path(path_type=Path))
-def model(folder: Path) -> None:
-    """Random weights for a config.json, and a tokenizer of words."""
+    """Model of random weights, tokenizer of words, data and reward of a run."""
     import torch
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel
     from tokenizers.pre_tokenizers import Whitespace
     from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
-    config = AutoConfig.from_pretrained(folder)
-    AutoModelForCausalLM.from_config(config, dtype=getattr(torch, str(config.dtype).removeprefix("torch."))).save_pretrained(
-        folder
-    )
+    (folder / "judge.py").write_text(_JUDGE)
+    (folder / "model").mkdir()
+    (folder / "model" / "config.json").write_text(json.dumps(config_of(run)))
+    config = AutoConfig.from_pretrained(folder / "model")
+    made = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, run.stored))
+    made.save_pretrained(folder / "model")
     words = ["<pad>", "<eos>", "<unk>", *(f"w{number}" for number in range(config.vocab_size - 3))]
     plain = Tokenizer(WordLevel({word: number for number, word in enumerate(words)}, unk_token="<unk>"))
     plain.pre_tokenizer = Whitespace()
     named = {"pad_token": "<pad>", "eos_token": "<eos>", "unk_token": "<unk>"}
-    PreTrainedTokenizerFast(tokenizer_object=plain, padding_side="left", **named).save_pretrained(folder)
+    PreTrainedTokenizerFast(tokenizer_object=plain, padding_side="left", **named).save_pretrained(folder / "model")
+    (folder / "data").mkdir()
+    length = 400 if run.script == "sft" else _PROMPT
+    texts = [" ".join(f"w{(i * 37 + n * 11) % 4000}" for n in range(length)) for i in range(64)]
+    column = "text" if run.script == "sft" else "prompt"
+    (folder / "data" / "train.jsonl").write_text("".join(json.dumps({column: text}) + "\n" for text in texts))
 
 
-def watch(process: subprocess.Popen[bytes], script: str, ranks: int) -> list[int]:
-    """The peak of every rank, until the process ends."""
-    tops: dict[int, dict[str, int]] = {}
+def watch(pids: Sequence[int]) -> tuple[list[int], bool]:
+    """The peak of every rank until the last one ends, and whether all ended well."""
+    tops = {pid: {"held": 0, "file": 0, "mark": 0} for pid in pids}
+    left, ended = set(pids), True
     due = time.monotonic() + _LONGEST_S
-    pids: list[int] = []
-    looked = 0.0
-    while process.poll() is None:
-        if time.monotonic() > due:
-            process.kill()
-        if len(pids) < ranks and time.monotonic() - looked > 0.2:
-            pids, looked = list(ranks_of(process.pid, script, ranks)), time.monotonic()
-        for pid in pids:
+    while left:
+        for pid in sorted(left):
             now = status(pid)
-            top = tops.setdefault(pid, {"held": 0, "file": 0, "mark": 0})
-            top["held"] = max(top["held"], now.get("RssAnon", 0) + now.get("RssShmem", 0))
-            top["file"] = max(top["file"], now.get("RssFile", 0))
-            top["mark"] = max(top["mark"], now.get("VmHWM", 0))
+            tops[pid]["held"] = max(tops[pid]["held"], now.get("RssAnon", 0) + now.get("RssShmem", 0))
+            tops[pid]["file"] = max(tops[pid]["file"], now.get("RssFile", 0))
+            tops[pid]["mark"] = max(tops[pid]["mark"], now.get("VmHWM", 0))
+            done, code = os.waitpid(pid, os.WNOHANG)
+            if done:
+                left.remove(pid)
+                ended &= code == 0
+            elif time.monotonic() > due:
+                os.kill(pid, signal.SIGKILL)
         time.sleep(_EVERY_S)
-    return [max(top["held"], top["mark"] - top["file"]) for top in tops.values()]
-
-
-def ranks_of(pid: int, script: str, ranks: int) -> Iterator[int]:
-    """The process itself, or torchrun's children."""
-    if ranks == 1:
-        yield pid
-        return
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == pid and script in (entry / "cmdline").read_text():
-                yield int(entry.name)
-        except (OSError, ValueError):
-            continue
+    return [max(top["held"], top["mark"] - top["file"]) for top in tops.values()], ended
 
 
 def status(pid: int) -> dict[str, int]:
