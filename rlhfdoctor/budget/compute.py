@@ -42,7 +42,9 @@ def compute_needs(model: Model, device: str) -> Iterator[Need]:
         moments = ("forward", "head") if plain else ("backward", "head")
         yield from _at_longest(model, TRAIN, kept, say("activations that the backward pass needs"), *moments)
         if model.recompute or plain:
-            what = say("activations of one layer, computed again") if model.recompute else say("activations of one layer")
+            what = (
+                say("activations of one layer, computed again") if model.recompute else say("activations of one layer")
+            )
             yield from _at_longest(model, TRAIN, tokens * hidden * _BLOCK, what, "backward")
         if model.recompute:
             yield from _at_longest(model, TRAIN, tokens * hidden * values, what_stays, "head")

@@ -229,7 +229,9 @@ class Inputs:
                 name="node",
                 place="host",
                 bytes=machine.host_bytes,
-                basis=quoted(machine.host_basis) if machine.host_bytes else say("unknown: --container-memory, --host-memory"),
+                basis=quoted(machine.host_basis)
+                if machine.host_bytes
+                else say("unknown: --container-memory, --host-memory"),
             ),
             self._limit("/dev/shm", "shm", machine.shm_bytes, "--shm", "container.shm_size"),
         ]

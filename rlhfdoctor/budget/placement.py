@@ -64,7 +64,9 @@ def make_nodes(
         place = -1  # a node that one of the group does not fit on holds no later one of it either
         for _ in range(group.nodes):
             later = range(place + 1, len(free))
-            place = next((i for i in later if free[i] >= group.gpus and not set(group.roles) & set(nodes[i])), len(free))
+            place = next(
+                (i for i in later if free[i] >= group.gpus and not set(group.roles) & set(nodes[i])), len(free)
+            )
             if place == len(free):
                 free.append(gpus)
                 nodes.append({})

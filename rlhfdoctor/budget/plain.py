@@ -66,9 +66,7 @@ def _gradients(model: Model, device: str) -> Iterator[Need]:
         yield make_need(model, "gpu", TRAIN, whole, say("gradients"))
     else:
         head = 0 if model.lora_rank else model.width * model.shape.vocabulary * model.shape.hidden
-        yield make_need(
-            model, "gpu", TRAIN, head, say("gradients of the head"), transient="head", held_for="gradients"
-        )
+        yield make_need(model, "gpu", TRAIN, head, say("gradients of the head"), transient="head", held_for="gradients")
         for moment in ("backward", "step"):
             yield make_need(model, "gpu", TRAIN, whole, say("gradients"), transient=moment, held_for="gradients")
     if model.shape.tied and not model.lora_rank and not model.value_head:

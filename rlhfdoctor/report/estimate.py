@@ -246,6 +246,15 @@ def _no_change(after: Estimate) -> Message:
             "it",
             others=others,
         )
+    container = next((limit for limit in after.limits if limit.name == "container" and limit.bytes), None)
+    node = next((limit.bytes for limit in after.limits if limit.name == "node"), None)
+    peak = after.peak(container)[1] if container is not None else 0
+    if container is not None and (container.bytes or 0) < peak <= (node or peak):
+        others = say(
+            "a limit of the container of {size:bytes} or more, if the node has it; or {others}",
+            size=round(peak * (1 + ERROR)),
+            others=others,
+        )
     return say("none of the known ones is enough: {others}", others=others)
 
 

@@ -112,7 +112,9 @@ def _of_memory(found: Estimate) -> Message:
         return say("too close to call: {room}; {doubt}", room=_room(found, fullest), doubt=_DOUBT)
     unknown = [_unknown(found, place) for place in ("host", "gpu") if not any(known.place == place for known in known)]
     if any(unknown):
-        return say("fits as far as limits are known: {room}; {unknown}", room=_room(found, fullest), unknown=joined(*unknown))
+        return say(
+            "fits as far as limits are known: {room}; {unknown}", room=_room(found, fullest), unknown=joined(*unknown)
+        )
     return say("fits: {room}", room=_room(found, fullest))
 
 
@@ -145,9 +147,9 @@ def _broken(found: Estimate, broken: Sequence[tuple[Limit, tuple[str, int]]]) ->
     """The limit that is exceeded most, by its worst phase; then what exceeds it first."""
     certain = [pair for pair in broken if _surely_over(found, pair[0])]
     limit, (first, size) = max(certain or broken, key=lambda pair: found.share(pair[0]))
-    phase, most = found.peak(limit)
+    phase, _ = found.peak(limit)
     if found.used(limit, phase, surely=True) <= (limit.bytes or 0):
-        phase, most = found.peak(limit, surely=True)
+        phase, _ = found.peak(limit, surely=True)
     whole = found.used(limit, phase)
     sure = found.used(limit, phase, surely=True)
     takes: dict[str, Argument] = {
@@ -162,9 +164,13 @@ def _broken(found: Estimate, broken: Sequence[tuple[Limit, tuple[str, int]]]) ->
         later.append(say("{sure:bytes} of it even if sequences stay short", sure=sure))
     if phase == first == "final_save":
         size, first = max(((found.used(limit, p), p) for p in found.phases if p != phase), key=lambda pair: pair[0])
-        later.append(say("what comes before it takes {most:bytes} at most, in {phase}", most=size, phase=phase_name(first)))
+        later.append(
+            say("what comes before it takes {most:bytes} at most, in {phase}", most=size, phase=phase_name(first))
+        )
     elif first != phase:
-        later.append(say("{phase} is the first that is too large, with {size:bytes}", phase=phase_name(first), size=size))
+        later.append(
+            say("{phase} is the first that is too large, with {size:bytes}", phase=phase_name(first), size=size)
+        )
     if certain:
         told = say("will not fit: {phase} takes {size:bytes} of {limit}'s {most:bytes}, {more:bytes} too much", **takes)
         return joined(told, *later)

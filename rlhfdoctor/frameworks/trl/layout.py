@@ -67,11 +67,7 @@ def make_plans(inputs: Inputs) -> list[Plan]:
     saves = str(inputs.value("save_strategy")) not in ("no", "None", "False") or "save_strategy" not in inputs.settings
     return make_nodes(
         inputs,
-        [
-            Placed(
-                (*models, *(["engine"] if engine else [])), 0 if inputs.machine.gpus_per_node == 0 else here, nodes
-            )
-        ],
+        [Placed((*models, *(["engine"] if engine else [])), 0 if inputs.machine.gpus_per_node == 0 else here, nodes)],
         models,
         engine,
         ray=False,
@@ -128,6 +124,14 @@ def _read_sequences(inputs: Inputs, trainer: str) -> dict[str, Any]:
         rows = micro * (2 if trainer in _PAIRED else 1)
         return {"sequences": rows, "scored": rows, "tokens": tokens, "recompute": recompute}
     prompt, answer = read_lengths(inputs)
+    if inputs.value("max_prompt_length") is None:
+        inputs.assume(
+            say(
+                "prompts of {tokens} tokens; no setting of this release limits them (max_prompt_length: N in a YAML "
+                "file beside the script tells)",
+                tokens=prompt,
+            )
+        )
     on_cpu = inputs.machine.gpus_per_node == 0
     return {
         "sequences": micro,
