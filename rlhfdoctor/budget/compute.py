@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rlhfdoctor.budget.fused_head import tile_bytes
 from rlhfdoctor.budget.needs import AFTER, TRAIN, make_need
 from rlhfdoctor.budget.pinned import ceil_power_of_two
 from rlhfdoctor.budget.plan import Model
@@ -37,17 +38,22 @@ def compute_needs(model: Model, device: str) -> Iterator[Need]:
     if model.trained:
         tokens = model.sequences * model.tokens // model.parallel
         kept = tokens * hidden * model.shape.layers * (1 if model.recompute else _BLOCK)
-        yield from _at_longest(model, TRAIN, kept, say("activations that the backward pass needs"), "backward", "head")
-        if model.recompute:
-            what = say("activations of one layer, computed again")
+        plain = model.backend == "plain"  # its gradients come as the activations go
+        moments = ("forward", "head") if plain else ("backward", "head")
+        yield from _at_longest(model, TRAIN, kept, say("activations that the backward pass needs"), *moments)
+        if model.recompute or plain:
+            what = (
+                say("activations of one layer, computed again") if model.recompute else say("activations of one layer")
+            )
             yield from _at_longest(model, TRAIN, tokens * hidden * _BLOCK, what, "backward")
+        if model.recompute:
             yield from _at_longest(model, TRAIN, tokens * hidden * values, what_stays, "head")
-        size = _logits(model, model.sequences, model.logit_width)
+        size = _logits(model, model.sequences, model.logit_width, device, trains=True)
         yield from _at_longest(model, TRAIN, size, say("logits and their gradients"), "head")
     tokens = model.scored * model.tokens // model.parallel
     yield from _at_longest(model, ("score",), tokens * hidden * _BLOCK, say("activations of one layer"), "forward")
     yield from _at_longest(model, ("score",), tokens * hidden * values, what_stays, "head")
-    size = _logits(model, model.scored, model.scored_logit_width or model.logit_width / 2)
+    size = _logits(model, model.scored, model.scored_logit_width or model.logit_width / 2, device, trains=False)
     yield from _at_longest(model, ("score",), size, say("logits"), "head")
 
 
@@ -56,9 +62,11 @@ def _at_longest(model: Model, phases: tuple[str, ...], size: int, what: Message,
         yield make_need(model, "gpu", phases, size, what, transient=moment, at_longest=True)
 
 
-def _logits(model: Model, sequences: int, width: float) -> int:
+def _logits(model: Model, sequences: int, width: float, device: str, *, trains: bool) -> int:
     if model.value_head:
         return 0
+    if model.fused_head:
+        return tile_bytes(model, sequences, device, trains=trains)
     answers = model.tokens if model.answer_tokens is None else model.answer_tokens
     return round(sequences * answers // model.parallel * model.shape.vocabulary * width)
 
@@ -69,7 +77,7 @@ def generate_needs(model: Model, sequences: int) -> Iterator[Need]:
     The cache is grown by copying.
     """
     shape: Shape = model.shape
-    cache = sequences * model.tokens * shape.cache_bytes_per_token(width=model.width)
+    cache = sequences * model.tokens * shape.cache_bytes_per_token(width=model.compute_width)
     yield make_need(
         model,
         "gpu",

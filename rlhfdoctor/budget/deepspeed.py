@@ -127,15 +127,13 @@ def _whole(model: Model) -> Iterator[Need]:
         say("a flat copy of the gradients while they are reduced"),
         transient="backward",
     )
-    if width == 2 and model.backend == "deepspeed":
+    if width == 2:
         yield make_need(model, "gpu", ALL, MASTER * trained, MASTER_WEIGHTS, held_for="optimizer")
         yield make_need(model, "gpu", TRAIN, MASTER * trained, say("fp32 gradients of the step"), transient="step")
-    plain = model.backend == "plain"
-    moments = 2 * width if plain else MOMENTS  # torch's AdamW keeps them in the weights' own type
     # FP16_Optimizer and FP16_UnfusedOptimizer take a first step over zeros at every release
-    late = plain or (width != 2 and model.since("0.13.2"))
+    late = width != 2 and model.since("0.13.2")
     what = ADAM if late else ADAM_AT_START
-    yield make_need(model, "gpu", AFTER if late else ALL, moments * trained, what, held_for="optimizer")
+    yield make_need(model, "gpu", AFTER if late else ALL, MOMENTS * trained, what, held_for="optimizer")
 
 
 def _kept_by_malloc(model: Model) -> Need:

@@ -12,6 +12,7 @@ from rlhfdoctor.budget.fsdp import fsdp_needs
 from rlhfdoctor.budget.hazards import find_hazards
 from rlhfdoctor.budget.inputs import Inputs
 from rlhfdoctor.budget.layout import make_plans
+from rlhfdoctor.budget.plain import plain_needs
 from rlhfdoctor.budget.plan import Plan
 from rlhfdoctor.budget.process import process_needs
 from rlhfdoctor.budget.storage import storage_needs
@@ -76,7 +77,7 @@ def _phases(plan: Plan) -> tuple[BudgetPhase, ...]:
         "weight_sync": plan.engine is None,
         "final_save": not plan.saves_at_end,
     }
-    return tuple(phase for phase in BUDGET_PHASES if not skipped.get(phase))
+    return tuple(phase for phase in BUDGET_PHASES if not skipped.get(phase) and phase not in plan.without)
 
 
 _MAPPED_PER_BYTE = 512
@@ -108,11 +109,14 @@ def _page_tables(found: Estimate) -> Iterator[Need]:
 def _needs(plan: Plan, *, computes: bool = True) -> Iterator[Need]:
     yield from process_needs(plan)
     for model in plan.models:
-        yield from fsdp_needs(model) if model.backend.startswith("fsdp") else deepspeed_needs(model, plan.device)
+        if model.backend == "plain":
+            yield from plain_needs(model, plan.device)
+        else:
+            yield from fsdp_needs(model) if model.backend.startswith("fsdp") else deepspeed_needs(model, plan.device)
         if computes:
             yield from compute_needs(model, plan.device)
         yield from storage_needs(model, plan)
-        if computes and model.role == "actor" and plan.engine is None:
+        if computes and model.role == "actor" and plan.engine is None and "rollout" not in plan.without:
             yield from generate_needs(model, model.scored)
     if plan.engine is not None:
         yield from engine_needs(plan.engine, plan.gpu_bytes)

@@ -49,6 +49,8 @@ class Inputs:
     versions: Mapping[str, tuple[str, str]]
     machine: Machine
     assumed: list[Message] = field(default_factory=list)
+    commands: tuple[str, ...] = ()
+    """Commands and modules of the framework that the files name, such as `trl sft`."""
 
     def value(self, *names: str) -> Value:
         """The first of these that is set, else the release's default, else None."""
@@ -227,7 +229,9 @@ class Inputs:
                 name="node",
                 place="host",
                 bytes=machine.host_bytes,
-                basis=quoted(machine.host_basis) if machine.host_bytes else say("unknown: --host-memory"),
+                basis=quoted(machine.host_basis)
+                if machine.host_bytes
+                else say("unknown: --container-memory, --host-memory"),
             ),
             self._limit("/dev/shm", "shm", machine.shm_bytes, "--shm", "container.shm_size"),
         ]
@@ -275,6 +279,4 @@ def change(inputs: Inputs, name: str, value: Value) -> Inputs:
             form=spelling.form if spelling else "flag",
             factor=inputs.factor(name),
         )
-    return Inputs(
-        {**inputs.settings, name: replace(own, value=value)}, inputs.framework, inputs.versions, inputs.machine
-    )
+    return replace(inputs, settings={**inputs.settings, name: replace(own, value=value)}, assumed=[])

@@ -61,17 +61,18 @@ def make_nodes(
     nodes: list[dict[str, int]] = []
     shared = {role: "+".join(group.roles) for group in groups for role in group.roles}
     for group in groups:
+        place = -1  # a node that one of the group does not fit on holds no later one of it either
         for _ in range(group.nodes):
+            later = range(place + 1, len(free))
             place = next(
-                (i for i, left in enumerate(free) if left >= group.gpus and not set(group.roles) & set(nodes[i])), None
+                (i for i in later if free[i] >= group.gpus and not set(group.roles) & set(nodes[i])), len(free)
             )
-            if place is None:
-                place = len(free)
+            if place == len(free):
                 free.append(gpus)
                 nodes.append({})
             free[place] -= group.gpus
             for role in group.roles:
-                nodes[place][role] = group.gpus or (models[role].ranks if role in models else 1)
+                nodes[place][role] = group.gpus or (models[role].local_ranks if role in models else 1)
     plans: list[Plan] = []
     seen: list[dict[str, int]] = []
     for number, held in enumerate(nodes):

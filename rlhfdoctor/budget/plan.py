@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from rlhfdoctor.budget.shapes import Shape
-from rlhfdoctor.budget.types import Limit
+from rlhfdoctor.budget.types import BudgetPhase, Limit
 from rlhfdoctor.i18n.message import NOTHING, Message
 from rlhfdoctor.settings.spell import parse_version
 
@@ -46,6 +46,10 @@ class Model:
     overlap: bool = False
     width: int = 2
     """Bytes of a weight."""
+    mixed: bool = False
+    """The weights are in fp32, and autocast computes in 16 bit."""
+    fused_head: bool = False
+    """Logits are made and used a tile at a time (TRL's chunked_logprob.py)."""
     sum_width: int | None = None
     """Bytes per gradient during accumulation; None: as the weights."""
     accumulates: bool = False
@@ -105,8 +109,13 @@ class Model:
 
     @property
     def compute_width(self) -> int:
-        """Bytes of an activation: FSDP keeps weights in fp32 and computes in bf16."""
-        return 2 if self.backend.startswith("fsdp") else self.width
+        """Bytes of an activation: FSDP and autocast keep weights in fp32 and compute in 16 bit."""
+        return 2 if self.mixed or self.backend.startswith("fsdp") else self.width
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether the weights, once read, are pages of their files: of the same type, and not written to yet."""
+        return self.width == self.shape.stored_width
 
     @property
     def trainable(self) -> int:
@@ -175,6 +184,8 @@ class Plan:
     loaders: int = 0
     """Processes that load data."""
     reward_workers: int = 0
+    without: frozenset[BudgetPhase] = frozenset()
+    """Phases that this run does not have, beside those that other fields tell: supervised training has no rollout."""
     saves: bool = True
     saves_hf: bool = False
     """Whole weights are written at every checkpoint, in Hugging Face's form."""

@@ -25,6 +25,7 @@ _TYPICAL_LAYER_RATIO = 128
 """Hidden size per layer of dense models between 0.5B and 100B, for shapes known by their size only."""
 
 _MOST_BYTES = 8 << 20
+_WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,8 @@ class Shape:
     """Qwen3: a norm over each head of q and k."""
     given_parameters: int | None = None
     """Where only the number of parameters is known."""
+    stored_width: int | None = None
+    """Bytes of a weight in the model's files; None if unknown."""
 
     @property
     def parameters(self) -> int:
@@ -145,6 +148,7 @@ def find_shape(name: str) -> Shape | None:
                 shared_intermediate=shared,
                 attention_bias=_is_qwen2(plain),
                 head_norms="qwen3" in plain,
+                stored_width=2,
             )
     sizes = _BILLIONS.findall(plain.rsplit("/", 1)[-1])
     return of_size(float(sizes[-1]) * 1e9, name) if sizes else None
@@ -225,6 +229,7 @@ def of_config(config: Mapping[str, Any], name: str) -> Shape:
             shared_intermediate=int(config.get("shared_expert_intermediate_size") or 0),
             attention_bias=kind.startswith("qwen2") or bool(config.get("attention_bias")),
             head_norms=kind.startswith("qwen3"),
+            stored_width=_WIDTHS.get(str(config.get("dtype") or config.get("torch_dtype"))),
         )
     except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         raise UsageError(

@@ -10,7 +10,7 @@ import click
 from rlhfdoctor.cli.console import language_option, make_page, trimmed, write
 from rlhfdoctor.cli.project import ProjectCommand
 from rlhfdoctor.errors import UsageError
-from rlhfdoctor.i18n.message import say
+from rlhfdoctor.i18n.message import Message, say
 
 _GPU_SIZES = {
     "a10": 24,
@@ -33,7 +33,7 @@ _GPU_SIZES = {
 
 
 @click.command(cls=ProjectCommand)
-@click.argument("paths", nargs=-1, required=True)
+@click.argument("paths", nargs=-1)
 @click.option(
     "--config", "configs", multiple=True, metavar="FILE", help="Configuration file beside the paths; repeatable."
 )
@@ -83,14 +83,16 @@ def estimate(
 ) -> None:
     """Say before a run whether its memory will do: host, /dev/shm and GPU, by role and phase.
 
-    PATHS is any mix of launch scripts, YAML, DeepSpeed JSON and logs that show the settings. The exit status is 1 when
-    it will not fit, or probably not, or when the settings are a known trap; it is 0 when it fits, may fit (only long
+    PATHS is any mix of launch scripts, YAML, DeepSpeed JSON and logs that show the settings. Without any, --framework
+    and --model are estimated with the release's defaults; a model's name among PATHS is taken for --model. The exit
+    status is 1 when it will not fit, or probably not, or when the settings are a known trap; it is 0 when it fits, may fit (only long
     sequences would exceed a GPU), or no limit is known.
 
     \b
     Examples:
       doctor estimate launch.sh --host-memory 1T --gpu a100-80g
       doctor estimate config.yaml --model Qwen2.5-7B --gpus-per-node 8 --suggest
+      doctor estimate Qwen/Qwen2.5-7B --framework trl --gpus-per-node 8 --gpu h100
       doctor estimate launch.sh --brief || exit 1      # in a job script
     """
     from rlhfdoctor.core.estimate import Machine, estimate_session, opened, suggest_session
@@ -103,6 +105,9 @@ def estimate(
         raise UsageError(
             say("--framework '{name}': write NAME or NAME==VERSION, such as openrlhf==0.5.3", name=framework)
         )
+    paths, model = _named(paths, model)
+    if not paths and not configs and (framework is None or model is None):
+        raise UsageError(_what_is_missing(model))
     machine = Machine(
         nodes=nodes,
         gpus_per_node=gpus_per_node,
@@ -128,6 +133,37 @@ def estimate(
         text = trimmed(page)
     write(text, out, colours=form != "json" and not brief)
     sys.exit(1 if verdict(found) in ("over", "trap") else 0)
+
+
+def _named(paths: tuple[str, ...], model: str | None) -> tuple[tuple[str, ...], str | None]:
+    """The paths without a model's public name, which stands for --model."""
+    from pathlib import Path
+
+    from rlhfdoctor.budget.shapes import find_shape
+
+    if model is None:
+        for path in paths:
+            if _MODEL_NAME.fullmatch(path) and not Path(path).exists() and find_shape(path) is not None:
+                return tuple(other for other in paths if other != path), path
+    return paths, model
+
+
+_MODEL_NAME = re.compile(r"(?:[\w.-]{1,96}/)?(?![\w.-]*\.[a-z]{2,5}$)[\w.-]{1,96}")
+"""`Qwen/Qwen2.5-7B`, `13B`; a name with the ending of a file is none."""
+
+
+def _what_is_missing(model: str | None) -> Message:
+    """The command that would be answered, where neither files nor flags say what is trained."""
+    if model is None:
+        return say(
+            "give a launch script or configuration, or the framework and the model: "
+            "doctor estimate --framework trl --model Qwen2.5-7B"
+        )
+    return say(
+        "{model} is a model; how is it trained? Give the launch script beside it (doctor estimate launch.sh --model "
+        "{model}), or the framework, for its defaults (doctor estimate --framework trl --model {model})",
+        model=model,
+    )
 
 
 def _size(flag: str, text: str | None) -> int | None:

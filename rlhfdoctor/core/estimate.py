@@ -37,7 +37,7 @@ def estimate(
 
     Args:
         paths: launch scripts, YAML, DeepSpeed JSON, logs that show the settings; `-` for standard input; one of them,
-            or several.
+            or several. None: the release's defaults; framework and model must be given then.
         configs: configuration files in addition to the paths.
         framework: `NAME` or `NAME==VERSION`, if it cannot be detected.
         machine: properties of the machines that are unknown from the files.
@@ -83,11 +83,19 @@ def opened(paths: Paths, *, configs: Paths = (), framework: str | None = None) -
     """A session with the DeepSpeed files, too, that the given ones name."""
     with tempfile.TemporaryDirectory(prefix="doctor-") as folder:
         files = [_from_stdin(Path(folder)) if path == "-" else path for path in (*listed(paths), *listed(configs))]
+        files = files or [_without_settings(Path(folder))]
         with Session(files, framework=framework, planned=True) as session:
             named = [str(path) for path in _named(session.case.settings) if str(path) not in session.texts]
             if named:
                 session.add(named)
             yield session
+
+
+def _without_settings(folder: Path) -> str:
+    """A launch script that sets nothing."""
+    target = folder / "defaults.sh"
+    write.replace(target, b"# the release's defaults\n")
+    return str(target)
 
 
 def _from_stdin(folder: Path) -> str:

@@ -67,7 +67,8 @@ def make_inputs(case: Case, machine: Machine, *, planned: bool = False) -> Input
     size = read_cuda_oom(" ".join((event.text, *event.after))).get("total_bytes") if event is not None else None
     if machine.gpu_bytes is None and event is not None and isinstance(size, int):
         machine = replace(machine, gpu_bytes=size, gpu_basis=str(event.origin))
-    return Inputs(settings, case.framework, case.versions, machine)
+    commands = dict.fromkeys(str(event.fields[FIELD.name]) for event in case.of(EVENT.framework.module))
+    return Inputs(settings, case.framework, case.versions, machine, commands=tuple(commands))
 
 
 def machine_of(case: Case) -> Machine:

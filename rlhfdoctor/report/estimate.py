@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rlhfdoctor.budget.types import Estimate, Limit, Need, Place
-from rlhfdoctor.i18n.message import ENGLISH, Language, Message, joined, quoted, say, term
+from rlhfdoctor.i18n.message import ENGLISH, Language, Message, joined, plural, quoted, say, term
 from rlhfdoctor.report.estimate_verdict import (
     ERROR,
     is_short,
@@ -164,7 +164,8 @@ def _parts(found: Estimate, place: Place, console: Console, t: Language) -> None
     rest = sum(_size(need) for need in rows[_PART_COUNT:])
     if rest:
         table.add_row(
-            show_bytes(rest), Text(t(say("{count} smaller ones", count=len(rows) - _PART_COUNT)), style="dim")
+            show_bytes(rest),
+            Text(t(plural("{n} smaller one", "{n} smaller ones", len(rows) - _PART_COUNT)), style="dim"),
         )
     console.print(table)
 
@@ -200,7 +201,10 @@ def _size(need: Need) -> int:
 
 def render_suggestion(after: Estimate, patches: Sequence[Patch], console: Console, t: Language = ENGLISH) -> None:
     """Prints the smallest change that fits."""
-    console.print(Text("\n" + t(say("smallest change that fits, by the estimate")), style="bold"))
+    title = say("smallest change that fits, by the estimate")
+    if patches and verdict(after) != "fits":
+        title = say("smallest change that helps, by the estimate")
+    console.print(Text("\n" + t(title), style="bold"))
     if not patches:
         console.print(Padding(Text(t(_no_change(after))), (0, 0, 0, 3)))
         return
@@ -240,6 +244,15 @@ def _no_change(after: Estimate) -> Message:
         others = say(
             "{others}; more nodes from the saved weights only, as a checkpoint's shards are for as many ranks as wrote "
             "it",
+            others=others,
+        )
+    container = next((limit for limit in after.limits if limit.name == "container" and limit.bytes), None)
+    node = next((limit.bytes for limit in after.limits if limit.name == "node"), None)
+    peak = after.peak(container)[1] if container is not None else 0
+    if container is not None and (container.bytes or 0) < peak <= (node or peak):
+        others = say(
+            "a limit of the container of {size:bytes} or more, if the node has it; or {others}",
+            size=round(peak * (1 + ERROR)),
             others=others,
         )
     return say("none of the known ones is enough: {others}", others=others)

@@ -80,6 +80,9 @@ def sentence(found: Estimate) -> Message:
     traps = joined(*(say("in {phase}, {trap}", phase=phase_name(h.phase), trap=h.says) for h in found.hazards))
     if verdict(found) == "over":
         return say("{memory}; and a known trap: {traps}", memory=memory, traps=traps)
+    fullest = _fullest(found)
+    if fullest is not None and verdict(replace(found, hazards=())) == "fits":
+        memory = _room(found, fullest)  # it does not say that it fits: a trap is no fit
     return say("a known trap: {traps} (memory: {memory})", traps=traps, memory=memory)
 
 
@@ -91,7 +94,10 @@ def _of_memory(found: Estimate) -> Message:
     fullest = _fullest(found)
     if fullest is None:
         places = (_highest(found, place) for place in PLACES)
-        return say("no limit is known (--host-memory, --shm, --gpu); at the peak {places}", places=joined(*places))
+        return say(
+            "no limit is known (--container-memory, --host-memory, --gpu, --shm); at the peak {places}",
+            places=joined(*places),
+        )
     phase, peak = found.peak(fullest)
     most = fullest.bytes or 1
     takes: dict[str, Argument] = {"phase": phase_name(phase), "peak": peak, "limit": limit_name(fullest), "most": most}
@@ -102,47 +108,76 @@ def _of_memory(found: Estimate) -> Message:
             **takes,
             sure=found.peak(fullest, surely=True)[1],
         )
-    left: dict[str, Argument] = {"left": most - peak, "share": (most - peak) / most}
     if verdict(found) == "tight":
+        return say("too close to call: {room}; {doubt}", room=_room(found, fullest), doubt=_DOUBT)
+    unknown = [_unknown(found, place) for place in ("host", "gpu") if not any(known.place == place for known in known)]
+    if any(unknown):
         return say(
-            "too close to call: {phase} takes {peak:bytes} of {limit}'s {most:bytes}, {left:bytes} ({share:share}) "
-            "left; {doubt}",
-            **takes,
-            **left,
-            doubt=_DOUBT,
+            "fits as far as limits are known: {room}; {unknown}", room=_room(found, fullest), unknown=joined(*unknown)
         )
+    return say("fits: {room}", room=_room(found, fullest))
+
+
+def _room(found: Estimate, limit: Limit) -> Message:
+    """The peak of a limit, and what it leaves."""
+    phase, peak = found.peak(limit)
+    most = limit.bytes or 1
     return say(
-        "fits: {phase} takes {peak:bytes} of {limit}'s {most:bytes}, {left:bytes} ({share:share}) left", **takes, **left
+        "{phase} takes {peak:bytes} of {limit}'s {most:bytes}, {left:bytes} ({share:share}) left",
+        phase=phase_name(phase),
+        peak=peak,
+        limit=limit_name(limit),
+        most=most,
+        left=most - peak,
+        share=(most - peak) / most,
     )
+
+
+def _unknown(found: Estimate, place: Place) -> Message:
+    """What a place needs whose limit nobody gave; nothing if it needs nothing."""
+    peak = _highest(found, place)
+    if not peak:
+        return NOTHING
+    if place == "host":
+        return say("it takes {peak}, whose limit is unknown (--container-memory, --host-memory)", peak=peak)
+    return say("it takes {peak}, whose size is unknown (--gpu)", peak=peak)
 
 
 def _broken(found: Estimate, broken: Sequence[tuple[Limit, tuple[str, int]]]) -> Message:
-    """The limit that is exceeded first."""
+    """The limit that is exceeded most, by its worst phase; then what exceeds it first."""
     certain = [pair for pair in broken if _surely_over(found, pair[0])]
-    limit, (phase, size) = min(certain or broken, key=lambda pair: found.phases.index(pair[1][0]))
-    last, most = found.peak(limit, surely=True)
-    later = NOTHING
-    if phase == "final_save":
-        most, trains = max(((found.used(limit, p), p) for p in found.phases if p != phase), key=lambda pair: pair[0])
-        later = say("what comes before it takes {most:bytes} at most, in {phase}", most=most, phase=phase_name(trains))
-    elif last != phase:
-        later = say("at its peak, in {phase}, {most:bytes}", phase=phase_name(last), most=most)
+    limit, (first, size) = max(certain or broken, key=lambda pair: found.share(pair[0]))
+    phase, _ = found.peak(limit)
+    if found.used(limit, phase, surely=True) <= (limit.bytes or 0):
+        phase, _ = found.peak(limit, surely=True)
+    whole = found.used(limit, phase)
+    sure = found.used(limit, phase, surely=True)
     takes: dict[str, Argument] = {
         "phase": phase_name(phase),
-        "size": size,
+        "size": whole,
         "limit": limit_name(limit),
         "most": limit.bytes or 0,
-        "more": size - (limit.bytes or 0),
+        "more": whole - (limit.bytes or 0),
     }
-    if certain:
-        first = say(
-            "will not fit: {phase} takes {size:bytes} of {limit}'s {most:bytes}, {more:bytes} too much", **takes
+    later = [NOTHING]
+    if sure < whole:
+        later.append(say("{sure:bytes} of it even if sequences stay short", sure=sure))
+    if phase == first == "final_save":
+        size, first = max(((found.used(limit, p), p) for p in found.phases if p != phase), key=lambda pair: pair[0])
+        later.append(
+            say("what comes before it takes {most:bytes} at most, in {phase}", most=size, phase=phase_name(first))
         )
-        return joined(first, later)
-    first = say(
+    elif first != phase:
+        later.append(
+            say("{phase} is the first that is too large, with {size:bytes}", phase=phase_name(first), size=size)
+        )
+    if certain:
+        told = say("will not fit: {phase} takes {size:bytes} of {limit}'s {most:bytes}, {more:bytes} too much", **takes)
+        return joined(told, *later)
+    told = say(
         "will probably not fit: {phase} takes {size:bytes} of {limit}'s {most:bytes}, {more:bytes} too much", **takes
     )
-    return joined(first, later, _DOUBT)
+    return joined(told, *later, _DOUBT)
 
 
 def _fullest(found: Estimate) -> Limit | None:

@@ -32,7 +32,8 @@ def test_exit_codes(doctor: Doctor, tmp_path: Path) -> None:
 def test_screen(doctor: Doctor) -> None:
     """The verdict first, then a table for each place with the peak's parts."""
     lines = doctor("estimate", START, "--gpu", "a100-80g", "--suggest").stdout.splitlines()
-    assert lines[0].startswith("will not fit: update takes 1.62 TiB of the node's 1.44 TiB")
+    assert lines[0].startswith("will not fit: final save takes 1.75 TiB of the node's 1.44 TiB")
+    assert lines[0].endswith("update is the first that is too large, with 1.62 TiB")
     assert [line for line in lines if line in ("host memory", "/dev/shm", "one GPU, the fullest")] == [
         "host memory",
         "/dev/shm",
@@ -44,7 +45,7 @@ def test_screen(doctor: Doctor) -> None:
 def test_brief_is_one_line(doctor: Doctor) -> None:
     """For job scripts."""
     result = doctor("estimate", START, "--brief")
-    assert (result.stdout.count("\n"), result.stdout.startswith("doctor estimate: will not fit: update")) == (1, True)
+    assert (result.stdout.count("\n"), result.stdout.startswith("doctor estimate: will not fit: final save")) == (1, True)
 
 
 def test_json(doctor: Doctor) -> None:
