@@ -177,6 +177,7 @@ FIGURES: dict[str, Callable[[], str]] = {
     "examples": lambda: _table("tests/frameworks/UPSTREAM.md", "| framework |"),
     "patches": _patches,
     "recorder": lambda: _table("tests/bench/RECORDER.md", "| processes |"),
+    "forecast": lambda: _table("tests/bench/FORECAST.md", "| runs |"),
     "speed": lambda: _table("tests/bench/RESULTS.md", "| figure |"),
     "secrets": _secrets,
 }
