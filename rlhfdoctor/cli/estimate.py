@@ -83,9 +83,10 @@ def estimate(
     """Say before a run whether its memory will do: host, /dev/shm and GPU, by role and phase.
 
     PATHS is any mix of launch scripts, YAML, DeepSpeed JSON and logs that show the settings. Without any, --framework
-    and --model are estimated with the release's defaults; a model's name among PATHS is taken for --model. The exit
-    status is 1 when it will not fit, or probably not, or when the settings are a known trap; it is 0 when it fits, may fit (only long
-    sequences would exceed a GPU), or no limit is known.
+    and --model are estimated with the release's defaults; a model's name among PATHS is taken for --model.
+
+    The exit status is 1 when it will not fit, or probably not, or when the settings are a known trap; it is 0 when it
+    fits, may fit (only long sequences would exceed a GPU), or no limit is known.
 
     \b
     Examples:
