@@ -64,7 +64,7 @@ messages: .venv/.check ## bring the catalogues of all languages up to date with 
 lint: .venv/.check ## ruff, mypy --strict, import contracts, spelling
 	$(BIN)/ruff check . && $(BIN)/ruff format --check rlhfdoctor
 	$(BIN)/mypy && PATH=$(BIN):$$PATH $(BIN)/lint-imports --no-cache > .venv/imports.txt || { cat .venv/imports.txt; exit 1; }
-	$(BIN)/codespell --skip 'tests/fuzz/found/*' rlhfdoctor rules/conditions.yaml rules/*/rule.yaml tests *.md
+	$(BIN)/codespell --ignore-regex '\w+…' --skip 'tests/fuzz/found/*' rlhfdoctor rules/conditions.yaml rules/*/rule.yaml tests *.md
 
 calibrate: .venv/.dev ## fit the confidences anew to labelled incidents, with held-out folds
 	$(BIN)/python -m tests.exam.calibrate --write

@@ -32,7 +32,7 @@ from typing import Any
 import click
 
 from rlhfdoctor.cli.console import choose_language, tell
-from rlhfdoctor.files.read import is_below
+from rlhfdoctor.files.bounds import is_below
 from rlhfdoctor.i18n.message import Message, say
 
 FILE, SHARED_FILE = "rlhfdoctor.toml", "pyproject.toml"

@@ -220,7 +220,6 @@ def load(home: Path) -> None:
     from trl import import_utils
 
     import_utils.is_vllm_available = lambda *_, **__: False  # not used here; its import takes as long as the rest
-    import torch.distributed
     from trl import GRPOTrainer, SFTTrainer, TrlParser  # noqa: F401
 
 

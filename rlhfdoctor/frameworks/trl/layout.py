@@ -40,8 +40,14 @@ def make_plans(inputs: Inputs) -> list[Plan]:
             say("no DeepSpeed configuration is at hand: weights, gradients and Adam's states whole in every process")
         )
     adapters = int(inputs.number("lora_r", default=16)) if inputs.flag("use_peft") else 0
-    common = {"ranks": here * nodes, "local_ranks": here, "process": "trainer", "version": inputs.version("deepspeed")}
-    common |= _read_sequences(inputs, trainer) | _read_precision(inputs, shape, backend)
+    common: dict[str, Any] = {
+        "ranks": here * nodes,
+        "local_ranks": here,
+        "process": "trainer",
+        "version": inputs.version("deepspeed"),
+        **_read_sequences(inputs, trainer),
+        **_read_precision(inputs, shape, backend),
+    }
     models = {
         "actor": Model(
             role="actor",
