@@ -94,12 +94,12 @@ def _write_patches(
     inside = next((p.file for p in chosen if p.file and "!" in p.file), None)
     if inside is not None:
         raise UsageError(say("{file}: is inside an archive; extract it before patching", file=inside))
-    texts = apply_all(chosen)
+    texts, analysed = apply_all(chosen), {patch.file: patch.base for patch in chosen if patch.file}
     if not texts:
         tell(say("nothing written: no patch of a known cause is safe or has your consent"), err=True)
         sys.exit(1)
     for name, (text, count) in texts.items():
-        write_file(Path(name), text)
+        write_file(Path(name), text, analysed[name])
         changes = plural("{n} change", "{n} changes", count)
         tell(
             say(

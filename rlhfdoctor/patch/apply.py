@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlhfdoctor.errors import SourceError, UsageError
-from rlhfdoctor.files.read import read_bytes
+from rlhfdoctor.files.read import Refused, read_bytes
 from rlhfdoctor.files.write import replace
 from rlhfdoctor.i18n.message import quoted, say
 from rlhfdoctor.patch.journal import FILE_BYTES, Damaged, find_journals, hash_of, keep, load, path_of
@@ -31,8 +31,11 @@ def selected(findings: Sequence[Finding], consent: Sequence[str]) -> list[Patch]
     return chosen
 
 
-def write_file(path: Path, text: str) -> None:
+def write_file(path: Path, text: str, analysed: str = "") -> None:
     """Replaces a file's text at once and journals the original; owner, mode and attributes stay.
+
+    Args:
+        analysed: what it began with as the text was made; with another file in its place nothing is written.
 
     Raises:
         SourceError: the file or its folder cannot be written.
@@ -40,9 +43,11 @@ def write_file(path: Path, text: str) -> None:
     try:
         real = path.resolve()
         original = read_bytes(real, FILE_BYTES, follow=False)
+        if not original.startswith(analysed.encode("utf-8", "surrogateescape")):
+            raise Refused("is not what was analysed", path)
         data = text.encode("utf-8", "surrogateescape")
         keep(real, original, data)
-        replace(real, data, keep=True)
+        replace(real, data, keep=True, real=True)
     except OSError as error:
         raise SourceError(
             say("{file}: cannot be written: {error}. Nothing was changed there.", file=str(path), error=error.strerror)
@@ -78,13 +83,15 @@ def revert_files(paths: Sequence[Path]) -> list[Path]:
     kept: dict[Path, tuple[Path, bytes]] = {}
     for path in paths:
         if path.is_dir():
-            kept |= {_file_of(journal): (journal, _bytes_before(journal)) for journal in find_journals(path)}
+            real = path.resolve()
+            for journal in find_journals(real):
+                kept[path / _file_of(journal).relative_to(real)] = journal, _bytes_before(journal)
         elif path_of(path.resolve()).exists():
             journal = path_of(path.resolve())
             kept[path] = journal, _bytes_before(journal)
     for path, (journal, data) in kept.items():
         try:
-            replace(_file_of(journal), data, keep=True)
+            replace(_file_of(journal), data, keep=True, real=True)
             journal.unlink()
             with contextlib.suppress(OSError):
                 journal.parent.rmdir()  # unless another file's is in it

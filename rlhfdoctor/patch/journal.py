@@ -59,7 +59,7 @@ def path_of(file: Path) -> Path:
 
 
 def keep(file: Path, original: bytes, written: bytes) -> None:
-    """Notes a change before it is made. What was changed by hand since the last one is the new original.
+    """Notes a change of a file (its real path) before it is made; what was changed by hand since is the new original.
 
     Raises:
         OSError: it cannot be written.
@@ -72,7 +72,7 @@ def keep(file: Path, original: bytes, written: bytes) -> None:
         if last.written == entry.before:
             entry.original, entry.before = last.original, last.before
     write.make_folder(path.parent)
-    write.replace(path, msgspec.json.encode(entry))
+    write.replace(path, msgspec.json.encode(entry), real=True)
 
 
 def load(path: Path) -> Journal:

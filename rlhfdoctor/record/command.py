@@ -18,11 +18,11 @@ from rlhfdoctor.i18n.language import load_language
 from rlhfdoctor.i18n.message import Message, plural, say
 from rlhfdoctor.record.log_space import LEAST_FREE_BYTES
 from rlhfdoctor.record.recorder_config import RecorderConfig
+from rlhfdoctor.record.run_folder import make_folder
 from rlhfdoctor.record.start import (
     command_of,
     describe_run,
     is_open,
-    make_folder,
     name_of,
     require_process,
     start_recorder,

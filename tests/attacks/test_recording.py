@@ -14,6 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from rlhfdoctor.errors import UsageError
+from rlhfdoctor.record import daemon
+from rlhfdoctor.record.recorder_config import RecorderConfig
+from rlhfdoctor.record.run_folder import make_folder
+from rlhfdoctor.record.start import describe_run, start_recorder
 from tests.attacks.conftest import Doctor
 from tests.attacks.run import START, environment
 
@@ -377,3 +382,33 @@ def test_configuration_of_another_user(tmp_path: Path, attack: Doctor, owner: in
         process.kill()
         process.wait()
     assert (SECRET in texts(out)) == (owner == OTHER_UID)
+
+
+@pytest.mark.parametrize("place", ["run", "logs"])
+def test_folder_of_a_run_that_becomes_a_link(tmp_path: Path, place: str) -> None:
+    """A third attack: in a folder of another user's, a link takes the place of the run's folder, or of one in it."""
+    victim, runs = tmp_path / "profile.d", tmp_path / "runs"
+    victim.mkdir()
+    config = RecorderConfig(name="x", command=("/bin/echo", "hi"), stdout=str(runs / "a" / "logs" / "job.log"))
+    folder = make_folder(str(runs / "a"), "x")
+    moved = folder if place == "run" else folder / "logs"
+    moved.rename(tmp_path / "moved")
+    moved.symlink_to(victim)
+    if place == "run":
+        with pytest.raises(UsageError, match="link"):
+            describe_run(folder, config, argv=["/tmp/evil"])
+        with pytest.raises(UsageError, match="link"):
+            start_recorder(folder, config)
+    with pytest.raises(OSError, match="link"):
+        daemon.launch(config)
+    assert list(victim.iterdir()) == []
+
+
+def test_log_of_a_job_that_is_a_link(tmp_path: Path) -> None:
+    """A third attack: a link in the place of the job's log is not written through."""
+    victim, log = tmp_path / "victim", tmp_path / "job.log"
+    victim.write_text(SECRET)
+    log.symlink_to(victim)
+    with pytest.raises(OSError, match="symbolic"):
+        daemon.launch(RecorderConfig(name="x", command=("/bin/echo", "hi"), stdout=str(log)))
+    assert victim.read_text() == SECRET
