@@ -36,6 +36,10 @@ from rlhfdoctor.version import VERSION
 
 _CONFIG_ENDINGS = (".yaml", ".yml", ".json", ".sh", ".toml", ".conf")
 _CONFIG_BYTES = 2 << 20
+_MOST_NAMED, _MOST_CONFIGS = 200, 32
+"""Files that a command line names: looked at, and kept. Another user's process can name very many."""
+_NAME_LENGTH = 60
+"""Of a copy, without its number: a name of three bytes a character fits, too."""
 _START_S = 20
 _ENVIRONMENT = re.compile(
     r"^(?:NCCL|GLOO|RAY|PYTORCH|TORCH|CUDA|VLLM|DEEPSPEED|DS|OMP|MALLOC|HYDRA|SLURM_(?:JOB|MEM|NTASKS|NNODES|CPUS)"
@@ -162,27 +166,26 @@ def keep_configs(folder: Path, argv: Sequence[str], owners: Collection[int] = ()
     Args:
         owners: user ids whose files are kept; empty for anyone's that we may read.
     """
-    kept: list[dict[str, str]] = []
-    words = [part for word in argv for part in (word, word.partition("=")[2]) if part]
-    for word in words:
+    kept: dict[str, dict[str, str]] = {}
+    words = dict.fromkeys(part for word in argv for part in (word, word.partition("=")[2]))
+    for word in [word for word in words if word.lower().endswith(_CONFIG_ENDINGS)][:_MOST_NAMED]:
         path = Path(word)
-        if not word.lower().endswith(_CONFIG_ENDINGS) or not path.is_file():
-            continue
+        if len(kept) == _MOST_CONFIGS:
+            break
         try:
             data = read_bytes(path, _CONFIG_BYTES + 1, owners=owners)
             if len(data) > _CONFIG_BYTES:
                 continue  # a data set, not a configuration
         except OSError:
             continue
-        if any(item["path"] == str(path.resolve()) for item in kept):
+        real = str(path.resolve())
+        if real in kept:
             continue
-        copy = folder / "config" / f"{len(kept) + 1}-{path.name}"
+        copy = folder / "config" / f"{len(kept) + 1}-{path.name[-_NAME_LENGTH:]}"
         write.make_folder(copy.parent)
         write.replace(copy, data, real=True)
-        kept.append(
-            {"path": str(path.resolve()), "sha256": hashlib.sha256(data).hexdigest(), "copy": f"config/{copy.name}"}
-        )
-    return kept
+        kept[real] = {"path": real, "sha256": hashlib.sha256(data).hexdigest(), "copy": f"config/{copy.name}"}
+    return list(kept.values())
 
 
 def find_packages(argv: Sequence[str]) -> dict[str, str]:

@@ -18,7 +18,7 @@ from rlhfdoctor.errors import UsageError
 from rlhfdoctor.record import daemon
 from rlhfdoctor.record.recorder_config import RecorderConfig
 from rlhfdoctor.record.run_folder import make_folder
-from rlhfdoctor.record.start import describe_run, start_recorder
+from rlhfdoctor.record.start import describe_run, keep_configs, start_recorder
 from tests.attacks.conftest import Doctor
 from tests.attacks.run import START, environment
 
@@ -412,3 +412,22 @@ def test_log_of_a_job_that_is_a_link(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="symbolic"):
         daemon.launch(RecorderConfig(name="x", command=("/bin/echo", "hi"), stdout=str(log)))
     assert victim.read_text() == SECRET
+
+
+def test_very_many_configurations(tmp_path: Path) -> None:
+    """A third attack: a command line that names very many files, each of them often, costs neither the disk nor the start."""
+    (tmp_path / "run").mkdir()
+    names = [str(tmp_path / f"{number}.sh") for number in range(300)]
+    for name in names:
+        Path(name).write_bytes(b"x")
+    kept = keep_configs(tmp_path / "run", names * 50)
+    assert (len(kept), len(os.listdir(tmp_path / "run" / "config"))) == (32, 32)
+
+
+def test_configuration_with_a_long_name(tmp_path: Path) -> None:
+    """A third attack: a file whose name is as long as names may be is kept, too."""
+    (tmp_path / "run").mkdir()
+    named = tmp_path / f"{'长' * 83}.yaml"
+    named.write_text("a: 1\n")
+    [kept] = keep_configs(tmp_path / "run", [str(named)])
+    assert (kept["path"], (tmp_path / "run" / kept["copy"]).read_text()) == (str(named), "a: 1\n")
