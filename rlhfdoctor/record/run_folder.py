@@ -1,4 +1,4 @@
-"""The folder of a new run: ours alone, and empty before."""
+"""The folder of a new run, in which nobody else writes."""
 
 from __future__ import annotations
 

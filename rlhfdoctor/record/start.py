@@ -225,7 +225,7 @@ def start_recorder(folder: Path, config: RecorderConfig, *, daemon: bool = False
             config = replace(config, stdout=os.devnull, stderr=os.devnull)
     with written_to(folder):
         write_config(str(folder), replace(config, streams=streams))
-        written = write.append(folder / "recorder.log", real=True)
+        log = os.fdopen(write.append(folder / "recorder.log", real=True), "ab")
     env = dict(os.environ)
     if config.command:
         env["RLHFDOCTOR_MARKS"] = str(folder / "marks")
@@ -234,7 +234,7 @@ def start_recorder(folder: Path, config: RecorderConfig, *, daemon: bool = False
     fork = "import os; os.fork() and os._exit(0); " if daemon else ""
     code = f"{fork}from rlhfdoctor.record.recorder import main; sys.exit(main(sys.argv))"
     before = set(folder.glob("*.trace"))
-    with os.fdopen(written, "ab") as log:
+    with log:
         keep_stdin = bool(config.command) and is_open(0) and not os.isatty(0)
         recorder = subprocess.Popen(
             fresh(code, str(folder)),

@@ -6,8 +6,10 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +21,7 @@ from rlhfdoctor.record import daemon
 from rlhfdoctor.record.recorder_config import RecorderConfig
 from rlhfdoctor.record.run_folder import make_folder
 from rlhfdoctor.record.start import describe_run, keep_configs, start_recorder
+from rlhfdoctor.sources.vllm import read_metrics
 from tests.attacks.conftest import Doctor
 from tests.attacks.run import START, environment
 
@@ -431,3 +434,26 @@ def test_configuration_with_a_long_name(tmp_path: Path) -> None:
     named.write_text("a: 1\n")
     [kept] = keep_configs(tmp_path / "run", [str(named)])
     assert (kept["path"], (tmp_path / "run" / kept["copy"]).read_text()) == (str(named), "a: 1\n")
+
+
+@pytest.mark.parametrize("begin", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 4000000\r\n\r\n"], ids=["header", "body"])
+def test_server_that_never_ends_its_answer(begin: bytes) -> None:
+    """A third attack: a byte now and then does not hold up what the recorder reads beside (GPUs, /dev/shm)."""
+    over = threading.Event()
+
+    def serve(listener: socket.socket) -> None:
+        with contextlib.suppress(OSError), listener.accept()[0] as client:
+            client.sendall(begin)
+            while not over.wait(0.02):
+                client.sendall(b"v")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=serve, args=(listener,), daemon=True)
+        server.start()
+        reader = threading.Thread(target=read_metrics, args=("127.0.0.1", listener.getsockname()[1], 0.2), daemon=True)
+        reader.start()
+        reader.join(30)
+        ended = not reader.is_alive()
+        over.set()
+        server.join(30)
+    assert ended
