@@ -1,4 +1,4 @@
-"""Bytes of an output head that makes and uses its logits a tile at a time, as TRL's trainers do.
+"""Bytes of an output head whose logits are made a tile at a time, as in TRL's trainers.
 
 TRL 1.16.0: kernels/chunked_logprob.py (tiles of 4096 tokens by 32768 words; the head's gradient adds up in fp32) and
 trainer/utils.py, `add_fused_lm_head`. Without Triton each tile passes through some torch tensors of its size.

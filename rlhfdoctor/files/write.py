@@ -2,11 +2,15 @@
 
 A name that can be foreseen can be a link that another user put there; so new files are created exclusively, temporary
 ones under a name that cannot be foreseen, and a file is put in place by renaming it within its folder.
+
+Who may write a folder above can put a link in the place of one of its folders at any moment. A `real` path is one
+without links (`Path.resolve`): it is walked folder by folder, and a link that has come into it since is refused.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from pathlib import Path
@@ -15,6 +19,8 @@ from rlhfdoctor.files.read import Refused
 
 PRIVATE, PRIVATE_FOLDER = 0o600, 0o700
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_STEP = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def make_folder(path: str | os.PathLike[str]) -> None:
@@ -31,23 +37,47 @@ def make_folder(path: str | os.PathLike[str]) -> None:
         raise Refused("is no folder", path)
 
 
-def create(path: str | os.PathLike[str], mode: int = PRIVATE) -> int:
+def open_folder(path: str | os.PathLike[str], *, real: bool = False) -> int:
+    """A descriptor of a folder; `real`: of the one that was there when its path was resolved.
+
+    Raises:
+        OSError: it cannot be opened, or is refused.
+    """
+    if not real:
+        return os.open(os.fspath(path) or ".", _FOLDER)
+    top, *parts = Path(path).absolute().parts
+    handle = os.open(top, _STEP)
+    try:
+        for part in parts:
+            inner = os.open(part, _STEP, dir_fd=handle)
+            os.close(handle)
+            handle = inner
+        return os.open(".", _FOLDER, dir_fd=handle)
+    except OSError as error:
+        if error.errno in (errno.ENOTDIR, errno.ELOOP):
+            raise Refused("a link has come into its path", path) from None
+        raise
+    finally:
+        os.close(handle)
+
+
+def create(path: str | os.PathLike[str], mode: int = PRIVATE, *, real: bool = False) -> int:
     """A descriptor of a new file.
 
     Raises:
         OSError: it cannot be made; FileExistsError also for a link that leads nowhere.
     """
-    return os.open(path, _NEW, mode)
+    return _open(path, _NEW, mode, real)
 
 
-def append(path: str | os.PathLike[str], mode: int = PRIVATE) -> int:
+def append(path: str | os.PathLike[str], mode: int = PRIVATE, *, real: bool = False) -> int:
     """A descriptor at the end of a file of ours, made if it is not there.
 
     Raises:
         OSError: it cannot be written, or is refused: a link, a pipe, another user's.
     """
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
-    handle = os.open(path, flags, mode)
+    handle = _open(path, flags, mode, real)
     info = os.fstat(handle)
     if stat.S_ISREG(info.st_mode) and info.st_uid == os.geteuid():
         return handle
@@ -55,7 +85,20 @@ def append(path: str | os.PathLike[str], mode: int = PRIVATE) -> int:
     raise Refused("is no regular file of ours", path)
 
 
-def replace(path: str | os.PathLike[str], data: bytes, *, mode: int = PRIVATE, keep: bool = False) -> None:
+def _open(path: str | os.PathLike[str], flags: int, mode: int, real: bool) -> int:
+    if not real:
+        return os.open(path, flags, mode)
+    head, name = os.path.split(os.fspath(path))
+    folder = open_folder(head, real=True)
+    try:
+        return os.open(name, flags, mode, dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def replace(
+    path: str | os.PathLike[str], data: bytes, *, mode: int = PRIVATE, keep: bool = False, real: bool = False
+) -> None:
     """Puts a file in place, whole or not at all, on the disk when this returns.
 
     Args:
@@ -68,7 +111,7 @@ def replace(path: str | os.PathLike[str], data: bytes, *, mode: int = PRIVATE, k
         OSError: it cannot be written; the file is as it was, and nothing else is left there.
     """
     head, name = os.path.split(os.fspath(path))
-    folder = os.open(head or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    folder = open_folder(head, real=real)
     fresh = f".{name[:100]}.{os.urandom(8).hex()}"
     try:
         if keep and os.stat(name, dir_fd=folder, follow_symlinks=False).st_nlink > 1:

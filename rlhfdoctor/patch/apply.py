@@ -58,7 +58,7 @@ def write_change(change: Change) -> None:
         if read_bytes(real, FILE_BYTES, follow=False) != before:
             raise UsageError(say("{file}: changed since it was analysed; run doctor patch again", file=change.file))
         keep(real, before, after, base, change.edits)
-        replace(real, after, keep=True)
+        replace(real, after, keep=True, real=True)
     except OSError as error:
         raise SourceError(
             say("{file}: cannot be written: {error}. Nothing was changed there.", file=str(path), error=error.strerror)
@@ -86,13 +86,15 @@ def revert_files(paths: Sequence[Path]) -> list[Path]:
     kept: dict[Path, tuple[Path, bytes]] = {}
     for path in paths:
         if path.is_dir():
-            kept |= {_file_of(journal): (journal, _bytes_before(journal)) for journal in find_journals(path)}
+            real = path.resolve()
+            for journal in find_journals(real):
+                kept[path / _file_of(journal).relative_to(real)] = journal, _bytes_before(journal)
         elif path_of(path.resolve()).exists():
             journal = path_of(path.resolve())
             kept[path] = journal, _bytes_before(journal)
     for path, (journal, data) in kept.items():
         try:
-            replace(_file_of(journal), data, keep=True)
+            replace(_file_of(journal), data, keep=True, real=True)
             journal.unlink()
             with contextlib.suppress(OSError):
                 journal.parent.rmdir()  # unless another file's is in it

@@ -103,7 +103,7 @@ def keep(file: Path, original: bytes, written: bytes, base: bytes = b"", edits: 
         entry.base = "" if hash_of(base) == entry.before else base64.b64encode(base).decode()
         entry.edits = [(edit.start, edit.end, edit.text) for edit in edits]
     write.make_folder(path.parent)
-    write.replace(path, msgspec.json.encode(entry))
+    write.replace(path, msgspec.json.encode(entry), real=True)
 
 
 def load(path: Path) -> Journal:

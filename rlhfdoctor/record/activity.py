@@ -179,7 +179,10 @@ class Activity:
             return
         data = ("\n".join(lines) + "\n").encode("utf-8", "replace")
         if self._kernel_bytes < _KERNEL_BYTES:
-            with contextlib.suppress(OSError), os.fdopen(append(f"{self._folder}/logs/kernel.log"), "ab", 0) as file:
+            with (
+                contextlib.suppress(OSError),
+                os.fdopen(append(f"{self._folder}/logs/kernel.log", real=True), "ab", 0) as file,
+            ):
                 file.write(data)
                 self._kernel_bytes += len(data)
         for line in lines:

@@ -29,7 +29,8 @@ from rlhfdoctor.record.command import watch as watch_here
 from rlhfdoctor.record.node_recorder import NodeRecorder, read_files
 from rlhfdoctor.record.phrasing import say_event, say_line
 from rlhfdoctor.record.recorder_config import RecorderConfig
-from rlhfdoctor.record.start import describe_run, make_folder
+from rlhfdoctor.record.run_folder import make_folder
+from rlhfdoctor.record.start import describe_run
 from rlhfdoctor.record.state import State
 from rlhfdoctor.trace.follow import Follower
 from rlhfdoctor.trace.record import RecordEvent, is_a, make_record, said, time_of
@@ -190,7 +191,7 @@ class Collector:
             if ".." in path.parts or not path.is_relative_to(node.folder):
                 continue  # a node names files of its own folder only
             write.make_folder(path.parent)
-            with os.fdopen(write.append(path), "wb", 0) as file:
+            with os.fdopen(write.append(path, real=True), "wb", 0) as file:
                 file.truncate(start)
                 write.write_all(file.fileno(), data)
             node.offsets[name] = start + len(data)

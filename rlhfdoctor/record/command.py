@@ -20,11 +20,11 @@ from rlhfdoctor.record.log_space import LEAST_FREE_BYTES
 from rlhfdoctor.record.naming import name_of
 from rlhfdoctor.record.notices import BELL, VARIABLE
 from rlhfdoctor.record.recorder_config import RecorderConfig
+from rlhfdoctor.record.run_folder import make_folder
 from rlhfdoctor.record.start import (
     command_of,
     describe_run,
     is_open,
-    make_folder,
     require_process,
     start_recorder,
 )

@@ -14,7 +14,7 @@ import signal
 from collections.abc import Iterator
 from typing import Any
 
-from rlhfdoctor.files.write import PRIVATE
+from rlhfdoctor.files.write import append
 from rlhfdoctor.record import privileges
 from rlhfdoctor.record.recorder_config import RecorderConfig
 from rlhfdoctor.sources.procfs import parse_status, read_file
@@ -79,26 +79,35 @@ def launch(config: RecorderConfig) -> int:
     Raises:
         OSError: no such program, or it may not be run.
     """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    logs = [_open_log(path) for path in dict.fromkeys((config.stdout, config.stderr)) if path]
     actions: list[tuple[Any, ...]] = []
-    if config.stdout:
-        actions.append((os.POSIX_SPAWN_OPEN, 1, config.stdout, flags, PRIVATE))
-        if config.stderr and config.stderr != config.stdout:
-            actions.append((os.POSIX_SPAWN_OPEN, 2, config.stderr, flags, PRIVATE))
-        else:
-            actions.append((os.POSIX_SPAWN_DUP2, 1, 2))
+    if logs:
+        actions += [(os.POSIX_SPAWN_DUP2, logs[0], 1), (os.POSIX_SPAWN_DUP2, logs[-1], 2)]
     for number, stream in enumerate(config.streams, 1):
         actions += [(os.POSIX_SPAWN_DUP2, stream, number), (os.POSIX_SPAWN_CLOSE, stream)]
     defaults = [signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE]
-    return os.posix_spawnp(
-        config.command[0],
-        list(config.command),
-        os.environ,
-        file_actions=actions,
-        setsid=True,
-        setsigdef=defaults,
-        setsigmask=[],
-    )
+    try:
+        return os.posix_spawnp(
+            config.command[0],
+            list(config.command),
+            os.environ,
+            file_actions=actions,
+            setsid=True,
+            setsigdef=defaults,
+            setsigmask=[],
+        )
+    finally:
+        for log in logs:
+            os.close(log)
+
+
+def _open_log(path: str) -> int:
+    """A descriptor of a file for the command's output, which no link leads elsewhere."""
+    if path == os.devnull:
+        return os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    handle = append(path, real=True)
+    os.set_blocking(handle, True)
+    return handle
 
 
 def reap() -> Iterator[tuple[int, int]]:

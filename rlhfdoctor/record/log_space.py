@@ -52,7 +52,7 @@ class LogSpace:
             OSError: they cannot be made.
         """
         self._emit = emit
-        self._logs = [_Log(path, append(path)) for path in dict.fromkeys(paths) if path]
+        self._logs = [_Log(path, append(path, real=True)) for path in dict.fromkeys(paths) if path]
         self._libc = ctypes.CDLL(None, use_errno=True)
         self.step()
 

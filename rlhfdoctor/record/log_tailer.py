@@ -137,7 +137,7 @@ class LogTailer:
                 stem, ending = os.path.splitext(tail.copy)
                 os.replace(tail.copy, f"{stem}.1{ending}")
                 tail.copied = 0
-            with os.fdopen(append(tail.copy), "ab", 0) as file:
+            with os.fdopen(append(tail.copy, real=True), "ab", 0) as file:
                 file.write(data)
             tail.copied += len(data)
         except OSError as error:

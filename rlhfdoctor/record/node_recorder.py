@@ -14,7 +14,8 @@ from rlhfdoctor.files.read import open_binary
 from rlhfdoctor.files.walk import walk
 from rlhfdoctor.record.command import find_ray_pids
 from rlhfdoctor.record.recorder_config import RecorderConfig
-from rlhfdoctor.record.start import command_of, describe_run, make_folder, start_recorder
+from rlhfdoctor.record.run_folder import make_folder
+from rlhfdoctor.record.start import command_of, describe_run, start_recorder
 from rlhfdoctor.trace.follow import Follower
 
 _MOST_BYTES = 8 << 20

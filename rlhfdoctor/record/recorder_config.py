@@ -42,7 +42,7 @@ class RecorderConfig:
 def write_config(folder: str, config: RecorderConfig) -> None:
     """Raises OSError if the folder cannot be written."""
     text = json.dumps(asdict(config), indent=1)  # the command may hold secrets: it is its owner's only
-    replace(f"{folder}/orders.json", text.encode("utf-8", "surrogateescape"))
+    replace(f"{folder}/orders.json", text.encode("utf-8", "surrogateescape"), real=True)
 
 
 def read_config(folder: str) -> RecorderConfig:

@@ -9,7 +9,6 @@ import re
 import resource
 import shutil
 import signal
-import stat
 import subprocess
 import sys
 import time
@@ -20,12 +19,13 @@ from typing import Any
 
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.files import write
-from rlhfdoctor.files.read import Refused, read_bytes
+from rlhfdoctor.files.read import read_bytes
 from rlhfdoctor.i18n.message import quoted, say
 from rlhfdoctor.interpreters import fresh
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.privacy.secrets import cut_secrets, cut_words
 from rlhfdoctor.record.recorder_config import RecorderConfig, write_config
+from rlhfdoctor.record.run_folder import written_to
 from rlhfdoctor.sources.cgroupfs import find_chain, find_hierarchy, find_path, read_level
 from rlhfdoctor.sources.meminfo import parse_meminfo
 from rlhfdoctor.sources.owners import owners_of
@@ -36,6 +36,10 @@ from rlhfdoctor.version import VERSION
 
 _CONFIG_ENDINGS = (".yaml", ".yml", ".json", ".sh", ".toml", ".conf")
 _CONFIG_BYTES = 2 << 20
+_MOST_NAMED, _MOST_CONFIGS = 200, 32
+"""Files that a command line names: looked at, and kept. Another user's process can name very many."""
+_NAME_LENGTH = 60
+"""Of a copy, without its number: a name of three bytes a character fits, too."""
 _START_S = 20
 _ENVIRONMENT = re.compile(
     r"^(?:NCCL|GLOO|RAY|PYTORCH|TORCH|CUDA|VLLM|DEEPSPEED|DS|OMP|MALLOC|HYDRA|SLURM_(?:JOB|MEM|NTASKS|NNODES|CPUS)"
@@ -65,64 +69,6 @@ _PACKAGES = frozenset(
         *(package.name.replace("-", "_") for spec in folders.load() for package in spec.packages),
     }
 )
-
-
-def make_folder(out: str | None, name: str) -> Path:
-    """The folder of a new run.
-
-    Raises:
-        UsageError: it cannot be written.
-    """
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:40] or "run"
-    folder = Path(out) if out else Path("doctor-runs", f"{stamp}-{plain}")
-    try:
-        folder = folder if out else _fresh(folder)
-        write.make_folder(folder)
-        info = folder.stat()
-        if any(folder.iterdir()):
-            raise FileExistsError
-        if info.st_uid != os.geteuid():
-            raise Refused("belongs to another user", folder)
-        folder.chmod(write.PRIVATE_FOLDER)
-        os.close(write.create(folder / "lock"))  # ours from here on
-        (folder / "logs").mkdir(write.PRIVATE_FOLDER)
-        (folder / "marks").mkdir(write.PRIVATE_FOLDER)
-    except FileExistsError:
-        if not folder.is_dir():
-            raise UsageError(
-                say("{folder}: is no folder. Give a folder that can be written with --out DIR", folder=str(folder))
-            ) from None
-        raise UsageError(
-            say("{folder}: holds another run. Look at it with --attach, or give another folder", folder=str(folder))
-            if (folder / "lock").exists()
-            else say("{folder}: is not empty. Give a folder of its own to the recording", folder=str(folder))
-        ) from None
-    except OSError as error:
-        raise UsageError(
-            say(
-                "{folder}: {error}. Give a folder that can be written with --out DIR",
-                folder=str(folder),
-                error=error.strerror,
-            )
-        ) from None
-    return folder.resolve()
-
-
-def _fresh(folder: Path) -> Path:
-    """An unused folder of this name: several ranks may start in the same second."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    info = folder.parent.lstat()
-    if stat.S_ISLNK(info.st_mode) and info.st_uid != os.geteuid():
-        raise Refused("is a link of another user", folder.parent)
-    for number in range(1, 1000):
-        candidate = folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
-        try:
-            candidate.mkdir(write.PRIVATE_FOLDER)
-        except FileExistsError:
-            continue
-        return candidate
-    return folder
 
 
 def describe_run(
@@ -168,14 +114,17 @@ def describe_run(
             "processes": resource.getrlimit(resource.RLIMIT_NPROC)[0],
             "locked_bytes": resource.getrlimit(resource.RLIMIT_MEMLOCK)[0],
         },
-        "configs": keep_configs(folder, argv, owners_of(pid) if isinstance(pid, int) else ()),
+        "configs": [],
     }
-    write.replace(folder / "run.json", json.dumps(run, indent=1).encode())
-    if versions:
-        lines = "".join(f"{k}=={v}\n" for k, v in sorted(versions.items()))
-        write.replace(folder / "versions.txt", lines.encode("utf-8", "surrogateescape"))
-    if argv:
-        write.replace(folder / "command.sh", (shell_line(cut_words(argv)) + "\n").encode("utf-8", "surrogateescape"))
+    with written_to(folder):
+        run["configs"] = keep_configs(folder, argv, owners_of(pid) if isinstance(pid, int) else ())
+        write.replace(folder / "run.json", json.dumps(run, indent=1).encode(), real=True)
+        if versions:
+            lines = "".join(f"{k}=={v}\n" for k, v in sorted(versions.items()))
+            write.replace(folder / "versions.txt", lines.encode("utf-8", "surrogateescape"), real=True)
+        if argv:
+            line = shell_line(cut_words(argv)) + "\n"
+            write.replace(folder / "command.sh", line.encode("utf-8", "surrogateescape"), real=True)
     return run
 
 
@@ -196,27 +145,26 @@ def keep_configs(folder: Path, argv: Sequence[str], owners: Collection[int] = ()
     Args:
         owners: user ids whose files are kept; empty for anyone's that we may read.
     """
-    kept: list[dict[str, str]] = []
-    words = [part for word in argv for part in (word, word.partition("=")[2]) if part]
-    for word in words:
+    kept: dict[str, dict[str, str]] = {}
+    words = dict.fromkeys(part for word in argv for part in (word, word.partition("=")[2]))
+    for word in [word for word in words if word.lower().endswith(_CONFIG_ENDINGS)][:_MOST_NAMED]:
         path = Path(word)
-        if not word.lower().endswith(_CONFIG_ENDINGS) or not path.is_file():
-            continue
+        if len(kept) == _MOST_CONFIGS:
+            break
         try:
             data = read_bytes(path, _CONFIG_BYTES + 1, owners=owners)
             if len(data) > _CONFIG_BYTES:
                 continue  # a data set, not a configuration
         except OSError:
             continue
-        if any(item["path"] == str(path.resolve()) for item in kept):
+        real = str(path.resolve())
+        if real in kept:
             continue
-        copy = folder / "config" / f"{len(kept) + 1}-{path.name}"
+        copy = folder / "config" / f"{len(kept) + 1}-{path.name[-_NAME_LENGTH:]}"
         write.make_folder(copy.parent)
-        write.replace(copy, data)
-        kept.append(
-            {"path": str(path.resolve()), "sha256": hashlib.sha256(data).hexdigest(), "copy": f"config/{copy.name}"}
-        )
-    return kept
+        write.replace(copy, data, real=True)
+        kept[real] = {"path": real, "sha256": hashlib.sha256(data).hexdigest(), "copy": f"config/{copy.name}"}
+    return list(kept.values())
 
 
 def find_packages(argv: Sequence[str]) -> dict[str, str]:
@@ -254,7 +202,9 @@ def start_recorder(folder: Path, config: RecorderConfig, *, daemon: bool = False
             streams = (os.dup(1), os.dup(2))
         else:
             config = replace(config, stdout=os.devnull, stderr=os.devnull)
-    write_config(str(folder), replace(config, streams=streams))
+    with written_to(folder):
+        write_config(str(folder), replace(config, streams=streams))
+        log = os.fdopen(write.append(folder / "recorder.log", real=True), "ab")
     env = dict(os.environ)
     if config.command:
         env["RLHFDOCTOR_MARKS"] = str(folder / "marks")
@@ -263,7 +213,7 @@ def start_recorder(folder: Path, config: RecorderConfig, *, daemon: bool = False
     fork = "import os; os.fork() and os._exit(0); " if daemon else ""
     code = f"{fork}from rlhfdoctor.record.recorder import main; sys.exit(main(sys.argv))"
     before = set(folder.glob("*.trace"))
-    with os.fdopen(write.append(folder / "recorder.log"), "ab") as log:
+    with log:
         keep_stdin = bool(config.command) and is_open(0) and not os.isatty(0)
         recorder = subprocess.Popen(
             fresh(code, str(folder)),

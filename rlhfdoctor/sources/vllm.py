@@ -78,7 +78,9 @@ def read_metrics(host: str, port: int, timeout_s: float = 1.0) -> EngineLoad | N
     """Asks a server; None where it does not answer in time."""
     import http.client
 
-    connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
+    from rlhfdoctor.sources.deadline import DeadlineConnection
+
+    connection = DeadlineConnection(host, port, timeout=timeout_s)
     try:
         connection.request("GET", "/metrics")
         reply = connection.getresponse()

@@ -87,7 +87,7 @@ class Writer:
 
     def _take_lock(self) -> int:
         try:
-            handle = append(f"{self._folder}/lock")
+            handle = append(f"{self._folder}/lock", real=True)
         except OSError as error:
             raise SourceError(joined(quoted(self._folder), quoted(error.strerror), by=": ")) from None
         try:
@@ -107,7 +107,7 @@ class Writer:
             self._number += 1
             path = f"{self._folder}/{self._number:06d}{SUFFIX}"
             try:
-                return create(path)
+                return create(path, real=True)
             except FileExistsError:
                 continue
 

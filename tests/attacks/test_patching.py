@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from rlhfdoctor.errors import SourceError, UsageError
+from rlhfdoctor.patch.apply import write_change
+from rlhfdoctor.patch.merge import Change
 from tests.attacks import build
 from tests.attacks.conftest import Doctor
 
@@ -212,3 +215,38 @@ def test_planted_edits(run: Path, attack: Doctor, edits: list[Any]) -> None:
     journal.write_text(json.dumps(json.loads(journal.read_text()) | {"edits": edits}))
     done = attack("analyze", run).check((1,))
     assert "launch.sh" in done.stdout
+
+
+def swapping(monkeypatch: pytest.MonkeyPatch, folder: Path, victim: Path, when: Callable[[str], bool]) -> None:
+    """From the moment that a file of such a name is opened, a link to the victim's folder stands in the folder's place."""
+    opened, waiting = os.open, [folder]
+
+    def open_(path: Any, *rest: Any, **more: Any) -> int:
+        handle = opened(path, *rest, **more)
+        if waiting and when(os.fspath(path)):
+            waiting.pop()
+            folder.rename(folder.with_name("moved"))
+            folder.symlink_to(victim)
+        return handle
+
+    monkeypatch.setattr(os, "open", open_)
+
+
+@pytest.mark.parametrize("when", ["analysed", "journalled"])
+def test_folder_that_becomes_a_link(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
+    """A third attack: who owns the folder above puts a link in its place, before or after the file is read again."""
+    victim = tmp_path / "etc" / "launch.sh"
+    victim.parent.mkdir()
+    victim.write_bytes(VICTIM)
+    script = run / "launch.sh"
+    analysed = script.read_text()
+    if when == "analysed":
+        run.rename(run.with_name("moved"))
+        run.symlink_to(victim.parent)
+    else:
+        swapping(monkeypatch, run, victim.parent, lambda name: name.startswith(".launch.sh.json."))
+    change = Change(file=str(script), before=analysed, after="attacker::0:0\n", base=analysed, edits=(), count=1)
+    with pytest.raises((SourceError, UsageError), match=r"Nothing was changed|changed since it was analysed"):
+        write_change(change)
+    assert run.is_symlink()
+    assert (victim.read_bytes(), os.listdir(victim.parent)) == (VICTIM, ["launch.sh"])

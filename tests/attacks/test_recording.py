@@ -6,14 +6,22 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from rlhfdoctor.errors import UsageError
+from rlhfdoctor.record import daemon
+from rlhfdoctor.record.recorder_config import RecorderConfig
+from rlhfdoctor.record.run_folder import make_folder
+from rlhfdoctor.record.start import describe_run, keep_configs, start_recorder
+from rlhfdoctor.sources.vllm import read_metrics
 from tests.attacks.conftest import Doctor
 from tests.attacks.run import START, environment
 
@@ -377,3 +385,75 @@ def test_configuration_of_another_user(tmp_path: Path, attack: Doctor, owner: in
         process.kill()
         process.wait()
     assert (SECRET in texts(out)) == (owner == OTHER_UID)
+
+
+@pytest.mark.parametrize("place", ["run", "logs"])
+def test_folder_of_a_run_that_becomes_a_link(tmp_path: Path, place: str) -> None:
+    """A third attack: in a folder of another user's, a link takes the place of the run's folder, or of one in it."""
+    victim, runs = tmp_path / "profile.d", tmp_path / "runs"
+    victim.mkdir()
+    config = RecorderConfig(name="x", command=("/bin/echo", "hi"), stdout=str(runs / "a" / "logs" / "job.log"))
+    folder = make_folder(str(runs / "a"), "x")
+    moved = folder if place == "run" else folder / "logs"
+    moved.rename(tmp_path / "moved")
+    moved.symlink_to(victim)
+    if place == "run":
+        with pytest.raises(UsageError, match="link"):
+            describe_run(folder, config, argv=["/tmp/evil"])
+        with pytest.raises(UsageError, match="link"):
+            start_recorder(folder, config)
+    with pytest.raises(OSError, match="link"):
+        daemon.launch(config)
+    assert list(victim.iterdir()) == []
+
+
+def test_log_of_a_job_that_is_a_link(tmp_path: Path) -> None:
+    """A third attack: a link in the place of the job's log is not written through."""
+    victim, log = tmp_path / "victim", tmp_path / "job.log"
+    victim.write_text(SECRET)
+    log.symlink_to(victim)
+    with pytest.raises(OSError, match="symbolic"):
+        daemon.launch(RecorderConfig(name="x", command=("/bin/echo", "hi"), stdout=str(log)))
+    assert victim.read_text() == SECRET
+
+
+def test_very_many_configurations(tmp_path: Path) -> None:
+    """A third attack: a command line that names very many files, each of them often, costs neither the disk nor the start."""
+    (tmp_path / "run").mkdir()
+    names = [str(tmp_path / f"{number}.sh") for number in range(300)]
+    for name in names:
+        Path(name).write_bytes(b"x")
+    kept = keep_configs(tmp_path / "run", names * 50)
+    assert (len(kept), len(os.listdir(tmp_path / "run" / "config"))) == (32, 32)
+
+
+def test_configuration_with_a_long_name(tmp_path: Path) -> None:
+    """A third attack: a file whose name is as long as names may be is kept, too."""
+    (tmp_path / "run").mkdir()
+    named = tmp_path / f"{'长' * 83}.yaml"
+    named.write_text("a: 1\n")
+    [kept] = keep_configs(tmp_path / "run", [str(named)])
+    assert (kept["path"], (tmp_path / "run" / kept["copy"]).read_text()) == (str(named), "a: 1\n")
+
+
+@pytest.mark.parametrize("begin", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 4000000\r\n\r\n"], ids=["header", "body"])
+def test_server_that_never_ends_its_answer(begin: bytes) -> None:
+    """A third attack: a byte now and then does not hold up what the recorder reads beside (GPUs, /dev/shm)."""
+    over = threading.Event()
+
+    def serve(listener: socket.socket) -> None:
+        with contextlib.suppress(OSError), listener.accept()[0] as client:
+            client.sendall(begin)
+            while not over.wait(0.02):
+                client.sendall(b"v")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=serve, args=(listener,), daemon=True)
+        server.start()
+        reader = threading.Thread(target=read_metrics, args=("127.0.0.1", listener.getsockname()[1], 0.2), daemon=True)
+        reader.start()
+        reader.join(30)
+        ended = not reader.is_alive()
+        over.set()
+        server.join(30)
+    assert ended

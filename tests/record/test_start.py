@@ -14,12 +14,12 @@ import pytest
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.record.naming import name_of
 from rlhfdoctor.record.recorder_config import RecorderConfig, read_config, write_config
+from rlhfdoctor.record.run_folder import make_folder
 from rlhfdoctor.record.start import (
     command_of,
     describe_run,
     find_packages,
     keep_configs,
-    make_folder,
     require_process,
     restarted,
     shell_line,
