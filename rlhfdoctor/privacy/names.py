@@ -58,7 +58,7 @@ _STEMS = [
 ]
 """What each of the names has in it, in small letters."""
 _CLOSING = r"(?:\\{0,16}[\"']|[\"']?\])?(?:\s?[\])】」》])?"
-_OPENING = r"(?:&\w{1,40}[ \t]{1,4}|!!?\w{1,40}[ \t]{1,4})?(?:b|f|r|u)?[【「《“(（\[]?"
+_OPENING = r"(?:&\w{1,40}[ \t]{1,4}|!!?\w{1,40}[ \t]{1,4})?(?:SecretStr\()?(?:b|f|r|u)?[【「《“(（\[]?(?:\"{3}|'{3})?"
 NAMED = rf"""(?ix)
     (?<![a-z0-9_.$-])(?<!\$\{{)(?P<name>[a-z0-9_.-]{{0,100}}?
         (?:key|secret|passw|passphrase|passcode|pass|pwd|credential|use_wandb|use_swanlab|token|auth|salt|cookie
@@ -67,7 +67,8 @@ NAMED = rf"""(?ix)
         |密码|密碼|密钥|密鑰|口令|令牌|私钥|凭证|验证码|授权码|访问码)
         [a-z0-9_.-]{{0,40}})(?![a-z0-9_.-])
     (?P<joint>{_CLOSING}[ \t]{{0,8}}
-        (?:[-=]>|:?=>?|[:：]|%3D|[|│]|,(?=[ ]?\\{{0,16}}["'])
+        (?:[-=]>|:?=>?|:[ ]?(?:str|bytes|SecretStr|str[ ]?\|[ ]?None|Optional\[str\])[ ]?=
+        |[:：＝]|[ ]value=|%3D|[|│]|,(?=[ ]?\\{{0,16}}["'])
         |(?:is|was|provided:)(?=[ :])|是|为|[ \t]|(?=[【「《“]))
         (?:[ \t]{{0,4}}[|>][+-]?[ \t]{{1,4}}|[ \t]-[ \t])?
         (?:[ \t]{{0,8}}|[ \t]{{1,8}}\\\r?\n[ \t]{{0,40}})(?:\x1b\[[\d;]{{0,20}}m)?{_OPENING})
