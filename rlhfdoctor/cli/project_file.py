@@ -24,6 +24,8 @@ else:
 _SECTION = ("tool", "rlhfdoctor")
 """Of a file that other tools share."""
 _MOST_BYTES = 1 << 20
+_MOST_WORK = 4_000_000
+"""Of the parser: it keeps every start of a dotted key, so the squares of the dots in each line; 40 kB can cost 2 GiB."""
 _LEAST_BYTES = 1 << 30
 
 
@@ -31,7 +33,7 @@ def has_section(path: Path) -> bool:
     """Whether a file that other tools share has a table for the doctor; not if it is no TOML, which they say."""
     try:
         data = read_bytes(path, _MOST_BYTES)
-        return _SECTION[-1].encode() in data and _section(tomllib.loads(data.decode())) is not None
+        return _SECTION[-1].encode() in data and _section(_parsed(data.decode())) is not None
     except (OSError, ValueError, RecursionError):
         return False
 
@@ -47,16 +49,26 @@ def read_project(path: Path, *, is_shared: bool) -> tuple[Mapping[str, Any], Map
     """
     try:
         text = read_bytes(path, _MOST_BYTES, owners=(0, os.geteuid()), follow=False).decode()
-        raw = tomllib.loads(text)
+        raw = _parsed(text)
     except OSError as error:
         raise UsageError(quoted(f"{path}: {error.strerror}")) from None
     except UnicodeDecodeError:
         raise UsageError(say("{file}: is not UTF-8", file=str(path))) from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(quoted(f"{path}: {error}")) from None
     lines = dict(_places(text, _SECTION if is_shared else ()))
     values = _checked(_section(raw) if is_shared else raw, path, lines)
     return values, {key: lines.get(tuple(key.split(".")), 1) for key in values}
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    """
+    Raises:
+        ValueError: it is no TOML, or would cost too much.
+    """
+    if sum(line.count(".") ** 2 for line in text.split("\n")) > _MOST_WORK:
+        raise ValueError("too many dots in a line; dotted keys are short")
+    return tomllib.loads(text)
 
 
 def _section(raw: Any) -> Any:

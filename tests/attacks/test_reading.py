@@ -17,6 +17,7 @@ import pytest
 from tests.attacks import build
 from tests.attacks.build import KILLER, MIB
 from tests.attacks.conftest import Doctor
+from tests.attacks.run import PEAK_MIB
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: files of another user")
 OTHER_UID = 65534
@@ -261,3 +262,16 @@ def test_lines_that_begin_a_message_over_and_over(tmp_path: Path, analyze: Docto
     folder = build.good_run(tmp_path / "run")
     (folder / "long.log").write_text(body * (65_000 // len(body)) + "\n")
     assert analyze(folder).check((1,)).killer in (build.RUN_KILLER, "ray-memory-monitor")
+
+
+@pytest.mark.parametrize("place", [".", ".."])
+@pytest.mark.parametrize("name", ["pyproject.toml", "rlhfdoctor.toml"])
+def test_a_project_file_of_one_long_key(tmp_path: Path, attack: Doctor, place: str, name: str) -> None:
+    """40 kB took 2.3 GiB, also where the file is not believed: any user's /tmp/pyproject.toml, for all who work below."""
+    folder = tmp_path / "outer" / "run"
+    folder.mkdir(parents=True)
+    (folder / "run.log").write_text("hello\n")
+    (folder / place / name).write_text(f"[tool.rlhfdoctor]\n{'.'.join('a' * 20_000)} = 1\n")
+    (folder / place).chmod(0o777)
+    done = attack("analyze", "run.log", cwd=folder)
+    assert done.code == 3 and done.peak_mib < PEAK_MIB
