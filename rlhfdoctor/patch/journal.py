@@ -28,6 +28,8 @@ FILE_BYTES = 32 << 20
 """A larger file is no configuration."""
 _MOST_EDITS, _MOST_BASE_BYTES = 200, 4 << 20
 """What is more or larger is no patch of a configuration: it is written, and not remembered."""
+_MOST_EDITS_BYTES = 1 << 20
+"""Of the edits as JSON. In the size that a journal may have are seven million of them, which are a gigabyte of objects."""
 
 
 class Damaged(ValueError):
@@ -61,8 +63,21 @@ class Journal(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     written: str
     base: str = ""
     """What the edits are of, in base64; empty: the original. Another one once the patched file was patched again."""
-    edits: list[tuple[int, int, str]] = []
-    """What was replaced: from and to which character, and by what."""
+    edits: msgspec.Raw = msgspec.Raw(b"[]")
+    """A list of [from, to, text]: which characters were replaced, and by what."""
+
+    def replacements(self) -> tuple[Replacement, ...]:
+        """The edits.
+
+        Raises:
+            Damaged: they are none, or more than the doctor writes.
+        """
+        if len(memoryview(self.edits)) > _MOST_EDITS_BYTES:
+            raise Damaged("it keeps more changes than the doctor makes")
+        try:
+            return tuple(Replacement(*edit) for edit in msgspec.json.decode(self.edits, type=list[tuple[int, int, str]]))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise Damaged(str(error)) from None
 
     def bytes_before(self) -> bytes:
         """The file as it was.
@@ -101,7 +116,7 @@ def keep(file: Path, original: bytes, written: bytes, base: bytes = b"", edits: 
             entry.original, entry.before = last.original, last.before
     if _is_modest(base, edits):
         entry.base = "" if hash_of(base) == entry.before else base64.b64encode(base).decode()
-        entry.edits = [(edit.start, edit.end, edit.text) for edit in edits]
+        entry.edits = msgspec.Raw(msgspec.json.encode([(edit.start, edit.end, edit.text) for edit in edits]))
     write.make_folder(path.parent)
     write.replace(path, msgspec.json.encode(entry), real=True)
 
@@ -135,9 +150,9 @@ def find_applied(file: Path, data: bytes) -> Applied | None:
         entry = load(journal)
     except FileNotFoundError:
         return None
-    if entry.written != hash_of(data) or not entry.edits:
+    edits = entry.replacements() if entry.written == hash_of(data) else ()
+    if not edits:
         return None
-    edits = tuple(Replacement(*edit) for edit in entry.edits)
     base = _decoded(entry.base) if entry.base else entry.bytes_before()
     if not _is_modest(base, edits) or with_edits(base, edits) != data:
         raise Damaged("the changes that it keeps do not make the file")
@@ -146,8 +161,13 @@ def find_applied(file: Path, data: bytes) -> Applied | None:
 
 def _is_modest(base: bytes, edits: Sequence[Replacement]) -> bool:
     """Whether the edits are as patches of a configuration are, so that to make them again takes no time."""
-    size = len(base) + sum(len(edit.text) for edit in edits)
-    return len(edits) <= _MOST_EDITS and size <= _MOST_BASE_BYTES and all(edit.text.isascii() for edit in edits)
+    size = sum(len(edit.text) for edit in edits)
+    return (
+        len(edits) <= _MOST_EDITS
+        and size <= _MOST_EDITS_BYTES // 8  # a letter is up to six in JSON
+        and len(base) + size <= _MOST_BASE_BYTES
+        and all(edit.text.isascii() for edit in edits)
+    )
 
 
 def with_edits(base: bytes, edits: Sequence[Replacement]) -> bytes:

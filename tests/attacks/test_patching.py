@@ -18,6 +18,7 @@ from rlhfdoctor.patch.apply import write_change
 from rlhfdoctor.patch.merge import Change
 from tests.attacks import build
 from tests.attacks.conftest import Doctor
+from tests.attacks.run import PEAK_MIB
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: files of another user")
 OTHER_UID = 65534
@@ -250,3 +251,17 @@ def test_folder_that_becomes_a_link(run: Path, tmp_path: Path, monkeypatch: pyte
         write_change(change)
     assert run.is_symlink()
     assert (victim.read_bytes(), os.listdir(victim.parent)) == (VICTIM, ["launch.sh"])
+
+
+def test_a_journal_of_millions_of_edits_costs_nothing(run: Path, attack: Doctor) -> None:
+    """It was 1 GiB and 16 s: the edits became objects before they were counted."""
+    script = (run / "launch.sh").read_bytes()
+    state = hashlib.sha256(script).hexdigest()
+    head = json.dumps({"schema": "rlhfdoctor.patched/1", "file": "launch.sh", "before": state, "written": state})
+    (run / ".rlhfdoctor").mkdir()
+    with (run / ".rlhfdoctor" / "launch.sh.json").open("w") as journal:
+        journal.write(f'{head[:-1]}, "original": "{base64.b64encode(script).decode()}", "edits": [')
+        journal.write('[0,0,""],' * 6_000_000 + '[0,0,""]]}')
+    done = attack("analyze", run)
+    assert done.code == 1 and done.peak_mib < PEAK_MIB
+    assert "more changes than the doctor makes" in done.stdout
