@@ -21,7 +21,7 @@ from rlhfdoctor.record.target import Process, Target
 from rlhfdoctor.record.wakeups import Notifier
 from rlhfdoctor.report.sanitize import clean
 from rlhfdoctor.sources.kmsg import KernelLog
-from rlhfdoctor.sources.owners import owners_of
+from rlhfdoctor.sources.owners import is_written, owners_of
 from rlhfdoctor.sources.procfs import has_host_pids, parse_cmdline, read_file
 from rlhfdoctor.sources.ray import SessionNames, find_node
 from rlhfdoctor.trace.record import Emit, RecordEvent, StoredEvent, said
@@ -112,6 +112,8 @@ class Activity:
                 path, info = os.readlink(link), os.stat(link)
                 if not stat.S_ISREG(info.st_mode) or not os.path.samestat(info, os.lstat(path)):
                     continue  # a terminal, a pipe; deleted, or in another mount namespace
+                if not is_written(pid, number):
+                    continue  # O_PATH needs no right to the file at all
             except OSError:
                 continue
             if path not in before and not path.startswith(f"{self._folder}/"):  # a recorder before us had a command

@@ -11,9 +11,17 @@ from rlhfdoctor.sources.procfs import read_file
 def owners_of(pid: int, root: str = "") -> tuple[int, ...]:
     """Whose files may be read because a process names them: those of its own user. Anyone's, where we are not root.
 
-    /proc/PID itself belongs to root where the process may not be dumped, which it can choose (proc(5)).
+    /proc/PID itself belongs to root where the process may not be dumped, which it can choose (proc(5)). Who started a
+    set-user-ID program is its real user: he chose what it was given.
     """
     if os.geteuid() != 0:
         return ()
-    found = re.search(rb"\nUid:\t\d+\t(\d+)", read_file(f"{root}/proc/{pid}/status", 4096) or b"")
-    return (int(found[1]) if found is not None else -1,)
+    found = re.search(rb"\nUid:\t(\d+)\t(\d+)", read_file(f"{root}/proc/{pid}/status", 4096) or b"")
+    return (int(found[1]) or int(found[2]) if found is not None else -1,)
+
+
+def is_written(pid: int, number: int, root: str = "") -> bool:
+    """Whether a process holds a descriptor with which it may write."""
+    found = re.search(rb"flags:\t([0-7]+)", read_file(f"{root}/proc/{pid}/fdinfo/{number}", 4096) or b"")
+    flags = int(found[1], 8) if found is not None else os.O_RDONLY
+    return flags & os.O_ACCMODE != os.O_RDONLY and not flags & os.O_PATH

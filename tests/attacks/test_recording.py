@@ -457,3 +457,43 @@ def test_server_that_never_ends_its_answer(begin: bytes) -> None:
         over.set()
         server.join(30)
     assert ended
+
+
+@AS_ROOT
+@pytest.mark.parametrize("is_moved", [False, True], ids=["without a right to it", "a folder that became a link"])
+def test_output_of_a_set_user_id_program(tmp_path: Path, attack: Doctor, is_moved: bool) -> None:
+    """Its effective user is root; who started it and chose its output is not, and a descriptor of O_PATH names any file."""
+    for folder in (tmp_path, *list(tmp_path.parents)[:3]):
+        folder.chmod(0o755)
+    secret, theirs, program, out = tmp_path / "secret", tmp_path / "theirs", tmp_path / "program", tmp_path / "out"
+    secret.mkdir()
+    theirs.mkdir()
+    os.chown(theirs, OTHER_UID, OTHER_UID)
+    (secret / "x").write_text(f"{SECRET}\n")
+    (secret / "x").chmod(0o600)
+    shutil.copy("/bin/sleep", program)
+    program.chmod(0o4755)
+    folder = theirs / "run" if is_moved else secret
+    if is_moved:
+        folder.mkdir()
+    output = os.open(folder / "x", os.O_WRONLY | os.O_CREAT if is_moved else os.O_PATH, 0o600)
+    os.chown(folder / "x", *((OTHER_UID, OTHER_UID) if is_moved else (0, 0)))
+    process = subprocess.Popen(
+        [program, "8"], stdout=output, user=OTHER_UID, group=OTHER_UID, extra_groups=[], cwd="/"
+    )
+    os.close(output)
+    try:
+        moving = threading.Timer(3 if is_moved else 0, _become_link, (folder, secret) if is_moved else (None, None))
+        moving.start()
+        attack("watch", "--no-view", "--interval", "100ms", "--out", out, "--pid", str(process.pid)).check((0, 1, 3))
+        moving.join()
+    finally:
+        process.kill()
+        process.wait()
+    assert SECRET not in texts(out)
+
+
+def _become_link(folder: Path | None, leads_to: Path | None) -> None:
+    if folder is not None and leads_to is not None:
+        folder.rename(folder.with_name("old"))
+        folder.symlink_to(leads_to)
