@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from rlhfdoctor import documents
 from rlhfdoctor.errors import RuleError
+from rlhfdoctor.files.read import Refused, read_bytes
 from rlhfdoctor.vocabulary.names import did_you_mean
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 Place: TypeAlias = tuple[str | int, ...]
 """Keys and indexes from the top of the file to a value."""
+_MOST_BYTES = 1 << 20
+_DEEPEST = 50
 
 
 class Faults:
@@ -63,7 +66,7 @@ def read_yaml(path: Path | Traversable) -> tuple[Any, Faults]:
         RuleError: the file is unreadable, or no YAML.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = _text_of(path)
     except OSError as error:
         raise RuleError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -77,9 +80,38 @@ def read_yaml(path: Path | Traversable) -> tuple[Any, Faults]:
     return value, faults
 
 
+def _text_of(path: Path | Traversable) -> str:
+    """
+    Raises:
+        OSError: it cannot be read, or is a pipe, a device, or larger than any rule.
+    """
+    if not isinstance(path, Path):
+        return path.read_text(encoding="utf-8")
+    data = read_bytes(path, _MOST_BYTES + 1)
+    if len(data) > _MOST_BYTES:
+        raise Refused(f"is larger than {_MOST_BYTES >> 20} MiB", path)
+    return data.decode()
+
+
+def _check_nesting(text: str) -> None:
+    """Before nodes are made of it: libyaml makes them by recursion, and aliases multiply what they name.
+
+    Raises:
+        yaml.YAMLError: it has aliases, or is nested too deeply.
+    """
+    depth = 0
+    for event in yaml.parse(text, Loader=documents.LOADER):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST:
+            raise yaml.MarkedYAMLError(problem="nested too deeply", problem_mark=event.start_mark)
+        if isinstance(event, yaml.AliasEvent):
+            raise yaml.MarkedYAMLError(problem="no aliases here; write it out", problem_mark=event.start_mark)
+
+
 def _compose(path: Path | Traversable, text: str) -> tuple[Any, Faults]:
     """The values of a text, whose faults know their lines."""
     try:
+        _check_nesting(text)
         loader = documents.LOADER(text)
         node = loader.get_single_node()
     except yaml.YAMLError as error:

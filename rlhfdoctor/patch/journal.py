@@ -29,7 +29,7 @@ FILE_BYTES = 32 << 20
 _MOST_EDITS, _MOST_BASE_BYTES = 200, 4 << 20
 """What is more or larger is no patch of a configuration: it is written, and not remembered."""
 _MOST_EDITS_BYTES = 1 << 20
-"""Of the edits as JSON. In the size that a journal may have are seven million of them, which are a gigabyte of objects."""
+"""Of the edits as JSON. A journal has room for seven million of them, which are a gigabyte of objects."""
 
 
 class Damaged(ValueError):
@@ -75,9 +75,10 @@ class Journal(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         if len(memoryview(self.edits)) > _MOST_EDITS_BYTES:
             raise Damaged("it keeps more changes than the doctor makes")
         try:
-            return tuple(Replacement(*edit) for edit in msgspec.json.decode(self.edits, type=list[tuple[int, int, str]]))
+            edits = msgspec.json.decode(self.edits, type=list[tuple[int, int, str]])
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Damaged(str(error)) from None
+        return tuple(Replacement(*edit) for edit in edits)
 
     def bytes_before(self) -> bytes:
         """The file as it was.
