@@ -25,7 +25,7 @@ _SECTION = ("tool", "rlhfdoctor")
 """Of a file that other tools share."""
 _MOST_BYTES = 1 << 20
 _MOST_WORK = 4_000_000
-"""Of the parser: it keeps every start of a dotted key, so the squares of the dots in each line; 40 kB can cost 2 GiB."""
+"""Of the parser, which keeps every start of a dotted key: squares of the dots of each line. 40 kB can cost 2 GiB."""
 _LEAST_BYTES = 1 << 30
 
 
