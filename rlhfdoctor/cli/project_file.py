@@ -68,7 +68,8 @@ def _parsed(text: str) -> dict[str, Any]:
     """
     if sum(line.count(".") ** 2 for line in text.split("\n")) > _MOST_WORK:
         raise ValueError("too many dots in a line; dotted keys are short")
-    return tomllib.loads(text)
+    found: dict[str, Any] = tomllib.loads(text)
+    return found
 
 
 def _section(raw: Any) -> Any:

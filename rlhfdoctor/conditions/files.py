@@ -101,11 +101,12 @@ def _check_nesting(text: str) -> None:
     """
     depth = 0
     for event in yaml.parse(text, Loader=documents.LOADER):
+        mark: Any = event.start_mark
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _DEEPEST:
-            raise yaml.MarkedYAMLError(problem="nested too deeply", problem_mark=event.start_mark)
+            raise yaml.MarkedYAMLError(problem="nested too deeply", problem_mark=mark)
         if isinstance(event, yaml.AliasEvent):
-            raise yaml.MarkedYAMLError(problem="no aliases here; write it out", problem_mark=event.start_mark)
+            raise yaml.MarkedYAMLError(problem="no aliases here; write it out", problem_mark=mark)
 
 
 def _compose(path: Path | Traversable, text: str) -> tuple[Any, Faults]:

@@ -59,7 +59,7 @@ def analyze(
     Example:
         >>> incident = analyze("samples/openrlhf-save-kill/run")
         >>> print(incident)
-        cause: Container or job memory limit is far below what the node has (host-container-limit, confidence 0.98)
+        cause: Container or job memory limit is too low (host-container-limit, confidence 0.98)
         >>> incident.death.killer, incident.death.phase, incident.best.patches[0].spelled
         ('kernel-oom-cgroup', 'checkpoint', '--memory')
 
