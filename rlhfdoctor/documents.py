@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import functools
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import yaml
@@ -18,8 +19,8 @@ from rlhfdoctor.version import VERSION
 
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FILE = f"yaml-{VERSION}.json"
-_MOST_COUNT = 500
-"""Documents; the package has some ninety."""
+_MOST_COUNT, _MOST_LETTERS = 500, 4 << 20
+"""Of all documents, as JSON: the package has some ninety, and every command reads what is kept."""
 
 
 class _Kept:
@@ -38,9 +39,17 @@ class _Kept:
     def save(self) -> None:
         """At the end of the process, if something is new."""
         if self.is_new:
-            newest = list(self.texts.items())[-_MOST_COUNT:]
-            cache.save(_FILE, json.dumps(dict(newest)).encode())
+            cache.save(_FILE, json.dumps(dict(reversed(list(self._newest())))).encode())
             self.is_new = False
+
+
+    def _newest(self) -> Iterator[tuple[str, str]]:
+        """The last ones that were kept, as many as there is room for; a document that is too large is passed over."""
+        left = _MOST_LETTERS
+        for key, text in list(self.texts.items())[: -_MOST_COUNT - 1 : -1]:
+            if len(text) <= left:
+                left -= len(text)
+                yield key, text
 
 
 @functools.cache

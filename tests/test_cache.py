@@ -163,3 +163,14 @@ print(len(load_rules()), len(seen) + len(made))
     results = [subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT).stdout.split() for _ in range(2)]
     assert results[0][0] == results[1][0]
     assert int(results[0][1]) > 40 and int(results[1][1]) == 0
+
+
+def test_documents_that_are_kept_have_bounds(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every command reads what is kept, so a document of a stranger's catalogue may not make all of them slow."""
+    monkeypatch.setattr(documents, "_MOST_LETTERS", 200)
+    for text in ("a: 1", f"b: {'x' * 1000}", "c: 1", "d: 1"):
+        documents.parse(text)
+    documents._kept().save()
+    documents._kept.cache_clear()
+    assert [documents.recall(text) for text in ("a: 1", f"b: {'x' * 1000}", "c: 1", "d: 1")] == [{"a": 1}, None, {"c": 1}, {"d": 1}]
+    assert list(documents._kept().texts.values()) == ['{"a": 1}', '{"c": 1}', '{"d": 1}']
