@@ -42,7 +42,6 @@ class _Kept:
             cache.save(_FILE, json.dumps(dict(reversed(list(self._newest())))).encode())
             self.is_new = False
 
-
     def _newest(self) -> Iterator[tuple[str, str]]:
         """The last ones that were kept, as many as there is room for; a document that is too large is passed over."""
         left = _MOST_LETTERS
