@@ -62,7 +62,7 @@ def parse(text: str) -> Any:
     """The values of a document, each time its own.
 
     Raises:
-        yaml.YAMLError: it is none.
+        yaml.YAMLError: it is not valid YAML.
     """
     return recall(text) or keep(text, yaml.load(text, Loader=LOADER))
 

@@ -25,13 +25,13 @@ class TooLong(Exception):
 
 @contextlib.contextmanager
 def isolated(what: Message, gaps: list[Gap], most_s: float | None = None) -> Iterator[None]:
-    """Runs one part: an exception that nobody expects, or more than so many seconds of processor time, is a gap."""
+    """Runs one part: an unexpected exception, or more than so many seconds of processor time, is a gap."""
     try:
         with limited(most_s) if most_s is not None else contextlib.nullcontext():
             yield
     except DoctorError:
         raise
-    except Exception as error:
+    except Exception as error:  # any fault of this part; the others still answer
         if os.environ.get("RLHFDOCTOR_DEBUG"):
             raise
         if isinstance(error, TooLong):

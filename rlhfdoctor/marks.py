@@ -69,7 +69,7 @@ def _write(fields: dict[str, object]) -> None:
             _handle = (pid, os.open(f"{folder}/{pid}.jsonl", _FLAGS, 0o644))
             if not stat.S_ISREG(os.fstat(_handle[1]).st_mode):
                 os.close(_handle[1])
-                _handle = (pid, -1)  # somebody's pipe: every write fails, none waits
+                _handle = (pid, -1)  # a pipe or a device: every write fails, none waits
         line = json.dumps(
             {"at_ns": time.time_ns(), **{key: value for key, value in fields.items() if value is not None}}
         )

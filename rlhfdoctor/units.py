@@ -26,7 +26,7 @@ _SIZE = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)
 
 
 def parse_bytes(text: str) -> int | None:
-    """Bytes of a size such as `500g`, `1.39 GiB`, `16Gi`, `450GB`, `204800kB`; None when it is none.
+    """Bytes of a size such as `500g`, `1.39 GiB`, `16Gi`, `450GB`, `204800kB`; None if it is not a size.
 
     >>> parse_bytes("1.5 GiB"), parse_bytes("500g"), parse_bytes("4Ki"), parse_bytes("max")
     (1610612736, 536870912000, 4096, None)
@@ -94,7 +94,7 @@ _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "": 
 
 
 def parse_seconds(text: str) -> float | None:
-    """Seconds of a duration such as `10m`, `1.5h`, `500ms`, `2s`; None when it is none.
+    """Seconds of a duration such as `10m`, `1.5h`, `500ms`, `2s`; None if it is not a duration.
 
     >>> parse_seconds("10m"), parse_seconds("500ms"), parse_seconds("soon")
     (600.0, 0.5, None)

@@ -262,7 +262,7 @@ def grows(part: Callable[[], float], whole: Callable[[], float], calm_s: float) 
 
     Args:
         part: takes a quarter and gives the seconds; `HANGS_S` where it was stopped.
-        whole: takes all of it.
+        whole: takes all of it, likewise.
     """
     least_part = least_whole = float("inf")
     for round_ in range(1, ROUNDS + 1):
@@ -270,6 +270,8 @@ def grows(part: Callable[[], float], whole: Callable[[], float], calm_s: float) 
         if least_part >= HANGS_S:
             return True
         least_whole = min(least_whole, whole())
+        if least_whole >= HANGS_S:
+            return True
         if least_whole < calm_s:
             return False
         far = not 0.75 * GROWTH * least_part < least_whole < 1.5 * GROWTH * least_part
@@ -299,16 +301,9 @@ def reached(text: Text, work: Path) -> list[str]:
 
 
 def _is_slow(way: Callable[[int], object]) -> bool:
-    """Whether the longer three quarters of a window take long, and far more than four times what a quarter's do."""
-
-    def part() -> float:
-        return max(_cpu_s(way, WINDOW // 4) - _cpu_s(way, WINDOW // 16), CALM_S)
-
-    def whole() -> float:
-        return _cpu_s(way, WINDOW) - _cpu_s(way, WINDOW // 4)
-
+    """Whether the longer three quarters of a window take long, the least of a few times."""
     way(0)  # what is compiled and loaded once
-    return grows(part, whole, MOST_S)
+    return all(_cpu_s(way, WINDOW) - _cpu_s(way, WINDOW // 4) > MOST_S for _ in range(LEAST_ROUNDS))
 
 
 def _cpu_s(way: Callable[[int], object], length: int) -> float:

@@ -155,8 +155,8 @@ class Inputs:
             if self.machine.model is None:
                 raise UsageError(
                     say(
-                        "{spelled} {value}: neither the name nor a config.json there tells the size of {model}; "
-                        "add --model, such as --model Qwen2.5-7B, --model 13B or --model FOLDER",
+                        "{spelled} {value}: size of {model} unknown, neither the name nor a config.json there gives "
+                        "it; add --model, such as --model Qwen2.5-7B, --model 13B or --model FOLDER",
                         spelled=setting.spelled,
                         value=setting.value,
                         model=of,

@@ -42,7 +42,7 @@ class HazardForm(Struct, forbid_unknown_fields=True):
     when: When
     says: str
     versions: str = ""
-    """Releases of the framework, or of another package: `vllm <0.20.1`; an unknown release is none of them."""
+    """Releases of the framework, or of another package: `vllm <0.20.1`; an unknown release matches none."""
 
 
 class HazardsForm(Struct, forbid_unknown_fields=True):

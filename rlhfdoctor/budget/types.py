@@ -73,7 +73,7 @@ class Need:
 
     @property
     def component(self) -> Component:
-        """What it is held for: said where it is made, else told by the only phases and the moment in which it is there.
+        """What it is held for: given where it is made, else inferred from its phases and its moment.
 
         >>> from rlhfdoctor.i18n.message import NOTHING
         >>> only_loaded = dict(role="actor", process="actor", place="host", phases=("load",), bytes=1, count=1)

@@ -57,7 +57,7 @@ class _Group(click.Group):
             raise _shown(error) from None
         except (click.exceptions.Exit, click.Abort, KeyboardInterrupt):
             raise
-        except Exception as error:
+        except Exception as error:  # a user sees no traceback
             if os.environ.get("RLHFDOCTOR_DEBUG"):
                 raise
             fault = f"{type(error).__name__}: {error}"[:300]

@@ -162,9 +162,13 @@ def write(text: str, out: str | None, *, colours: bool = False) -> None:
     write_bytes(shown(text).encode("utf-8", "backslashreplace"), Path(out))
 
 
+_DEVICES = ("/dev", "/dev/fd", "/dev/pts", "/proc/self/fd")
+"""Folders in which only the system puts links; /dev/shm is open to everyone."""
+
+
 def _is_stream(target: Path) -> bool:
-    """Whether it is written as it is opened: a standard stream, or a pipe of this user's."""
-    if str(target) in ("/dev/stdout", "/dev/stderr", "/dev/null") or target.parent == Path("/dev/fd"):
+    """Whether it is written as it is opened: a device or stream of the system's, or a pipe of this user's."""
+    if str(target.parent) in _DEVICES and target.exists():
         return True
     try:
         info = target.lstat()

@@ -49,7 +49,7 @@ _GPU_SIZES = {
 )
 @click.option("--host-memory", metavar="SIZE", help="Memory of a node, such as 1T or 512G.")
 @click.option(
-    "--container-memory", metavar="SIZE", help="Memory limit of the container or job, where no file tells it."
+    "--container-memory", metavar="SIZE", help="Memory limit of the container or job, if the files do not give it."
 )
 @click.option("--shm", metavar="SIZE", help="Size of /dev/shm.")
 @click.option("--gpu", metavar="NAME", help="Kind of GPU, such as h100-80g.")

@@ -43,7 +43,7 @@ def find_coverage(session: Session) -> Coverage:
 
 
 def trusted(confidence: float, death: Death | None, coverage: Coverage, untied: bool) -> float:
-    """A confidence, less where nobody says who killed and neither kernel log nor recording was given.
+    """A confidence, lower where the killer is unknown and neither kernel log nor recording was given.
 
     Args:
         untied: the death is a kill in the kernel log, and nothing ties it to the run.
@@ -66,7 +66,7 @@ def _recorded(session: Session) -> Covered:
 
 
 def _kind(name: str, events: Sequence[Event]) -> SourceKind:
-    """By the file's name; by its lines where the name says nothing."""
+    """By the file's name; by its lines if the name is not recognized."""
     file = PurePosixPath(name.rpartition("!")[2]).name
     if _RAY.match(file):
         return "Ray's logs"

@@ -29,7 +29,7 @@ from rlhfdoctor.types import Incident
 _OWN_CLOCK = ("trace", "Ray's logs", "job log")
 """Sources that begin with the run; a kernel log begins with the node."""
 _ERRORS = ("exception", "other", "sigsegv", "")
-"""Killers that say little: the line that reports the end tells such ends apart."""
+"""Killers that say little: the line that reports the end distinguishes such ends."""
 _JUDGE = f"{__name__}:make_judge"
 _HOUR_S = 3600.0
 _LONGEST_S = 90 * 24 * _HOUR_S

@@ -20,7 +20,7 @@ _START_S = 120.0
 _MOST_ACTORS = 8
 """On a node."""
 _MOST_TRIES = 2
-"""An actor may end with its node, or by a run that ends whoever reads it."""
+"""An actor may end with its node, or by a run that crashes its reader."""
 
 
 class Judge:

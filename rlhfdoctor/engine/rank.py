@@ -46,7 +46,7 @@ def diagnose(rules: Sequence[Rule], facts: Facts, gaps: list[Gap]) -> tuple[list
 
 
 def _result(rule: Rule, facts: Facts) -> Finding | RuledOut | None:
-    """What a rule says to the facts; None where it says nothing."""
+    """A rule's verdict on the facts; None if it does not apply."""
     if ask(rule.requires, facts).value is not True:
         return None
     reason = next((r.because for r in rule.rules_out if ask(r.when, facts).value), None)

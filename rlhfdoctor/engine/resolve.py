@@ -68,7 +68,7 @@ class RuleResolver(Resolver):
                 place, f"a look-alike has one of causes, other and note; this one has {' and '.join(given) or 'none'}"
             )
         elif form.differs and given == ["note"]:
-            self.faults.add((*place, "differs"), "'differs' stands beside 'causes' or 'other'")
+            self.faults.add((*place, "differs"), "'differs' is given together with 'causes' or 'other'")
         return LookAlike(
             tuple(form.causes), *(" ".join(text.split()) for text in (form.differs, form.other, form.note))
         )

@@ -47,7 +47,7 @@ def _limit(death: Death | None, facts: Facts) -> Limit | None:
     if death.killer == "sigbus" and facts.evidence.get(FACT.shm.full_ratio):
         name = "shm"
     if name is None and _known(facts, FACT.trace.thrashed_s, float) is not None:
-        name = "cgroup"  # full until somebody ended it
+        name = "cgroup"  # full until it was killed externally
     if name == "node" and _known(facts, FACT.kernel.constraint, str) in _BOUND:
         name = "numa node"
     if name is None:

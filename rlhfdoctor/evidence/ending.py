@@ -45,7 +45,7 @@ def find_unrecognised(case: Case) -> list[Event]:
 
 
 def _is_echo(logs: _Logs, error: Event) -> bool:
-    """Whether an exception tells of another end, and no training follows it."""
+    """Whether an exception reports another end, and no training follows it."""
     harmless = TRIED_AGAIN.search(error.text) or "Warning" in error.text or "Exception ignored" in error.text
     if harmless or RAY_SERVICE.search(error.origin.file) or _LOGGED.search(error.text):
         return False

@@ -52,7 +52,7 @@ _OF_THE_NODE = ("systemd", "shell", "job", "k8s", "docker", "slurm", "batch", "h
 """Who speaks of any process of a node or of a job as a whole, not of an error that the program raised."""
 _NAMED_BY_LAUNCHER = (EVENT.torch.closing_signal, EVENT.torch.process_failed, EVENT.torch.process_signal)
 _NOT_SAID_BY_A_RUN = ("config", "framework", "version", "host")
-"""What stands in configuration, or is noted of a machine."""
+"""What is in configuration, or noted of a machine."""
 _GOOD_ENDS = (EVENT.phase.finished, EVENT.ray.job_succeeded, EVENT.job.exit_0)
 
 
@@ -84,7 +84,7 @@ def sort_kills(events: Sequence[Event]) -> Sorted:
 
 
 def _reports(events: Sequence[Event]) -> Iterator[list[Event]]:
-    """The lines of each kill, in the order of their file; a report without its end is none."""
+    """The lines of each kill, in the order of their file; a report without its end is not one."""
     report: list[Event] = []
     lines = (event for event in events if event.kind in _REPORT)
     for event in sorted(lines, key=lambda event: (event.origin.file, event.origin.line or 0)):

@@ -15,7 +15,7 @@ from rlhfdoctor.i18n.message import NOTHING, Message, joined, say, term
 from rlhfdoctor.units import GIB
 
 _SIZES_BILLION = (0.5, 1.5, 3, 7, 8, 14, 32, 72)
-"""Of published models, tried where no name tells the size."""
+"""Of published models, tried where the size is unknown."""
 _REFERENCE_BILLION = 7.0
 _NODES = {1: 0.45, 2: 0.22, 3: 0.08, 4: 0.12, 6: 0.05, 8: 0.08}
 """How many nodes a role's ranks may lie on, and their prior: most runs have few."""
@@ -99,7 +99,7 @@ class Seen:
     hybrid: bool
     """One process a GPU holds all roles and the rollout engine (verl and its forks)."""
     shape: Shape | None = None
-    """None if no name tells the model's size."""
+    """None if the model's size is unknown."""
     release: str | None = None
     """Of DeepSpeed."""
     cpu: bool = False

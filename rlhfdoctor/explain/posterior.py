@@ -26,7 +26,7 @@ _FIXED_ERROR = {True: 60 * MIB, False: 3 * GIB // 2}
 _NEGLIGIBLE = 3e-4
 """Stories below this weight change no figure that is shown."""
 _FAR = 2.0
-"""A configuration whose processes would hold half as much, or twice as much, is none that ran."""
+"""A configuration whose processes would hold half as much, or twice as much, did not run."""
 
 
 _OF_ANY_SIZE = ("critic", "reward")

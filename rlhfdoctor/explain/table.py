@@ -84,7 +84,7 @@ def _best(stories: Sequence[Story], *, unknown: bool) -> Story | None:
     """The likeliest story, one with a configuration if all of those together are likelier than none.
 
     Args:
-        unknown: what fills the memory is something else; then a guessed configuration says nothing.
+        unknown: what fills the memory is something else; then a guessed configuration explains nothing.
     """
     none = sum(story.weight for story in stories if story.hypothesis is None)
     best = next((story for story in stories if story.hypothesis is not None or none > _NONE_WINS), None)

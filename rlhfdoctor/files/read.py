@@ -23,7 +23,7 @@ _OUTSIDE = "is outside the folders that may be read"
 
 
 class Refused(OSError):
-    """A file that is not opened, whoever may read it."""
+    """A file that is not opened, whatever its permissions."""
 
     def __init__(self, why: str, path: str | os.PathLike[str]) -> None:
         super().__init__(errno.EPERM, why, os.fspath(path))

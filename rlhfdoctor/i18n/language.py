@@ -21,7 +21,7 @@ def languages() -> tuple[str, ...]:
 
 
 def preferred() -> str:
-    """The language of the environment, by LC_ALL, LC_MESSAGES or LANG; English if it is none of ours."""
+    """The language of the environment, by LC_ALL, LC_MESSAGES or LANG; English if it is not supported."""
     found = next((value for name in ("LC_ALL", "LC_MESSAGES", "LANG") if (value := os.environ.get(name))), "")
     return next((name for name in languages() if found.lower().startswith(name)), "en")
 

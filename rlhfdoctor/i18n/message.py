@@ -230,8 +230,8 @@ def revived(plain: object) -> Message:
     """The message of `Message.to_dict`; its plural is not stored.
 
     Raises:
-        ValueError: it is none, or none of the recorder's: it may be a stranger's file. Forms of values are short, and
-            each argument stands in one place, so that the text is not much longer than what it is made of.
+        ValueError: it is not a message, or not the recorder's: it may be a stranger's file. Forms are short, and
+            each argument is in one place, so that the text is not much longer than what it is made of.
     """
     return _revive(plain, 0)
 

@@ -2,8 +2,8 @@
 
 People and screens cut lines. Behind the words by which a message is known, the expression ends wherever the text was
 visibly cut: at dots or at the end of the line. What is cut off are fields, which are then missing, or words that add
-nothing; a choice between words or a number that the expression spells out is never skipped, since it tells messages
-apart.
+nothing; a choice between words or a number that the expression spells out is never skipped, since it distinguishes
+messages.
 """
 
 from __future__ import annotations

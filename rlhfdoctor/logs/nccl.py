@@ -190,7 +190,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.gloo.timeout,
-        r"\[[^\[\]\n]{0,120}gloo/transport/[^\[\]\n]{0,60}\] Timed out waiting (?P<limit_ms>\d+)ms for "
+        r"\[[^\[\]\n]{0,300}gloo/transport/[^\[\]\n]{0,120}\] Timed out waiting (?P<limit_ms>\d+)ms for "
         r"(?P<what_text>recv|send) operation"
         r"|gloo/[\w/.]{1,60}:\d+\] (?:Application timeout caused pair closure|(?:Read|Write|Connect) timeout"
         r"|Wait timeout for key)",

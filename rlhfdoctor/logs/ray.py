@@ -35,7 +35,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.ray.memory_kill_victim,
-        r"(?:task name=(?P<name>[^,\n]{1,120}),(?:[^,\n]{0,60},){0,8} )?(?:pid=(?P<pid>\d+), )?actual memory used="
+        r"(?:task name=(?P<name>[^,\n]{1,120}),(?:[^,\n]{0,200},){0,8}? )?(?:pid=(?P<pid>\d+), )?actual memory used="
         r"(?P<victim_gib>\d+\.\d+)GB",
         "[(Task: job ID=05000000, lease ID=ab, task name=ReadRange->MapBatches(f), required resources={CPU: 1}, "
         "pid=3471, "

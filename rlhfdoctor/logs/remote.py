@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import re
 from collections.abc import Callable, Iterator
@@ -46,7 +47,7 @@ def find_remote(url: str) -> Iterator[RemoteFile]:
         from fsspec.core import url_to_fs
     except ImportError:
         raise SourceError(say("{url}: addresses need fsspec: pip install 'rlhfdoctor[remote]'", url=url)) from None
-    with _words(url):
+    with _translated(functools.partial(_source_error, url)):
         storage, top = url_to_fs(url)
         alone = not url.endswith("/") and storage.isfile(top)  # over HTTP a listing is a file, too
         found = {top: storage.info(top)} if alone else storage.find(top, detail=True)
@@ -56,41 +57,40 @@ def find_remote(url: str) -> Iterator[RemoteFile]:
         inner = PurePosixPath(path[len(top) :].lstrip("/"))
         if not any(part.startswith(".") for part in inner.parts):
             name = storage.unstrip_protocol(path)
-            yield RemoteFile(name, info.get("size"), _time_of(info), _opener(storage, path, name))
+            yield RemoteFile(name, info.get("size"), _time_of(info), _opener(storage, path))
 
 
 @contextmanager
-def _words(url: str) -> Iterator[None]:
+def _translated(ours: Callable[[Exception], Exception]) -> Iterator[None]:
+    """What a storage's package raises within, as an error of ours."""
     try:
         yield
     except Exception as error:  # the package of each storage has errors of its own: no credentials, no route, no bucket
-        said = (str(error).strip().splitlines() or [""])[0][:300]
-        raise SourceError(say("{url}: {why}", url=url, why=said or type(error).__name__)) from None
+        raise ours(error) from None
 
 
-def _opener(storage: Any, path: str, name: str) -> Callable[[], IO[bytes]]:
+def _source_error(url: str, error: Exception) -> SourceError:
+    first = (str(error).strip().splitlines() or [""])[0][:300]
+    return SourceError(say("{url}: {why}", url=url, why=first or type(error).__name__))
+
+
+def _os_error(error: Exception) -> OSError:
+    return error if isinstance(error, OSError) else OSError(f"{type(error).__name__}: {error}"[:300])
+
+
+def _opener(storage: Any, path: str) -> Callable[[], IO[bytes]]:
     def opened() -> IO[bytes]:
-        with _as_os_error(name):
-            return io.BufferedReader(_Raw(storage.open(path, "rb", block_size=_BLOCK_BYTES), name), _BLOCK_BYTES // 16)
+        with _translated(_os_error):
+            return io.BufferedReader(_Raw(storage.open(path, "rb", block_size=_BLOCK_BYTES)), _BLOCK_BYTES // 16)
 
     return opened
-
-
-@contextmanager
-def _as_os_error(name: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError:
-        raise
-    except Exception as error:
-        raise OSError(f"{type(error).__name__}: {error}"[:300]) from None
 
 
 class _Raw(io.RawIOBase):
     """A storage's reader, whose errors are those of a file."""
 
-    def __init__(self, inner: Any, name: str) -> None:
-        self._inner, self._name = inner, name
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
 
     def readable(self) -> bool:
         return True
@@ -99,14 +99,14 @@ class _Raw(io.RawIOBase):
         return bool(self._inner.seekable())
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        with _as_os_error(self._name):
+        with _translated(_os_error):
             return int(self._inner.seek(offset, whence))
 
     def tell(self) -> int:
         return int(self._inner.tell())
 
     def readinto(self, buffer: Any) -> int:
-        with _as_os_error(self._name):
+        with _translated(_os_error):
             data = self._inner.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)

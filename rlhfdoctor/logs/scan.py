@@ -1,7 +1,7 @@
 """One pass over the bytes: the places of all patterns at once; only what is around them is parsed.
 
 Both engines (finders.py) only propose places: the result comes from Python's `re` on the line around the place, so the
-events are the same with both. A place becomes a `Candidate`, which is cheap; of a flood of one kind whoever reads takes
+events are the same with both. A place becomes a `Candidate`, which is cheap; of a flood of one kind the reader takes
 the places themselves.
 """
 
@@ -44,7 +44,7 @@ class Scanner:
     def scan(self, stream: Iterable[bytes], *, restore: bool = False) -> Iterator[Hit]:
         """Hits in the order of the text. Memory is bounded, regardless of the length of a line.
 
-        With `restore`, lines are also read as they were before somebody quoted, wrapped or escaped them.
+        With `restore`, lines are also read as they were before they were quoted, wrapped or escaped.
         """
         for found in self.candidates(stream, restore=restore):
             hit = found.hit() if isinstance(found, Candidate) else found

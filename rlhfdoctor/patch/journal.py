@@ -33,7 +33,7 @@ _MOST_EDITS_BYTES = 1 << 20
 
 
 class Damaged(ValueError):
-    """A journal that says nothing that can be believed."""
+    """A journal that is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def load(path: Path) -> Journal:
     """The journal of the file beside it.
 
     Raises:
-        Damaged: it is none of this file, or not whole.
+        Damaged: it is not this file's, or not complete.
         OSError: it cannot be read, or is a link or another user's.
     """
     data = read_bytes(path, _MOST_BYTES, follow=False, owners=(os.geteuid(),))

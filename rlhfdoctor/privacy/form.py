@@ -1,4 +1,4 @@
-"""Forms: where something stands in a text, how it is written, by which signs its lines are found fast."""
+"""Forms: where something is in a text, how it is written, by which signs its lines are found fast."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ PUBLIC_GROUPS = frozenset(
         "istio-system",
     ]
 )
-"""Who publishes what such runs use; also what stands in the same place and is no name."""
+"""Who publishes what such runs use; also what occurs in the same place and is not a name."""
 PUBLIC_HOSTS = re.compile(
     r"(?i)(?:.*\.)?(?:pytorch\.org|github(?:usercontent)?\.com|github\.io|gitlab\.com|gitee\.com|bitbucket\.org"
     r"|huggingface\.co|hf\.co|hf-mirror\.com|nvidia\.(?:com|cn)|ray\.io|pypi\.org|pythonhosted\.org|python\.org|readthedocs\.(?:io|org)"
@@ -192,7 +192,7 @@ _LEAST_DIGITS = 5
 
 
 def is_everywhere(kind: str, name: str) -> bool:
-    """Whether a name is also hidden where nothing is beside it: it is none of the language's own words."""
+    """Whether a name is also hidden where nothing is beside it: it is not an ordinary word."""
     if kind == "phone":
         return False
     if kind == "user":

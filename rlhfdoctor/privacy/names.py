@@ -176,7 +176,7 @@ def _ends(name: str) -> bool:
 
 
 def is_no_value(value: str) -> bool:
-    """Whether a value is none of a secret: a variable, a place, a word for nothing."""
+    """Whether a value is not a secret: a variable, a place, a word for nothing."""
     return _NO_SECRET.fullmatch(value) is not None or _is_path(value)
 
 

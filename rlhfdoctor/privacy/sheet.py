@@ -51,7 +51,7 @@ class Sheet:
         self._low = ""
 
     def rest(self, begin: int, end: int) -> str:
-        """What of a part stands in the next lines: nothing, where lines are as they were."""
+        """What of a part continues in the next lines: nothing, where lines are as they were."""
         return ""
 
     @property

@@ -37,7 +37,7 @@ class Job:
                 self._space = LogSpace((config.stdout, config.stderr), self._emit)
 
     def end_space(self, *, is_over: bool) -> None:
-        """Gives back what is held; `is_over`: nobody writes there any more."""
+        """Gives back what is held; `is_over`: the command writes no more."""
         if self._space is not None:
             self._space.end(is_over=is_over)
 

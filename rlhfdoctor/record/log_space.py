@@ -65,7 +65,7 @@ class LogSpace:
                 os.close(log.handle)
 
     def end(self, *, is_over: bool) -> None:
-        """Notes what was given back; lets go of what is held where nobody writes any more."""
+        """Notes what was given back; releases what is held once the command writes no more."""
         for log in self._logs:
             if is_over:
                 with contextlib.suppress(OSError):

@@ -1,6 +1,6 @@
 """What root may do though a recorder need not: given up once the command runs, which keeps everything.
 
-capabilities(7) tells what each one is for; they are set per thread, so this comes before the first thread of ours.
+See capabilities(7) for what each one allows; they are set per thread, so this comes before the first thread of ours.
 """
 
 from __future__ import annotations

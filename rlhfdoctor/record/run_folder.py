@@ -1,4 +1,4 @@
-"""The folder of a new run, in which nobody else writes."""
+"""The folder of a new run, which only its owner writes."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class Section:
     name: str
     """Key of the JSON report; the page's part is `sections/NAME.html`."""
     place: int
-    """Sections stand in ascending order."""
+    """Sections are shown in ascending order."""
     title: Message = NOTHING
     """In the page's navigation."""
     has: Callable[[Incident], bool] = lambda incident: True

@@ -1,6 +1,6 @@
 """Configuration that a program prints at start -> settings as they are written.
 
-A dump is found by its first line (`logs/config.py`, the frameworks' `config.dump`), which tells its form:
+A dump is found by its first line (`logs/config.py`, the frameworks' `config.dump`), which determines its form:
 
     {'actor_rollout_ref': {'actor': ...          verl, EasyR1: pprint of an OmegaConf
     trainer.policy: ...                          SkyRL: YAML

@@ -134,7 +134,7 @@ def _factor(row: Mapping[str, Any], table: str) -> float:
     """Of the unit that a row is written in, if that is not the setting's own.
 
     Raises:
-        PluginError: the setting has no unit, or the unit is none of its units.
+        PluginError: the setting has no unit, or the unit is not one of its units.
     """
     if "unit" not in row:
         return 1

@@ -106,7 +106,7 @@ class Header(TypedDict, total=False):
 
 
 def read_json(payload: bytes) -> dict[str, Any] | None:
-    """A JSON object, or None if it is none."""
+    """A JSON object, or None if it is not valid."""
     try:
         value = json.loads(payload)
     except (ValueError, RecursionError):
@@ -125,7 +125,7 @@ def checked(value: dict[str, Any] | None, form: type) -> tuple[dict[str, Any], s
 
 
 def read_event(payload: bytes) -> StoredEvent | None:
-    """An event of the recorder; None if it is none, or a field of it has a value that it cannot have."""
+    """An event of the recorder; None if it is not one, or a field has an invalid value."""
     value, fault = checked(read_json(payload), _event_form())
     is_finite = all(math.isfinite(figure) for figure in value.values() if isinstance(figure, float))
     is_whole = value.get("kind") not in _NAMING or value.get("uid") is not None

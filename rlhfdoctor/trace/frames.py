@@ -113,7 +113,7 @@ def unpack(data: bytes | memoryview, start: int = 0, final: bool = True) -> Iter
 
 
 def _plain(payload: bytes, codec: int, decompress: Callable[[bytes, int], bytes]) -> bytes | None:
-    """None for a codec unknown to this version, or what is none of ours."""
+    """None for an unknown codec, or a payload that is invalid."""
     if codec == PLAIN:
         return payload
     if codec != ZSTD:

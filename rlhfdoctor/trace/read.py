@@ -50,7 +50,7 @@ def _run_file(folder: Path, gaps: list[Gap]) -> dict[str, Any]:
         return {}
     run, fault = checked(value, RunFile)
     if fault:
-        gaps.append(Gap(what=quoted(path), why=say("is none that a recorder writes ({fault})", fault=fault)))
+        gaps.append(Gap(what=quoted(path), why=say("was not written by a recorder ({fault})", fault=fault)))
     return run
 
 

@@ -98,7 +98,7 @@ class SegmentReader:
         elif frame.kind == EVENT:
             event = read_event(frame.payload)
             if event is None:
-                why = say("an event at {offset} is none that a recorder writes", offset=frame.offset)
+                why = say("an event at {offset} was not written by a recorder", offset=frame.offset)
                 gaps.append(Gap(what=quoted(self.path), why=why))
             else:
                 yield event
@@ -150,7 +150,7 @@ class SegmentReader:
         self.header, fault = checked(header, Header)
         if fault:
             gaps.append(
-                Gap(what=quoted(self.path), why=say("its header is none that a recorder writes ({fault})", fault=fault))
+                Gap(what=quoted(self.path), why=say("its header was not written by a recorder ({fault})", fault=fault))
             )
         tables: Any = header.get("tables")
         if not _is_tables(tables):

@@ -173,7 +173,7 @@ class store(Scope):
 class cuda(Scope):
     """The failing allocation on a GPU."""
 
-    figures_cut = fact("flag", "the message ends before its figures do: cut off by whoever copied it")
+    figures_cut = fact("flag", "the message ends before its figures do: cut off when it was copied")
     site = fact("text", "what the allocation was for")
     impossible = fact("flag", "more was asked for than any GPU has")
     request_bytes = fact("bytes", "size of the failing allocation")

@@ -21,6 +21,7 @@ from rlhfdoctor.record import daemon
 from rlhfdoctor.record.recorder_config import RecorderConfig
 from rlhfdoctor.record.run_folder import make_folder
 from rlhfdoctor.record.start import describe_run, keep_configs, start_recorder
+from rlhfdoctor.sources.owners import owners_of
 from rlhfdoctor.sources.vllm import read_metrics
 from tests.attacks.conftest import Doctor
 from tests.attacks.run import START, environment
@@ -497,3 +498,18 @@ def _become_link(folder: Path | None, leads_to: Path | None) -> None:
     if folder is not None and leads_to is not None:
         folder.rename(folder.with_name("old"))
         folder.symlink_to(leads_to)
+
+
+@AS_ROOT
+def test_owner_of_a_set_user_id_program(tmp_path: Path) -> None:
+    """Its effective user is root; who started it, and chose what it was given, is not."""
+    for folder in (tmp_path, *list(tmp_path.parents)[:3]):
+        folder.chmod(0o755)
+    program = tmp_path / "program"
+    shutil.copy("/bin/sleep", program)
+    program.chmod(0o4755)
+    with subprocess.Popen([program, "60"], user=OTHER_UID, group=OTHER_UID, extra_groups=[], cwd="/") as process:
+        try:
+            assert owners_of(process.pid) == (OTHER_UID,)
+        finally:
+            process.kill()

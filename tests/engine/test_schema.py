@@ -138,7 +138,7 @@ REMEDY = "remediation: [{setting: zero_stage, to: 1, safety: safe, effect: x}]"
         ("- {note: ", "- {notes: ", "unknown key 'notes' in false_positives. Did you mean 'note'?"),
         ("- {note: ", "- {causes: [host-leak], note: ", "one of causes, other and note; this one has causes and note"),
         ("- {note: ", "- {differs: ", "one of causes, other and note; this one has none"),
-        ("- {note: ", "- {differs: so, note: ", "'differs' stands beside 'causes' or 'other'"),
+        ("- {note: ", "- {differs: so, note: ", "'differs' is given together with 'causes' or 'other'"),
         (
             "  - {note: 'What looks alike, and how to tell.'}",
             "    []",

@@ -370,7 +370,7 @@ def test_event_that_is_no_object(tmp_path: Path, payload: bytes) -> None:
     """An event that is no JSON object is a gap, and the next one is read."""
     write_raw(tmp_path / "000001.trace", header(), pack(EVENT, payload), pack(EVENT, b'{"kind":"mark"}'))
     node = read_node(tmp_path)
-    assert (kinds(node), [str(gap.why) for gap in node.gaps]) == (["mark"], [f"an event at {len(header())} is none that a recorder writes"])
+    assert (kinds(node), [str(gap.why) for gap in node.gaps]) == (["mark"], [f"an event at {len(header())} was not written by a recorder"])
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
 "use strict";
-// Draws the pictures of the page anew for the part of the run that is looked at. The numbers stand in the page; nothing is loaded.
+// Draws the pictures of the page anew for the part of the run that is shown. The numbers are in the page; nothing is loaded.
 const LEFT = 66, RIGHT = 12, TOP = 16, BOTTOM = 24, HEIGHT = 260, WANTED = 900;
 const NS = "http://www.w3.org/2000/svg";
 const MARKED = new Set(["death", "kill", "alarm"]);
