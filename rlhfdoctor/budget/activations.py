@@ -2,9 +2,8 @@
 
 T tokens of a micro batch, h hidden size: about 34 T h a layer in 16 bit, with flash attention (settings_notes, 3).
 Where torch alone trains, by the layer's own shape: the gated MLP keeps four tensors of its inner size, attention and
-norms some eleven of T h (transformers' Llama and Qwen2, one after the other). torch's attention for CPUs takes fewer
-heads of keys than of queries by its plain path, which keeps the probabilities, too (aten/native/transformers/
-sdp_utils_cpp.cpp).
+norms some eleven of T h (transformers' Llama and Qwen2, operation by operation). On a CPU torch computes grouped queries
+without its fused kernel (aten/native/transformers/sdp_utils_cpp.cpp), and then the probabilities are kept, too.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from rlhfdoctor.budget.plan import Model
 
 BLOCK = 17
 """Values that a layer keeps for its backward pass, in units of T x h: 34 bytes in bf16."""
-_ATTENTION = 11.5
-_INNER = 4
+_ATTENTION, _INNER = 11.5, 4
+"""The same by a layer's own shape: in units of T x h, and of T x the MLP's inner size."""
 
 
 def layer_bytes(model: Model, sequences: int, device: str) -> int:
