@@ -2,8 +2,8 @@
 
 T tokens of a micro batch, h hidden size: about 34 T h a layer in 16 bit, with flash attention (settings_notes, 3).
 Where torch alone trains, by the layer's own shape: the gated MLP keeps four tensors of its inner size, attention and
-norms some eleven of T h (transformers' Llama and Qwen2, operation by operation). On a CPU torch computes grouped queries
-without its fused kernel (aten/native/transformers/sdp_utils_cpp.cpp), and then the probabilities are kept, too.
+norms some eleven of T h (transformers' Llama and Qwen2, operation by operation). On a CPU torch computes grouped
+queries without its fused kernel (aten/native/transformers/sdp_utils_cpp.cpp), and keeps the probabilities, too.
 """
 
 from __future__ import annotations
