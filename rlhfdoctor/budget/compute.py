@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rlhfdoctor.budget.activations import kept_bytes, layer_bytes
 from rlhfdoctor.budget.fused_head import tile_bytes
 from rlhfdoctor.budget.needs import AFTER, TRAIN, make_need
 from rlhfdoctor.budget.pinned import ceil_power_of_two
@@ -19,10 +20,8 @@ from rlhfdoctor.budget.shapes import Shape
 from rlhfdoctor.budget.types import Need
 from rlhfdoctor.i18n.message import Message, say
 
-_BLOCK = 17
-"""Values that a layer keeps for its backward pass, in units of T x h: 34 bytes in bf16."""
 _AT_HEAD = 2
-"""The same while the head computes: the last hidden states, and normed."""
+"""Values that there are while the head computes, in units of T x h: the last hidden states, and normed."""
 
 
 def compute_needs(model: Model, device: str) -> Iterator[Need]:
@@ -32,12 +31,14 @@ def compute_needs(model: Model, device: str) -> Iterator[Need]:
     layer computed with. On a CPU malloc keeps that (blocks below 32 MiB), and it coexists with the logits, as measured.
     """
     hidden = model.shape.hidden * model.compute_width
-    values, what_stays = _AT_HEAD, say("hidden states")
-    if device == "cpu":
-        values, what_stays = _BLOCK, say("activations of a layer that malloc keeps")
+    stays = say("activations of a layer that malloc keeps") if device == "cpu" else say("hidden states")
+
+    def at_head(sequences: int) -> int:
+        tokens = sequences * model.tokens // model.parallel
+        return layer_bytes(model, sequences, device) if device == "cpu" else tokens * hidden * _AT_HEAD
+
     if model.trained:
-        tokens = model.sequences * model.tokens // model.parallel
-        kept = tokens * hidden * model.shape.layers * (1 if model.recompute else _BLOCK)
+        kept = kept_bytes(model, device)
         plain = model.backend == "plain"  # its gradients come as the activations go
         moments = ("forward", "head") if plain else ("backward", "head")
         yield from _at_longest(model, TRAIN, kept, say("activations that the backward pass needs"), *moments)
@@ -45,14 +46,14 @@ def compute_needs(model: Model, device: str) -> Iterator[Need]:
             what = (
                 say("activations of one layer, computed again") if model.recompute else say("activations of one layer")
             )
-            yield from _at_longest(model, TRAIN, tokens * hidden * _BLOCK, what, "backward")
+            yield from _at_longest(model, TRAIN, layer_bytes(model, model.sequences, device), what, "backward")
         if model.recompute:
-            yield from _at_longest(model, TRAIN, tokens * hidden * values, what_stays, "head")
+            yield from _at_longest(model, TRAIN, at_head(model.sequences), stays, "head")
         size = _logits(model, model.sequences, model.logit_width, device, trains=True)
         yield from _at_longest(model, TRAIN, size, say("logits and their gradients"), "head")
-    tokens = model.scored * model.tokens // model.parallel
-    yield from _at_longest(model, ("score",), tokens * hidden * _BLOCK, say("activations of one layer"), "forward")
-    yield from _at_longest(model, ("score",), tokens * hidden * values, what_stays, "head")
+    layer = layer_bytes(model, model.scored, device)
+    yield from _at_longest(model, ("score",), layer, say("activations of one layer"), "forward")
+    yield from _at_longest(model, ("score",), at_head(model.scored), stays, "head")
     size = _logits(model, model.scored, model.scored_logit_width or model.logit_width / 2, device, trains=False)
     yield from _at_longest(model, ("score",), size, say("logits"), "head")
 

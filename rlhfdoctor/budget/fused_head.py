@@ -17,14 +17,15 @@ _BACKWARD = 29
 
 
 def tile_bytes(model: Model, sequences: int, device: str, *, trains: bool) -> int:
-    """What the head takes at its peak, without the weight's gradient in the weight's own type."""
+    """What the head takes at its peak, beside the weight's gradient in its own type, which is made after the tiles."""
     positions = model.tokens if model.answer_tokens is None else model.answer_tokens
     words, width = min(model.shape.vocabulary, _WORDS), model.compute_width
     tile, weights = min(sequences * positions, _TOKENS) * words, words * model.shape.hidden
     cast = width * weights if model.mixed else 0
-    sums = 4 * model.shape.vocabulary * model.shape.hidden if trains and model.width < 4 else 0
+    head = model.shape.vocabulary * model.shape.hidden if trains and model.width < 4 else 0
+    sums, own = 4 * head, 0 if model.accumulates else model.width * head
     if device == "cuda":
-        return tile * width + cast + sums
+        return max(tile * width + cast + sums - own, sums)
     folded = tile * (width + (_BACKWARD if trains else _FORWARD))
     added = (tile * (width + 4) + 4 * weights) if trains and width < 4 else 0  # `_addmm_fp32` adds fp32 copies
-    return max(folded, added) + cast + sums
+    return max(max(folded, added) + cast + sums - own, sums)

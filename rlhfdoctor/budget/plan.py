@@ -175,6 +175,8 @@ class Plan:
     models: tuple[Model, ...]
     engine: Engine | None = None
     ray: bool = True
+    imports: int = 0
+    """Bytes that a rank's imports take on a CPU beside Python, torch and DeepSpeed."""
     driver: bool = True
     """Whether the driver may run on this node."""
     store_bytes: int | None = None

@@ -73,7 +73,8 @@ def process_needs(plan: Plan) -> Iterator[Need]:
                 if plan.device == "cuda"
                 else say("the processes themselves: Python, torch, communication")
             )
-            yield _on_host(model.role, model.process, base.rank + base.training * trains, model.local_ranks, what)
+            size = base.rank + base.training * trains + (plan.imports if plan.device == "cpu" else 0)
+            yield _on_host(model.role, model.process, size, model.local_ranks, what)
             if model.width == 2 and base.low_precision:
                 what = say("kernels for bf16, from the first pass on")
                 yield _on_host(

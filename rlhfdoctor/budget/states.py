@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from rlhfdoctor.budget.estimate import estimate
 from rlhfdoctor.budget.inputs import Inputs, change
 from rlhfdoctor.budget.layout import make_plans
+from rlhfdoctor.budget.types import Need
 from rlhfdoctor.types import Value
 
 _PHASE = "update"
@@ -36,11 +37,16 @@ def gpu_bytes_of(inputs: Inputs, roles: Collection[str]) -> int:
         sum(
             need.bytes
             for need in estimate(plan).needs
-            if need.place == "gpu" and need.role in roles and not need.transient and not need.at_longest
+            if need.place == "gpu" and need.role in roles and _lasts(need) and not need.at_longest
         )
         for plan in make_plans(inputs)
     ]
     return max(sums, default=0)
+
+
+def _lasts(need: Need) -> bool:
+    """Whether it is there through its phases, or gradients that are whole by the time of the step."""
+    return not need.transient or (need.component == "gradients" and need.transient == "step")
 
 
 def sequence_bytes(inputs: Inputs, setting: str, phase: str, role: str) -> int:

@@ -9,9 +9,12 @@ it; the `unseen` half is predicted again, and measured; nothing is touched after
 
 A run is three steps of `trl/scripts/sft.py` or `grpo.py` (TRL 1.16.0, torch and transformers as installed), as two ranks
 with torchrun's variables where it says x2. It is forked from a process that has imported TRL, since imports would take
-most of the time; what it shares counts as its own. The peak of a rank is the largest of its anonymous and shared pages, read every 10 ms, or the
-kernel's high-water mark less the most that its file pages ever took, if that is more. The models are Llamas of random
-weights; prompts are as long as the doctor is told, responses as long as they may be.
+most of the time; what it shares counts as its own. The peak of a rank is the largest of its anonymous and shared pages,
+read every 10 ms, or the kernel's high-water mark less the most that its file pages ever took, if that is more. The models
+are Llamas of random weights; prompts are as long as the doctor is told, responses as long as they may be. What computes
+in 16 bit has few tokens: a CPU without instructions for it is slow. Four runs of an earlier list were thrown away before
+the first of these, three because their tokenizer made two tokens of every text, one because the list's runs in 16 bit did
+not end; nothing was set by them.
 """
 
 from __future__ import annotations

@@ -26,6 +26,8 @@ _WIDTHS = {"float32": 4, "fp32": 4, "bfloat16": 2, "bf16": 2, "float16": 2, "fp1
 _MIXED_SINCE = "0.22"
 """The configurations have gradient checkpointing and bf16 by default."""
 _FUSED_SINCE = "1.16"
+_IMPORTS = 40 * 10**6
+"""Bytes of transformers, datasets and TRL itself in every rank, measured (tests/bench/TRL.md)."""
 
 
 def make_plans(inputs: Inputs) -> list[Plan]:
@@ -77,6 +79,7 @@ def make_plans(inputs: Inputs) -> list[Plan]:
         models,
         engine,
         ray=False,
+        imports=_IMPORTS,
         without=frozenset(without),
         saves=saves,
         saves_hf=True,
