@@ -318,6 +318,8 @@ class Incident:
     unrecognised: tuple[Event, ...] = ()
     """Lines that read like a failure and that no pattern knows."""
     differences: Differences = field(default_factory=Differences)
+    options: tuple[str, ...] = ()
+    """Of the command that read the sources, for the command that is to follow it: `--config FILE`, as a shell takes it."""
 
     @property
     def best(self) -> Finding | None:

@@ -97,7 +97,7 @@ def test_a_report_holds_no_secret(tmp_path: Path, form: str) -> None:
     script = tmp_path / "launch.sh"
     script.write_text(f"export WANDB_API_KEY=Zq7abcdefghi\npython -m openrlhf.cli.train_ppo_ray --zero_stage 2 --micro_train_batch_size 8 --use_wandb {TOKEN}\n")
     doctor = str(Path(sys.executable).with_name("doctor"))
-    shown = subprocess.run([doctor, "analyze", str(tmp_path), "--format", form], capture_output=True, text=True, check=False).stdout
+    shown = subprocess.run([doctor, "analyze", str(tmp_path), "--format", form, "--all"], capture_output=True, text=True, check=False).stdout
     patch = subprocess.run([doctor, "patch", str(tmp_path), "--consent", "gpu-micro-batch"], capture_output=True, text=True, check=False).stdout
     assert ("Tried to allocate 2.00 GiB" in shown, "[secret]" in shown) == (True, True), shown
     assert ("Zq" in shown, KEY in shown) == (False, False)

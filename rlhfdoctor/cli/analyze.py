@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from rlhfdoctor.cli.console import language_option, rules_option, write
 from rlhfdoctor.cli.incident import (
     EXIT_CODES,
     any_paths_argument,
+    given_options,
     ray_option,
     read_session,
     reading_options,
@@ -91,7 +93,7 @@ def analyze(
 
     catalogue = load_catalogue(*rules)
     with read_session(paths, ray_address=ray_address, **reading) as session:
-        incident = make_incident(session, catalogue, min_confidence)
+        incident = replace(make_incident(session, catalogue, min_confidence), options=given_options())
         text = (
             render_page(incident, session.traces)
             if form == "html"

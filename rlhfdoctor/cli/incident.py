@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 EXIT_CODES: Mapping[str, int] = {"healthy": 0, "cause": 1, "undecided": 1, "inconclusive": 3}
 """Of each verdict (contract.md); 2 is wrong use or unreadable input."""
+_READING = frozenset({"configs", "framework", "since", "until", "ray_address", "rules"})
+"""Names of the options that decide what an incident is made of."""
 paths_argument = click.argument("paths", nargs=-1, required=True)
 any_paths_argument = click.argument("paths", nargs=-1)
 """Beside `ray_option`."""
@@ -118,6 +121,19 @@ def check_reading(framework: str | None, since: str | None, until: str | None) -
             raise UsageError(say("{option} {text}: write a time such as '2026-01-31 12:00'", option=name, text=text))
         bounds.append(value)
     return bounds[0], bounds[1]
+
+
+def given_options() -> tuple[str, ...]:
+    """How the running command was told to read, of its command line: an option with its value each, for a shell."""
+    context = click.get_current_context()
+    options = []
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        if name in _READING and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            given = context.params[name]
+            for value in given if isinstance(given, tuple) else (given,):
+                options.append(f"{parameter.opts[0]} {shlex.quote(str(value))}")
+    return tuple(options)
 
 
 def incident_of(paths: tuple[str, ...], rules: Sequence[Path] = (), **reading: Any) -> Incident:

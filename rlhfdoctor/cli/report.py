@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rlhfdoctor.cli.console import language, language_option, rules_option, write, write_bytes
-from rlhfdoctor.cli.incident import EXIT_CODES, read_session
+from rlhfdoctor.cli.incident import EXIT_CODES, given_options, read_session
 from rlhfdoctor.cli.project import ProjectCommand
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.i18n.message import say
@@ -67,7 +67,7 @@ def report(
 
     catalogue = load_catalogue(*rules)
     with read_session(paths, framework=framework) as session:
-        incident = make_incident(session, catalogue)
+        incident = replace(make_incident(session, catalogue), options=given_options())
         made = _render(incident, session.traces, chosen)
     write_bytes(made, target) if isinstance(made, bytes) else write(made, str(target))
     sys.exit(EXIT_CODES[incident.verdict])

@@ -17,7 +17,6 @@ from rlhfdoctor.patch.suggest import MORE_NODES, REMEDIES
 from rlhfdoctor.settings.force import is_same
 from rlhfdoctor.settings.read import read_configuration
 from rlhfdoctor.types import Incident, Setting
-from rlhfdoctor.vocabulary import RECORD_FIELD as R
 from rlhfdoctor.vocabulary.run import PHASES, Phase
 
 
@@ -41,7 +40,7 @@ class Run:
 def look_at(session: Session, incident: Incident) -> Run:
     """What a session has read of that."""
     case, death = session.case, incident.death
-    commands = [trace.node.run.get(R.argv) for trace in session.traces]
+    commands = [trace.node.run.get("argv") for trace in session.traces]
     argv = next((tuple(map(str, words)) for words in commands if isinstance(words, list)), None)
     times = [event.time for event in case.events if event.time is not None]
     for trace in session.traces:

@@ -44,28 +44,37 @@ def next_command(incident: Incident) -> list[str]:
 
     In words that stay on one line, each an option with its value.
     """
-    best, again = incident.best, _sources(incident)
+    best, again = incident.best, _again(incident)
     patch = writable(best) if incident.verdict == "cause" and best is not None else None
     if best is not None and patch is not None and again:
         return patch_command(incident, best, patch)
     if again and _wants_kernel_log(incident):
         return ["dmesg -T > dmesg.txt &&", "doctor", "analyze", *again, "dmesg.txt"]
     if incident.verdict == "healthy" and again and incident.coverage.has("trace"):
-        return ["doctor", "report", *again]
+        return ["doctor", "report", *_sources(incident), *_options(incident, "--framework", "--rules")]
     if best is not None and incident.verdict != "healthy":
-        return ["doctor", "rules", "explain", best.cause]
+        return ["doctor", "rules", "explain", best.cause, *_options(incident, "--rules")]
     return ["doctor", "analyze", *again, "--all"] if again else ["doctor", "rules", "list"]
 
 
 def patch_command(incident: Incident, finding: Finding, patch: Patch) -> list[str]:
     """The command that writes a patch, or shows it where it cannot be written yet; empty if there is none."""
-    again = _sources(incident)
+    again = _again(incident)
     if not again or not patch.diff or patch.safety == "show":
         return []
     can_be_written = not incident.differences.another_run and "!" not in (patch.file or "")
     agreed = patch.safety == "safe" and finding.confidence >= _LEAST_CONFIDENCE
     options = [*(["--write"] if can_be_written else []), *([] if agreed else [f"--consent {finding.cause}"])]
     return ["doctor", "patch", *again, *options]
+
+
+def _again(incident: Incident) -> list[str]:
+    """The paths and the options that the incident was read by; empty if there is no path to read again."""
+    return [*sources, *incident.options] if (sources := _sources(incident)) else []
+
+
+def _options(incident: Incident, *names: str) -> list[str]:
+    return [option for option in incident.options if option.startswith(names)]
 
 
 def _sources(incident: Incident) -> list[str]:

@@ -97,7 +97,7 @@ def test_a_message_on_the_cut_is_seen_once(tmp_path: Path, monkeypatch: pytest.M
         ("a.log", b"no line end" * 300_000),
         ("a.log", b"\n" * 3_000_000),
         ("a.log", b"x\r" * 1_500_000 + b"\n"),
-        ("a.log", b"\xef\xbb\xbfstep:1 - x:1\n" * 200_000),
+        ("a.log", b"\xef\xbb\xbfstep:1 - x:1\n" * 40_000),
     ],
 )
 def test_odd_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, data: bytes) -> None:
@@ -105,7 +105,7 @@ def test_odd_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, da
     path = tmp_path / name
     path.write_bytes(data)
     whole = read_whole(path)
-    monkeypatch.setattr(parts, "PART_BYTES", 1_000_000)
+    monkeypatch.setattr(parts, "PART_BYTES", min(1_000_000, len(data) // 3))
     joined = read_parts(path)
     assert (joined.byte_count, joined.line_end_count) == (len(data), data.count(b"\n"))
     assert {event.kind for event in joined.events} == {event.kind for event in whole.events}

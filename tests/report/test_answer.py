@@ -55,7 +55,8 @@ def test_screen(runs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     for run in runs:
         incident = analyze([str(run.relative_to(ROOT))])
         for language in ("en", "zh"):
-            screen = render_incident(incident, "text", False, False, language)
+            monkeypatch.setenv("LC_ALL", f"{language}.UTF-8")
+            screen = render_incident(incident, "text", False, False)
             lines = screen.splitlines()
             assert len(lines) <= ROWS and max(map(cell_len, lines)) <= 80, f"{run}\n{screen}"
             assert command_of(screen).startswith(COMMANDS), f"{run}\n{screen}"
