@@ -119,6 +119,10 @@ class State:
     ended: str | None = None
     why: str = ""
     killed_count: int = 0
+    alarm_count: int = 0
+    """Alarms that fired."""
+    _present: frozenset[int] = frozenset()
+    """Numbers of the limits in the newest sample."""
     _grown: dict[int, deque[tuple[float, int]]] = field(default_factory=dict)
     """uid of the largest processes -> their last points."""
     _cost: tuple[float, int] | None = None
@@ -150,6 +154,8 @@ class State:
             self.killed_count += int(event.get(R.count) or 1)
         else:
             self._job_event(event)
+        if is_a(event, RECORD.note.alarm) and not event.get(R.again):
+            self.alarm_count += 1
         if is_a(event, *_SHOWN) and not event.get(R.again):
             self.events.append(event)
 
@@ -188,7 +194,9 @@ class State:
         self.host = rows("host").get(0, {})
         self.gpus = list(rows("gpu").values())
         self.recorder = rows("recorder").get(0, {})
-        for uid, row in rows("limit").items():
+        limits = rows("limit")
+        self._present = frozenset(limits)
+        for uid, row in limits.items():
             limit = self.limits.get(uid)
             if limit is not None:
                 limit.used_bytes, limit.limit_bytes = row["used_bytes"] or 0, row["limit_bytes"] or limit.limit_bytes
@@ -226,6 +234,10 @@ class State:
             self._grown = {p.uid: self._grown.get(p.uid, deque(maxlen=_HISTORY)) for p in largest}
             for process in largest:
                 self._grown[process.uid].append((self.last_mono_s, process.held_bytes))
+
+    def present(self) -> dict[int, Limit]:
+        """The limits of the newest sample by number; a cgroup may have vanished since, Ray may have stopped."""
+        return {uid: limit for uid, limit in self.limits.items() if uid in self._present}
 
     @property
     def binding(self) -> Limit | None:
