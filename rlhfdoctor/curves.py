@@ -1,4 +1,4 @@
-"""The nouns of curves: what a recording measured over time, one number for each name and its labels."""
+"""The nouns of curves: what a recording measured over time, one number for each name with its labels."""
 
 from __future__ import annotations
 
@@ -78,14 +78,10 @@ class Curves:
         has_steps = self.has_steps
         begin_s = self.points[0].at_s if self.points else 0.0
         points = [point for point in self.points if point.step is not None or not has_steps]
-        for number, group in groupby(
-            points, key=lambda point: int(point.step or 0) if has_steps else int(point.at_s - begin_s)
-        ):
+        for number, group in groupby(points, lambda p: int(p.step or 0) if has_steps else int(p.at_s - begin_s)):
+            inside = list(group)
             worst: dict[str, float] = {}
-            at_s = 0.0
-            for at_s, _, figures in group:
-                for figure in figures:
-                    before = worst.get(figure.tag, figure.value)
-                    choose = min if figure.measure.worst_is_least else max
-                    worst[figure.tag] = choose(before, figure.value)
-            yield number, at_s, worst
+            for figure in (figure for point in inside for figure in point.figures):
+                choose = min if figure.measure.worst_is_least else max
+                worst[figure.tag] = choose(worst.get(figure.tag, figure.value), figure.value)
+            yield number, inside[-1].at_s, worst

@@ -1,4 +1,4 @@
-"""Hooks that set the marks of steps and phases (rlhfdoctor.marks) in trainers of others, in one line each.
+"""Hooks that set marks (rlhfdoctor.marks) in trainers of others, in one line each.
 
     trainer = GRPOTrainer(..., callbacks=[hooks.TrainerMarks()])    # transformers, TRL
     hooks.mark_generation(trainer)                                  # TRL: the rollout within a step

@@ -1,4 +1,4 @@
-"""The figures of a recording at one moment, for the pages and files in which curves are looked at."""
+"""The figures of a recording at one moment, for whatever shows curves."""
 
 from __future__ import annotations
 

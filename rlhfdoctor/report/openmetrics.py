@@ -88,4 +88,4 @@ def render(recorded: Sequence[Curves]) -> str:
 
     registry = CollectorRegistry()
     registry.register(Recorded())
-    return str(generate_latest(registry).decode())
+    return str(generate_latest(registry).decode())  # type: ignore[no-untyped-call]
