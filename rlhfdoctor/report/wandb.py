@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,6 +30,8 @@ def write(recorded: Sequence[Curves], folder: Path) -> None:
             say("Weights & Biases: the package wandb is missing: pip install 'rlhfdoctor[wandb]'")
         ) from None
     make_folder(folder)
+    if not os.access(folder, os.W_OK):  # the package would take a temporary folder, and say nothing
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
     for curves in recorded:
         axis = "step" if curves.has_steps else "second"
         settings = wandb.Settings(
