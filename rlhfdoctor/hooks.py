@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -35,9 +36,8 @@ _VERL_PHASES: Mapping[str, str] = {
     "save_checkpoint": "checkpoint",
     "testing": "eval",
 }
-"""What `RayPPOTrainer.fit` times (verl 0.2 to 0.9, verl/trainer/ppo/ray_trainer.py) -> phase."""
-_VERL_TIMERS = ("marked_timer", "simple_timer", "_timer")
-"""Names of its timer over the releases."""
+"""What the loop of verl 0.2 to 0.9 times (verl/trainer/ppo/ray_trainer.py, since 0.9 v1/trainer_base.py) -> phase."""
+_VERL_LOOP = "verl.trainer.ppo.ray_trainer"
 _GENERATES = "_generate_and_score_completions"
 """Of TRL's GRPO and RLOO trainers, 0.16 to 1.16 (trl/trainer/grpo_trainer.py)."""
 
@@ -114,15 +114,18 @@ def mark_generation(trainer: Any) -> bool:
 def mark_verl() -> list[str]:
     """Marks the steps of verl by what it logs, its phases by what it times; the names of what was found.
 
-    Call it in the process that runs `RayPPOTrainer.fit`, before `fit`: the task runner.
+    Call it once in the process that runs the trainer's `fit`, before `fit`: the task runner.
     """
     found = _wrap_logs("verl.utils.tracking", ("Tracking",), "log", step_at=1)
-    trainer = _module("verl.trainer.ppo.ray_trainer")
-    for name in _VERL_TIMERS:
-        timer = getattr(trainer, name, None)
-        if timer is not None:
-            setattr(trainer, name, _marked_timer(timer))
-            found.append(name)
+    for name in (_VERL_LOOP, "verl.utils.debug"):
+        _module(name)
+    wrapped: dict[Any, Any] = {}  # the timer is imported by its name into several modules
+    for name, module in list(sys.modules.items()):
+        timer = "_timer" if name == _VERL_LOOP and not hasattr(module, "marked_timer") else "marked_timer"  # 0.2 to 0.3
+        inner = vars(module).get(timer) if name.partition(".")[0] == "verl" and module is not None else None
+        if inner is not None:
+            setattr(module, timer, wrapped.setdefault(inner, _marked_timer(inner)))
+            found.append(f"{name}.{timer}")
     return found
 
 

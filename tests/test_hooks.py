@@ -120,9 +120,10 @@ def test_verl(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         yield
         times.append(name)
 
-    install(monkeypatch, verl__utils__tracking={"Tracking": Tracking}, verl__trainer__ppo__ray_trainer={"marked_timer": marked_timer})
-    assert hooks.mark_verl() == ["Tracking", "marked_timer"]
-    trainer: Any = sys.modules["verl.trainer.ppo.ray_trainer"]
+    timer = {"marked_timer": marked_timer}
+    install(monkeypatch, verl__utils__tracking={"Tracking": Tracking}, verl__utils__debug=timer, verl__trainer__ppo__v1__trainer_base=timer)
+    assert hooks.mark_verl() == ["Tracking", "verl.utils.debug.marked_timer", "verl.trainer.ppo.v1.trainer_base.marked_timer"]
+    trainer: Any = sys.modules["verl.trainer.ppo.v1.trainer_base"]
     logger = Tracking()
     logger.log(data={"val": 1}, step=0)
     for step in (1, 2):
@@ -134,6 +135,21 @@ def test_verl(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     phases = [(phase, None, edge) for phase in ("rollout", "score", "update") for edge in ("start", "end")]
     assert lines(folder) == [(None, 1, None), *phases, (None, 2, None), *phases, (None, 3, None)]
     assert (logged, times) == ([({"val": 1}, 0), ({}, 1), ({}, 2)], ["gen", "reward", "adv", "update_actor", "step"] * 2)
+
+
+def test_verl_as_it_was(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to 0.3 the loop's module had a timer of its own; a generator of that name elsewhere is another thing."""
+
+    @contextmanager
+    def _timer(name: str, timing_raw: dict[str, float]) -> Iterator[None]:
+        yield
+
+    install(monkeypatch, verl__trainer__ppo__ray_trainer={"_timer": _timer}, verl__utils__profiler={"_timer": _timer})
+    assert hooks.mark_verl() == ["verl.trainer.ppo.ray_trainer._timer"]
+    trainer: Any = sys.modules["verl.trainer.ppo.ray_trainer"]
+    with trainer._timer("update_critic", {}):
+        pass
+    assert lines(folder) == [("update", None, "start"), ("update", None, "end")]
 
 
 def test_openrlhf(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
