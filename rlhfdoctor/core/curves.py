@@ -22,16 +22,30 @@ def read_curves(traces: Sequence[Recorded]) -> list[Curves]:
     """Those of each node that has samples; the session of the traces has to be open, as they are read once more."""
     found = []
     for trace in traces:
-        points, every = _thinned(_points(trace))
+        points, every = _read_points(trace)
         if points:
             name = str(trace.node.header.get("run") or Path(trace.node.folder).name)
             found.append(Curves(label(name), label(trace.node.node), points, every))
     return found
 
 
-def _points(trace: Recorded) -> Iterator[Point]:
-    """A point a sample, in order of time: what a clock that was set back repeats is left out."""
-    state, last_s, last_step = State(), -1.0, -1
+def _read_points(trace: Recorded) -> tuple[list[Point], int]:
+    """At most so many points, the last one among them; one of how many samples that is."""
+    kept: list[Point] = []
+    state, every, at_s, step = State(), 1, 0.0, None
+    for number, (at_s, step) in enumerate(_samples(trace, state)):
+        if number % every == 0:
+            kept.append(Point(at_s, step, tuple(figures_of(state))))
+        if len(kept) > _MOST_POINTS:
+            kept, every = kept[::2], every * 2
+    if kept and kept[-1].at_s < at_s:
+        kept.append(Point(at_s, step, tuple(figures_of(state))))
+    return kept, every
+
+
+def _samples(trace: Recorded, state: State) -> Iterator[tuple[float, int | None]]:
+    """Time and step of each sample while the state has it; what a clock that was set back repeats is left out."""
+    last_s, last_step = -1.0, -1
     for name in sorted(Path(trace.node.path).glob(f"*{SUFFIX}")):
         segment = SegmentReader(str(name))
         try:
@@ -45,26 +59,10 @@ def _points(trace: Recorded) -> Iterator[Point]:
                     last_step = step
                 if at_s > last_s:
                     last_s = at_s
-                    yield Point(at_s, last_step if last_step >= 0 else None, tuple(figures_of(state)))
+                    yield at_s, last_step if last_step >= 0 else None
         except OSError:
             continue  # it is a gap of the verdict
 
 
 def _wall_ns(item: Sample | RecordEvent) -> int:
     return item.wall_ns if isinstance(item, Sample) else time_of(item)
-
-
-def _thinned(points: Iterator[Point]) -> tuple[list[Point], int]:
-    """At most so many points, the last one among them; one of how many that is."""
-    kept: list[Point] = []
-    every, last = 1, None
-    for number, point in enumerate(points):
-        last = point
-        if number % every:
-            continue
-        kept.append(point)
-        if len(kept) > _MOST_POINTS:
-            kept, every = kept[::2], every * 2
-    if last is not None and kept[-1] is not last:
-        kept.append(last)
-    return kept, every

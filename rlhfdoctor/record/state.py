@@ -11,7 +11,7 @@ from typing import Any
 from rlhfdoctor.record.limits import is_coming
 from rlhfdoctor.trace.frames import Sample
 from rlhfdoctor.trace.record import RecordEvent, StoredEvent, is_a
-from rlhfdoctor.trace.schema import NULL, scale_of
+from rlhfdoctor.trace.schema import NULL, TABLES, scale_of
 from rlhfdoctor.vocabulary import RECORD
 from rlhfdoctor.vocabulary import RECORD_FIELD as R
 from rlhfdoctor.vocabulary.limits import NODE, LimitName, limit_of
@@ -139,14 +139,15 @@ class State:
         if is_a(event, RECORD.process.seen, RECORD.process.named):
             self.processes.setdefault(event[R.uid], {}).update(event)
         elif is_a(event, RECORD.process.gone):
-            self.processes.pop(event[R.uid], None)
-            self.rows.pop(event[R.uid], None)
+            uid = event.get(R.uid, 0)
+            self.processes.pop(uid, None)
+            self.rows.pop(uid, None)
             if (event.get(R.rss_anon_bytes) or 0) > 256 << 20:
                 self.events.append(event)
         elif is_a(event, RECORD.limit.seen):
-            name = limit_of(event[R.name])
+            name = limit_of(event.get(R.name))
             if name is not None:
-                self.limits[event[R.uid]] = Limit(name, event[R.level], event[R.limit_bytes])
+                self.limits[event[R.uid]] = Limit(name, event.get(R.level) or "", event.get(R.limit_bytes) or 0)
         elif is_a(event, RECORD.note.mark) and event.get(R.edge) != "end":
             self.phase = event.get(R.phase) or self.phase
             self.step = event[R.step] if event.get(R.step) is not None else self.step
@@ -162,9 +163,9 @@ class State:
     def _job_event(self, event: RecordEvent) -> None:
         """Start and end of the command, or of the recorder."""
         if is_a(event, RECORD.job.started):
-            self.job_pid = event[R.pid]
+            self.job_pid = event.get(R.pid)
         elif is_a(event, RECORD.job.exited):
-            self.exit_code = int(event[R.code])
+            self.exit_code = int(event.get(R.code) or 0)
             self.why = str(event.get(R.why) or "")
         elif is_a(event, RECORD.recorder.start):
             self.ended = None
@@ -182,10 +183,10 @@ class State:
             keys, values = sample.tables[table]
             names = columns[table]
             scales = [scale_of(name) for name in names]
+            unknown = dict.fromkeys(column for column in TABLES.get(table, ()) if column not in names)  # an older trace
             return {
-                key: {
-                    n: None if v == NULL else v if scale == 1 else v / scale for n, v, scale in zip(names, row, scales)
-                }
+                key: unknown
+                | {n: None if v == NULL else v if scale == 1 else v / scale for n, v, scale in zip(names, row, scales)}
                 for key, row in zip(keys, zip(*values))
             }
 

@@ -46,14 +46,14 @@ class Families:
         family.samples.append(Sample(name, labels, float(figure.value), at))
 
     def all(self) -> Sequence[Metric]:
-        """The families; in each the series one behind the other, each in the order in which it was added."""
+        """The families; in each the series one behind the other, each in order of time."""
         for family in self._found.values():
             family.samples.sort(key=_series)
         return list(self._found.values())
 
 
-def _series(sample: Sample) -> tuple[str, ...]:
-    return tuple(sample.labels.values())
+def _series(sample: Sample) -> tuple[tuple[str, ...], float]:
+    return tuple(sample.labels.values()), float(sample.timestamp or 0)
 
 
 def _make_family(measure: Measure) -> Metric:

@@ -18,7 +18,9 @@ from rlhfdoctor.core.curves import read_curves
 from rlhfdoctor.curves import Curves
 from rlhfdoctor.trace.events import Recorded
 from rlhfdoctor.trace.read import read_node
+from rlhfdoctor.trace.schema import TABLES
 from rlhfdoctor.units import MIB
+from rlhfdoctor.vocabulary.index import RECORDS
 from tests.record.build import LIMIT_BYTES, START_S, event, step, steps, write_run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -84,6 +86,22 @@ def test_a_clock_that_was_set_back(tmp_path: Path) -> None:
     found = curves_of(write_run(tmp_path / "run", 20, anon={"actor": lambda t: 1.0}, clock=lambda t: t if t < 10 else t - 5))
     times = [point.at_s for point in found.points]
     assert times == sorted(set(times)) and len(times) == 15
+
+
+@pytest.mark.parametrize("kind", sorted(RECORDS))
+def test_an_event_that_says_nothing(kind: str, tmp_path: Path) -> None:
+    """Of a trace that somebody made: it is taken for what it says, and the samples are there."""
+    found = curves_of(write_run(tmp_path / "run", 2, anon={"actor": lambda t: 1.0}, events=[event(kind), event(kind, uid=7), event(kind, uid=1)]))
+    assert len(found.points) == 2
+
+
+def test_a_trace_of_an_older_recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns that it did not have are unknown."""
+    with monkeypatch.context() as older:
+        for table in ("process", "limit", "host", "recorder"):
+            older.setitem(TABLES, table, TABLES[table][:2])
+        run = write(tmp_path / "run")
+    assert (len(curves_of(run).points), "role_anon_bytes/actor" in tags(curves_of(run))) == (40, True)
 
 
 def test_a_long_recording_is_thinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
