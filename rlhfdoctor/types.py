@@ -319,7 +319,7 @@ class Incident:
     """Lines that read like a failure and that no pattern knows."""
     differences: Differences = field(default_factory=Differences)
     options: tuple[str, ...] = ()
-    """Of the command that read the sources, for the command that is to follow it: `--config FILE`, as a shell takes it."""
+    """By which a command read the sources, as a shell takes them (`--config FILE`), for the command to follow it."""
 
     @property
     def best(self) -> Finding | None:

@@ -188,3 +188,48 @@ def test_sidecar_finds_the_trainer(tools: Path, tmp_path: Path) -> None:
         done = run(["sh", "-c", text.replace("[t]rain.py", f"[t]{name[1:]}")], tools, tmp_path, POD="ppo")
         trainer.communicate("")
     assert done.stdout == f"watch --pid {trainer.pid} --no-view --out /runs/ppo\n"
+
+
+def test_dashboard_has_measures_that_are_there() -> None:
+    """Each name in a query is one that the page serves, each is in a panel, and each name in braces is a label of it.
+
+    tests/live/test_prometheus.py asks a real Prometheus all of them.
+    """
+    import re
+
+    from rlhfdoctor.curves import Measure
+    from rlhfdoctor.record import figures
+
+    measures = {f"rlhfdoctor_{m.name}{'_total' if m.counts else ''}": m for m in vars(figures).values() if isinstance(m, Measure)}
+    dashboard = json.loads((RECIPES / "grafana" / "rlhfdoctor.json").read_text())
+    seen = set()
+    for panel in dashboard["panels"]:
+        for target in panel["targets"]:
+            names = set(re.findall(r"rlhfdoctor_\w+", target["expr"]))
+            assert names <= set(measures), target["expr"]
+            labels = {"run", "node"}.union(*(measures[name].labels for name in names))
+            assert set(re.findall(r"{{(\w+)}}", target["legendFormat"])) <= labels, target
+            seen |= names
+    left_out = {name.removeprefix("rlhfdoctor_") for name in set(measures) - seen}
+    assert left_out == {"alarms", "limit_alarm", "limit_growth_bytes_per_second", "limit_hang_seconds", "recorder_rss_bytes", "role_processes", "sample_timestamp_seconds", "shm_orphaned_bytes", "shm_unlinked_bytes"}
+    assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
+
+
+def test_dashboard_is_what_grafana_reads() -> None:
+    """Grafana's own model of a dashboard keeps all of it, but for what is the data source's and a variable's caption."""
+    dashboards = pytest.importorskip("grafana_foundation_sdk.models.dashboard", reason="grafana-foundation-sdk is not installed")
+    from grafana_foundation_sdk.cog.encoder import JSONEncoder
+    from grafana_foundation_sdk.cog.plugins import register_default_plugins
+
+    register_default_plugins()
+    given = json.loads((RECIPES / "grafana" / "rlhfdoctor.json").read_text())
+    read = json.loads(json.dumps(dashboards.Dashboard.from_json(json.loads(json.dumps(given))), cls=JSONEncoder))
+
+    def lost(one: Any, two: Any, path: str = "") -> set[str]:
+        if isinstance(one, dict):
+            return {lost_one for key, value in one.items() for lost_one in (lost(value, two[key], f"{path}.{key}") if key in two else {f"{path}.{key}"})}
+        if isinstance(one, list) and len(one) == len(two):
+            return {lost_one for each, other in zip(one, two) for lost_one in lost(each, other, path)}
+        return set() if one == two else {path}
+
+    assert lost(given, read) == {".annotations.list.step", ".annotations.list.textFormat", ".annotations.list.titleFormat", ".templating.list.definition"}

@@ -28,6 +28,8 @@ class EventLog:
         self._named: dict[tuple[Record, int], StoredEvent] = {}
         self.kill_count = 0
         """Processes of the run that the kernel killed."""
+        self.listen: Callable[[StoredEvent], None] | None = None
+        """Called with every event."""
         self.list_processes: Callable[[], Iterable[StoredEvent]] = list
         """Of each followed process what names it: of thousands, that is not kept here."""
         self.store = Writer(folder, header, registry=self._repeated)
@@ -43,6 +45,8 @@ class EventLog:
         if kind in _REPEATED:
             self._named[kind, int(fields[R.uid])] = event
         self.store.event(event)
+        if self.listen is not None:
+            self.listen(event)
         return event
 
     def state(self) -> StoredEvent:

@@ -14,7 +14,7 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.i18n.message import NOTHING, Message, quoted, say
@@ -26,7 +26,7 @@ from rlhfdoctor.record.event_log import EventLog
 from rlhfdoctor.record.followed import Followed
 from rlhfdoctor.record.hang import Hangs
 from rlhfdoctor.record.job import Job
-from rlhfdoctor.record.limits import Limit, Limits, RayLimit, find_ray_limit
+from rlhfdoctor.record.limits import Limits, RayLimit, find_ray_limit
 from rlhfdoctor.record.machine import Machine
 from rlhfdoctor.record.notices import Notices, take_urls
 from rlhfdoctor.record.pace import Pace
@@ -37,6 +37,9 @@ from rlhfdoctor.sources.procfs import has_host_pids, read_boot_id
 from rlhfdoctor.trace.record import said
 from rlhfdoctor.vocabulary import RECORD
 from rlhfdoctor.vocabulary import RECORD_FIELD as R
+
+if TYPE_CHECKING:
+    from rlhfdoctor.record.figures import Latest
 
 _MOST_FAULTS = 100
 _LINGER_S = 1.0
@@ -79,6 +82,8 @@ class Recorder:
         self.alarms = Alarms(config.alert_at_s, self.notices)
         self.log = EventLog(folder, _header(config))
         self.emit, self.store = self.log.emit, self.log.store
+        self.latest: Latest | None = None
+        """With a port only."""
         self.machine = Machine(self.target, self.emit)
         self.activity = Activity(folder, self.target, self.emit)
         self.job = Job(self.emit, self.notices.helpers)
@@ -205,6 +210,8 @@ class Recorder:
         tables["limit"] = limit_rows(list(self.limits.all.values()))
         tables["recorder"] = self._own_row(began)
         self.store.sample(time.time_ns(), time.monotonic_ns(), tables)
+        if self.latest is not None:
+            self.latest.take_sample(tables, self.alarms.active)
         self.failures = 0
         over = self._ended()
         self.pace.update(began, self.limits.binding(), self.empty_since_s is not None)
@@ -263,22 +270,19 @@ class Recorder:
 
     def _serve(self, port: int) -> None:
         try:
+            from rlhfdoctor.record.figures import Latest
             from rlhfdoctor.record.metrics import serve
 
-            self.emit(RECORD.metrics.serving, {R.port: serve(port, self._figures)})
+            latest = Latest()
+            taken = serve(port, latest.read, self.config.name, self.config.node or os.uname().nodename)
+            self.latest, self.log.listen = latest, latest.take_event
+            self.emit(RECORD.metrics.serving, {R.port: taken})
         except ImportError as error:
             why = say("{error}: pip install 'rlhfdoctor[metrics]'", error=str(error))
             self.emit(RECORD.note.gap, said({R.what: say("Prometheus port {port}", port=port), R.why: why}))
         except OSError as error:
             why = quoted(error.strerror or error)
             self.emit(RECORD.note.gap, said({R.what: say("Prometheus port {port}", port=port), R.why: why}))
-
-    def _figures(self) -> tuple[list[Limit], dict[str, int], int]:
-        roles: dict[str, int] = {}
-        for process in list(self.target.processes.values()):
-            role = process.role or "other"
-            roles[role] = roles.get(role, 0) + process.rss_bytes
-        return list(self.limits.all.values()), roles, len(self.alarms.active)
 
 
 def main(arguments: Sequence[str]) -> int:

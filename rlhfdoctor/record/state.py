@@ -11,7 +11,7 @@ from typing import Any
 from rlhfdoctor.record.limits import is_coming
 from rlhfdoctor.trace.frames import Sample
 from rlhfdoctor.trace.record import RecordEvent, StoredEvent, is_a
-from rlhfdoctor.trace.schema import NULL, scale_of
+from rlhfdoctor.trace.schema import NULL, TABLES, scale_of
 from rlhfdoctor.vocabulary import RECORD
 from rlhfdoctor.vocabulary import RECORD_FIELD as R
 from rlhfdoctor.vocabulary.limits import NODE, LimitName, limit_of
@@ -119,6 +119,10 @@ class State:
     ended: str | None = None
     why: str = ""
     killed_count: int = 0
+    alarm_count: int = 0
+    """Alarms that fired."""
+    _present: frozenset[int] = frozenset()
+    """Numbers of the limits in the newest sample."""
     _grown: dict[int, deque[tuple[float, int]]] = field(default_factory=dict)
     """uid of the largest processes -> their last points."""
     _cost: tuple[float, int] | None = None
@@ -135,14 +139,15 @@ class State:
         if is_a(event, RECORD.process.seen, RECORD.process.named):
             self.processes.setdefault(event[R.uid], {}).update(event)
         elif is_a(event, RECORD.process.gone):
-            self.processes.pop(event[R.uid], None)
-            self.rows.pop(event[R.uid], None)
+            uid = event.get(R.uid, 0)
+            self.processes.pop(uid, None)
+            self.rows.pop(uid, None)
             if (event.get(R.rss_anon_bytes) or 0) > 256 << 20:
                 self.events.append(event)
         elif is_a(event, RECORD.limit.seen):
-            name = limit_of(event[R.name])
+            name = limit_of(event.get(R.name))
             if name is not None:
-                self.limits[event[R.uid]] = Limit(name, event[R.level], event[R.limit_bytes])
+                self.limits[event[R.uid]] = Limit(name, event.get(R.level) or "", event.get(R.limit_bytes) or 0)
         elif is_a(event, RECORD.note.mark) and event.get(R.edge) != "end":
             self.phase = event.get(R.phase) or self.phase
             self.step = event[R.step] if event.get(R.step) is not None else self.step
@@ -150,15 +155,17 @@ class State:
             self.killed_count += int(event.get(R.count) or 1)
         else:
             self._job_event(event)
+        if is_a(event, RECORD.note.alarm) and not event.get(R.again):
+            self.alarm_count += 1
         if is_a(event, *_SHOWN) and not event.get(R.again):
             self.events.append(event)
 
     def _job_event(self, event: RecordEvent) -> None:
         """Start and end of the command, or of the recorder."""
         if is_a(event, RECORD.job.started):
-            self.job_pid = event[R.pid]
+            self.job_pid = event.get(R.pid)
         elif is_a(event, RECORD.job.exited):
-            self.exit_code = int(event[R.code])
+            self.exit_code = int(event.get(R.code) or 0)
             self.why = str(event.get(R.why) or "")
         elif is_a(event, RECORD.recorder.start):
             self.ended = None
@@ -176,10 +183,10 @@ class State:
             keys, values = sample.tables[table]
             names = columns[table]
             scales = [scale_of(name) for name in names]
+            unknown = dict.fromkeys(column for column in TABLES.get(table, ()) if column not in names)  # an older trace
             return {
-                key: {
-                    n: None if v == NULL else v if scale == 1 else v / scale for n, v, scale in zip(names, row, scales)
-                }
+                key: unknown
+                | {n: None if v == NULL else v if scale == 1 else v / scale for n, v, scale in zip(names, row, scales)}
                 for key, row in zip(keys, zip(*values))
             }
 
@@ -188,7 +195,9 @@ class State:
         self.host = rows("host").get(0, {})
         self.gpus = list(rows("gpu").values())
         self.recorder = rows("recorder").get(0, {})
-        for uid, row in rows("limit").items():
+        limits = rows("limit")
+        self._present = frozenset(limits)
+        for uid, row in limits.items():
             limit = self.limits.get(uid)
             if limit is not None:
                 limit.used_bytes, limit.limit_bytes = row["used_bytes"] or 0, row["limit_bytes"] or limit.limit_bytes
@@ -226,6 +235,10 @@ class State:
             self._grown = {p.uid: self._grown.get(p.uid, deque(maxlen=_HISTORY)) for p in largest}
             for process in largest:
                 self._grown[process.uid].append((self.last_mono_s, process.held_bytes))
+
+    def present(self) -> dict[int, Limit]:
+        """The limits of the newest sample by number; a cgroup may have vanished since, Ray may have stopped."""
+        return {uid: limit for uid, limit in self.limits.items() if uid in self._present}
 
     @property
     def binding(self) -> Limit | None:

@@ -31,7 +31,7 @@ WRONG_USE = [
     (("estimate", SAMPLE, "--host-memory", "much"), "--host-memory much: write a size such as"),
     (("estimate", SAMPLE, "--gpu", "abacus"), "--gpu abacus: not known; add its size, such as abacus-80g"),
     (("estimate", "LICENSE"), "the framework cannot be detected"),
-    (("report", SAMPLE, "--out", "x.txt"), "--out x.txt: end it in .html, .md, .png or .svg"),
+    (("report", SAMPLE, "--out", "x.txt"), "--out x.txt: end it in .html, .md, .png, .svg or .prom"),
     (("patch", SAMPLE, "--consent", "host-leak"), "--consent host-leak: no such finding here. Findings: "),
     (("patch", "LICENSE", "--revert"), "nothing to take back: no patched file below LICENSE"),
     (("bundle", SAMPLE, "--out", "x.zip"), "x.zip: the archive is a .tar.gz; name it so"),

@@ -86,7 +86,7 @@ def test_without_a_name(doctor: Callable[..., Any], tmp_path: Path, monkeypatch:
     ("words", "says"),
     [
         ((LOGS, "--out", "x.png"), "a picture needs a trace"),
-        ((RUN, "--out", "x.pdf"), "end it in .html, .md, .png or .svg"),
+        ((RUN, "--out", "x.pdf"), "end it in .html, .md, .png, .svg or .prom"),
         ((RUN, "--out", "no/such/folder/x.png"), "No such file or directory"),
         (("nowhere",), "no such file or folder"),
     ],
