@@ -29,3 +29,8 @@ def bundled_folder() -> Path:
 def pages_folder() -> Path:
     """The pages of the documentation, which come with the package."""
     return Path(__file__).resolve().parent / "docs"
+
+
+def data_folders() -> tuple[Path, ...]:
+    """All that the package reads of its own: its files, and the catalogue in use."""
+    return Path(__file__).resolve().parent, rules_folder()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from rlhfdoctor import analyze
 from rlhfdoctor.privacy.redact import Redactor
 from rlhfdoctor.privacy.secrets import cut_line, cut_words
 from tests.test_bundle import LEAKS
@@ -84,6 +86,15 @@ def test_a_recorded_run_holds_no_secret(tmp_path: Path) -> None:
         data = path.read_bytes()
         for secret in (KEY, TOKEN, "Zqpw7", "Zq81kvT"):  # two bytes stand in any trace by chance
             assert secret.encode() not in data, path
+
+
+@pytest.mark.parametrize("before", [250, 285, 290])
+def test_a_secret_where_an_error_is_cut(tmp_path: Path, before: int) -> None:
+    """The beginning of a token has not its form, so an error is cut when its secrets are out."""
+    (tmp_path / "train.log").write_text(
+        f'Traceback (most recent call last):\n  File "train.py", line 1, in <module>\nRuntimeError: {"x " * (before // 2)}hf_abcdefghijklmnopqrstuvwxyz\n'
+    )
+    assert "hf_ab" not in json.dumps(analyze(tmp_path).to_dict())
 
 
 FORMATS = ("text", "md", "json", "html")

@@ -21,7 +21,7 @@ from rlhfdoctor.agents.places import Places
 from rlhfdoctor.agents.tools import TOOLS, Tool
 from rlhfdoctor.errors import DoctorError
 from rlhfdoctor.files.bounds import confine
-from rlhfdoctor.places import rules_folder
+from rlhfdoctor.places import data_folders
 from rlhfdoctor.report.sanitize import clean
 from rlhfdoctor.version import VERSION
 
@@ -44,7 +44,7 @@ def serve(folders: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="doctor-mcp-") as own:
         before, tempfile.tempdir = tempfile.tempdir, own  # archives are unpacked here, and nowhere else
         try:
-            confine((*places.folders, own, rules_folder()))
+            confine((*places.folders, own, *data_folders()))
             anyio.run(_serve, places)
         finally:
             tempfile.tempdir = before

@@ -19,6 +19,7 @@ from rlhfdoctor.logs.open import Source, find_sources
 from rlhfdoctor.logs.read import Reading
 from rlhfdoctor.logs.remote import RemoteFile, find_remote
 from rlhfdoctor.logs.window import ALWAYS, Window
+from rlhfdoctor.privacy.secrets import shortened
 from rlhfdoctor.types import Event, Gap
 
 _START_S = 120.0
@@ -223,7 +224,7 @@ def _address(row: dict[str, Any]) -> str:
 def _reason(row: dict[str, Any]) -> Message:
     """Ray's own words for the end of a node."""
     text = str(row.get("DeathReasonMessage") or row.get("DeathReason") or "")
-    return quoted(text[:200]) if text else say("Ray does not say why")
+    return quoted(shortened(text, 200)) if text else say("Ray does not say why")
 
 
 def _unread(name: str, error: BaseException) -> Gap:

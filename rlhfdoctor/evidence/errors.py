@@ -9,6 +9,7 @@ from rlhfdoctor.evidence.case import Case, fact
 from rlhfdoctor.evidence.classify import classify
 from rlhfdoctor.i18n.message import Message, quoted, say
 from rlhfdoctor.logs.kernel import HARDWARE_XIDS, read_xid
+from rlhfdoctor.privacy.secrets import shortened
 from rlhfdoctor.types import Event, Evidence
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 
@@ -25,7 +26,7 @@ def find_errors(case: Case) -> Iterator[Evidence]:
     ]
     own = [e for e in own if not _RESOURCE.search(e.text) and not _is_cut(case, e)]
     if own:
-        says = quoted(f"{own[-1].fields.get(FIELD.name)}: {own[-1].fields.get(FIELD.message_text, '')}"[:300])
+        says = quoted(shortened(f"{own[-1].fields.get(FIELD.name)}: {own[-1].fields.get(FIELD.message_text, '')}", 300))
         yield Evidence(name=FACT.python.own_error, value=True, says=says, origin=own[-1].origin, text=own[-1].text)
         yield Evidence(name=FACT.python.error_says, value=says, says=says, origin=own[-1].origin, text=own[-1].text)
     else:
@@ -114,7 +115,7 @@ def _crash_says(case: Case, crash: Event) -> Message:
         if e.kind == EVENT.python.frame and (e.origin.line or 0) > (crash.origin.line or 0)
     ]
     own = next((e for e in frames if "-packages/" not in e.text and "/lib/python" not in e.text), None)
-    what = str(crash.fields.get(FIELD.name) or crash.fields.get(FIELD.error_text) or crash.text[:200])
+    what = str(crash.fields.get(FIELD.name) or crash.fields.get(FIELD.error_text) or shortened(crash.text, 200))
     if own is None:
         return say("{error}; no Python frame is shown for it.", error=what)
     return say(

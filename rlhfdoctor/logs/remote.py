@@ -14,6 +14,7 @@ from typing import IO, Any
 
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.i18n.message import say
+from rlhfdoctor.privacy.secrets import shortened
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 _BLOCK_BYTES = 8 * 1024**2
@@ -70,12 +71,12 @@ def _translated(ours: Callable[[Exception], Exception]) -> Iterator[None]:
 
 
 def _source_error(url: str, error: Exception) -> SourceError:
-    first = (str(error).strip().splitlines() or [""])[0][:300]
+    first = shortened((str(error).strip().splitlines() or [""])[0], 300)
     return SourceError(say("{url}: {why}", url=url, why=first or type(error).__name__))
 
 
 def _os_error(error: Exception) -> OSError:
-    return error if isinstance(error, OSError) else OSError(f"{type(error).__name__}: {error}"[:300])
+    return error if isinstance(error, OSError) else OSError(shortened(f"{type(error).__name__}: {error}", 300))
 
 
 def _opener(storage: Any, path: str) -> Callable[[], IO[bytes]]:

@@ -20,6 +20,7 @@ _IN_NAME = re.compile(r"(?i)--?[\w.-]*(?:secret|passw|credential|api[_-]?key|acc
 _NO_VALUE = re.compile(r"(?i)-.*|[01]|yes|no")
 _LEAST_LETTERS = 6
 """A shorter secret is not looked for inside of other words."""
+_LONGEST_SECRET = 4096
 Found = Callable[[str], object]
 
 
@@ -30,6 +31,15 @@ def cut_secrets(text: str, found: Found = len) -> str:
     'pip install --index-url https://[secret]@host/simple && HF_TOKEN=[secret] python t.py'
     """
     return through_views(text, functools.partial(cut_on, found=found))
+
+
+def shortened(text: str, letters: int) -> str:
+    """At most so many characters, counted when the secrets are out: the beginning of a secret has not its form.
+
+    >>> shortened("login failed for hf_abcdefghijklmnop", 26)
+    'login failed for [secret]'
+    """
+    return cut_secrets(text[: letters + _LONGEST_SECRET])[:letters]
 
 
 def cut_on(sheet: Sheet, found: Found) -> None:

@@ -33,12 +33,12 @@ SCRIPT = "deepspeed --module openrlhf.cli.train_ppo_ray --pretrain Qwen/Qwen2.5-
 
 @asynccontextmanager
 async def served(*folders: Path, cwd: Path | None = None) -> AsyncIterator[Any]:
-    """A client of a server in a process of its own."""
+    """A client of a server in a process of its own; nothing is kept that an earlier command has read."""
     places = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
     command = mcp.StdioServerParameters(
         command=sys.executable,
         args=["-m", "rlhfdoctor", "mcp", *map(str, folders)],
-        env={"PYTHONPATH": places, "HOME": os.environ.get("HOME", "/")},
+        env={"PYTHONPATH": places, "HOME": os.environ.get("HOME", "/"), "XDG_CACHE_HOME": "/dev/null"},
         cwd=cwd,
     )
     async with mcp.Client(stdio.stdio_client(command)) as client:

@@ -45,7 +45,7 @@ def write_node(folder: Path, role: str | None = "actor", first: int = 0) -> None
                 "process": process_rows([1, 2], [10 * index, 2**40]),
                 "mapping": ([2], [[column] for column in range(6)]),
                 "cgroup": ([1], [[column] for column in range(14)]),
-                "limit": ([5], [[1], [2], [NULL], [NULL], [NULL], [NULL]]),
+                "limit": ([5], [[1], [2], *[[NULL]] * (len(TABLES["limit"]) - 2)]),
                 "gpu": ([0], [[80 << 30], [1 << 30], [250_000]]),
             },
         )
