@@ -137,3 +137,18 @@ def test_columns(columns: str, widest: int) -> None:
     path = str(ROOT / "samples" / "lab-pinned-start" / "run")
     lines = CliRunner().invoke(main, ["analyze", path], env={"COLUMNS": columns}).output.splitlines()
     assert widest - 30 < max(map(cell_len, lines[:-3])) <= widest
+
+
+def test_the_next_command_reads_the_run_as_this_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Options of the command line are repeated where the next command takes them; those of a project file stand in it."""
+    monkeypatch.chdir(tmp_path)
+    run = ROOT / "samples" / "openrlhf-save-kill" / "run"
+    (tmp_path / "my config.yaml").write_text("trainer: {}\n")
+    (tmp_path / "rlhfdoctor.toml").write_text('framework = "openrlhf==0.5.4"\n')
+    given = ("--config", "my config.yaml", "--since", "2020-01-01")
+    screen = CliRunner().invoke(main, ["analyze", str(run), *given]).output
+    assert shlex.split(command_of(screen))[:2] == ["doctor", "patch"]
+    assert all(word in shlex.split(command_of(screen)) for word in given)
+    assert "--framework" not in screen.rpartition("doctor patch")[2]
+    proposed = CliRunner().invoke(main, shlex.split(command_of(screen).replace("--write", ""))[1:])
+    assert proposed.exit_code == 1 and proposed.stdout.startswith("---"), proposed.output
