@@ -70,6 +70,21 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """A process among those that held most at the end, by what is charged to it alone or shared: anon and shmem."""
+
+    pid: int | None
+    role: str
+    """Empty: unknown."""
+    command: str
+    held_bytes: int
+    """At its last sample."""
+    peak_bytes: int
+    growth_bytes_per_s: float | None
+    """Over its last five minutes; None where it was seen for less than ten seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
     """The memory of one node over the run."""
 
@@ -80,5 +95,7 @@ class Chart:
     panels: tuple[Panel, ...]
     spans: tuple[Span, ...] = ()
     marks: tuple[Mark, ...] = ()
+    holders: tuple[Holder, ...] = ()
+    """The largest processes that were alive at the last sample, the largest first."""
     notes: tuple[Message, ...] = field(default=())
     """What the picture leaves out, in sentences."""

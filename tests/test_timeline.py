@@ -154,3 +154,13 @@ def test_gpus_are_lines_against_their_size(tmp_path: Path) -> None:
     ]
     page = render(analyze([str(tmp_path / "run")]), [found])
     assert page.count('<polyline class="line') == 2
+
+
+def test_largest_processes_at_the_end(tmp_path: Path) -> None:
+    """The ten that hold most at the last sample, with their growth of late."""
+    anon = {f"actor#{n}": lambda t, n=n: 100.0 * n for n in range(1, 13)} | {"critic": lambda t: 2000.0 + t}
+    (found,) = charts_of(write_run(tmp_path / "run", 600, anon=anon))
+    assert [holder.held_bytes // MIB for holder in found.holders] == [2599, *range(1200, 300, -100)]
+    assert [holder.growth_bytes_per_s for holder in found.holders[:2]] == [pytest.approx(MIB), 0.0]
+    assert found.holders[0].role == "critic" and found.holders[0].peak_bytes == 2599 * MIB
+    assert found.holders[0].command in render(analyze([str(tmp_path / "run")]), [found])

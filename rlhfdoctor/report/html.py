@@ -68,6 +68,7 @@ def render(
         "bytes": show_bytes,
         "sentence": lambda message: sentence(message, words),
         "elapsed": show_elapsed,
+        "growth": _growth,
     }
     shown = [section for section in sections() if section.html is not None and section.has(incident)]
     values: dict[str, Any] = {}
@@ -100,6 +101,13 @@ def render(
 def _exact(text: str) -> str:
     """Text for the clipboard, byte for byte, in letters that no parser changes."""
     return base64.b64encode(text.encode("utf-8", "surrogateescape")).decode()
+
+
+def _growth(slope: float | None) -> str:
+    """Bytes a minute with a sign; empty where they are unknown, or less than a MiB."""
+    if slope is None or abs(slope) * 60 < 1 << 20:
+        return ""
+    return ("+" if slope > 0 else "") + show_bytes(slope * 60)
 
 
 def _chart(number: int, chart: Chart, t: Language) -> dict[str, Any]:
