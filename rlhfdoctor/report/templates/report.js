@@ -131,6 +131,8 @@ class Picture {
       if (wide >= .3) { const bar = element("rect", { class: `p-${phase}`, x: x(since), y: 4, width: wide, height: 8 }); bar.append(element("title", {}, this.data.words[phase])); inside.append(bar); }
     }
     this.areas(panel, level, begin, end, x, y, inside);
+    const above = (high) => high > TOP + 14 ? high - 4 : high + 13;
+    const named = panel.bounds.some(([, size]) => Math.abs(above(y(size)) - TOP - 30) < 14) ? TOP + 45 : TOP + 30;
     const few = this.data.marks.filter((mark) => mark[0] === "step" && mark[1] >= this.from && mark[1] <= this.to).length < 60;
     for (const [kind, at, says] of this.data.marks) {
       const late = at > this.data.length && at <= this.data.length + 2 && this.to === this.data.length;
@@ -141,7 +143,7 @@ class Picture {
       inside.append(line);
       if (kind === "death") {
         const left = place > width / 2, label = says.length > 40 ? says.slice(0, 39) + "…" : says;
-        inside.append(element("text", { class: left ? "mark-name end" : "mark-name", x: left ? place - 5 : place + 5, y: TOP + 30 }, label));
+        inside.append(element("text", { class: left ? "mark-name end" : "mark-name", x: left ? place - 5 : place + 5, y: named }, label));
       }
     }
     for (const size of ticks(panel.top)) {
@@ -155,7 +157,7 @@ class Picture {
     parts.push(inside);
     for (const [name, size] of panel.bounds) {
       const high = y(size);
-      parts.push(element("line", { class: "bound", x1: LEFT, x2: width - RIGHT, y1: high, y2: high }), element("text", { class: "bound-name", x: LEFT + 6, y: high > TOP + 14 ? high - 4 : high + 13 }, `${name} ${showBytes(size)}`));
+      parts.push(element("line", { class: "bound", x1: LEFT, x2: width - RIGHT, y1: high, y2: high }), element("text", { class: "bound-name", x: LEFT + 6, y: above(high) }, `${name} ${showBytes(size)}`));
     }
     panel.cross = element("line", { class: "cross", y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" });
     panel.chosen = element("rect", { class: "chosen", y: TOP, height: HEIGHT - TOP - BOTTOM, visibility: "hidden" });
