@@ -244,16 +244,9 @@ def _attach(options: WatchOptions, verdict: Callable[[Path, bool], int], *, bell
 def _wait(session: Watch, live: bool, options: WatchOptions) -> Outcome:
     if not live:
         return session.wait(tell=teller(options.language))
-    from rich.live import Live
+    from rlhfdoctor.record.screen import wait_on_screen
 
-    from rlhfdoctor.record.view import View
-    from rlhfdoctor.report.safe_console import SafeConsole
-
-    console = SafeConsole(highlight=False, emoji=False, markup=False)
-    words = load_language(options.language)
-    view = View(session.state, session.title, _short(session.folder), session.output.lines, words)
-    with Live(view, console=console, screen=True, auto_refresh=False, transient=True) as display:
-        return session.wait(show=display.refresh)
+    return wait_on_screen(session, _short(session.folder), load_language(options.language))
 
 
 def _finish(

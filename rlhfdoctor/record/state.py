@@ -21,7 +21,7 @@ _HISTORY = 48
 _EVENTS = 60
 _SLOPE_S, _SLOPE_LEAST_S = 60.0, 10.0
 _YOUNG_S = 30.0
-_LARGEST = 8
+_LARGEST = 32
 """Processes whose growth is shown."""
 _SHOWN: frozenset[Record] = frozenset(
     {

@@ -33,6 +33,15 @@ class View:
     def __init__(self, state: State, title: str, folder: str, log_lines: list[str], words: Language = ENGLISH) -> None:
         """`log_lines`: the last lines of the job's output, newest last; changed from outside."""
         self.state, self.title, self.folder, self.log_lines, self.words = state, title, folder, log_lines, words
+        self.has_keys = False
+        self.processes_only = self.by_growth = False
+
+    def press(self, key: str) -> None:
+        """`p` shows processes in place of roles and news, and back; `g` orders processes by growth, and back."""
+        if key == "p":
+            self.processes_only = not self.processes_only
+        elif key == "g":
+            self.by_growth = not self.by_growth
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width, height = options.max_width, options.height or console.height
@@ -45,8 +54,12 @@ class View:
         if room < 1:
             yield from [*head, foot][-height:] if height < len(head) else [*head[: height - 1], foot]
             return
+        if self.processes_only:
+            yield from [*head, *self._processes(width, room + 1 - len(tail)), *tail, foot]
+            return
         roles = self._roles(width, room - len(tail))
-        processes = self._processes(width, room - len(tail) - roles.row_count)
+        below = room - len(tail) - roles.row_count  # at least half of it is for news
+        processes = self._processes(width, min(_MOST_PROCESSES + 1, below // 2))
         yield from head
         yield roles
         yield from processes
@@ -61,6 +74,9 @@ class View:
     def _foot(self, width: int) -> Text:
         over = self.state.is_over
         leave = self._say(say("the run is over") if over else say("Ctrl-C leaves the view, the run goes on"))
+        if self.has_keys:
+            keys = (say("p roles") if self.processes_only else say("p processes")), say("g by growth")
+            leave = fitting([leave, *map(self._say, keys)], width)
         room = width - cell_len(leave) - 3
         folder = f"{clean(self.folder)} · "
         return Text(f"{folder}{leave}" if cell_len(folder) <= room + 3 else leave, style="dim", no_wrap=True)
@@ -158,9 +174,11 @@ class View:
         ]
 
     def _processes(self, width: int, room: int) -> list[Text]:
-        """The largest processes, in half of the room below the roles; at least half of it is for news."""
-        count = min(_MOST_PROCESSES, room // 2 - 1)
-        shown = self.state.by_held()[: max(0, count)]
+        """A header and the largest processes, or those that grow most, as many as there is room for."""
+        held = self.state.by_held()
+        if self.by_growth:
+            held.sort(key=lambda process: -(self.state.slope_of(process) or 0.0))
+        shown = held[: max(0, room - 1)]
         if not shown:
             return []
         head = [say("pid"), say("holds"), say("per min"), say("command")]

@@ -246,12 +246,15 @@ def test_much_output(tmp_path: Path) -> None:
     assert hashlib.sha256(done.stdout).hexdigest() == hashlib.sha256(expected).hexdigest()
 
 
-def test_leave_and_come_back(tmp_path: Path, terminal: Callable[..., Terminal]) -> None:
-    """Ctrl-C leaves the view while the command goes on, and --attach waits for its end with verdict and exit status."""
+@pytest.mark.parametrize("key", [b"\x03", b"q"], ids=["Ctrl-C", "q"])
+def test_leave_and_come_back(tmp_path: Path, terminal: Callable[..., Terminal], key: bytes) -> None:
+    """Ctrl-C or q leaves the view while the command goes on, and --attach waits for its end with verdict and exit status."""
     folder = tmp_path / "run"
     screen = terminal("--out", folder, "--", "sh", "-c", "sleep 5; exit 3")
     wait_for(lambda: b"node memory" in screen.pump())
-    screen.press(b"\x03")
+    screen.press(b"p")
+    wait_for(lambda: b"p roles" in screen.pump())
+    screen.press(key)
     left = screen.end()
     job = (event_of(folder, "job.started") or {})["pid"]
     alive, recording = running(job), running(recorder_of(folder))

@@ -215,6 +215,7 @@ def draw(
     folder: str = "doctor-runs/x",
     terminal: bool = False,
     language: str = "en",
+    keys: str | None = None,
 ) -> str:
     """The view as it is written to a terminal, or to a file."""
     out = io.StringIO()
@@ -228,8 +229,32 @@ def draw(
         markup=False,
         color_system="256" if terminal else None,
     )
-    console.print(View(state, title, folder, list(logs), load_language(language)))
+    view = View(state, title, folder, list(logs), load_language(language))
+    view.has_keys = keys is not None
+    for key in keys or "":
+        view.press(key)
+    console.print(view)
     return out.getvalue()
+
+
+@SIZES
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_keys(width: int, height: int, language: str) -> None:
+    """`p` shows the processes that there is room for, `g` those that grow most first; each again takes it back."""
+    samples = [
+        make_sample(
+            float(at), process={1: held(4 * GIB), 2: held(GIB + at * 16 * MIB), 3: held(2 * GIB), 4: held(3 * GIB)}
+        )
+        for at in range(3, 63)
+    ]
+    run = make_run(*samples)
+    shown = {keys: draw(run, width, height, keys=keys, language=language) for keys in ("", "p", "pg", "ppgg", "x")}
+    assert shown[""] == shown["ppgg"] == shown["x"]
+    for keys, first in {"p": "101", "pg": "102"}.items():
+        lines = shown[keys].splitlines()
+        assert len(lines) <= height and "critic" not in shown[keys]
+        pids = [line.split()[0] for line in lines if line.split()[:1] and line.split()[0] in ("101", "102", "103", "104")]
+        assert pids[:1] == [first] and len(pids) == 4
 
 
 def crowd(gpus: int = 16) -> State:
