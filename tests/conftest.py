@@ -37,7 +37,7 @@ LONG = (
     "tests/test_notebooks.py",
 )
 """Begun before the others, so that no core idles at the end while one file goes on."""
-BUDGET_S = float(os.environ.get("RLHFDOCTOR_TEST_BUDGET_S", 1200))
+BUDGET_S = float(os.environ.get("RLHFDOCTOR_TEST_BUDGET_S", 900))
 """So long may the session have run when another incident of the lab is begun; `make lab` runs all of them."""
 BEGAN = time.monotonic()
 os.environ.pop("COLUMNS", None)  # screens that are kept have the width of a pipe without it
