@@ -122,7 +122,7 @@ def mark_verl() -> list[str]:
     wrapped: dict[Any, Any] = {}  # the timer is imported by its name into several modules
     for name, module in list(sys.modules.items()):
         timer = "_timer" if name == _VERL_LOOP and not hasattr(module, "marked_timer") else "marked_timer"  # 0.2 to 0.3
-        inner = vars(module).get(timer) if name.partition(".")[0] == "verl" and module is not None else None
+        inner = vars(module).get(timer) if name.startswith("verl.") and module is not None else None
         if inner is not None:
             setattr(module, timer, wrapped.setdefault(inner, _marked_timer(inner)))
             found.append(f"{name}.{timer}")
