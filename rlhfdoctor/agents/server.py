@@ -20,9 +20,12 @@ from rlhfdoctor.agents.bounded import bounded
 from rlhfdoctor.agents.places import Places
 from rlhfdoctor.agents.tools import TOOLS, Tool
 from rlhfdoctor.errors import DoctorError
+from rlhfdoctor.faults import isolated
 from rlhfdoctor.files.bounds import confine
+from rlhfdoctor.i18n.message import quoted
 from rlhfdoctor.places import data_folders
 from rlhfdoctor.report.sanitize import clean
+from rlhfdoctor.types import Gap
 from rlhfdoctor.version import VERSION
 
 _ABOUT = (
@@ -99,13 +102,17 @@ def _input_schema(takes: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def _answer(tool: Tool[Any], given: dict[str, Any], places: Places) -> types.CallToolResult:
+    """Its result, or an error that the client sees; the server goes on in any case."""
+    faults: list[Gap] = []
+    answer: dict[str, Any] = {}
     try:
-        answer = bounded(tool.run(msgspec.convert(given, tool.takes), places))
+        call = msgspec.convert(given, tool.takes)
+        with isolated(quoted(tool.name), faults):
+            answer = bounded(tool.run(call, places))
     except (DoctorError, msgspec.ValidationError) as error:
         return _error(str(error))
-    except Exception as error:  # a fault of the doctor: the client is told, and the server goes on
-        logging.getLogger(__name__).exception("%s failed", tool.name)
-        return _error(f"internal error in doctor (not in your run): {type(error).__name__}: {error}")
+    if faults:
+        return _error(f"{faults[0].what}: {faults[0].why}")
     text = json.dumps(answer, ensure_ascii=False)
     return types.CallToolResult(content=[types.TextContent(text=text)], structured_content=answer)
 

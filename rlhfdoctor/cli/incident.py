@@ -124,7 +124,7 @@ def check_reading(framework: str | None, since: str | None, until: str | None) -
 
 
 def given_options() -> tuple[str, ...]:
-    """How the running command was told to read, of its command line: an option with its value each, for a shell."""
+    """Reading options that the command line gives, each with its value, quoted for a shell."""
     context = click.get_current_context()
     options = []
     for parameter in context.command.params:

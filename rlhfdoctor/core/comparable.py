@@ -61,10 +61,10 @@ def _patched(session: Session) -> Iterator[str]:
     framework = session.case.framework
     for name, applied in session.applied.items():
         data = applied.after().decode("utf-8", "surrogateescape")
-        for now in read_configuration(name, data, framework.name if framework is not None else None)[0]:
-            before = [s.value for s in session.case.settings if s.name == now.name and s.origin.file == name]
-            if now.value not in before:
-                yield now.name
+        for setting in read_configuration(name, data, framework.name if framework is not None else None)[0]:
+            before = [s.value for s in session.case.settings if s.name == setting.name and s.origin.file == name]
+            if setting.value not in before:
+                yield setting.name
 
 
 def find_doubts(one: Run, two: Run) -> Iterator[Message]:

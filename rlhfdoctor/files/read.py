@@ -49,7 +49,7 @@ def open_descriptor(
         OSError: it cannot be opened, or is refused.
     """
     if confined() is not None and folder is None and not is_within(os.path.realpath(path)):
-        # whether it exists is not told either
+        # whether it exists is not reported either
         raise Refused(_OUTSIDE, path)
     info = os.stat(path, dir_fd=folder, follow_symlinks=follow)
     _check(info, path, owners)  # before it is opened: opening a device can have effects

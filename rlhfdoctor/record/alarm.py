@@ -1,4 +1,4 @@
-"""Alerts when a limit is near, by forecast or by use; written to the trace, told to people (in English).
+"""Alerts when a limit is near, by forecast or by use; written to the trace, reported to people (in English).
 
 An alert fires once when a limit is forecast to be reached within `--alert-at`, and again only
 after the forecast has been well above for a while. Page cache never triggers one: limits count what

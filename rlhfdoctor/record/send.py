@@ -63,7 +63,7 @@ def _add(url: str):  # type: ignore[no-untyped-def]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """0 if all were told."""
+    """0 if all were notified."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(_LIMIT_S)
     failed = 0

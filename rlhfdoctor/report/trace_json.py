@@ -20,15 +20,15 @@ def to_dict(charts: Sequence[Chart]) -> dict[str, Any]:
 
 
 def _node(chart: Chart) -> dict[str, Any]:
-    told = [mark for mark in chart.marks if mark.kind != "step"]
+    happened = [mark for mark in chart.marks if mark.kind != "step"]
     return {
         "node": clean(chart.node),
         "began": show_time(chart.begin_s),
         "length_s": round(chart.length_s, 1),
-        "step_count": len(chart.marks) - len(told),
+        "step_count": len(chart.marks) - len(happened),
         "panels": [_panel(panel) for panel in chart.panels],
         "phases": _phases(chart),
-        "marks": [{"at_s": round(m.at_s, 1), "kind": m.kind, **said(says=m.says)} for m in told[-_MOST_MARKS:]],
+        "marks": [{"at_s": round(m.at_s, 1), "kind": m.kind, **said(says=m.says)} for m in happened[-_MOST_MARKS:]],
         **said(notes=chart.notes),
     }
 
