@@ -85,6 +85,31 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CodeLine:
+    """Where tensors that held memory of a GPU were allocated."""
+
+    text: str
+    """`FILE:LINE FUNCTION`, the file by the end of its path."""
+    held_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuSnapshot:
+    """What lines of code held the GPU of one process, by torch's own allocator."""
+
+    pid: int | None
+    role: str
+    """Empty: unknown."""
+    at_s: float
+    """Since the chart's begin."""
+    ran_out: bool
+    """Whether torch ran out of memory at this moment; else the GPU was nearly full."""
+    held_bytes: int
+    lines: tuple[CodeLine, ...]
+    """The largest first; tensors without a known line are not among them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
     """The memory of one node over the run."""
 
@@ -97,5 +122,7 @@ class Chart:
     marks: tuple[Mark, ...] = ()
     holders: tuple[Holder, ...] = ()
     """The largest processes that were alive at the last sample, the largest first."""
+    snapshots: tuple[GpuSnapshot, ...] = ()
+    """The last one of each process, those that ran out of memory first."""
     notes: tuple[Message, ...] = field(default=())
     """What the picture leaves out, in sentences."""

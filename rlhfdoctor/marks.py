@@ -21,6 +21,8 @@ from collections.abc import Iterator
 
 PROBE = "probe"
 """Kind of the lines that the probe writes beside the marks."""
+SNAPSHOT = "snapshot"
+"""Kind of its lines about what code holds the GPU."""
 _MOST_BYTES = 8 << 20
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _handle: tuple[int, int] | None = None

@@ -7,6 +7,9 @@ For Ray workers, before ray.init connects:
 elsewhere `import rlhfdoctor.probe; rlhfdoctor.probe.start()`. It writes where RLHFDOCTOR_MARKS says and
 never imports torch itself: a worker that does not use torch stays as small as it was. A thread that
 holds the interpreter for microseconds is all that the trainer sees of it.
+
+With RLHFDOCTOR_SNAPSHOTS=1 torch also keeps the stack of each allocation (some 2 us each, says torch/cuda/memory.py),
+and what lines of code hold the GPU is written when it is full, and when torch runs out of it (`snapshot`).
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import time
 from typing import Any
 
 from rlhfdoctor import marks
+from rlhfdoctor.snapshot import Snapshots
 
 _EVERY_S = 2.0
 _started = 0
@@ -35,12 +39,18 @@ def start() -> None:
 
 def _loop() -> None:
     sent: dict[str, Any] = {}
+    snapshots = None
+    if os.environ.get("RLHFDOCTOR_SNAPSHOTS", "0") not in ("", "0"):
+        snapshots = Snapshots(lambda found: marks._write({"kind": marks.SNAPSHOT, **found}))
     while True:
         with contextlib.suppress(Exception):  # training continues, whatever a half-initialised torch raises
             fresh = read()
             if fresh != sent:
                 marks._write({"kind": marks.PROBE, **fresh})
                 sent = fresh
+        if snapshots is not None:
+            with contextlib.suppress(Exception):  # a torch without a snapshot, or one that changed
+                snapshots.look()
         time.sleep(_EVERY_S)
 
 

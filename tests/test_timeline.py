@@ -10,6 +10,7 @@ from rlhfdoctor import analyze
 from rlhfdoctor.charts import Chart
 from rlhfdoctor.core.timeline import make_charts
 from rlhfdoctor.report.html import render
+from rlhfdoctor.report.trace_json import to_dict
 from tests.record.build import event, phase, steps, write_run
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -164,3 +165,25 @@ def test_largest_processes_at_the_end(tmp_path: Path) -> None:
     assert [holder.growth_bytes_per_s for holder in found.holders[:2]] == [pytest.approx(MIB), 0.0]
     assert found.holders[0].role == "critic" and found.holders[0].peak_bytes == 2599 * MIB
     assert found.holders[0].command in render(analyze([str(tmp_path / "run")]), [found])
+
+
+def test_lines_of_code_that_held_the_gpu(tmp_path: Path) -> None:
+    """Of each process the last snapshot, one that ran out of memory first; in the page and in the figures."""
+    lines = {"lines": ["a/train.py:7 loss", "a/<b>.py:9 f"], "sizes": [900 * MIB, MIB]}
+    events = [
+        event("process.snapshot", 1, pid=1001, why="full", held_bytes=5 * MIB, **lines),
+        event("process.snapshot", 2, pid=1001, why="full", held_bytes=999 * MIB, **lines),
+        event("process.snapshot", 3, pid=1002, why="out of memory", held_bytes=905 * MIB, **lines),
+        event("process.snapshot", 3, pid=1003, why=7, held_bytes=None, lines=[7, "x"], sizes=["x", None]),
+    ]
+    anon = {"actor": lambda t: 100.0, "critic": lambda t: 90.0}
+    (found,) = charts_of(write_run(tmp_path / "run", 4, anon=anon, events=events))
+    assert [(one.pid, one.role, one.ran_out, one.held_bytes // MIB) for one in found.snapshots][:2] == [
+        (1002, "critic", True, 905),
+        (1001, "actor", False, 999),
+    ]
+    assert [(line.text, line.held_bytes // MIB) for line in found.snapshots[0].lines] == [(lines["lines"][0], 900), (lines["lines"][1], 1)]
+    page = render(analyze([str(tmp_path / "run")]), [found])
+    assert "when torch ran out of memory: pid 1002 (critic)" in page and "a/&lt;b&gt;.py:9 f" in page and "a/<b>" not in page
+    (node,) = to_dict([found])["nodes"]
+    assert node["gpu_snapshots"][0]["lines"][0] == {"line": "a/train.py:7 loss", "held_bytes": 900 * MIB}

@@ -1,9 +1,12 @@
-"""The processes of a recording that held most memory when it ended."""
+"""What held most memory in a recording: its processes when it ended, and lines of code on their GPUs."""
 
 from __future__ import annotations
 
-from rlhfdoctor.charts import Holder
+from rlhfdoctor.charts import CodeLine, GpuSnapshot, Holder
+from rlhfdoctor.snapshot import OUT_OF_MEMORY
 from rlhfdoctor.trace.events import Recorded
+from rlhfdoctor.trace.record import RecordEvent, mark_time_of
+from rlhfdoctor.vocabulary import RECORD
 from rlhfdoctor.vocabulary import RECORD_FIELD as R
 
 _MOST = 10
@@ -38,6 +41,29 @@ def _holder(trace: Recorded, uid: int, size: int) -> Holder:
         held_bytes=size,
         peak_bytes=max((held for _, held in history), default=size),
         growth_bytes_per_s=_growth(history),
+    )
+
+
+def find_snapshots(trace: Recorded, begin_s: float) -> tuple[GpuSnapshot, ...]:
+    """Of each process the last snapshot of torch's allocator; at most ten, those that ran out of memory first."""
+    latest = {event.get(R.pid): event for event in trace.of(RECORD.process.snapshot)}
+    found = [_snapshot(trace, event, begin_s) for event in latest.values()]
+    return tuple(sorted(found, key=lambda one: (not one.ran_out, -one.held_bytes))[:_MOST])
+
+
+def _snapshot(trace: Recorded, event: RecordEvent, begin_s: float) -> GpuSnapshot:
+    lines = [
+        CodeLine(text=text, held_bytes=size)
+        for text, size in zip(event.get(R.lines) or (), event.get(R.sizes) or ())
+        if isinstance(text, str) and isinstance(size, int)
+    ]
+    return GpuSnapshot(
+        pid=event.get(R.pid),
+        role=trace.role_of(event.get(R.pid))[0] or "",
+        at_s=trace.seconds(mark_time_of(event)) - begin_s,
+        ran_out=event.get(R.why) == OUT_OF_MEMORY,
+        held_bytes=event.get(R.held_bytes) or 0,
+        lines=tuple(lines),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from rlhfdoctor.charts import Chart, Mark, Panel, Span
-from rlhfdoctor.core.holders import find_holders
+from rlhfdoctor.core.holders import find_holders, find_snapshots
 from rlhfdoctor.core.panels import ABOVE, history_of, known_limits, make_panels
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.window import FailureWindow, find_failure_window, find_steps
@@ -143,6 +143,7 @@ def _chart(trace: Recorded, window: FailureWindow, incident: Incident | None) ->
         spans=tuple(spans[-_MOST_SPANS:]),
         marks=tuple(sorted(_marks(trace, begin_s, incident), key=lambda mark: mark.at_s)),
         holders=find_holders(trace),
+        snapshots=find_snapshots(trace, begin_s),
         notes=tuple(notes),
     )
 

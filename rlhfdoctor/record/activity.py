@@ -15,11 +15,12 @@ from rlhfdoctor.evidence.roles import MARKS
 from rlhfdoctor.files.read import open_binary
 from rlhfdoctor.files.write import append, make_folder
 from rlhfdoctor.i18n.message import quoted, say, term
-from rlhfdoctor.marks import PROBE
+from rlhfdoctor.marks import PROBE, SNAPSHOT
 from rlhfdoctor.record.log_tailer import LogTailer
 from rlhfdoctor.record.target import Process, Target
 from rlhfdoctor.record.wakeups import Notifier
 from rlhfdoctor.report.sanitize import clean
+from rlhfdoctor.snapshot import MOST_FRAMES
 from rlhfdoctor.sources.kmsg import KernelLog
 from rlhfdoctor.sources.owners import is_written, owners_of
 from rlhfdoctor.sources.procfs import has_host_pids, parse_cmdline, read_file
@@ -37,6 +38,14 @@ _KERNEL_BYTES = 4 << 20
 _MARKS_BYTES = 1 << 18
 _ENVIRONMENT_TRIES = 3
 _NUMBERS: tuple[RecordField, ...] = (R.step, R.rank, R.at_ns)
+_SNAPSHOT_NUMBERS: tuple[RecordField, ...] = (
+    R.at_ns,
+    R.asked_bytes,
+    R.held_bytes,
+    R.reserved_bytes,
+    R.unknown_bytes,
+)
+_LINE_LETTERS = 120
 _MARKED: frozenset[RecordField] = frozenset({R.phase, R.step, R.role})
 """A mark says at least one of these."""
 _VICTIM = re.compile(r"Killed process (\d+)|oom-kill:.*,pid=(\d+)")
@@ -57,6 +66,23 @@ def _mark_fields(mark: RecordEvent) -> StoredEvent:
     if isinstance(mark.get(R.role), str):
         fields[R.role] = clean(mark[R.role], 40)
     return fields
+
+
+def _snapshot_fields(mark: Mapping[str, Any]) -> StoredEvent | None:
+    """A snapshot of torch's allocator with what of it has the right form; None if it names no line."""
+    frames = mark.get("frames")
+    rows = [
+        (clean(row["frame"], _LINE_LETTERS), row["bytes"])
+        for row in (frames if isinstance(frames, list) else ())[:MOST_FRAMES]
+        if isinstance(row, dict) and isinstance(row.get("frame"), str) and _is_number(row.get("bytes"))
+    ]
+    if not rows:
+        return None
+    given = cast(RecordEvent, mark)
+    fields: StoredEvent = {key: given[key] for key in _SNAPSHOT_NUMBERS if _is_number(given.get(key))}
+    if isinstance(mark.get("why"), str):
+        fields[R.why] = clean(mark["why"], 40)
+    return {**fields, R.lines: [line for line, _ in rows], R.sizes: [size for _, size in rows]}
 
 
 class Activity:
@@ -247,6 +273,11 @@ class Activity:
             if given.get(R.kind) == PROBE:
                 self.probes[pid] = {key: value for key, value in mark.items() if _is_number(value)}
                 self._take_role(process, given)
+                continue
+            if given.get(R.kind) == SNAPSHOT:
+                found = _snapshot_fields(mark)
+                if found is not None:
+                    self._emit(RECORD.process.snapshot, {R.pid: pid, R.uid: process.uid if process else None, **found})
                 continue
             fields = _mark_fields(given)
             if _MARKED & fields.keys():

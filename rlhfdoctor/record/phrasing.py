@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from rlhfdoctor.i18n.message import NOTHING, Message, joined, quoted, say, term
 from rlhfdoctor.record.state import Limit, State
+from rlhfdoctor.snapshot import OUT_OF_MEMORY
 from rlhfdoctor.trace.record import RecordEvent, message_of, record_of, time_of
 from rlhfdoctor.vocabulary import RECORD
 from rlhfdoctor.vocabulary import RECORD_FIELD as R
@@ -131,6 +132,13 @@ def _say_gone(event: RecordEvent) -> Message:
     )
 
 
+def _say_snapshot(event: RecordEvent) -> Message:
+    words = {"pid": event[R.pid], "line": quoted(event[R.lines][0]), "size": event[R.sizes][0]}
+    if event.get(R.why) == OUT_OF_MEMORY:
+        return say("pid {pid} ran out of GPU memory; {line} holds most of it, {size:bytes}", **words)
+    return say("the GPU of pid {pid} is nearly full; {line} holds most of it, {size:bytes}", **words)
+
+
 _GOOD: dict[Record, Callable[[RecordEvent], Message]] = {
     RECORD.kernel.other: lambda e: say("the kernel killed a process of another job (pid {pid})", pid=e[R.pid]),
     RECORD.note.gap: lambda e: say(
@@ -151,6 +159,7 @@ _GOOD: dict[Record, Callable[[RecordEvent], Message]] = {
 }
 _BAD: dict[Record, Callable[[RecordEvent], Message]] = {
     RECORD.note.alarm: lambda e: say("alarm: {text}", text=message_of(e, R.text)),
+    RECORD.process.snapshot: _say_snapshot,
     RECORD.note.oom_kill: _say_kills,
     RECORD.kernel.line: lambda e: quoted(e[R.text].partition("+00:00 ")[2]),
     RECORD.cgroup.oom: lambda e: say("out of memory in the cgroup"),

@@ -32,6 +32,7 @@ _SHOWN: frozenset[Record] = frozenset(
         RECORD.cgroup.oom,
         RECORD.job.exited,
         RECORD.process.exited,
+        RECORD.process.snapshot,
         RECORD.note.gap,
         RECORD.store.recovered,
         RECORD.store.dropped,

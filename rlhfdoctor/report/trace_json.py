@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rlhfdoctor.charts import Chart, Level, Panel
+from rlhfdoctor.charts import Chart, GpuSnapshot, Level, Panel
 from rlhfdoctor.report.said import said
 from rlhfdoctor.report.sanitize import clean
 from rlhfdoctor.units import show_time
@@ -29,7 +29,19 @@ def _node(chart: Chart) -> dict[str, Any]:
         "panels": [_panel(panel) for panel in chart.panels],
         "phases": _phases(chart),
         "marks": [{"at_s": round(m.at_s, 1), "kind": m.kind, **said(says=m.says)} for m in happened[-_MOST_MARKS:]],
+        "gpu_snapshots": [_snapshot(one) for one in chart.snapshots],
         **said(notes=chart.notes),
+    }
+
+
+def _snapshot(one: GpuSnapshot) -> dict[str, Any]:
+    return {
+        "pid": one.pid,
+        "role": clean(one.role),
+        "at_s": round(one.at_s, 1),
+        "ran_out_of_memory": one.ran_out,
+        "held_bytes": one.held_bytes,
+        "lines": [{"line": clean(line.text), "held_bytes": line.held_bytes} for line in one.lines],
     }
 
 

@@ -65,6 +65,14 @@ class RECORD_FIELD(Scope):
     edge = has("text", "start or end of a phase; a start where it is missing")
     at_ns = has("ns", "wall clock of the trainer when it set the mark, Unix time")
 
+    # a snapshot of torch's allocator
+    asked_bytes = has("bytes", "what torch was asked for when it ran out of memory")
+    held_bytes = has("bytes", "what tensors of a process hold of its GPUs")
+    reserved_bytes = has("bytes", "what its allocator reserves of them")
+    unknown_bytes = has("bytes", "held by tensors that are older than the history of allocations")
+    lines = has("list", "lines of code, each the innermost one outside of torch that allocated; the largest first")
+    sizes = has("list", "bytes that tensors of each line hold")
+
     # shared memory
     inode = has("number", "inode of an object in /dev/shm")
     size_bytes = has("bytes", "allocated size of an object")

@@ -37,6 +37,19 @@ class process(Scope):
         R.peak_bytes,
         R.state,
     )
+    snapshot = stores(
+        "lines of code that hold most of a GPU, at one moment",
+        R.uid,
+        R.pid,
+        R.why,
+        R.at_ns,
+        R.asked_bytes,
+        R.held_bytes,
+        R.reserved_bytes,
+        R.unknown_bytes,
+        R.lines,
+        R.sizes,
+    )
     exited = stores("an orphan of the command ended with a failure", R.pid, R.code)
 
 

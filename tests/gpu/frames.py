@@ -1,4 +1,4 @@
-"""Torch's memory snapshot summarised as the probe could: whether the frames and the sums are those of the tensors that are held.
+"""Torch's memory snapshot summarised as the probe does: whether the frames and the sums are those of the tensors that are held.
 
 On a CPU there is no such snapshot: fixtures/snapshot.json has its structure, written by us after torch's documentation
 (torch.cuda.memory._snapshot), and not recorded on a card.
@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from rlhfdoctor.probe import _EVERY_S
+from rlhfdoctor.snapshot import summarise
 from rlhfdoctor.units import MIB
 from tests.gpu.step import Device, Figure, Place, Step, about
-from tests.gpu.summary import summarise
 
 FIXTURE = Path(__file__).with_name("fixtures") / "snapshot.json"
 
@@ -68,7 +68,7 @@ STEPS = (
     Step(
         name="snapshot",
         fact="a memory snapshot names the line that holds most, and its blocks add up to torch's allocated bytes",
-        assumed=Place("tests/gpu/summary.py", "the innermost frame first"),
+        assumed=Place("rlhfdoctor/snapshot.py", "the innermost frame first"),
         run=snapshot,
         expected={
             "first over asked": about(1, 0.02),

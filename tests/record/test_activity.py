@@ -218,6 +218,29 @@ def test_probe_with_garbage(desk: Desk, value: object) -> None:
     assert desk.activity.probes.get(7, {}).get("cuda_peak_bytes") is None
 
 
+def test_snapshot(desk: Desk) -> None:
+    """What lines of code hold the GPU is an event of the trace, without a secret and without a control character."""
+    frames = [{"frame": "a/train.py:7 loss\x1b[2J", "bytes": 900, "count": 1}, {"frame": "key hf_abcdefghijklmnop", "bytes": 5}]
+    (event,) = desk.of({"kind": "snapshot", "why": "out of memory", "held_bytes": 905, "asked_bytes": "x", "frames": frames})
+    assert event.pop("kind") == "process.snapshot"
+    assert (event["pid"], event["why"], event["held_bytes"], event["sizes"]) == (7, "out of memory", 905, [900, 5])
+    assert "asked_bytes" not in event and "hf_abc" not in str(event["lines"]) and "\x1b" not in str(event["lines"])
+
+
+@pytest.mark.parametrize(
+    "frames", [None, "x", 7, [], [7], [{}], [{"frame": 7, "bytes": 7}], [{"frame": "x", "bytes": 1 << 70}], {"frame": "x"}]
+)
+def test_snapshot_without_a_line(desk: Desk, frames: object) -> None:
+    """A snapshot that names no line with its size is dropped."""
+    assert desk.of({"kind": "snapshot", "frames": frames}) == []
+
+
+def test_snapshot_with_many_lines(desk: Desk) -> None:
+    """Twenty are kept."""
+    (event,) = desk.of({"kind": "snapshot", "frames": [{"frame": "x" * 999, "bytes": 1}] * 200})
+    assert (len(event["lines"]), {len(line) for line in event["lines"]}) == (20, {120})
+
+
 def log(desk: Desk, text: str, name: str = "job.log") -> list[dict[str, Any]]:
     """What is stored of text that the job wrote."""
     with (desk.run / "logs" / name).open("a") as handle:

@@ -162,3 +162,57 @@ def test_hook_of_ray(tmp_path: Path) -> None:
     pid = next((line.split()[1] for line in done.stdout.splitlines() if line.startswith("worker ")), done.stderr)
     line = json.loads((tmp_path / f"{pid}.jsonl").read_text().splitlines()[0])
     assert (line["kind"], line["rank"]) == ("probe", 3)
+
+
+SNAPSHOTS = """
+import json, sys, time
+from types import ModuleType, SimpleNamespace
+from rlhfdoctor import probe
+segments = json.load(open(sys.argv[1]))["segments"]
+torch = sys.modules["torch"] = ModuleType("torch")
+def record(enabled, *, context, stacks):
+    print(enabled, context, stacks)
+state = SimpleNamespace(free=50, held=1000)
+torch.cuda = SimpleNamespace(
+    is_available=lambda: True, is_initialized=lambda: True, memory_stats=dict, host_memory_stats=dict,
+    mem_get_info=lambda: (state.free, 100), memory_allocated=lambda: state.held, memory_snapshot=lambda: segments,
+    memory=SimpleNamespace(_record_memory_history=record))
+observers = []
+torch._C = SimpleNamespace(_cuda_attach_out_of_memory_observer=observers.append)
+probe._EVERY_S = 0.01
+probe.start()
+time.sleep(0.3)   # half full: nothing
+state.free = 5
+time.sleep(0.3)   # full: once, however long it stays so
+state.held = 1020
+time.sleep(0.3)   # hardly more: nothing
+state.held = 2000
+time.sleep(0.3)   # once more
+for observer in observers:
+    observer(0, 77, 100, 5)
+    observer(0, 78, 100, 5)   # within a second
+segments[:] = [None]          # of another form: swallowed, torch's own error goes on
+time.sleep(1.1)
+observers[0](0, 79, 100, 5)
+"""
+
+
+@pytest.mark.parametrize("asked", ["1", "0", ""])
+def test_snapshots(tmp_path: Path, asked: str) -> None:
+    """Asked for, the lines that hold most are written when the card is full, for each growth once, and at torch's OOM."""
+    fixture = ROOT / "tests/gpu/fixtures/snapshot.json"
+    done = run(
+        SNAPSHOTS.replace("sys.argv[1]", repr(str(fixture))), RLHFDOCTOR_MARKS=str(tmp_path), RLHFDOCTOR_SNAPSHOTS=asked
+    )
+    lines = [json.loads(line) for path in tmp_path.iterdir() for line in path.read_text().splitlines()]
+    found = [line for line in lines if line["kind"] == "snapshot"]
+    if asked != "1":
+        assert (done.returncode, done.stdout, found) == (1, "", []), done.stderr  # observers[0] is not there
+        return
+    assert (done.returncode, done.stdout) == (0, "state state python\n"), done.stderr
+    assert [(line["why"], line.get("asked_bytes")) for line in found] == [
+        ("full", None),
+        ("full", None),
+        ("out of memory", 77),
+    ]
+    assert [row["frame"].rpartition(" ")[2] for row in found[0]["frames"]] == ["hold_large", "hold_small"]
