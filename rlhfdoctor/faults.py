@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from rlhfdoctor.errors import DoctorError
 from rlhfdoctor.i18n.message import Message, quoted, say
+from rlhfdoctor.privacy.secrets import shortened
 from rlhfdoctor.types import Gap
 
 PATIENCE_S = 10.0
@@ -37,9 +38,17 @@ def isolated(what: Message, gaps: list[Gap], most_s: float | None = None) -> Ite
         if isinstance(error, TooLong):
             why = say("took more than {most_s} s and was left out; please report it", most_s=most_s)
         else:
-            fault = quoted(f"{type(error).__name__}: {error}"[:200])
-            why = say("an error of the doctor itself ({fault}); please report it", fault=fault)
+            why = say("an error of the doctor itself ({fault}); please report it", fault=quoted(described(error)))
         gaps.append(Gap(what=what, why=why))
+
+
+def described(error: Exception) -> str:
+    """An exception's class and words, without secrets, at most 300 letters.
+
+    >>> described(ValueError("no access for hf_abcdefghijklmnop"))
+    'ValueError: no access for [secret]'
+    """
+    return shortened(f"{type(error).__name__}: {error}", 300)
 
 
 @contextlib.contextmanager

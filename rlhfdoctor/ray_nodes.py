@@ -15,6 +15,7 @@ from typing import Any
 
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.i18n.message import say
+from rlhfdoctor.privacy.secrets import shortened
 
 _PINGS = 5
 _CONNECT_S = 10.0
@@ -139,4 +140,4 @@ def first_line(error: BaseException) -> str:
     """What an error says, at most a line; of an error that Ray carries here from an actor, what was raised there."""
     cause = getattr(error, "cause", None)
     said = str(cause if isinstance(cause, BaseException) else error)
-    return (said.strip().splitlines() or [type(error).__name__])[0][:200]
+    return shortened((said.strip().splitlines() or [type(error).__name__])[0], 200)

@@ -32,7 +32,7 @@ class Places:
         """The real path of what a client names: relative to one of the folders, or absolute.
 
         Links are followed first, so that what counts is where they lead. Whether anything exists outside of the
-        folders is not told.
+        folders is not disclosed.
 
         Raises:
             UsageError: it is not below the folders, does not exist, or is neither a file nor a folder.

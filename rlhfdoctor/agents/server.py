@@ -43,7 +43,7 @@ def serve(folders: Sequence[str]) -> None:
         UsageError: a folder does not exist.
     """
     places = Places(folders)
-    logging.getLogger("mcp").setLevel(logging.ERROR)  # it logs a line for each error that a client is told anyway
+    logging.getLogger("mcp").setLevel(logging.ERROR)  # it logs each error, and a client receives it anyway
     with tempfile.TemporaryDirectory(prefix="doctor-mcp-") as own:
         before, tempfile.tempdir = tempfile.tempdir, own  # archives are unpacked here, and nowhere else
         try:

@@ -60,11 +60,12 @@ class _Group(click.Group):
         except Exception as error:  # a user sees no traceback
             if os.environ.get("RLHFDOCTOR_DEBUG"):
                 raise
-            fault = f"{type(error).__name__}: {error}"[:300]
+            from rlhfdoctor.faults import described
+
             says = say(
                 "internal error in doctor (not in your run): {fault}\n"
                 "Please report it with the output of the same command under RLHFDOCTOR_DEBUG=1.",
-                fault=fault,
+                fault=described(error),
             )
             echo(f"doctor: {words()(says)}", err=True)
             ctx.exit(2)

@@ -77,11 +77,11 @@ def patch(
     extract = say("{file}: is inside an archive; extract it before patching", file=inside or "")
     if inside is not None and write:
         raise UsageError(extract)
-    for told in said.describe_patches(incident, chosen, everything, write):
-        tell(told.line, err=True)
-        for detail in told.details:
+    for described in said.describe_patches(incident, chosen, everything, write):
+        tell(described.line, err=True)
+        for detail in described.details:
             tell(say("   {detail}", detail=detail), err=True)
-        echo(without_secrets(told.diff), err=True, end="")
+        echo(without_secrets(described.diff), err=True, end="")
     command = _command(paths, reading)
     if changes:
         _write(changes) if write else _print(changes)

@@ -1,19 +1,6 @@
 """The project file: what the runs of one project have in common, as defaults of every command's options.
 
-`rlhfdoctor.toml`, or the table `[tool.rlhfdoctor]` of `pyproject.toml`:
-
-    framework = "openrlhf==0.5.3"
-    language = "zh"
-    rules = ["rules"]        # folders, from the file's own one on
-    hide = ["acme"]          # words that `doctor bundle` replaces
-
-    [machine]
-    nodes = 2
-    gpus_per_node = 8
-    gpu = "h100-80g"
-    host_memory = "1T"
-    container_memory = "900G"
-    shm = "64G"
+`rlhfdoctor.toml`, or the table `[tool.rlhfdoctor]` of `pyproject.toml`; `doctor config --help` has an example.
 
 The nearest one counts, from the current folder upwards. Rules can propose changes of files, so it is read only if
 nobody but the user and root can have written it, and never in a folder that the command reads: what is analysed may be

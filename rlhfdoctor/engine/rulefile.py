@@ -100,7 +100,7 @@ class Remedy(Struct, forbid_unknown_fields=True):
     setting: str | UnsetType = UNSET
     measure: str | UnsetType = UNSET
     published: bool = False
-    """An advice that is in circulation and does not hold here; never shown on a guess of the version."""
+    """An advice that is in circulation and does not hold here; never shown where the version is only assumed."""
     cost: str = ""
     when: When | UnsetType = UNSET
     versions: str = ""

@@ -18,7 +18,7 @@ from rlhfdoctor.vocabulary.run import Component
 _NONE_PRIOR, _NONE_BESIDE_FILES = 0.1, 0.03
 """Prior of "no configuration that the budget knows"; and where the files of the run are at hand."""
 _TEMPER = 0.7
-"""Power of the weights where the configuration is guessed: what ran is between what is tried, so that differences of
+"""Power of the weights where the configuration is assumed: what ran is between what is tried, so that differences of
 fit mean less than the budget's error says. By simulated tables (tests/exam/explained.py)."""
 _FIXED_ERROR = {True: 60 * MIB, False: 3 * GIB // 2}
 """How far a process without a model may be from the budget's constant: measured on CPUs, assumed for CUDA."""

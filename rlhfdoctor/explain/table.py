@@ -84,12 +84,12 @@ def _best(stories: Sequence[Story], *, unknown: bool) -> Story | None:
     """The likeliest story, one with a configuration if all of those together are likelier than none.
 
     Args:
-        unknown: what fills the memory is something else; then a guessed configuration explains nothing.
+        unknown: what fills the memory is something else; then an assumed configuration explains nothing.
     """
     none = sum(story.weight for story in stories if story.hypothesis is None)
     best = next((story for story in stories if story.hypothesis is not None or none > _NONE_WINS), None)
-    guessed = best is not None and best.hypothesis is not None and not best.hypothesis.from_files
-    return None if unknown and guessed else best
+    assumed = best is not None and best.hypothesis is not None and not best.hypothesis.from_files
+    return None if unknown and assumed else best
 
 
 def _row(one: Group, place: int, best: Story | None, constants: Constants) -> Explained:

@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 from typing import IO, Any
 
 from rlhfdoctor.errors import SourceError
+from rlhfdoctor.faults import described
 from rlhfdoctor.i18n.message import say
 from rlhfdoctor.privacy.secrets import shortened
 
@@ -76,7 +77,7 @@ def _source_error(url: str, error: Exception) -> SourceError:
 
 
 def _os_error(error: Exception) -> OSError:
-    return error if isinstance(error, OSError) else OSError(shortened(f"{type(error).__name__}: {error}", 300))
+    return error if isinstance(error, OSError) else OSError(described(error))
 
 
 def _opener(storage: Any, path: str) -> Callable[[], IO[bytes]]:

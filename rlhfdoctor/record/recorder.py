@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlhfdoctor.errors import SourceError
+from rlhfdoctor.faults import described
 from rlhfdoctor.i18n.message import NOTHING, Message, quoted, say
 from rlhfdoctor.record import daemon
 from rlhfdoctor.record.activity import Activity
@@ -137,7 +138,7 @@ class Recorder:
     def _failed(self, error: Exception) -> Message:
         """A failed tick is reported once per kind of fault; too many in a row end the recording."""
         self.failures += 1
-        why = f"{type(error).__name__}: {error}"[:300]
+        why = described(error)
         if why not in self.faults:
             self.faults.add(why)
             traceback.print_exc()  # into recorder.log

@@ -54,12 +54,13 @@ def service_of(url: str) -> str:
 
 
 def _add(url: str):  # type: ignore[no-untyped-def]
-    """A service of apprise, without its words on standard error, which may quote the URL."""
+    """A service of apprise, or None. Its log is off, since it may quote the URL; what a plugin raises it catches."""
     import apprise
 
     logging.getLogger("apprise").setLevel(logging.CRITICAL + 1)
     logging.getLogger("apprise").propagate = False
-    return apprise.Apprise.instantiate(url, suppress_exceptions=True)
+    service = apprise.Apprise()
+    return service if service.add(url) else None
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -68,12 +69,8 @@ def main(arguments: Sequence[str]) -> int:
     signal.alarm(_LIMIT_S)
     failed = 0
     for url in take_urls():
-        try:
-            service = _add(url)
-            told = bool(service and service.notify(title=_TITLE, body=arguments[1]))
-        except Exception:  # whatever a service's plugin raises, it may quote the URL
-            told = False
-        if not told:
+        service = _add(url)
+        if not (service and service.notify(title=_TITLE, body=arguments[1])):
             failed += 1
             print(f"doctor: --notify {service_of(url)}...: not sent", file=sys.stderr, flush=True)
     return min(failed, 1)

@@ -172,12 +172,14 @@ def _broken(found: Estimate, broken: Sequence[tuple[Limit, tuple[str, int]]]) ->
             say("{phase} is the first that is too large, with {size:bytes}", phase=phase_name(first), size=size)
         )
     if certain:
-        told = say("will not fit: {phase} takes {size:bytes} of {limit}'s {most:bytes}, {more:bytes} too much", **takes)
-        return joined(told, *later)
-    told = say(
+        verdict = say(
+            "will not fit: {phase} takes {size:bytes} of {limit}'s {most:bytes}, {more:bytes} too much", **takes
+        )
+        return joined(verdict, *later)
+    verdict = say(
         "will probably not fit: {phase} takes {size:bytes} of {limit}'s {most:bytes}, {more:bytes} too much", **takes
     )
-    return joined(told, *later, _DOUBT)
+    return joined(verdict, *later, _DOUBT)
 
 
 def _fullest(found: Estimate) -> Limit | None:
