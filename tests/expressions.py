@@ -137,6 +137,8 @@ class Lines:
                 if most > LEAST_REPEATS:
                     one = self._sample(list(body))
                     yield before, one, behind
+                    if self.tree.state.flags & re.MULTILINE:
+                        yield before, before + one + "\n", behind
                     yield before, one + self._sample(items[place + 1 : place + 2]), behind
                 yield from self._repeats(list(body), before, behind)
             else:
@@ -215,7 +217,7 @@ LEAST_ROUNDS, ROUNDS = 3, 24
 HANGS_S = 1.0
 WINDOW = 1 << 15
 """Half of that of a line as the doctor reads it (logs/blocks.py)."""
-MOST_S = 2.0
+MOST_S = 0.5
 """Of processor time that the longer three quarters of a window may take."""
 
 
@@ -285,6 +287,7 @@ def reached(text: Text, work: Path) -> list[str]:
     from rlhfdoctor import analyze
     from rlhfdoctor.privacy.redact import Redactor
     from rlhfdoctor.privacy.secrets import cut_words
+    from rlhfdoctor.sources.vllm import parse_metrics
 
     def folder(length: int) -> None:
         for name in ("job.log", "dmesg.txt", "launch.sh", "config.yaml", "ds_config.json"):
@@ -296,7 +299,12 @@ def reached(text: Text, work: Path) -> list[str]:
         made.learn(text.of(length))
         made.text(text.of(length))
 
-    ways: dict[str, Callable[[int], object]] = {"folder": folder, "bundle": redactor, "recorder": lambda n: cut_words([text.of(n)])}
+    ways: dict[str, Callable[[int], object]] = {
+        "folder": folder,
+        "bundle": redactor,
+        "recorder": lambda n: cut_words([text.of(n)]),
+        "engine": lambda n: parse_metrics(text.of(n)),
+    }
     return [name for name, way in ways.items() if _is_slow(way)]
 
 

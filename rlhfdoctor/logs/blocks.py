@@ -36,7 +36,7 @@ _REDRAWS = 4
 """Carriage returns a line, from which on it is one bar's drawings."""
 _TRUSTED_RATIO = 0.98
 """Share of a pattern's candidates that were hits, from which on they are taken for hits."""
-_ANSI = re.compile(rb"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\n]*\x07|[@-Z\\-_])")
+_ANSI = re.compile(rb"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b\n]{0,2000}\x07|[@-Z\\-_])")
 
 
 @dataclass(frozen=True, slots=True)

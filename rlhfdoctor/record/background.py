@@ -40,7 +40,7 @@ class SlowLane:
         self._thread: threading.Thread | None = None
 
     def add(self, name: str, every_s: float, run: Callable[[], Any]) -> None:
-        """A job may raise OSError, ImportError or ValueError; it is tried again after a growing pause."""
+        """A job that raises is tried again after a growing pause."""
         self._jobs.append(Job(name, every_s, run))
 
     def start(self) -> None:
@@ -64,7 +64,7 @@ class SlowLane:
                 continue
             try:
                 result = job.run()
-            except (OSError, ImportError, ValueError) as error:
+            except Exception as error:  # a source that fails costs its own figures, not those of the others
                 job.pause_s = min(max(job.every_s, job.pause_s * 2), _LONGEST_PAUSE_S)
                 job.due_s = now + job.pause_s
                 why = str(error) or type(error).__name__

@@ -32,12 +32,13 @@ _LEAST_SHM_BYTES = 1 << 20
 _WHOLE_LEVEL_TICKS = 10
 _COUNTER_TICKS = 3
 _KILL_ECHO_S = 5.0
+_LARGEST = 2**61
 _PLACES = {name: number for number, name in enumerate(TABLES["host"])}
 
 
 def number(value: float | None) -> int:
-    """A value as the store keeps it."""
-    return NULL if value is None else int(value)
+    """A value as the store keeps it; none where it is no number, or larger than any that is real."""
+    return int(value) if value is not None and -_LARGEST < value < _LARGEST else NULL
 
 
 def thousandths(seconds: float | None) -> float | None:

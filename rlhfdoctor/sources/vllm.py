@@ -13,7 +13,11 @@ import math
 import re
 from dataclasses import dataclass
 
-_LINE = re.compile(r"^(vllm:[a-z_]+)(?:\{[^}]*\})? +([-+0-9.eE]+|NaN)$", re.MULTILINE)
+_LINE = re.compile(r"vllm:([a-z_]{1,80})(?:\{[^}]{0,2000}\})? {1,8}([-+0-9.eE]{1,40})")
+_PAGE_BYTES = 1 << 20
+_LINE_LETTERS = 4096
+_MOST = 2.0**53
+"""Of a figure: no engine has more, and a trace holds whole numbers of 64 bits."""
 _PORT = re.compile(r"--port[ =](\d{2,5})\b")
 _SERVER = re.compile(r"vllm\.entrypoints|\bvllm serve\b")
 
@@ -37,19 +41,20 @@ def parse_metrics(text: str) -> EngineLoad | None:
     EngineLoad(running_count=2, waiting_count=None, cache_ratio=0.5, preempted_count=None)
     """
     found: dict[str, list[float]] = {}
-    for name, value in _LINE.findall(text):
+    for line in text.split("\n"):
+        match = _LINE.fullmatch(line.rstrip("\r")) if line.startswith("vllm:") and len(line) < _LINE_LETTERS else None
         try:
-            known = float(value)
+            known = float(match[2]) if match is not None else math.nan
         except ValueError:
             continue
-        if math.isfinite(known):
-            found.setdefault(name.removeprefix("vllm:"), []).append(known)
+        if match is not None and 0 <= known <= _MOST:
+            found.setdefault(match[1], []).append(known)
     if not found:
         return None
 
     def total(*names: str) -> int | None:
         values = next((found[name] for name in names if name in found), None)
-        return None if values is None else int(sum(values))
+        return None if values is None else int(min(sum(values), _MOST))
 
     cache = found.get("kv_cache_usage_perc") or found.get("gpu_cache_usage_perc")
     return EngineLoad(
@@ -84,7 +89,7 @@ def read_metrics(host: str, port: int, timeout_s: float = 1.0) -> EngineLoad | N
     try:
         connection.request("GET", "/metrics")
         reply = connection.getresponse()
-        return parse_metrics(reply.read(4 << 20).decode("utf-8", "replace")) if reply.status == 200 else None
+        return parse_metrics(reply.read(_PAGE_BYTES).decode("utf-8", "replace")) if reply.status == 200 else None
     except (OSError, http.client.HTTPException):
         return None
     finally:

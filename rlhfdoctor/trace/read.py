@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rlhfdoctor.errors import SourceError
+from rlhfdoctor.files.bounds import is_below
 from rlhfdoctor.files.read import read_bytes
 from rlhfdoctor.i18n.message import quoted, say
 from rlhfdoctor.trace.checked import RunFile, checked, read_json
@@ -31,7 +32,7 @@ def is_run(path: str | Path) -> bool:
     """Whether a folder was written by `doctor watch`."""
     folder = Path(path)
     return folder.is_dir() and (
-        any(folder.glob(f"*{SUFFIX}")) or _run_file(folder, []) != {} or (folder / "nodes").is_dir()
+        any(folder.glob(f"*{SUFFIX}")) or _run_file(folder, []) != {} or ((folder / "nodes").is_dir() and not (folder / "nodes").is_symlink())
     )
 
 
@@ -55,10 +56,11 @@ def _run_file(folder: Path, gaps: list[Gap]) -> dict[str, Any]:
 
 
 def find_nodes(path: str | Path) -> list[Path]:
-    """The folders of a run that hold segments: its own, and those of other nodes."""
+    """The folders of a run that hold segments: its own, and those of other nodes; none by a link that leads out of it."""
     folder = Path(path)
     own = [folder] if any(folder.glob(f"*{SUFFIX}")) else []
-    return own + sorted(p for p in folder.glob("nodes/*") if p.is_dir() and not p.is_symlink())
+    top = os.path.realpath(folder)
+    return own + sorted(p for p in folder.glob("nodes/*") if p.is_dir() and is_below(os.path.realpath(p), top))
 
 
 def read_node(path: str | Path, *, every_s: float = 0.0, whole_s: float = 600.0) -> NodeTrace:

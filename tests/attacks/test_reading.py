@@ -8,16 +8,19 @@ import pickle
 import struct
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from rlhfdoctor.trace.read import find_nodes, is_run
 from tests.attacks import build
 from tests.attacks.build import KILLER, MIB
 from tests.attacks.conftest import Doctor
 from tests.attacks.run import PEAK_MIB
+from tests.record.build import write_run
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: files of another user")
 OTHER_UID = 65534
@@ -280,3 +283,23 @@ def test_a_project_file_of_one_long_key(tmp_path: Path, attack: Doctor, place: s
     (folder / place).chmod(0o777)
     done = attack("analyze", "run.log", cwd=folder)
     assert done.code == 3 and done.peak_mib < PEAK_MIB
+
+
+def test_titles_that_never_end(tmp_path: Path, analyze: Doctor) -> None:
+    """Half a megabyte of the beginning of a terminal's title on one line: the rest of the log is read."""
+    good = build.good_log(tmp_path / "run")
+    good.with_name("train.log").write_bytes(b"\x1b]" * 250_000 + b"\n")
+    assert analyze(good.parent).check().killer == KILLER
+
+
+def test_nodes_that_lie_elsewhere(tmp_path: Path, attack: Doctor) -> None:
+    """Whose `nodes` is a link out of the folder: another run of this machine is neither read nor packed."""
+    own = write_run(tmp_path / "secret" / "runA", 5, anon={"victim": lambda t: 100.0})
+    run = write_run(tmp_path / "received", 5, anon={"actor": lambda t: 100.0})
+    (run / "nodes").symlink_to(own.parent)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "nodes").symlink_to(own.parent)
+    assert [find_nodes(run), find_nodes(tmp_path / "other"), is_run(tmp_path / "other")] == [[run], [], False]
+    attack("bundle", run, "--out", tmp_path / "out.tar.gz").check((0, 1, 3))
+    with tarfile.open(tmp_path / "out.tar.gz") as archive:
+        assert [name for name in archive.getnames() if "runA" in name or "nodes" in name] == []

@@ -18,11 +18,12 @@ import pytest
 
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.record import daemon
+from rlhfdoctor.record.background import SlowLane
 from rlhfdoctor.record.recorder_config import RecorderConfig
 from rlhfdoctor.record.run_folder import make_folder
 from rlhfdoctor.record.start import describe_run, keep_configs, start_recorder
 from rlhfdoctor.sources.owners import owners_of
-from rlhfdoctor.sources.vllm import read_metrics
+from rlhfdoctor.sources.vllm import parse_metrics, read_metrics
 from tests.attacks.conftest import Doctor
 from tests.attacks.run import START, environment
 
@@ -513,3 +514,24 @@ def test_owner_of_a_set_user_id_program(tmp_path: Path) -> None:
             assert owners_of(process.pid) == (OTHER_UID,)
         finally:
             process.kill()
+
+
+def test_page_of_metrics_that_is_slow_to_read() -> None:
+    """A megabyte of lines that begin as vLLM's do and never end: linear, and nothing found."""
+    from tests.expressions import grows
+
+    def cpu_s(count: int) -> float:
+        start = time.process_time()
+        assert parse_metrics("vllm:a{\n" * count) is None
+        return time.process_time() - start
+
+    assert not grows(lambda: cpu_s(1 << 14), lambda: cpu_s(1 << 16), calm_s=0.01)
+
+
+def test_slow_lane_outlives_a_fault() -> None:
+    """A source that raises whatever it likes costs its own figures, not those of the others."""
+    lane = SlowLane()
+    lane.add("bad", 1.0, lambda: int(float("inf")))
+    lane.add("good", 1.0, lambda: 7)
+    lane.step()
+    assert (lane.take("bad"), lane.take("good"), [str(gap.what) for gap in lane.gaps()]) == (None, 7, ["bad"])

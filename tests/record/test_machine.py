@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -398,6 +399,12 @@ def test_title(v1: Room, titles: list[str], phases: list[str]) -> None:
         phases,
         True,
     )
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, 1e300, 2**62, -(2**62)], ids=str)
+def test_numbers_beyond_what_is_stored(value: float) -> None:
+    """A figure that the store has no room for is unknown, and never the end of a tick."""
+    assert number(value) == NULL
 
 
 def test_numbers() -> None:

@@ -81,6 +81,15 @@ def test_no_page(text: str) -> None:
     assert parse_metrics(text) is None
 
 
+@pytest.mark.parametrize("value", ["1e308", "-1", "1e999", "9007199254740993e9"])
+def test_number_that_no_engine_has(value: str) -> None:
+    """Such a figure is unknown; that of another engine on the page counts."""
+    name = "vllm:num_requests_running"
+    assert parse_metrics(f"{name} {value}\n") is None
+    assert parse_metrics(f'{name} {value}\n{name}{{model="b"}} 3.0\n') == parse_metrics(f"{name} 3\n")
+    assert (parse_metrics(f"{name} 9e15\n" * 99) or V1).running_count == 2**53
+
+
 def test_damaged_number() -> None:
     """A number that cannot be read is unknown, not zero."""
     expected = EngineLoad(running_count=3, waiting_count=None, cache_ratio=0.75, preempted_count=4)
