@@ -217,7 +217,7 @@ LEAST_ROUNDS, ROUNDS = 3, 24
 HANGS_S = 1.0
 WINDOW = 1 << 15
 """Half of that of a line as the doctor reads it (logs/blocks.py)."""
-MOST_S = 0.5
+MOST_S = 1.0
 """Of processor time that the longer three quarters of a window may take."""
 
 

@@ -12,6 +12,7 @@ from rlhfdoctor.types import Value
 
 _PHASE = "update"
 """When all that training takes is there."""
+_STATES = ("weights", "optimizer", "gradients")
 
 
 def host_bytes_of(inputs: Inputs, changes: Mapping[str, Value]) -> int:
@@ -25,6 +26,23 @@ def host_bytes_of(inputs: Inputs, changes: Mapping[str, Value]) -> int:
         other = change(other, name, value)
     nodes = zip(make_plans(inputs), make_plans(other), strict=True)
     return max((estimate(one).of("host", _PHASE) - estimate(two).of("host", _PHASE) for one, two in nodes), default=0)
+
+
+def host_states_of(inputs: Inputs) -> int:
+    """Weights, gradients and optimizer states in host memory of one node in the update; of the node where it is most.
+
+    Raises:
+        UsageError: the framework or the model's size is unknown.
+    """
+    sums = [
+        sum(
+            need.bytes * need.count
+            for need in estimate(plan).needs
+            if need.place == "host" and need.component in _STATES and _PHASE in need.phases and not need.transient
+        )
+        for plan in make_plans(inputs)
+    ]
+    return max(sums, default=0)
 
 
 def gpu_bytes_of(inputs: Inputs, roles: Collection[str]) -> int:

@@ -32,6 +32,7 @@ from rlhfdoctor.settings.read import CONFIG_LIMIT_BYTES, parse_configuration
 from rlhfdoctor.settings.written import Written, interpret
 from rlhfdoctor.trace.archive import shown, unpacked
 from rlhfdoctor.trace.events import Recorded, drop_foreign
+from rlhfdoctor.trace.read import find_nodes
 from rlhfdoctor.trace.run import Run, find_runs, find_unread, read_run
 from rlhfdoctor.types import Event, Gap
 
@@ -251,8 +252,9 @@ class Session(Intake):
     def _open_runs(self, paths: Sequence[str]) -> dict[str, str | None]:
         """The folders that `doctor watch` wrote are taken apart; what is left is read as text (`Run.files`)."""
         rest: dict[str, str | None] = {}
-        for path in paths:
-            runs = find_runs(path)
+        all_runs = [find_runs(path) for path in paths]
+        share = sum(len(find_nodes(run)) for runs in all_runs for run in runs)
+        for path, runs in zip(paths, all_runs):
             alone = bool(runs) and runs[0] == Path(path)
             if not alone:
                 rest[path] = None
@@ -260,7 +262,7 @@ class Session(Intake):
             for folder in runs:
                 run = Run()
                 with isolated(quoted(folder), self.gaps):
-                    run = read_run(folder)
+                    run = read_run(folder, share)
                 self.traces.extend(run.traces)
                 self.events.extend(run.events)
                 self.gaps.extend(run.gaps)

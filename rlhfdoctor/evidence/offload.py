@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from rlhfdoctor.budget.inputs import Inputs
 from rlhfdoctor.budget.shapes import find_shape
-from rlhfdoctor.budget.states import gpu_bytes_of, host_bytes_of
+from rlhfdoctor.budget.states import gpu_bytes_of, host_bytes_of, host_states_of
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.evidence.case import Case, fact, whole
 from rlhfdoctor.evidence.host import find_total
@@ -66,7 +66,7 @@ def find_offload(case: Case) -> Iterator[Evidence]:
 def _need(case: Case) -> Iterator[Evidence]:
     inputs, where = case_inputs(case)
     with contextlib.suppress(UsageError):  # the framework or the model is unknown, and so are its bytes
-        need = host_bytes_of(inputs, {"offload_optimizer": False, "offload_param": False})
+        need = host_states_of(inputs)
         frees = host_bytes_of(inputs, {"offload_optimizer": False})
         yield from _of_node(case, need, frees, where)
 

@@ -17,7 +17,7 @@ _USED = r"(?P<used_gib>\d+\.\d+) ?GB / (?P<total_gib>\d+\.\d+) ?GB"
 PATTERNS: tuple[Pattern, ...] = (
     line(
         EVENT.ray.memory_kill,
-        r"Memory on the node \(IP: (?P<ip>[^,)\s]{1,60}).{0,400}?was " + _USED + r" \((?P<used_ratio>[0-9.]+)\)"
+        r"Memory on the node \(IP: (?P<ip>[^,)\s]{1,60}).{0,300}?was " + _USED + r" \((?P<used_ratio>[0-9.]+)\)"
         r"(?:, which exceeds the memory usage threshold of (?P<threshold_ratio>[0-9.]*\d))?",
         "Memory on the node (IP: 10.0.0.1, ID: ab) where the task (task ID: cd, name=allocate_memory, pid=91085, "
         "memory used=24.99GB) was running was 32.62GB / 33.28GB (0.980175), which exceeds the memory usage threshold "

@@ -139,7 +139,7 @@ PLACES = (
     Place(
         "[",
         r"(?i)(?:api_?keys|access_?keys|\w{0,20}_tokens|passwords|secrets"
-        r"|credentials)\\{0,4}[\"']?\s{0,4}[:=]\s{0,4}\[([^\]\n]{8,4000})\]",
+        r"|credentials)\\{0,4}[\"']?\s{0,4}[:=]\s{0,4}\[([^\[\]\n]{8,4000})\]",
         is_random=True,
     ),
     Place(

@@ -17,6 +17,9 @@ from rlhfdoctor.vocabulary.index import RECORD_FIELDS
 from rlhfdoctor.vocabulary.names import RecordUnit
 
 _MOST_LETTERS = 1 << 16
+MOST_JSON_BYTES = 1 << 20
+"""Of an event or a header as JSON; the largest of a real one is some ten kilobytes, a long command line."""
+_MOST_ITEMS = 20_000
 Text = Annotated[str, Meta(max_length=_MOST_LETTERS)]
 Number = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 Time = Annotated[int, Meta(ge=0, le=LATEST_NS)]
@@ -25,7 +28,7 @@ _OF_UNIT: dict[RecordUnit, Any] = {
     "ns": Time,
     "text": Text,
     "flag": bool,
-    "list": list[Number | Text],
+    "list": Annotated[list[Number | Text], Meta(max_length=_MOST_ITEMS)],
     "messages": dict[str, Any],
     "bytes": Number,
     "count": Number,
@@ -126,7 +129,7 @@ def checked(value: dict[str, Any] | None, form: type) -> tuple[dict[str, Any], s
 
 def read_event(payload: bytes) -> StoredEvent | None:
     """An event of the recorder; None if it is not one, or a field has an invalid value."""
-    value, fault = checked(read_json(payload), _event_form())
+    value, fault = checked(read_json(payload) if len(payload) <= MOST_JSON_BYTES else None, _event_form())
     is_finite = all(math.isfinite(figure) for figure in value.values() if isinstance(figure, float))
     is_whole = value.get("kind") not in _NAMING or value.get("uid") is not None
     return cast(StoredEvent, value) if not fault and is_finite and is_whole else None

@@ -34,6 +34,8 @@ _TABLE = struct.Struct("<BBI")
 _LONGEST = 16 << 20
 """No frame is longer, packed or plain; a larger length is damage."""
 _MOST_CELLS = 4 << 20
+_MOST_ROWS = 1 << 17
+"""Of a table in one sample; 32,768 processes is what Linux numbers by default."""
 """Of one table in one sample: 5,000 processes have 75,000."""
 _MISREAD_BYTES = 64 << 20
 """Of frames that turn out to be none, after which the rest of a segment is damage."""
@@ -231,7 +233,7 @@ class Decoder:
             at += wide
             first = place if same else place + rows
             following = first + mask.bit_count() * rows
-            if following > len(numbers) or rows * self._widths[index] > _MOST_CELLS:
+            if following > len(numbers) or rows > _MOST_ROWS or rows * self._widths[index] > _MOST_CELLS:
                 raise ValueError("rows are missing")
             if picked is not None:
                 before = self._key.get(name) if not key else None

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
 from typing import Any
 
 from rlhfdoctor.i18n.message import quoted, say
@@ -15,11 +14,13 @@ from rlhfdoctor.trace.record import StoredEvent
 from rlhfdoctor.trace.schema import NULL
 from rlhfdoctor.types import Gap
 
-_MOST_FIGURES = 16 << 20
-"""128 MiB; a day of 64 processes, thinned for a verdict, has a tenth of it."""
-_MOST_EVENTS = 20_000
-"""Kept from the start, and as many from the end."""
-_MOST_LETTERS = 6 << 20
+_MOST_FIGURES, _LEAST_FIGURES = 16 << 20, 1 << 14
+"""128 MiB for all nodes together; a day of 64 processes, thinned for a verdict, has a tenth of it. No node gets less
+than the least.
+"""
+_MOST_EVENTS, _LEAST_EVENTS = 20_000, 500
+"""Kept from the start, and as many from the end, likewise."""
+_MOST_LETTERS, _LEAST_LETTERS = 6 << 20, 1 << 16
 """Of these events, likewise."""
 
 
@@ -59,10 +60,19 @@ class NodeTrace:
 class Held:
     """Fills a trace within these bounds."""
 
-    def __init__(self, trace: NodeTrace, after_ns: int) -> None:
-        """`after_ns`: samples from this wall-clock time on are thinned last."""
+    def __init__(self, trace: NodeTrace, after_ns: int, share: int = 1) -> None:
+        """
+        Args:
+            after_ns: samples from this wall-clock time on are thinned last.
+            share: how many traces are held at once.
+        """
         self._trace, self._after_ns = trace, after_ns
+        self._most_figures = max(_MOST_FIGURES // share, _LEAST_FIGURES)
+        self._most_events = max(_MOST_EVENTS // share, _LEAST_EVENTS)
+        self._most_letters = max(_MOST_LETTERS // share, _LEAST_LETTERS)
         self._figures = 0
+        self._counts: dict[str, list[tuple[int, int]]] = {}
+        """Table -> time and rows of each sample, in their order."""
         self._every = 1
         """Which one of so many samples is kept."""
         self._letters = 0
@@ -74,8 +84,9 @@ class Held:
         """All of its tables; `columns` as the segment's header names them."""
         self._trace.times_ns.append(sample.wall_ns)
         for name, (keys, values) in sample.tables.items():
+            self._counts.setdefault(name, []).append((sample.wall_ns, len(keys)))
             self._figures += _append(self._trace.tables, name, columns[name], keys, values, sample)
-        while self._figures > _MOST_FIGURES and len(self._trace.times_ns) > 1:
+        while self._figures > self._most_figures and len(self._trace.times_ns) > 1:
             self._halve()
 
     def _halve(self) -> None:
@@ -86,26 +97,37 @@ class Held:
             kept = set(trace.times_ns[::2])
         trace.times_ns = array("q", [time for time in trace.times_ns if time in kept])
         self._figures = 0
-        for table in trace.tables.values():
-            mask = [time in kept for time in table.times_ns]
+        for name, table in trace.tables.items():
             for rows in (table.times_ns, table.mono_ns, table.keys, *table.values.values()):
-                rows[:] = array("q", compress(rows, mask))
+                rows[:] = self._rows_of(name, rows, kept)
+            self._counts[name] = [one for one in self._counts[name] if one[0] in kept]
             self._figures += len(table.keys) * (len(table.values) + 3)
         self._every *= 2
         if self._figures >= before:  # all of them at one time
             trace.tables.clear()
+            self._counts.clear()
             trace.times_ns, self._figures = array("q"), 0
+
+    def _rows_of(self, name: str, rows: array[int], kept: Collection[int]) -> array[int]:
+        """A column with the rows of these samples only."""
+        found, place = array("q"), 0
+        for time, count in self._counts[name]:
+            if time in kept:
+                found.extend(rows[place : place + count])
+            place += count
+        return found
 
     def add_event(self, event: StoredEvent) -> None:
         """An event, if it is among the first or the last ones."""
-        size = sum(len(value) for value in event.values() if isinstance(value, str)) + 100
-        if not self._last and len(self._trace.events) < _MOST_EVENTS and self._letters + size <= _MOST_LETTERS:
+        size = _letters(event)
+        fits = len(self._trace.events) < self._most_events and self._letters + size <= self._most_letters
+        if not self._last and fits:
             self._trace.events.append(event)
             self._letters += size
             return
         self._last.append((event, size))
         self._last_letters += size
-        while len(self._last) > _MOST_EVENTS or self._last_letters > _MOST_LETTERS:
+        while len(self._last) > self._most_events or self._last_letters > self._most_letters:
             self._last_letters -= self._last.popleft()[1]
             self._dropped += 1
 
@@ -121,6 +143,19 @@ class Held:
         if self._dropped:
             why = say("holds more events than fit in memory: {count} in its middle were left out", count=self._dropped)
             self._trace.gaps.append(Gap(what=what, why=why))
+
+
+def _letters(event: StoredEvent) -> int:
+    """About the memory that an event takes, in bytes: letters, and some for each value however deep it lies."""
+    size, left = 100, list(event.values())
+    while left:
+        value = left.pop()
+        size += len(value) if isinstance(value, str) else 8
+        if isinstance(value, (list, tuple)):
+            left.extend(value)
+        elif isinstance(value, dict):
+            left.extend((*value, *value.values()))
+    return size
 
 
 def _append(

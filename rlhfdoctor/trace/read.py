@@ -19,20 +19,24 @@ from rlhfdoctor.trace.checked import RunFile, checked, read_json
 from rlhfdoctor.trace.frames import Sample
 from rlhfdoctor.trace.node import Held, NodeTrace
 from rlhfdoctor.trace.record import StoredEvent, time_of
-from rlhfdoctor.trace.segment import SegmentReader, Wanted
+from rlhfdoctor.trace.segment import MOST_EVENT_BYTES, SegmentReader, Wanted
 from rlhfdoctor.trace.store import SUFFIX
 from rlhfdoctor.types import Gap
 from rlhfdoctor.vocabulary import RECORD_FIELD as R
 
 RUN_SCHEMA = "rlhfdoctor.run/1"
 _MOST_RUN_BYTES = 8 << 20
+_LEAST_EVENT_BYTES = 1 << 20
+"""Of one node among many."""
 
 
 def is_run(path: str | Path) -> bool:
     """Whether a folder was written by `doctor watch`."""
     folder = Path(path)
     return folder.is_dir() and (
-        any(folder.glob(f"*{SUFFIX}")) or _run_file(folder, []) != {} or ((folder / "nodes").is_dir() and not (folder / "nodes").is_symlink())
+        any(folder.glob(f"*{SUFFIX}"))
+        or _run_file(folder, []) != {}
+        or ((folder / "nodes").is_dir() and not (folder / "nodes").is_symlink())
     )
 
 
@@ -56,18 +60,19 @@ def _run_file(folder: Path, gaps: list[Gap]) -> dict[str, Any]:
 
 
 def find_nodes(path: str | Path) -> list[Path]:
-    """The folders of a run that hold segments: its own, and those of other nodes; none by a link that leads out of it."""
+    """The folders of a run that hold segments: its own, and those of other nodes; none by a link out of it."""
     folder = Path(path)
     own = [folder] if any(folder.glob(f"*{SUFFIX}")) else []
     top = os.path.realpath(folder)
     return own + sorted(p for p in folder.glob("nodes/*") if p.is_dir() and is_below(os.path.realpath(p), top))
 
 
-def read_node(path: str | Path, *, every_s: float = 0.0, whole_s: float = 600.0) -> NodeTrace:
+def read_node(path: str | Path, *, every_s: float = 0.0, whole_s: float = 600.0, share: int = 1) -> NodeTrace:
     """What one recorder wrote, sorted by time.
 
     Args:
         every_s: thin out to one sample in this time, but for the last `whole_s` seconds.
+        share: how many nodes are read; what fits in memory is divided by it.
 
     Raises:
         SourceError: there is no segment, or no segment can be opened.
@@ -87,10 +92,10 @@ def read_node(path: str | Path, *, every_s: float = 0.0, whole_s: float = 600.0)
     after_ns = _last_ns(names) - int(whole_s * 1e9) if every_s else 0
     wanted = Wanted(every_s, after_ns) if every_s else None
     trace = NodeTrace(str(folder), folder.name, run, {}, {}, [], gaps, path=str(folder))
-    held = Held(trace, after_ns)
-    opened = 0
+    held = Held(trace, after_ns, share)
+    opened, event_bytes = 0, max(MOST_EVENT_BYTES // share, _LEAST_EVENT_BYTES)
     for name in names:
-        segment = SegmentReader(str(name))
+        segment = SegmentReader(str(name), most_event_bytes=event_bytes)
         try:
             for item in segment.read(gaps, final=True, wanted=wanted):
                 if isinstance(item, Sample):
@@ -101,6 +106,7 @@ def read_node(path: str | Path, *, every_s: float = 0.0, whole_s: float = 600.0)
         except OSError as error:
             gaps.append(Gap(what=quoted(name), why=quoted(error.strerror) if error.strerror else say("not readable")))
         trace.header = segment.header or trace.header
+        event_bytes -= segment.event_bytes
     if not opened:
         raise SourceError(say("{path}: no segment of the trace can be read ({why})", path=str(path), why=gaps[0].why))
     held.finish()

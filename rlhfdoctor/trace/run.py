@@ -66,12 +66,17 @@ def find_unread(path: str, runs: Sequence[Path]) -> Iterator[Gap]:
                 yield Gap(what=quoted(name), why=why)
 
 
-def read_run(path: Path) -> Run:
-    """All of one run's folder but the text of its logs."""
+def read_run(path: Path, share: int | None = None) -> Run:
+    """All of one run's folder but the text of its logs.
+
+    Args:
+        share: how many nodes are read in all, with those of other runs.
+    """
     run = Run()
-    for node in find_nodes(path):
+    nodes = find_nodes(path)
+    for node in nodes:
         try:
-            recorded = Recorded(read_node(node, every_s=_EVERY_S))
+            recorded = Recorded(read_node(node, every_s=_EVERY_S, share=share or len(nodes)))
         except SourceError as error:
             run.gaps.append(Gap(what=quoted(node), why=error.says))
             continue
@@ -87,9 +92,10 @@ def read_run(path: Path) -> Run:
 def read_traces(paths: Iterable[str]) -> list[Recorded]:
     """The traces of the runs that the paths hold, as much as a verdict needs; what cannot be read is left out."""
     found = []
-    for node in (node for path in paths for run in find_runs(path) for node in find_nodes(run)):
+    nodes = [node for path in paths for run in find_runs(path) for node in find_nodes(run)]
+    for node in nodes:
         with contextlib.suppress(SourceError):  # reported in the incident's gaps
-            found.append(Recorded(read_node(node, every_s=_EVERY_S)))
+            found.append(Recorded(read_node(node, every_s=_EVERY_S, share=len(nodes))))
     return found
 
 

@@ -7,12 +7,14 @@ from typing import Any
 
 from rlhfdoctor.files.read import open_binary
 from rlhfdoctor.i18n.message import quoted, say
-from rlhfdoctor.trace.checked import Header, checked, read_event, read_json
+from rlhfdoctor.trace.checked import MOST_JSON_BYTES, Header, checked, read_event, read_json
 from rlhfdoctor.trace.frames import EVENT, HEADER, KEY, SAMPLE, Decoder, Frame, Sample, unpack
 from rlhfdoctor.trace.record import StoredEvent
 from rlhfdoctor.trace.schema import FORMAT, TABLES
 from rlhfdoctor.types import Gap
 
+MOST_EVENT_BYTES = 128 << 20
+"""A day in which a process a second begins and ends has a fifth of it."""
 _PIECE_BYTES = 8 << 20
 _MOST_BYTES = 256 << 20
 """Of one segment; a recorder begins another one after 4 MiB."""
@@ -23,9 +25,17 @@ _MOST_TABLES, _MOST_COLUMNS = 100, 200
 class SegmentReader:
     """One segment, read on from where the last call ended."""
 
-    def __init__(self, path: str, only: Mapping[str, Sequence[str]] | None = None) -> None:
-        """`path` is a file, or a memfd below /proc; `only` these columns of its tables are decoded."""
+    def __init__(
+        self, path: str, only: Mapping[str, Sequence[str]] | None = None, most_event_bytes: int = MOST_EVENT_BYTES
+    ) -> None:
+        """
+        Args:
+            path: a file, or a memfd below /proc.
+            only: these columns of its tables are decoded.
+            most_event_bytes: of all events as JSON; what is behind them is damage.
+        """
         self.path = path
+        self.event_bytes, self._most_event_bytes = 0, most_event_bytes
         self._only = only
         self.header: dict[str, Any] = {}
         self._offset = 0
@@ -96,7 +106,8 @@ class SegmentReader:
         if frame.kind == HEADER:
             self._open(frame, gaps)
         elif frame.kind == EVENT:
-            event = read_event(frame.payload)
+            self.event_bytes += len(frame.payload)
+            event = read_event(frame.payload) if self.event_bytes <= self._most_event_bytes else None
             if event is None:
                 why = say("an event at {offset} was not written by a recorder", offset=frame.offset)
                 gaps.append(Gap(what=quoted(self.path), why=why))
@@ -131,7 +142,7 @@ class SegmentReader:
             )
 
     def _open(self, frame: Frame, gaps: list[Gap]) -> None:
-        header = read_json(frame.payload)
+        header = read_json(frame.payload) if len(frame.payload) <= MOST_JSON_BYTES else None
         if header is None:
             gaps.append(Gap(what=quoted(self.path), why=say("its header is no JSON object")))
             return

@@ -151,7 +151,7 @@ def read_trace(path: str | Path, *, every_s: float = 0.0) -> Trace:
     nodes: list[NodeTrace] = []
     for folder in folders:
         try:
-            nodes.append(read_node(folder, every_s=every_s))
+            nodes.append(read_node(folder, every_s=every_s, share=len(folders)))
         except SourceError as error:
             gaps.append(Gap(what=quoted(folder), why=error.says))
     if not nodes:

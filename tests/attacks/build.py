@@ -9,6 +9,7 @@ import json
 import struct
 import tarfile
 import zlib
+from array import array
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,21 @@ def wide_frame(path: Path, rows: int, columns: int) -> None:
     path.write_bytes(
         header(tables={"process": names}) + frame(KEY, struct.pack("<I", len(head)) + head + bytes(8 * rows))
     )
+
+
+def large_nodes(run: Path, nodes: int, samples: int, rows: int) -> None:
+    """Folders of further nodes, each with key frames of one column; small as stored."""
+    keys = array("q", range(rows)).tobytes()
+    planes = b"".join(keys[place::8] for place in range(8))
+    frames = []
+    for number in range(1, samples + 1):
+        head = struct.pack("<QQqqB", number, number, START_S * 10**9 + number, number, 1)
+        head += struct.pack("<BBI", 0, 0, rows) + b"\0"
+        frames.append(frame(KEY, struct.pack("<I", len(head)) + head + planes))
+    for node in range(nodes):
+        folder = run / "nodes" / f"n{node + 2}"
+        folder.mkdir(parents=True)
+        (folder / "000001.trace").write_bytes(header(tables={"process": ["c"]}) + b"".join(frames))
 
 
 def run_length_zstd(path: Path, size: int) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rlhfdoctor.trace.frames import EVENT
 from tests.attacks import build
 from tests.attacks.build import MIB, RUN_KILLER
 from tests.attacks.conftest import Doctor
@@ -174,3 +175,28 @@ def test_deep_json_and_nul(tmp_path: Path, analyze: Doctor, plant: Callable[[Pat
     done = analyze(run, good).check((0, 1, 3))
     assert done.killer in (RUN_KILLER, build.OOM_KILLER)
     assert done.gap(run)
+
+
+def test_long_lists(tmp_path: Path, analyze: Doctor) -> None:
+    """Events whose lists have millions of items are a gap, not what fills the memory."""
+    run = build.good_run(tmp_path / "run")
+    one = build.frame(EVENT, json.dumps(build.stored("job.started", pid=5, argv=[0] * 4_000_000)).encode())
+    (run / "000002.trace").write_bytes(build.header() + one * 60)
+    done = analyze(run).check()
+    assert (done.killer, done.gap("000002.trace")) == (RUN_KILLER, True)
+
+
+def test_many_events_with_lists(tmp_path: Path, analyze: Doctor) -> None:
+    """Events with lists as long as allowed: those in the middle are left out, and it is said."""
+    run = build.good_run(tmp_path / "run")
+    one = build.frame(EVENT, json.dumps(build.stored("job.started", pid=5, argv=[0] * 15_000)).encode())
+    (run / "000002.trace").write_bytes(build.header() + one * 1_500)
+    done = analyze(run).check()
+    assert (done.killer, done.gap("000002.trace")) == (RUN_KILLER, True)
+
+
+def test_many_nodes(tmp_path: Path, analyze: Doctor) -> None:
+    """Nodes whose figures fill the memory together, and none alone: each is thinned."""
+    run = build.good_run(tmp_path / "run")
+    build.large_nodes(run, nodes=12, samples=40, rows=1 << 17)
+    assert analyze(run).check().killer == RUN_KILLER

@@ -594,6 +594,16 @@ EVENTS: list[tuple[dict[str, Any], str, bool]] = [
     (event("job.exited", code=-9), "the command ended: killed by SIGKILL", True),
     (event("process.exited", pid=7, code=3), "pid 7 ended: exit status 3", True),
     (
+        event("process.snapshot", pid=7, why="out of memory", lines=["a.py:7 f"], sizes=[GIB]),
+        "pid 7 ran out of GPU memory; a.py:7 f holds most of it, 1.00 GiB",
+        True,
+    ),
+    (
+        event("process.snapshot", pid=7, why="full", lines=["a.py:7 f"], sizes=[GIB]),
+        "the GPU of pid 7 is nearly full; a.py:7 f holds most of it, 1.00 GiB",
+        True,
+    ),
+    (
         event("process.gone", pid=7, role="actor", name="x", rss_anon_bytes=GIB),
         "actor pid 7 is gone; it held 1.00 GiB anon",
         True,

@@ -16,7 +16,7 @@ _HOW_IT_ENDED: dict[Message, Message] = {
     say("its last lines, with the exit status; sacct -j JOB, kubectl describe pod, ray job status ID"): say(
         "how the run ended"
     ),
-    say("dmesg -T | grep -iE 'oom|killed process'   (as root on the node)"): say("whether the kernel killed it"),
+    say('dmesg -T | grep -iE "oom|killed process"   # as root on the node'): say("whether the kernel killed it"),
     quoted("/tmp/ray/session_latest/logs"): say("what Ray says of its workers"),
     say("doctor watch -- COMMAND, or doctor watch --pid PID"): say(
         "the next run's memory, with the way in which it ends"
@@ -36,7 +36,7 @@ def wanted(incident: Incident) -> dict[Message, Message]:
         }
     elif not found:
         missing = {
-            say("dmesg -T | grep -iE 'oom|killed process'   (as root on the node)"): say("what killed the process"),
+            say('dmesg -T | grep -iE "oom|killed process"   # as root on the node'): say("what killed the process"),
             quoted("cat /sys/fs/cgroup/memory.max || cat /sys/fs/cgroup/memory/memory.limit_in_bytes"): say(
                 "the job's memory limit"
             ),
