@@ -152,9 +152,18 @@ class Fleet:
             text = io.StringIO()
             table = csv.DictWriter(text, [field.name for field in fields(FleetRow)], lineterminator="\n")
             table.writeheader()
-            table.writerows(asdict(row) for row in self.rows)
+            table.writerows({key: _cell(value) for key, value in asdict(row).items()} for row in self.rows)
             return text.getvalue().encode()
         return self.to_jsonl().encode()
+
+
+def _cell(value: object) -> object:
+    """A spreadsheet computes a text that begins like a formula; behind an apostrophe it shows it.
+
+    >>> _cell("=1+1"), _cell("runs/a"), _cell(-1.5)
+    ("'=1+1", 'runs/a', -1.5)
+    """
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
 
 
 def unreadable_row(path: str, why: str) -> FleetRow:

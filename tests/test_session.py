@@ -144,3 +144,12 @@ def test_an_archive_is_unpacked_no_longer_than_a_session(tmp_path: Path) -> None
         (real,) = session.names
         assert find_runs(real)
     assert not Path(real).exists()
+
+
+def test_configuration_that_takes_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When all the time for configuration is used up, the rest is a gap; the shortest files were read before."""
+    monkeypatch.setattr("rlhfdoctor.core.session._CONFIGURATION_S", 1e-6)
+    (tmp_path / "a.sh").write_text("#" * 5000 + "\npython -m openrlhf.cli.train_ppo_ray --zero_stage 2\n")
+    (tmp_path / "b.sh").write_text("python -m openrlhf.cli.train_ppo_ray --zero_stage 3\n")
+    incident = analyze(str(tmp_path))
+    assert [str(gap.what) for gap in incident.gaps if "configuration before it" in str(gap.why)] == [str(tmp_path / "a.sh")]

@@ -193,7 +193,7 @@ def _model(name: str | None, places: Places) -> str | None:
     try:
         return places.find(name)
     except UsageError:
-        if name.startswith(("/", ".", "~")):
+        if name.startswith(("/", ".", "~")) or ".." in name.split("/"):
             raise
         return name
 

@@ -21,6 +21,7 @@ from rlhfdoctor.vocabulary.names import Trait
 _ALWAYS_SHOWN: tuple[BoundName, ...] = ("node", "GPU")
 """Limits that are listed even if their size is unknown."""
 _MODEL = say("the model")
+_LONGEST_NAME = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +184,7 @@ class Inputs:
         name = self.machine.model
         if name is None:
             return None
-        if Path(name).exists():
+        if len(name) <= _LONGEST_NAME and Path(name).exists():
             return read_shape(Path(name))
         found = find_shape(name)
         if found is None:

@@ -6,6 +6,8 @@ Every command works on it; nothing is read twice.
 from __future__ import annotations
 
 import contextlib
+import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -35,6 +37,9 @@ from rlhfdoctor.trace.events import Recorded, drop_foreign
 from rlhfdoctor.trace.read import find_nodes
 from rlhfdoctor.trace.run import Run, find_runs, find_unread, read_run
 from rlhfdoctor.types import Event, Gap
+
+_CONFIGURATION_S = 20.0
+"""Of processor time for all configuration, the shortest files first; a large launch script takes a tenth of one."""
 
 
 class Elsewhere(contextlib.AbstractContextManager[Any], Protocol):
@@ -105,6 +110,7 @@ class Session(Intake):
         self._given, self._elsewhere = listed(paths), elsewhere
         self._stack = contextlib.ExitStack()
         self._shown_only: set[str] = set()
+        self._configuration_s = 0.0
         """Configuration with settings that is not for the user to edit."""
         self._written: dict[str, list[Written]] = {}
 
@@ -216,13 +222,20 @@ class Session(Intake):
                 self.texts[name] = applied.base[:CONFIG_LIMIT_BYTES].decode("utf-8", "surrogateescape")
 
     def _configured(self) -> Iterator[Written]:
-        for name, text in self.texts.items():
-            if name not in self._written:
-                self._written[name], gaps = [], list[Gap]()
-                with isolated(quoted(name), gaps, PATIENCE_S):
-                    self._written[name], gaps = parse_configuration(name, text)
-                for gap in gaps:
-                    self._note(gap)
+        for name in sorted(self.texts.keys() - self._written.keys(), key=lambda name: len(self.texts[name])):
+            self._written[name] = []
+            left_s = _CONFIGURATION_S - self._configuration_s
+            if left_s <= 0:
+                why = say("not read: the configuration before it took {most:.0f} s", most=_CONFIGURATION_S)
+                self._note(Gap(what=quoted(name), why=why))
+                continue
+            gaps, before_s = list[Gap](), time.process_time()
+            with isolated(quoted(name), gaps, min(PATIENCE_S, left_s)):
+                self._written[name], gaps = parse_configuration(name, self.texts[name])
+            self._configuration_s += time.process_time() - before_s
+            for gap in gaps:
+                self._note(gap)
+        for name in self.texts:
             found = self._written[name]
             yield from (replace(one, form="argv", span=None) for one in found) if name in self._shown_only else found
 
@@ -254,6 +267,7 @@ class Session(Intake):
         rest: dict[str, str | None] = {}
         all_runs = [find_runs(path) for path in paths]
         share = sum(len(find_nodes(run)) for runs in all_runs for run in runs)
+        named = set(map(os.path.realpath, (*paths, *self._configs)))
         for path, runs in zip(paths, all_runs):
             alone = bool(runs) and runs[0] == Path(path)
             if not alone:
@@ -266,7 +280,7 @@ class Session(Intake):
                 self.traces.extend(run.traces)
                 self.events.extend(run.events)
                 self.gaps.extend(run.gaps)
-                self._shown_only |= run.shown_only
+                self._shown_only |= {name for name in run.shown_only if os.path.realpath(name) not in named}
                 self._places |= run.places
                 self._byte_count += sum(len(trace.node.times_ns) for trace in run.traces)
                 if alone:

@@ -42,6 +42,10 @@ _JOB = re.compile(r"/job_(\d+)")
 _STEP = re.compile(r"\d{2,}")
 _NEAR_S = 90.0
 """Judgement: a driver notices a lost worker within Ray's health checks, some seconds to a minute after the kill."""
+_ZONES_S = 14 * 3600.0
+"""Stamps without a time zone are so much wrong at most."""
+_SILENT_S = 24 * 3600.0
+"""Judgement: so long a run may have stood still before it was killed, without one line."""
 _GOES_ON_S = 300.0
 """Judgement: a run that writes for this long behind a kill, and notices nothing, was not hit by it."""
 _LOST = (EVENT.ray.actor_died, EVENT.ray.worker_died, EVENT.ray.worker_vanished)
@@ -73,12 +77,21 @@ def sort_kills(events: Sequence[Event]) -> Sorted:
     job = _Job([event for event in events if event.kind.scope != "kernel"])
     dropped: set[int] = set()
     found = Sorted([], [], [])
-    for report in _reports(events):
+    reports = list(_reports(events))
+    for report in reports:
         if not job.may_own(report):
             found.foreign.append(report[-1])
             dropped |= {id(event) for event in report}
         elif not job.is_tied_to(report):
             found.untied.append(report[-1])
+    if len(found.foreign) == len(reports) > 0:  # pieces of a report without its end are of another kill of theirs
+        whole_reports = {id(event) for report in reports for event in report}
+        files = {killed.origin.file for killed in found.foreign}
+        dropped |= {
+            id(event)
+            for event in events
+            if event.kind in _REPORT and event.origin.file in files and id(event) not in whole_reports
+        }
     found.events.extend(event for event in events if id(event) not in dropped)
     return found
 
@@ -125,7 +138,8 @@ class _Job:
         self._vanished_s = sorted(event.time for event in self._vanished if event.time is not None)
         own_error |= EVENT.ray.killed_on_request in reasons
         self._ended_itself = not self._vanished and (own_error or finished)
-        self._last_s = max((event.time for event in events if event.time is not None), default=None)
+        times = [event.time for event in events if event.time is not None]
+        self._first_s, self._last_s = min(times, default=None), max(times, default=None)
         self._least_processes = 2 * any(event.kind in _NAMED_BY_LAUNCHER for event in events)  # torchrun and a rank
         self._speakers = {event.kind.scope for event in events}
         self._files = {
@@ -142,6 +156,8 @@ class _Job:
     def may_own(self, report: Sequence[Event]) -> bool:
         """Whether a kill may be the run's: nothing speaks against it."""
         killed = report[-1]
+        if killed.time is not None and not self._ran_at(killed.time):
+            return False
         if whole(killed, FIELD.pid) in self._pids:
             return True
         if _listed(report) < self._least_processes:
@@ -156,6 +172,12 @@ class _Job:
         if at is not None and self._last_s is not None and not self._vanished:
             return not self._ended_itself and self._last_s - at < _GOES_ON_S
         return not self._ended_itself
+
+    def _ran_at(self, at: float) -> bool:
+        """Whether the run may have lived then, by its first and its last line with a time."""
+        if self._first_s is None or self._last_s is None:
+            return True
+        return self._first_s - _ZONES_S <= at <= self._last_s + max(_ZONES_S, _SILENT_S)
 
     def is_tied_to(self, report: Sequence[Event]) -> bool:
         """Whether a kill that may be the run's has more in common with it than the folder it lies in."""

@@ -21,7 +21,8 @@ from rlhfdoctor.types import Gap
 
 _TARS = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".tzst", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 ENDINGS = (*_TARS, ".zip")
-_MOST_MEMBERS = 200_000
+_MOST_MEMBERS = 50_000
+"""A session of a thousand workers has some six thousand files."""
 _MOST_HEADER_BYTES = 1 << 20
 """Of a tar's long name or PAX header."""
 _BARE_TYPES = (tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE)

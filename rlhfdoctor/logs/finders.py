@@ -96,8 +96,12 @@ def find_with_re(patterns: Sequence[Pattern]) -> Finder:
             while position >= 0:
                 places.extend(position << PLACE_BITS | index for index in indexes)
                 position = lines.find(literal, position + 1)
-        for index, regex in without:
-            places.extend(max(m.end() - 1, m.start()) << PLACE_BITS | index for m in regex.finditer(lines))
+        begin = 0
+        for line in lines.split(b"\n") if without else ():  # a blank of an expression is a line's end, too
+            for index, regex in without if line else ():
+                for match in regex.finditer(line):
+                    places.append((begin + max(match.end() - 1, match.start())) << PLACE_BITS | index)
+            begin += len(line) + 1
         return sorted(places)
 
     return find

@@ -46,6 +46,7 @@ _SNAPSHOT_NUMBERS: tuple[RecordField, ...] = (
     R.unknown_bytes,
 )
 _LINE_LETTERS = 120
+_LAST_STEP = 10**9
 _MARKED: frozenset[RecordField] = frozenset({R.phase, R.step, R.role})
 """A mark says at least one of these."""
 _VICTIM = re.compile(r"Killed process (\d+)|oom-kill:.*,pid=(\d+)")
@@ -59,6 +60,8 @@ def _is_number(value: object) -> bool:
 def _mark_fields(mark: RecordEvent) -> StoredEvent:
     """The valid fields of a mark, each of the right type; the rest is dropped."""
     fields: StoredEvent = {key: mark[key] for key in _NUMBERS if _is_number(mark.get(key))}
+    if abs(fields.get(R.step, 0)) > _LAST_STEP:
+        del fields[R.step]
     if mark.get(R.phase) in PHASES:
         fields[R.phase] = mark[R.phase]
     if mark.get(R.edge) in ("start", "end"):

@@ -37,8 +37,8 @@ SAFETIES: Mapping[Safety, Message] = {
 }
 NOT_SET = say("(not set)")
 VANISHED = say(
-    "The process disappeared without logging a cause, as after an OOM kill, ray stop --force or a crash in native "
-    "code; the causes that Ray lists are guesses, not findings."
+    "It logged no cause, as after an OOM kill, ray stop --force or a crash in native code; the causes that Ray lists "
+    "are guesses, not findings."
 )
 """Added if only the disappearance of the process is known."""
 
@@ -114,6 +114,8 @@ def _by_whom(death: Death, victim: Message) -> Message:
         return say("{victim}: ended with exit status {code}", victim=victim, code=code)
     if isinstance(code, int) and death.killer == "other" and code < 0:
         return say("{victim}: killed by signal {number}, from outside", victim=victim, number=-code)
+    if death.killer == "sigkill-unknown" and not death.certain:
+        return say("{victim}: disappeared, by SIGKILL or a crash in native code", victim=victim)
     by = killer_says(death)
     if death.killer in _ENDED:
         return say("{victim}: ended by {killer}", victim=victim, killer=by)

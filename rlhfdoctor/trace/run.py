@@ -16,6 +16,7 @@ from rlhfdoctor.files.read import Refused, read_bytes
 from rlhfdoctor.files.walk import walk
 from rlhfdoctor.i18n.message import quoted, say
 from rlhfdoctor.logs.skipped import SKIPPED_FOLDERS
+from rlhfdoctor.sources.procfs import read_boot_id
 from rlhfdoctor.trace.events import Recorded, make_events
 from rlhfdoctor.trace.read import find_nodes, is_run, read_node
 from rlhfdoctor.trace.store import SUFFIX
@@ -119,14 +120,17 @@ def _files_of(node: Path, recorded: Recorded, run: Run) -> None:
         if (node / name).is_file():
             run.files[str(node / name)] = inside
             run.shown_only.add(str(node / name))
+    ours = recorded.node.run.get("boot_id") == read_boot_id()  # else the sender of the folder may know what lies where
     for config in recorded.node.run.get("configs") or []:
         own, copy = Path(str(config.get("path"))), node / str(config.get("copy"))
         if _same(own, str(config.get("sha256")), node / "run.json", run.gaps):
             run.files[str(own)] = None
+            if not ours:
+                run.shown_only.add(str(own))
         elif os.path.isfile(copy):
             run.files[str(copy)] = inside
             run.shown_only.add(str(copy))
-            if os.path.isfile(own):
+            if ours and os.path.isfile(own):
                 run.gaps.append(
                     Gap(
                         what=quoted(own),

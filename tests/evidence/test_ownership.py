@@ -134,3 +134,33 @@ def test_a_cgroup_with_fewer_processes_than_the_run(tmp_path: Path, rows: tuple[
     """torchrun and its rank are two; a list that was cut says nothing."""
     kill = UNDATED.format(comm="python", rows="".join(map(ROW.format, rows)))
     assert killers(tmp_path, STOPS + RANK, kill)[1] == killer
+
+
+LOST = STEP.format(at="09:00:00", step=1) + STEP.format(at="09:50:00", step=4) + (
+    "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit detail: Worker "
+    "unexpectedly exits with a connection error code 2. End of file.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("day", "pid", "killer"),
+    [
+        ("2026-03-01", 7, "kernel-oom-cgroup"),
+        ("2026-02-21", 7, "sigkill-unknown"),
+        ("2026-02-21", 41, "sigkill-unknown"),
+        ("2026-03-05", 7, "sigkill-unknown"),
+        ("2026-03-02T08", 7, "kernel-oom-cgroup"),
+    ],
+    ids=["that hour", "a week before", "a week before, the number of its process", "days later", "silent for a night"],
+)
+def test_time_of_a_kill_beside_a_loss_without_one(tmp_path: Path, day: str, pid: int, killer: str) -> None:
+    """Where the loss itself has no time, the kill's must be one at which the run may have lived."""
+    kill = KILL.replace("2026-03-01T10" if "T" in day else "2026-03-01", day).format(comm="python3", group="pod", pid=pid)
+    assert killers(tmp_path, f"(ActorModelRayActor pid=41) {LOST}", kill)[1] == killer
+
+
+def test_piece_of_a_foreign_report(tmp_path: Path) -> None:
+    """The use of a cgroup behind the last kill, all of which are other jobs', is no death of the run."""
+    usage = "[2026-03-01T10:00:01.000000+00:00] memory: usage 67108864kB, limit 67108864kB, failcnt 99\n"
+    kill = KILL.format(comm="java", group="pod", pid=7) + usage
+    assert killers(tmp_path, "Training finished: 5 steps\n", kill) == ("healthy", None)
