@@ -181,8 +181,9 @@ def _found(run: Run, places: Places) -> list[str]:
 
 
 def _framework(run: Run) -> str | None:
-    if run.framework is not None and not run.framework.partition("==")[0].strip():
-        raise UsageError(say("framework: write NAME or NAME==VERSION, such as openrlhf==0.5.3"))
+    from rlhfdoctor.settings.framework import check_given
+
+    check_given(run.framework)
     return run.framework
 
 

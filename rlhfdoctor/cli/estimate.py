@@ -100,11 +100,9 @@ def estimate(
     from rlhfdoctor.report import estimate as report
     from rlhfdoctor.report import estimate_json
     from rlhfdoctor.report.estimate_verdict import sentence, verdict
+    from rlhfdoctor.settings.framework import check_given
 
-    if framework is not None and not framework.partition("==")[0].strip():
-        raise UsageError(
-            say("--framework '{name}': write NAME or NAME==VERSION, such as openrlhf==0.5.3", name=framework)
-        )
+    check_given(framework)
     paths, model = _named(paths, model)
     if not paths and not configs and (framework is None or model is None):
         raise UsageError(_what_is_missing(model))

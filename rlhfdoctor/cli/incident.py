@@ -108,11 +108,9 @@ def check_reading(framework: str | None, since: str | None, until: str | None) -
         UsageError: an option's value is malformed.
     """
     from rlhfdoctor.logs.clock import read_time
+    from rlhfdoctor.settings.framework import check_given
 
-    if framework is not None and not framework.partition("==")[0].strip():
-        raise UsageError(
-            say("--framework '{name}': write NAME or NAME==VERSION, such as openrlhf==0.5.3", name=framework)
-        )
+    check_given(framework)
     bounds = []
     for name, text in (("--since", since), ("--until", until)):
         full = None if text is None else text if ":" in text else f"{text} 00:00"

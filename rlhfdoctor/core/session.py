@@ -110,8 +110,8 @@ class Session(Intake):
         self._given, self._elsewhere = listed(paths), elsewhere
         self._stack = contextlib.ExitStack()
         self._shown_only: set[str] = set()
-        self._configuration_s = 0.0
         """Configuration with settings that is not for the user to edit."""
+        self._configuration_s = 0.0
         self._written: dict[str, list[Written]] = {}
 
     def __enter__(self) -> Session:

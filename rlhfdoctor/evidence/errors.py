@@ -15,6 +15,8 @@ from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 
 _HOLE = re.compile(r"Tried to allocate [^\n]{0,400}(?: \.\.\.|…|\[\.\.\.\]) ?[a-z]")
 """Dots within the figures of the allocator's message."""
+_TRACEBACK_LINES = 40
+"""Before the error at its end, in which its frames stand."""
 
 
 def find_errors(case: Case) -> Iterator[Evidence]:
@@ -108,12 +110,11 @@ def _full_first(case: Case) -> Iterator[Evidence]:
 
 
 def _crash_says(case: Case, crash: Event) -> Message:
-    """A crash with the Python frame that faulthandler shows for it."""
-    frames = [
-        e
-        for e in case.around(crash, 40)
-        if e.kind == EVENT.python.frame and (e.origin.line or 0) > (crash.origin.line or 0)
-    ]
+    """A crash with the Python frame that is shown for it: by faulthandler behind it, or by the traceback before it."""
+    near = [e for e in case.around(crash, 40) if e.kind == EVENT.python.frame]
+    at = crash.origin.line or 0
+    frames = [e for e in near if (e.origin.line or 0) > at]
+    frames += [e for e in reversed(near) if at - _TRACEBACK_LINES <= (e.origin.line or 0) < at]
     own = next((e for e in frames if "-packages/" not in e.text and "/lib/python" not in e.text), None)
     what = str(crash.fields.get(FIELD.name) or crash.fields.get(FIELD.error_text) or shortened(crash.text, 200))
     if own is None:

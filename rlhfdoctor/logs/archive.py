@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import lzma
 import os
+import re
 import struct
 import tarfile
 import zipfile
@@ -12,7 +13,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
-from typing import IO
+from typing import IO, Any
 
 from rlhfdoctor.files.read import open_sized
 from rlhfdoctor.i18n.message import quoted, say
@@ -36,6 +37,8 @@ _CHAINED_TYPES = (
 )
 """Which describe what follows; each is read within the one before."""
 _MOST_CHAINED = 16
+_PAX_RECORD = re.compile(rb"(\d{1,7}) [^=\n]{1,200}=")
+_DIGITS = re.compile(rb"\d{64}")
 _MOST_DIRECTORY_BYTES = 64 << 20
 _ZIP_MEMBERS, _ZIP_BYTES = 4, 5
 """Places in what `zipfile._EndRecData` gives (Lib/zipfile, _ECD_ENTRIES_TOTAL, _ECD_SIZE)."""
@@ -142,6 +145,36 @@ def _count(archive: tarfile.TarFile, name: str, more: int, most: int) -> None:
         raise tarfile.ReadError(f"headers of more than {most:,} bytes for all members, or {_MOST_CHAINED} for one")
 
 
+def _is_pax(data: bytes) -> bool:
+    """Whether each record is `LENGTH KEYWORD=VALUE` and a line's end (POSIX.1-2008, pax), without endless digits.
+
+    >>> _is_pax(b"12 path=a/b\\n"), _is_pax(b"2 2 2 2 a=\\n"), _is_pax(b"1" * 99)
+    (True, False, False)
+    """
+    place = 0
+    while place < len(data):
+        head = _PAX_RECORD.match(data, place)
+        end = place + int(head[1]) if head is not None else place
+        if head is None or end < head.end() or data[end - 1 : end] != b"\n":
+            return False
+        place = end
+    return _DIGITS.search(data) is None
+
+
+class _PutBack:
+    """A stream with bytes that were read of it in front again."""
+
+    def __init__(self, data: bytes, stream: Any) -> None:
+        self._data, self._stream = data, stream
+
+    def read(self, size: int) -> bytes:
+        found, self._data = self._data[:size], self._data[size:]
+        return found if len(found) == size else found + bytes(self._stream.read(size - len(found)))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
 class _TarInfo(tarfile.TarInfo):
     """A member with a bounded description: tarfile reads long names, PAX headers, maps of sparse files whole."""
 
@@ -155,6 +188,19 @@ class _TarInfo(tarfile.TarInfo):
         else:
             archive.chained = 0  # type: ignore[attr-defined]
         found: tarfile.TarInfo = super()._proc_member(archive)  # type: ignore[misc]
+        return found
+
+    def _proc_pax(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        """tarfile's own reader takes quadratic time and memory for records of another form (CVE-2024-6232)."""
+        stream = archive.fileobj
+        data = stream.read(self._block(self.size))  # type: ignore[attr-defined]
+        if not _is_pax(data[: self.size]):
+            raise tarfile.ReadError("a damaged PAX header")
+        archive.fileobj = _PutBack(data, stream)
+        try:
+            found: tarfile.TarInfo = super()._proc_pax(archive)  # type: ignore[misc]
+        finally:
+            archive.fileobj = stream
         return found
 
     def _proc_sparse(self, archive: tarfile.TarFile) -> tarfile.TarInfo:

@@ -57,4 +57,4 @@ def scan_log(source: Source, scanner: Scanner, reading: Reading, progress: Calla
     events = read_events(replace(source, stream=tail.stream), scanner, reading.gaps, reading.left_out)
     reading.events.extend(map(tail.know, events))
     reading.line_end_count = scanner.line_end_count
-    reading.events.extend(tail.unrecognised(reading.line_end_count))
+    reading.events.extend(tail.unrecognised(reading.line_end_count, lambda line: any(scanner.scan([line]))))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from rlhfdoctor.logs.open import Source
 from rlhfdoctor.types import Event, Origin
@@ -58,11 +58,12 @@ class Tail:
             self._known.add(event.origin.line)
         return event
 
-    def unrecognised(self, line_count: int) -> list[Event]:
+    def unrecognised(self, line_count: int, matches: Callable[[bytes], bool]) -> list[Event]:
         """The last lines that read like a failure, in order; Ray's services log their peers' ends at any shutdown.
 
         Args:
             line_count: how many line ends the whole log has.
+            matches: whether a pattern matches a line; it may do so and be left out of the events, as one of many.
         """
         if _SERVICE.match(self._source.name.rpartition("!")[2].rpartition("/")[2]):
             return []
@@ -70,7 +71,7 @@ class Tail:
         found: list[Event] = []
         for number, line in reversed(list(enumerate(self._kept.split(b"\n"), first))):
             text = line.rpartition(b"\r")[2][:_LONGEST].decode("utf-8", "replace").strip()
-            if number in self._known or not _FAILURE.search(text) or _HARMLESS.search(text):
+            if number in self._known or not _FAILURE.search(text) or _HARMLESS.search(text) or matches(line):
                 continue
             origin = Origin(file=self._source.name, line=number, host=self._source.host)
             found.append(Event(kind=EVENT.job.unrecognised, fields={}, origin=origin, text=text))

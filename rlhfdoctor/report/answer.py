@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
@@ -22,7 +22,7 @@ from rlhfdoctor.report.shown import roots, worth_showing
 from rlhfdoctor.types import Death, Event, Finding, Incident, Quote
 from rlhfdoctor.units import show_confidence
 
-ROWS = 24
+ROWS = 22
 """Of the smallest terminal that people work in."""
 STYLES = {"cause": "bold red", "undecided": "bold yellow", "healthy": "bold green", "inconclusive": "bold yellow"}
 _LINES, _RIVALS = 3, 2
@@ -35,25 +35,35 @@ class Block:
     lines: Sequence[Text]
     rank: int = 0
     """0: always; others in ascending order, as long as there is room."""
+    names_finding: bool = False
 
 
-def fitted(blocks: Iterable[Block], rows: int = ROWS) -> list[Text]:
-    """The lines of those blocks that fit into so many rows, in the order of the blocks."""
-    blocks = list(blocks)
-    left = rows - sum(len(block.lines) for block in blocks if not block.rank)
+def answer(incident: Incident, page: Page) -> list[Text]:
+    """The lines of the screen; a finding that has no room is named among those that are also possible."""
+    shown = worth_showing(incident)
+    while True:
+        blocks = list(_blocks(incident, shown, page))
+        kept = _fitted(blocks)
+        if len(shown) <= 1 or all(block in kept for block in blocks if block.names_finding):
+            return [line for block in kept for line in block.lines]
+        shown = shown[:-1]
+
+
+def _fitted(blocks: Sequence[Block]) -> list[Block]:
+    """Those that fit on the screen, in their order."""
+    left = ROWS - sum(len(block.lines) for block in blocks if not block.rank)
     kept = {number for number, block in enumerate(blocks) if not block.rank}
     for number in sorted(set(range(len(blocks))) - kept, key=lambda number: blocks[number].rank):
         if len(blocks[number].lines) <= left:
             left -= len(blocks[number].lines)
             kept.add(number)
-    return [line for number in sorted(kept) for line in blocks[number].lines]
+    return [blocks[number] for number in sorted(kept)]
 
 
-def answer(incident: Incident, page: Page) -> Iterator[Block]:
+def _blocks(incident: Incident, shown: Sequence[Finding], page: Page) -> Iterator[Block]:
     """The blocks of the screen from top to bottom."""
     yield from _verdict(incident, page)
     yield from _doubts(incident, page)
-    shown = worth_showing(incident)
     for number, finding in enumerate(shown):
         is_cause = incident.verdict == "cause"
         yield from _cause(incident, finding, page) if is_cause else _candidate(incident, finding, page, number)
@@ -121,7 +131,7 @@ def _cause(incident: Incident, finding: Finding, page: Page) -> Iterator[Block]:
 
 def _candidate(incident: Incident, finding: Finding, page: Page, number: int) -> Iterator[Block]:
     """A finding that may be the cause, or that is worth knowing."""
-    yield Block([Text(), *_name(finding, finding.title, page)], rank=0 if number == 0 else 2)
+    yield Block([Text(), *_name(finding, finding.title, page)], rank=0 if number == 0 else 2, names_finding=True)
     yield Block(page.lines((page.words(finding.summary), ""), most=3), rank=3 + number)
     ranks = (2 + number,) if number else (1, 2, 4)
     yield from _evidence(_telling(finding, incident.death), finding.against, page, ranks)
@@ -206,7 +216,7 @@ def _next(incident: Incident, page: Page) -> Iterator[Block]:
         step = say("make this change; without --write it is only shown, --revert undoes it")
     elif command[0].startswith("dmesg"):
         step = say("hand over the kernel's log of the node, too; reading it may take root")
-    elif incident.verdict in ("undecided", "inconclusive"):
+    elif incident.verdict in ("undecided", "inconclusive") and wanted(incident):
         step = say("get one of these, or check by hand what is suspected")
     else:
         step = next_step(incident)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from rlhfdoctor.i18n.message import ENGLISH, Language
-from rlhfdoctor.report.answer import STYLES, answer, fitted
+from rlhfdoctor.report.answer import STYLES, answer
 from rlhfdoctor.report.page import Page
 from rlhfdoctor.report.phrasing import VANISHED, VERDICTS, headline, killed, known_version
 from rlhfdoctor.report.section import sections
@@ -20,7 +20,7 @@ def render(incident: Incident, console: Console, all_findings: bool = False, wor
     """
     page = Page(console, words)
     if not all_findings:
-        page.print(fitted(answer(incident, page)))
+        page.print(answer(incident, page))
         return
     _head(incident, page)
     for section in sections():

@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from rlhfdoctor.i18n.message import quoted, say
+from rlhfdoctor.errors import UsageError
+from rlhfdoctor.i18n.message import joined, quoted, say
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.plugins.spec import FrameworkSpec
 from rlhfdoctor.settings.spell import FRAMEWORKS, claimants, load_table, normal, parse_version
@@ -155,6 +156,18 @@ def _given(text: str) -> Framework:
         package=package.name if package is not None and package.name != name else "",
         basis=quoted("--framework"),
     )
+
+
+def check_given(given: str | None) -> None:
+    """
+    Raises:
+        UsageError: the user's choice names no framework that is known.
+    """
+    if given is None or name_of(given) in FRAMEWORKS:
+        return
+    form = say("--framework '{name}': write NAME or NAME==VERSION, such as openrlhf==0.5.3", name=given)
+    known = say("the frameworks known are {known:, }", known=tuple(sorted(FRAMEWORKS)))
+    raise UsageError(joined(form, known, by="; ") if given.partition("==")[0].strip() else form)
 
 
 def name_of(given: str) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import io
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -76,3 +78,30 @@ def test_chains_of_headers(tmp_path: Path, analyze: Doctor, kind: bytes, count: 
         out.write(build.tar_header("a.log", len(build.OOM)) + build.OOM + b"\0" * (-len(build.OOM) % 512) + bytes(1024))
     done = analyze(folder).check((1,))
     assert (done.killer, done.gap("logs.tar.gz")) == (build.KILLER, True)
+
+
+@pytest.mark.parametrize(
+    "payload", [b"1" * (1 << 20), b"2 " * (1 << 18) + b"=", b"0 a=\n" * 9, b"99999 path=x\n"], ids=["digits", "records", "empty", "longer"]
+)
+def test_pax_header_that_is_slow_to_read(tmp_path: Path, analyze: Doctor, payload: bytes) -> None:
+    """A PAX header without the form that the standard gives it is damage; the log beside it is read."""
+    good = build.good_log(tmp_path / "run")
+    archive = good.with_name("logs.tar.gz")
+    with gzip.open(archive, "wb") as out:
+        out.write(build.tar_header("x", len(payload), tarfile.XHDTYPE) + payload + bytes(-len(payload) % 512))
+        out.write(build.tar_header("late.log", len(build.KILL)) + build.KILL + bytes(-len(build.KILL) % 512) + bytes(1024))
+    done = analyze(good.parent).check()
+    assert (done.killer, done.gap(archive)) == (KILLER, True)
+
+
+def test_pax_header_of_tar(tmp_path: Path, analyze: Doctor) -> None:
+    """One with long names, dates, and a name in Chinese is read as ever."""
+    run = tmp_path / "run"
+    run.mkdir()
+    name = "训练/" + "n" * 150 + ".log"
+    with tarfile.open(run / "logs.tar", "w", format=tarfile.PAX_FORMAT) as out:
+        info = tarfile.TarInfo(name)
+        info.size, info.mtime, info.pax_headers = len(build.KILL), 1732531200.123456, {"comment": "x" * 3000}
+        out.addfile(info, io.BytesIO(build.KILL))
+    done = analyze(run).check()
+    assert (done.killer, done.gap(run / "logs.tar")) == (KILLER, False)

@@ -12,17 +12,22 @@ from rlhfdoctor.types import Incident
 _COUNT = 5
 
 
+_KERNEL = say('dmesg -T | grep -iE "oom|killed process"   # as root on the node')
 _HOW_IT_ENDED: dict[Message, Message] = {
     say("its last lines, with the exit status; sacct -j JOB, kubectl describe pod, ray job status ID"): say(
         "how the run ended"
     ),
-    say('dmesg -T | grep -iE "oom|killed process"   # as root on the node'): say("whether the kernel killed it"),
+    _KERNEL: say("whether the kernel killed it"),
     quoted("/tmp/ray/session_latest/logs"): say("what Ray says of its workers"),
     say("doctor watch -- COMMAND, or doctor watch --pid PID"): say(
         "the next run's memory, with the way in which it ends"
     ),
 }
 """Settle -> what, where nothing shows the end."""
+
+
+def _killer_is_unknown(incident: Incident) -> bool:
+    return incident.death is None or incident.death.killer in ("", "sigkill-unknown")
 
 
 def wanted(incident: Incident) -> dict[Message, Message]:
@@ -36,7 +41,7 @@ def wanted(incident: Incident) -> dict[Message, Message]:
         }
     elif not found:
         missing = {
-            say('dmesg -T | grep -iE "oom|killed process"   # as root on the node'): say("what killed the process"),
+            **({_KERNEL: say("what killed the process")} if _killer_is_unknown(incident) else {}),
             quoted("cat /sys/fs/cgroup/memory.max || cat /sys/fs/cgroup/memory/memory.limit_in_bytes"): say(
                 "the job's memory limit"
             ),
