@@ -112,7 +112,7 @@ def watch(options: WatchOptions, verdict: Callable[[Path, bool], int]) -> int:
                 free=free,
             )
         )
-    session = Watch(folder, recorder, through=not live, live=live, bell=BELL in urls)
+    session = Watch(folder, recorder, config, through=not live, live=live, bell=BELL in urls)
     return _finish(_wait(session, live, options), folder, bool(argv and config.command), verdict, options)
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Collection
-from dataclasses import replace
 
 from rlhfdoctor.privacy.secrets import cut_words
 from rlhfdoctor.record import daemon
 from rlhfdoctor.record.log_space import LogSpace
-from rlhfdoctor.record.recorder_config import RecorderConfig, write_config
+from rlhfdoctor.record.recorder_config import RecorderConfig
 from rlhfdoctor.trace.record import Emit
 from rlhfdoctor.vocabulary import RECORD
 from rlhfdoctor.vocabulary import RECORD_FIELD as R
@@ -41,7 +40,7 @@ class Job:
         if self._space is not None:
             self._space.end(is_over=is_over)
 
-    def launch(self, folder: str, config: RecorderConfig) -> bool:
+    def launch(self, config: RecorderConfig) -> bool:
         """Starts the command; whether it could be started."""
         try:
             self.pid = daemon.launch(config)
@@ -51,10 +50,7 @@ class Job:
         finally:
             for stream in config.streams:
                 os.close(stream)
-        shown = cut_words(config.command)
-        self._emit(RECORD.job.started, {R.pid: self.pid, R.argv: shown})
-        with contextlib.suppress(OSError):  # it is running: its full command line need not stay on disk
-            write_config(folder, replace(config, command=tuple(shown), streams=()))
+        self._emit(RECORD.job.started, {R.pid: self.pid, R.argv: cut_words(config.command)})
         return True
 
     def reap(self) -> None:

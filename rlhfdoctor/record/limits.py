@@ -25,7 +25,7 @@ from rlhfdoctor.vocabulary.limits import LimitName
 _SOON_S = 120.0
 _RELEVANT_RATIO = 0.2
 _GONE_S = 10.0
-_MONITOR = re.compile(rb"MemoryMonitor initialized with usage threshold at (\d+) bytes[^\n]*")
+_MONITOR = re.compile(rb"MemoryMonitor initialized with usage threshold at (\d{1,18}) bytes[^\n]*")
 
 
 class RayLimit(NamedTuple):
@@ -155,5 +155,5 @@ def find_ray_limit(logs: str, owners: Collection[int] = ()) -> RayLimit | None:
     found = _MONITOR.search(data)
     if found is None:
         return None
-    total = re.search(rb"total system memory bytes: (\d+)", found[0])
+    total = re.search(rb"total system memory bytes: (\d{1,18})\b", found[0])
     return RayLimit(int(found[1]), int(total[1]) if total is not None else None)

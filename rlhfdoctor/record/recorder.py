@@ -1,8 +1,6 @@
 """The recorder: a process of its own that samples without drift, writes, warns, outlives the job.
 
-    python -m rlhfdoctor.record.recorder DIR
-
-It reads its options from DIR/orders.json, starts the command if there is one, and imports neither
+It takes its options from the process that starts it (`start`), starts the command if there is one, and imports neither
 polars nor rich. Nothing here waits for, signals or stops what it follows.
 """
 
@@ -31,7 +29,7 @@ from rlhfdoctor.record.limits import Limits, RayLimit, find_ray_limit
 from rlhfdoctor.record.machine import Machine
 from rlhfdoctor.record.notices import Notices, take_urls
 from rlhfdoctor.record.pace import Pace
-from rlhfdoctor.record.recorder_config import RecorderConfig, read_config
+from rlhfdoctor.record.recorder_config import RecorderConfig, take_config
 from rlhfdoctor.record.target import Target
 from rlhfdoctor.record.wakeups import Notifier
 from rlhfdoctor.sources.procfs import has_host_pids, read_boot_id
@@ -151,7 +149,7 @@ class Recorder:
         facts = daemon.prepare()
         self.job.hold_space(self.config)
         if self.config.command:
-            if self.job.launch(self.folder, self.config):
+            if self.job.launch(self.config):
                 self.target.add_root(self.job.pid)
             else:
                 self.stopped = True
@@ -287,11 +285,13 @@ class Recorder:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Records into the folder that is given; errors are written to DIR/recorder.log by the caller's redirection."""
+    """Records into the folder that is given, with the options behind the descriptor that follows.
+
+    Errors are written to DIR/recorder.log by the caller's redirection.
+    """
     import signal
 
-    folder = arguments[1]
-    config = read_config(folder)
+    folder, config = arguments[1], take_config(int(arguments[2]))
     try:
         recorder = Recorder(folder, config)
     except SourceError as error:
@@ -309,7 +309,3 @@ def main(arguments: Sequence[str]) -> int:
     finally:
         recorder.store.close()
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv))

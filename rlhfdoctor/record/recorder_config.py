@@ -1,13 +1,20 @@
-"""Options of one recording: DIR/orders.json, written by the process that starts the recorder."""
+"""Options of one recording, which the recorder takes from the process that starts it, by a descriptor.
+
+DIR/orders.json has them for who comes back to it with `--attach`: no one runs what it says, since who may write a
+folder above can put another one in the place of DIR.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from rlhfdoctor.files.read import read_bytes
 from rlhfdoctor.files.write import replace
+from rlhfdoctor.privacy.secrets import cut_words
 
 _MOST_BYTES = 8 << 20
 
@@ -39,15 +46,38 @@ class RecorderConfig:
     """host:port of vLLM servers."""
 
 
+def pass_config(config: RecorderConfig) -> int:
+    """A descriptor to be inherited, of memory with the options; raises OSError if there is none."""
+    handle = os.memfd_create("orders")
+    with os.fdopen(os.dup(handle), "wb") as file:
+        file.write(_encoded(config))
+    return handle
+
+
+def take_config(descriptor: int) -> RecorderConfig:
+    """The options that `pass_config` wrote; closes the descriptor."""
+    with os.fdopen(descriptor, "rb") as file:
+        file.seek(0)
+        return _decoded(file.read(_MOST_BYTES))
+
+
 def write_config(folder: str, config: RecorderConfig) -> None:
-    """Raises OSError if the folder cannot be written."""
-    text = json.dumps(asdict(config), indent=1)  # the command may hold secrets: it is its owner's only
-    replace(f"{folder}/orders.json", text.encode("utf-8", "surrogateescape"), real=True)
+    """For who attaches, without secrets of the command; raises OSError if the folder cannot be written."""
+    shown = dataclasses.replace(config, command=tuple(cut_words(config.command)), streams=())
+    replace(f"{folder}/orders.json", _encoded(shown), real=True)
 
 
 def read_config(folder: str) -> RecorderConfig:
-    """The options; raises OSError or ValueError if they are missing or damaged."""
-    values = json.loads(read_bytes(f"{folder}/orders.json", _MOST_BYTES, follow=False))
+    """What `write_config` wrote; raises OSError or ValueError if it is missing or damaged."""
+    return _decoded(read_bytes(f"{folder}/orders.json", _MOST_BYTES, follow=False))
+
+
+def _encoded(config: RecorderConfig) -> bytes:
+    return json.dumps(asdict(config), indent=1).encode("utf-8", "surrogateescape")
+
+
+def _decoded(data: bytes) -> RecorderConfig:
+    values = json.loads(data)
     lists = ("command", "streams", "pids", "ignore", "metrics")
     fields: dict[str, Any] = {key: tuple(value) if key in lists else value for key, value in values.items()}
     return RecorderConfig(**fields)

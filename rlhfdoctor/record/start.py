@@ -24,7 +24,7 @@ from rlhfdoctor.i18n.message import quoted, say
 from rlhfdoctor.interpreters import fresh
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.privacy.secrets import cut_secrets, cut_words
-from rlhfdoctor.record.recorder_config import RecorderConfig, write_config
+from rlhfdoctor.record.recorder_config import RecorderConfig, pass_config, write_config
 from rlhfdoctor.record.run_folder import written_to
 from rlhfdoctor.sources.cgroupfs import find_chain, find_hierarchy, find_path, read_level
 from rlhfdoctor.sources.meminfo import parse_meminfo
@@ -203,7 +203,7 @@ def start_recorder(folder: Path, config: RecorderConfig, *, daemon: bool = False
         else:
             config = replace(config, stdout=os.devnull, stderr=os.devnull)
     with written_to(folder):
-        write_config(str(folder), replace(config, streams=streams))
+        write_config(str(folder), config)
         log = os.fdopen(write.append(folder / "recorder.log", real=True), "ab")
     env = dict(os.environ)
     if config.command:
@@ -213,18 +213,19 @@ def start_recorder(folder: Path, config: RecorderConfig, *, daemon: bool = False
     fork = "import os; os.fork() and os._exit(0); " if daemon else ""
     code = f"{fork}from rlhfdoctor.record.recorder import main; sys.exit(main(sys.argv))"
     before = set(folder.glob("*.trace"))
+    orders = pass_config(replace(config, streams=streams))
     with log:
         keep_stdin = bool(config.command) and is_open(0) and not os.isatty(0)
         recorder = subprocess.Popen(
-            fresh(code, str(folder)),
+            fresh(code, str(folder), str(orders)),
             env=env,
             start_new_session=True,
             stdin=None if keep_stdin else subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            pass_fds=streams,
+            pass_fds=(*streams, orders),
         )
-    for stream in streams:
+    for stream in (*streams, orders):
         os.close(stream)
     deadline = time.monotonic() + _START_S
     while time.monotonic() < deadline:

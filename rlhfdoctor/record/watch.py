@@ -19,7 +19,7 @@ from rlhfdoctor.errors import DoctorError
 from rlhfdoctor.files.read import open_binary, open_descriptor
 from rlhfdoctor.i18n.message import Message, say
 from rlhfdoctor.record.phrasing import say_event, say_line
-from rlhfdoctor.record.recorder_config import read_config
+from rlhfdoctor.record.recorder_config import RecorderConfig, read_config
 from rlhfdoctor.record.start import restarted, start_recorder
 from rlhfdoctor.record.state import Held, State
 from rlhfdoctor.sources.procfs import parse_stat, read_file
@@ -103,17 +103,26 @@ class Watch:
     """One wait."""
 
     def __init__(
-        self, folder: Path, recorder: subprocess.Popen[bytes] | None, *, through: bool, live: bool, bell: bool = False
+        self,
+        folder: Path,
+        recorder: subprocess.Popen[bytes] | None,
+        config: RecorderConfig | None = None,
+        *,
+        through: bool,
+        live: bool,
+        bell: bool = False,
     ) -> None:
         """Waits for nothing yet.
 
         Args:
             recorder: our child to supervise, or None if we only attach.
+            config: its options, with which another one goes on in its place.
             through: the job's output is passed on.
             live: Ctrl-C leaves, the job goes on.
             bell: rings the terminal at bad news.
         """
         self.folder, self.recorder, self.live, self.bell = folder, recorder, live, bell
+        self._config = config
         self.follower = Follower(str(folder), recorder.pid if recorder is not None else 0)
         self.state = State()
         self.output = Output(folder, through)
@@ -124,7 +133,7 @@ class Watch:
         self._line_s = time.monotonic() - _LINE_EVERY_S + 5
         self._seen_events = 0
         with contextlib.suppress(OSError, ValueError, TypeError):
-            config = read_config(str(folder))
+            config = config or read_config(str(folder))
             self.title, self.runs_command = config.name, bool(config.command)
 
     def wait(self, show: Callable[[], None] | None = None, tell: Callable[[Message], None] | None = None) -> Outcome:
@@ -258,6 +267,7 @@ class Watch:
         if (
             pid is None
             or self.recorder is None
+            or self._config is None
             or not os.path.exists(f"/proc/{pid}")
             or self._restarts >= _MOST_RESTARTS
         ):
@@ -266,7 +276,7 @@ class Watch:
         if tell is not None:
             tell(say("the recorder was killed; another one goes on in its place"))
         try:
-            self.recorder = start_recorder(self.folder, restarted(read_config(str(self.folder)), pid))
+            self.recorder = start_recorder(self.folder, restarted(self._config, pid))
         except (DoctorError, OSError, ValueError):
             return self._wait_for(pid)
         return True

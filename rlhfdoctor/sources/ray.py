@@ -51,7 +51,7 @@ def find_node(pid: int, command: str) -> RayNode | None:
         pid=pid,
         session=flags.get("session_dir"),
         address=flags.get("node_ip_address"),
-        store_bytes=int(store) if store.isdecimal() else None,
+        store_bytes=int(store) if store.isdecimal() and len(store) <= 18 else None,
     )
 
 

@@ -147,7 +147,18 @@ class Encoder:
         self._since_key = self._every
 
     def encode(self, wall_ns: int, mono_ns: int, tables: Mapping[str, Rows]) -> bytes:
-        """The frame of one sample."""
+        """The frame of one sample; behind one that cannot be made the next is a key frame, as nothing refers to it.
+
+        Raises:
+            OverflowError: a figure has more than 63 bits.
+        """
+        try:
+            return self._frame(wall_ns, mono_ns, tables)
+        except OverflowError:
+            self.restart()
+            raise
+
+    def _frame(self, wall_ns: int, mono_ns: int, tables: Mapping[str, Rows]) -> bytes:
         self._sequence += 1
         key = self._since_key >= self._every
         if key:

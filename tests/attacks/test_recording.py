@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import shutil
 import signal
@@ -19,7 +20,7 @@ import pytest
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.record import daemon
 from rlhfdoctor.record.background import SlowLane
-from rlhfdoctor.record.recorder_config import RecorderConfig
+from rlhfdoctor.record.recorder_config import RecorderConfig, pass_config, read_config, take_config, write_config
 from rlhfdoctor.record.run_folder import make_folder
 from rlhfdoctor.record.start import describe_run, keep_configs, start_recorder
 from rlhfdoctor.sources.owners import owners_of
@@ -535,3 +536,26 @@ def test_slow_lane_outlives_a_fault() -> None:
     lane.add("good", 1.0, lambda: 7)
     lane.step()
     assert (lane.take("bad"), lane.take("good"), [str(gap.what) for gap in lane.gaps()]) == (None, 7, ["bad"])
+
+
+def test_orders_that_another_user_wrote(tmp_path: Path) -> None:
+    """What stands in the folder of a run is never what the recorder runs: its orders come by a descriptor."""
+    folder = make_folder(str(tmp_path / "run"), "x")
+    started = tmp_path / "started"
+    orders = RecorderConfig(name="x", command=("/bin/sh", "-c", f"touch {started}; sleep 1"), stdout=str(folder / "logs" / "job.log"))
+    handle = pass_config(orders)
+    write_config(str(folder), dataclasses.replace(orders, command=("touch", str(tmp_path / "evil"))))
+    assert take_config(handle) == orders
+    recorder = start_recorder(folder, orders)
+    (folder / "orders.json").write_text((folder / "orders.json").read_text().replace("started", "evil"))
+    assert recorder.wait(60) == 0
+    assert (started.exists(), (tmp_path / "evil").exists()) == (True, False)
+    source = (Path(daemon.__file__).parent / "recorder.py").read_text()
+    assert "read_config" not in source and "take_config" in source
+
+
+def test_orders_keep_no_secret(tmp_path: Path) -> None:
+    """What is written for who attaches has the command without its secrets, from the first moment."""
+    folder = make_folder(str(tmp_path / "run"), "x")
+    write_config(str(folder), RecorderConfig(name="x", command=("train", "--hf_token=hf_abcdefghijklmnop")))
+    assert "hf_abc" not in (folder / "orders.json").read_text() and read_config(str(folder)).command[0] == "train"

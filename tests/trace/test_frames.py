@@ -252,3 +252,13 @@ def test_reading_goes_on_at_an_offset() -> None:
 def test_json_takes_bytes_that_are_no_text() -> None:
     """What a process is called may be no UTF-8; the event is stored all the same, in ASCII."""
     assert json_payload({"name": "a\udcff", "path": {1}}) == b'{"name":"a\\udcff","path":"{1}"}'
+
+
+def test_a_sample_that_cannot_be_stored() -> None:
+    """A figure beyond 63 bits costs its sample; the next one is whole, and can be read alone."""
+    encoder = Encoder({"host": ["a"]})
+    with pytest.raises(OverflowError):
+        encoder.encode(1, 1, {"host": ([0], [[1 << 70]])})
+    (frame,) = [item for item in unpack(encoder.encode(2, 2, {"host": ([0], [[7]])}), final=True) if isinstance(item, Frame)]
+    sample = Decoder({"host": ["a"]}).decode(frame)
+    assert (frame.kind, sample is not None and [list(column) for column in sample.tables["host"][1]]) == (KEY, [[7]])
