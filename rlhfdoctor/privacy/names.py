@@ -16,7 +16,7 @@ _NAMES = (
     r"|private[_-]?key(?:[_-]id)?|client[_-]key[_-]data|account[_-]?key|shared[_-]?access[_-]?key|subscription[_-]?key"
     r"|(?:openai|s3|storage|encryption|wandb|swanlab|azure|oss|cos|app|license|signing|master|root|ssh|unseal)"
     r"[_. -]?key|unseal key \d|(?:pg|ssh|db|sudo|become|root|user|bind|smtp|ldap|mail)[_-]?pass"
-    r"|pg?passw(?:or)?d|passw(?:or)?d|passwort"
+    r"|pg?passw(?:or)?d|passw(?:or)?d|passwort|kennwort|csrf"
     r"|pwd|passphrase|passcode|passwd|credentials?|use_wandb|use_swanlab|token|auth[_-]?key|authkey|x-csrftoken"
     r"|contraseña|senha|de[ -]passe|пароль|パスワード|비밀번호"
     r"|密码|密碼|密钥|密鑰|口令|令牌|私钥|凭证|验证码|授权码|访问码"
@@ -38,6 +38,8 @@ _STEMS = [
     "auth",
     "salt",
     "cookie",
+    "kennwort",
+    "csrf",
     "contraseña",
     "senha",
     "passe",
@@ -61,17 +63,17 @@ _CLOSING = r"(?:\\{0,16}[\"']|[\"']?\])?(?:\s?[\])】」》])?"
 _OPENING = r"(?:&\w{1,40}[ \t]{1,4}|!!?\w{1,40}[ \t]{1,4})?(?:SecretStr\()?(?:b|f|r|u)?[【「《“(（\[]?(?:\"{3}|'{3})?"
 NAMED = rf"""(?ix)
     (?<![a-z0-9_.$-])(?<!\$\{{)(?P<name>[a-z0-9_.-]{{0,100}}?
-        (?:key|secret|passw|passphrase|passcode|pass|pwd|credential|use_wandb|use_swanlab|token|auth|salt|cookie
+        (?:key|secret|passw|passphrase|passcode|pass|pwd|credential|use_wandb|use_swanlab|token|auth|salt|cookie|kennwort|csrf
         |(?:unseal|api|access|secret|license)[ ]key(?:[ ]\d)?|contraseña|senha|de[ -]passe
         |пароль|パスワード|비밀번호
         |密码|密碼|密钥|密鑰|口令|令牌|私钥|凭证|验证码|授权码|访问码)
         [a-z0-9_.-]{{0,40}})(?![a-z0-9_.-])
     (?P<joint>{_CLOSING}[ \t]{{0,8}}
-        (?:[-=]>|:?=>?|:[ ]?(?:str|bytes|SecretStr|str[ ]?\|[ ]?None|Optional\[str\])[ ]?=
+        (?:[-=]>|→|:?=>?|:[ ]?(?:str|bytes|SecretStr|str[ ]?\|[ ]?None|Optional\[str\])[ ]?=
         |[:：＝]|[ ]value=|%3D|[|│]|,(?=[ ]?\\{{0,16}}["'])
         |(?:is|was|provided:)(?=[ :])|是|为|[ \t]|(?=[【「《“]))
         (?:[ \t]{{0,4}}[|>][+-]?[ \t]{{1,4}}|[ \t]-[ \t])?
-        (?:[ \t]{{0,8}}|[ \t]{{1,8}}\\\r?\n[ \t]{{0,40}})(?:\x1b\[[\d;]{{0,20}}m)?{_OPENING})
+        (?:[ \t]{{0,8}}|[ \t]{{0,8}}\\\r?\n[ \t]{{0,40}})(?:\x1b\[[\d;]{{0,20}}m)?{_OPENING})
     (?=b?\\{{0,16}}(?:"(?P<double>[^"\\\n]{{4,500}})|'(?P<single>[^'\\\n]{{4,500}}))
         |(?P<bare>(?:(?!&\w{{1,40}}=)[^\s"',;\\)}}\]，。；、】」》”）│]){{4,500}}))
     """

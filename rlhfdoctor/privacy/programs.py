@@ -51,6 +51,17 @@ PLACES = (
         r"\bcurl\b[^\n]{0,300}?\s(?:-u|--user|--proxy-user|-U)[ =]?[\"']?([^\s\"':]{1,100}:[^\s\"']{1,300})",
     ),
     Place("mysql maria", r"\b(?:mysql\w{0,12}|mariadb)\b[^\n]{0,200}?\s-p([^\s\"']{4,})"),
+    Place("requirepass masterauth", r"\b(?:requirepass|masterauth)[ =]{1,8}[\"']?([^\s\"']{4,200})"),
+    Place(
+        "$(echo $(printf `echo `printf",
+        r"(?i)(?:key|token|secret|passw\w{0,4}|passphrase)=[\"']?(?:\$\(|`)\s{0,4}(?:echo|printf)\s{1,8}(?:-n\s{1,4})?[\"']?"
+        r"([^\s\"')`]{4,400})",
+    ),
+    Place(
+        "echo printf",
+        r"\b(?:echo|printf)\s{1,8}(?:(?:-\w{1,4}|[\"']?%s(?:\\n)?[\"']?)\s{1,4}){0,2}[\"']?([^\s\"'|>$]{6,400})[\"']?"
+        r"\s{0,8}>{1,2}\s{0,8}[\w./~$-]{0,200}(?:token|secret|passw|netrc|credential)",
+    ),
     Place("redis-cli", r"\bredis-cli\b[^\n]{0,200}?\s-a\s{1,8}(\S+)"),
     Place("mongo twine vncpasswd", r"\b(?:mongo\w{0,8}|twine)\b[^\n]{0,200}?\s-p\s{0,8}([^\s\"']{4,})"),
     Place("openssl", r"\bopenssl\b[^\n]{0,300}?(?:\s-k\s{1,8}|\s-pass(?:in|out)?\s{1,8}pass:)([^\s\"']{1,200})"),
@@ -89,6 +100,12 @@ PLACES = (
     Place(
         "identified",
         r"(?i)\bidentified\s{1,8}(?:with\s{1,8}\S{1,60}\s{1,8})?by\s{1,8}\\{0,4}[\"']([^\"'\n]{1,200})",
+    ),
+    Place("password", r"(?i)\bpassword\s{1,8}for\s{1,8}\S{1,100}\s{0,8}=\s{0,8}(?:password\()?[\"']([^\"'\n]{1,200})"),
+    Place(
+        "apikey( api_key( secretstr( token( password(",
+        r"(?i)(?:api_?key|secretstr|token|password)\((?:\w{1,20}\s{0,4}=\s{0,4})?b?[\"']([^\"'\n]{8,400})",
+        is_random=True,
     ),
     Place("auth(", r"\bAuth(?:V[24])?\(\s{0,8}b?[\"']([^\"'\n]{8,100})[\"'],\s{0,8}b?[\"']([^\"'\n]{8,100})[\"']"),
     # files
@@ -140,6 +157,16 @@ PLACES = (
         "[",
         r"(?i)(?:api_?keys|access_?keys|\w{0,20}_tokens|passwords|secrets"
         r"|credentials)\\{0,4}[\"']?\s{0,4}[:=]\s{0,4}\[([^\[\]\n]{8,4000})\]",
+        is_random=True,
+    ),
+    Place(
+        '"key"',
+        r"(?i)\\{0,4}\"key\\{0,4}\"\s{0,4}:\s{0,4}\\{0,4}\"[\w.-]{0,60}(?:password|passwd|secret|token|api_?key)\\{0,4}\"\s{0,4},"
+        r"\s{0,40}\\{0,4}\"value\\{0,4}\"\s{0,4}:\s{0,4}\\{0,4}\"([^\"\\\n]{4,400})",
+    ),
+    Place(
+        "ak= sk= ak: sk: ak_= sk_=",
+        r"(?i)(?<![\w.-])(?:ak|sk)\s?[:=]\s{0,4}[\"']?([A-Za-z0-9+/_-]{16,200})",
         is_random=True,
     ),
     Place(

@@ -16,7 +16,10 @@ from rlhfdoctor.privacy.tokens import cut_tokens
 from rlhfdoctor.privacy.views import through_views
 
 SECRET = "[secret]"
-_IN_NAME = re.compile(r"(?i)--?[\w.-]*(?:secret|passw|credential|api[_-]?key|access[_-]?key|private[_-]?key)[\w.-]*")
+_IN_NAME = re.compile(
+    r"(?i)--?[\w.-]*(?:secret|passw|credential|api[_-]?key|access[_-]?key|private[_-]?key)[\w.-]*"
+    r"|--?(?:[\w.-]{0,80}[._-])?(?:pass|auth|cookies?|webhook(?:[_-]url)?)"
+)
 _NO_VALUE = re.compile(r"(?i)-.*|[01]|yes|no")
 _LEAST_LETTERS = 6
 """A shorter secret is not looked for inside of other words."""
