@@ -107,6 +107,15 @@ dist: .venv/.dist ## wheel and source distribution, each tried in an empty envir
 	$(BIN)/twine check --strict dist/*.whl dist/*.tar.gz
 	$(BIN)/python -m tests.dist dist
 
+ARCH ?= $(shell uname -m)
+PLATFORMS := $(foreach minor,10 11 12 13 14,--platform manylinux2014_$(ARCH)-cp-3$(minor)-cp3$(minor))
+ONLY := $(foreach name,msgspec zstandard PyYAML MarkupSafe,--only-wheel $(name))
+
+zipapp: .venv/.dist ## dist/doctor-ARCH.pyz: the doctor in one file, for containers without pip (Python 3.10 to 3.14; needs the network; a minute)
+	rm -rf .venv/wheel && $(BIN)/python -m build --wheel --outdir .venv/wheel > .venv/build.txt 2>&1 || { cat .venv/build.txt; exit 1; }
+	$(BIN)/pex .venv/wheel/*.whl $(PLATFORMS) $(ONLY) --exclude hyperscan -c doctor --venv prepend -o dist/doctor-$(ARCH).pyz > .venv/pex.txt 2>&1 || { cat .venv/pex.txt; exit 1; }
+	test $(ARCH) != $$(uname -m) || $(BIN)/python -m tests.dist dist/doctor-$(ARCH).pyz
+
 gpu: ## on a CUDA machine: what the doctor assumes of it, measured (ten minutes at most, goes on where it was; see tests/gpu/__main__.py)
 	$(PYTHON) -m tests.gpu $(ARGS)
 
@@ -121,4 +130,4 @@ lock: ## resolve the development environment anew (needs the network)
 	$(BIN)/pip install -q torch==2.13.0 && $(BIN)/pip install -q -r .ci/dev.in && $(BIN)/pip freeze --exclude rlhfdoctor | grep -v '^torch==' > .ci/dev.lock
 	rm -rf .venv && $(PYTHON) -m venv .venv && $(BIN)/pip install -q -c .ci/dev.lock -r .ci/base.lock -r .ci/check.in && $(BIN)/pip freeze > .ci/check.lock
 
-.PHONY: help install demo lab check test lint messages calibrate weigh fuzz exam mangle schemas upstream speakers bench speed gpu docs dist site lock
+.PHONY: help install demo lab check test lint messages calibrate weigh fuzz exam mangle zipapp schemas upstream speakers bench speed gpu docs dist site lock

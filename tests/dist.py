@@ -1,5 +1,7 @@
 """What was built, tried as a user has it: `python -m tests.dist dist` installs each file of the folder in an empty environment and runs it.
 
+`python -m tests.dist doctor.pyz` runs that one file on each Python, in an empty home, without pip.
+
 The wheel is tried on every Python from 3.10 to 3.14 that is found (`python3.N` on the path, pyenv's), the source distribution on the first one.
 Packages come from the index that pip is set to.
 """
@@ -65,6 +67,18 @@ def try_package(python: str, file: Path) -> None:
         run(folder, 0, folder / "env/bin/python", "-c", _PYTHON.format(sample=str(SAMPLE)))
 
 
+def try_zipapp(file: Path) -> None:
+    """Runs the single file on every Python that is found, none of whose packages it may use."""
+    for name, python in pythons():
+        with tempfile.TemporaryDirectory() as home:
+            words = ("env", "-i", f"HOME={home}", "PATH=/usr/bin:/bin", python, file)
+            run(Path(home), 0, *words, "--version")
+            run(Path(home), 0, *words, "watch", "--no-view", "--out", "run", "--", "true")
+            run(Path(home), 0, *words, "watch", "--no-view", "--", "sleep", "1")
+            run(Path(home), 1, *words, "analyze", RECORDED)
+            print(f"Python {name}: {file.name} works", flush=True)
+
+
 def main(folder: Path) -> None:
     """Tries each file of the folder; the first that fails ends it."""
     (wheel,), (source,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
@@ -78,4 +92,5 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    given = Path(sys.argv[1]).resolve()
+    try_zipapp(given) if given.is_file() else main(given)
