@@ -1,4 +1,4 @@
-"""What held most memory in a recording: its processes when it ended, and lines of code on their GPUs."""
+"""What held most memory in a recording, by processes at its end or by lines of code on their GPUs."""
 
 from __future__ import annotations
 

@@ -43,15 +43,15 @@ def answer(incident: Incident, page: Page) -> list[Text]:
     shown = worth_showing(incident)
     while True:
         blocks = list(_blocks(incident, shown, page))
-        kept = _fitted(blocks)
+        kept = fitted(blocks)
         if len(shown) <= 1 or all(block in kept for block in blocks if block.names_finding):
             return [line for block in kept for line in block.lines]
         shown = shown[:-1]
 
 
-def _fitted(blocks: Sequence[Block]) -> list[Block]:
-    """Those that fit on the screen, in their order."""
-    left = ROWS - sum(len(block.lines) for block in blocks if not block.rank)
+def fitted(blocks: Sequence[Block], rows: int = ROWS) -> list[Block]:
+    """Those that fit into so many rows, in their order."""
+    left = rows - sum(len(block.lines) for block in blocks if not block.rank)
     kept = {number for number, block in enumerate(blocks) if not block.rank}
     for number in sorted(set(range(len(blocks))) - kept, key=lambda number: blocks[number].rank):
         if len(blocks[number].lines) <= left:

@@ -192,7 +192,7 @@ def test_many_events_with_lists(tmp_path: Path, analyze: Doctor) -> None:
     one = build.frame(EVENT, json.dumps(build.stored("job.started", pid=5, argv=[0] * 15_000)).encode())
     (run / "000002.trace").write_bytes(build.header() + one * 1_500)
     done = analyze(run).check()
-    assert (done.killer, done.gap("000002.trace")) == (RUN_KILLER, True)
+    assert (done.killer, done.gap(run)) == (RUN_KILLER, True)
 
 
 def test_many_nodes(tmp_path: Path, analyze: Doctor) -> None:

@@ -16,7 +16,7 @@ def lines_of(text: str) -> list[str]:
     tail = Tail(make_source(text))
     for _ in tail.stream():
         pass
-    return [event.text for event in tail.unrecognised(text.count("\n"))]
+    return [event.text for event in tail.unrecognised(text.count("\n"), lambda _: False)]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_last_three_with_their_numbers() -> None:
     tail = Tail(make_source("".join(f"10%\rERROR {n}\n" for n in range(1, 9))))
     for _ in tail.stream():
         pass
-    assert [(e.origin.line, e.text) for e in tail.unrecognised(8)] == [(6, "ERROR 6"), (7, "ERROR 7"), (8, "ERROR 8")]
+    assert [(e.origin.line, e.text) for e in tail.unrecognised(8, lambda _: False)] == [(6, "ERROR 6"), (7, "ERROR 7"), (8, "ERROR 8")]
 
 
 @pytest.mark.parametrize(
@@ -85,3 +85,11 @@ def test_verdict(tmp_path: Path, text: str, verdict: str) -> None:
     """Such a line makes it undecided, unless something says that the run ended well."""
     (tmp_path / "a.log").write_text(text)
     assert analyze([str(tmp_path)]).verdict == verdict
+
+
+def test_line_that_a_pattern_knows_and_that_is_no_event() -> None:
+    """One of many, of which only the first and the last ones are kept as events."""
+    tail = Tail(make_source("ERROR 1\nERROR 2\n"))
+    for _ in tail.stream():
+        pass
+    assert [event.text for event in tail.unrecognised(2, lambda line: line.endswith(b"1"))] == ["ERROR 2"]

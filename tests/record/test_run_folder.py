@@ -11,6 +11,7 @@ from click.testing import Result
 from rlhfdoctor.core.diagnose import analyze
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.record.start import keep_configs, shell_line
+from rlhfdoctor.sources.procfs import read_boot_id
 from rlhfdoctor.trace.run import find_runs, read_run
 from rlhfdoctor.types import Incident
 from rlhfdoctor.units import GIB, MIB
@@ -25,10 +26,11 @@ SCRIPT = (
 Doctor = Callable[..., Result]
 
 
-def record(folder: Path, node: str = "n1", *, killed: bool = True, config: Path | None = None) -> Path:
+def record(folder: Path, node: str = "n1", *, killed: bool = True, config: Path | None = None, boot_id: str | None = None) -> Path:
     """A run whose actor grew by 100 MiB a second until the kernel killed it at the cgroup's limit."""
     folder.mkdir(parents=True)
     configs = keep_configs(folder, ["bash", str(config)]) if config is not None else []
+    boot_id = boot_id or read_boot_id()
     end = [
         event("oom_kill", KILLED_S, level=CGROUP, count=1, used_bytes=LIMIT_BYTES, max_bytes=LIMIT_BYTES),
         event("process.gone", KILLED_S, uid=1, pid=1001, name="actor", role="actor", rss_anon_bytes=15 * GIB),
@@ -41,7 +43,7 @@ def record(folder: Path, node: str = "n1", *, killed: bool = True, config: Path 
         use=lambda t: most - (SECONDS - t) * 100 if killed else 1000,
         anon={"actor": lambda t: most - (SECONDS - t) * 100 - 500},
         events=[*steps(12, 10), *(end if killed else [event("job.exited", KILLED_S, pid=1001, code=0)])],
-        run={"configs": configs},
+        run={"configs": configs, "boot_id": boot_id},
         node=node,
     )
     if killed:
@@ -123,6 +125,15 @@ def test_own_configuration(tmp_path: Path, script: Path) -> None:
     patched = {patch.file for finding in incident.findings for patch in finding.patches if patch.diff}
     assert (places(incident), patched) == ({str(script)}, {str(script)})
     assert [gap for gap in incident.gaps if str(script) in str(gap.what)] == []
+
+
+def test_own_configuration_of_another_boot(tmp_path: Path, script: Path) -> None:
+    """Who sent the folder may know what lies where: the file is read, and written only if it is named."""
+    folder = record(tmp_path / "run", config=script, boot_id="another")
+    for paths, written in (([str(folder)], set()), ([str(folder), str(script)], {str(script)})):
+        incident = analyze(paths)
+        patched = {patch.file for finding in incident.findings for patch in finding.patches if patch.diff}
+        assert (places(incident), patched) == ({str(script)}, written)
 
 
 def test_changed_configuration(tmp_path: Path, script: Path) -> None:
