@@ -54,6 +54,11 @@ check: lint ## at every step, on a small environment: lint, rules on their sampl
 	$(BIN)/doctor rules test
 	$(BIN)/python -m pytest -n 2 --no-loadscope-reorder -m "not (live or lab or network or browser or sweep)"
 
+slow: .venv/.dev ## measure which tests `make check` leaves to `make test`: those of more than 0.1 s (some ten minutes)
+	rm -f .venv/slow.txt && : > tests/slow.txt
+	RLHFDOCTOR_SLOW=.venv/slow.txt $(BIN)/python -m pytest -n 2 --no-loadscope-reorder -m "not (live or lab or network or browser or sweep)" || true
+	sort .venv/slow.txt > tests/slow.txt
+
 test: .venv/.dev .venv/.vllm .venv/.programs .venv/.site lint ## everything: checks, rules on their samples, the whole test suite
 	$(BIN)/doctor rules test
 	$(BIN)/python -m pytest -n 2 --no-loadscope-reorder
@@ -130,4 +135,4 @@ lock: ## resolve the development environment anew (needs the network)
 	$(BIN)/pip install -q torch==2.13.0 && $(BIN)/pip install -q -r .ci/dev.in && $(BIN)/pip freeze --exclude rlhfdoctor | grep -v '^torch==' > .ci/dev.lock
 	rm -rf .venv && $(PYTHON) -m venv .venv && $(BIN)/pip install -q -c .ci/dev.lock -r .ci/base.lock -r .ci/check.in && $(BIN)/pip freeze > .ci/check.lock
 
-.PHONY: help install demo lab check test lint messages calibrate weigh fuzz exam mangle zipapp schemas upstream speakers bench speed gpu docs dist site lock
+.PHONY: help install demo lab check test lint messages calibrate weigh slow fuzz exam mangle zipapp schemas upstream speakers bench speed gpu docs dist site lock

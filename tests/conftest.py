@@ -37,6 +37,7 @@ LONG = (
     "tests/test_notebooks.py",
 )
 """Begun before the others, so that no core idles at the end while one file goes on."""
+SLOW, SLOW_S, ATTACKS = ROOT / "tests" / "slow.txt", 0.1, "tests/attacks/"
 BUDGET_S = float(os.environ.get("RLHFDOCTOR_TEST_BUDGET_S", 900))
 """So long may the session have run when another incident of the lab is begun; `make lab` runs all of them."""
 BEGAN = time.monotonic()
@@ -45,8 +46,23 @@ os.environ.setdefault("RLHFDOCTOR_DEBUG", "1")  # a bug of our own is an error, 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The tests that share the kernel's log come first, of them the lab's incidents last; then the long files; trainings at the end."""
+    """The tests that share the kernel's log come first, of them the lab's incidents last; then the long files; trainings at the end.
+
+    What takes long in the fast lane is marked, by slow.txt.
+    """
     items.sort(key=lambda item: _turn(item.nodeid))
+    slow = set(SLOW.read_text(encoding="utf-8").splitlines())
+    for item in items:
+        if item.nodeid in slow or item.nodeid.startswith(ATTACKS):
+            item.add_marker("sweep")
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """With RLHFDOCTOR_SLOW=FILE, as `make slow` sets it, tests that take long are written there."""
+    path = os.environ.get("RLHFDOCTOR_SLOW")
+    if path and report.when == "call" and report.duration > SLOW_S and "PYTEST_XDIST_WORKER" not in os.environ:
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(f"{report.nodeid}\n")
 
 
 def _alone(name: str) -> bool:
