@@ -14,7 +14,7 @@ from rlhfdoctor.trace.record import StoredEvent
 from rlhfdoctor.trace.schema import NULL
 from rlhfdoctor.types import Gap
 
-_MOST_FIGURES, _LEAST_FIGURES = 16 << 20, 1 << 14
+_MOST_FIGURES, _LEAST_FIGURES = 16 << 20, 1 << 16
 """128 MiB for all nodes together; a day of 64 processes, thinned for a verdict, has a tenth of it. No node gets less
 than the least.
 """
