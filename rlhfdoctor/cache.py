@@ -37,6 +37,12 @@ def load(name: str) -> bytes | None:
     return None
 
 
+def has(kind: str) -> bool:
+    """Whether there is any file of a kind."""
+    folder = _folder()
+    return folder is not None and any(folder.glob(f"{kind}-*"))
+
+
 def save(name: str, data: bytes) -> None:
     """Keeps a file, whole or not at all; a folder that cannot be written only costs the next start some time.
 

@@ -35,6 +35,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     """Standard error."""
     screen = Terminal()
+    monkeypatch.setattr(console.cache, "has", lambda _: True)
     monkeypatch.setattr(console, "sys", SimpleNamespace(stderr=screen))  # pytest gives sys.stderr anew for each phase
     return screen
 
@@ -74,6 +75,16 @@ def test_quick_run_shows_nothing(clock: list[float], terminal: Terminal) -> None
         clock.append(100.9)
         progress("a.log", 200 * MIB)
     assert terminal.getvalue() == ""
+
+
+@pytest.mark.parametrize("engine", [True, False], ids=["hyperscan", "re"])
+def test_first_start(clock: list[float], terminal: Terminal, monkeypatch: pytest.MonkeyPatch, engine: bool) -> None:
+    """Where the patterns are still to be compiled, which takes some seconds, a line says so, and goes at the end."""
+    monkeypatch.setattr(console.cache, "has", lambda _: False)
+    monkeypatch.setattr(console, "find_spec", lambda _: object() if engine else None)
+    with Progress():
+        assert shown(terminal) == (["preparing the patterns, once after an install: some seconds"] if engine else [])
+    assert terminal.getvalue().endswith("\r\x1b[K") is engine
 
 
 @pytest.mark.parametrize(("name", "expected"), [("a.log", [26]), ("a.log.gz", [])])

@@ -72,8 +72,10 @@ class _Group(click.Group):
 
 
 def _shown(error: click.ClickException) -> click.ClickException:
-    """With what the command line holds made visible."""
+    """With what the command line holds made visible, and a word on options of the command that is to be watched."""
     vars(error)["message"] = shown(error.message)
+    if isinstance(error, click.NoSuchOption) and error.ctx is not None and error.ctx.info_name == "watch":
+        vars(error)["message"] += " If it belongs to the command, put -- before that: doctor watch -- COMMAND"
     return error
 
 

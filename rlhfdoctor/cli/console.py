@@ -8,11 +8,13 @@ import stat
 import sys
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from rlhfdoctor import cache
 from rlhfdoctor.errors import DoctorError, UsageError
 from rlhfdoctor.files.read import Refused
 from rlhfdoctor.files.write import replace
@@ -210,7 +212,11 @@ class Progress:
         self._total_bytes: int | None = None
         self._words = words()
         self.shown = False
-        return self if sys.stderr.isatty() else None
+        if not sys.stderr.isatty():
+            return None
+        if find_spec("hyperscan") is not None and not cache.has("patterns"):
+            self._write(say("preparing the patterns, once after an install: some seconds"))
+        return self
 
     def expect(self, total_bytes: int) -> None:
         """How many bytes there will have been at the end."""
@@ -221,7 +227,7 @@ class Progress:
         now = time.monotonic()
         if now - self._begun_s < _SHOWN_AFTER_S or now - self._last_s < _SHOWN_EVERY_S:
             return
-        self._last_s, self.shown = now, True
+        self._last_s = now
         rate = count / (now - self._begun_s)
         size, file = count / MIB, name[-_NAME_COLUMNS:]
         if self._total_bytes is None:
@@ -235,7 +241,11 @@ class Progress:
                 left=max(self._total_bytes - count, 0) / max(rate, 1),
                 file=file,
             )
-        sys.stderr.write(f"\r\x1b[K{clean(self._words(read))}")
+        self._write(read)
+
+    def _write(self, message: Message) -> None:
+        self.shown = True
+        sys.stderr.write(f"\r\x1b[K{clean(self._words(message))}")
         sys.stderr.flush()
 
     def __exit__(self, *_error: object) -> None:

@@ -107,7 +107,7 @@ def _revert(paths: Sequence[str]) -> None:
     for path in restored:
         tell(say("restored {file}", file=str(path)))
     if not restored:
-        raise UsageError(say("nothing to take back: no patched file below {paths:, }", paths=tuple(paths)))
+        raise UsageError(say("nothing to take back: no patched file below {paths:, }", paths=tuple(paths) or (".",)))
 
 
 def _check(incident: Incident, consent: Sequence[str]) -> None:

@@ -21,7 +21,7 @@ from rlhfdoctor.i18n.message import say, term
 from rlhfdoctor.paths import Paths, listed
 from rlhfdoctor.trace.growth import theil_sen
 from rlhfdoctor.trace.schema import NULL
-from rlhfdoctor.types import Incident
+from rlhfdoctor.types import Incident, Setting
 from rlhfdoctor.vocabulary import RECORD_FIELD as R
 
 _LEAST_STEPS = 4
@@ -170,10 +170,17 @@ def _step_time(before: FailureWindow | None, after: FailureWindow | None) -> Fig
     return Figure(name=say("time of a step"), unit="s", before=middles[0], after=middles[1], noise=noise)
 
 
+def _shows_death(incident: Incident, setting: Setting) -> bool:
+    """Whether only the message of the death shows a setting's value: a run that lives has no such line."""
+    event = incident.death.event if incident.death is not None else None
+    place = (setting.origin.file, setting.origin.line)
+    return event is not None and place == (event.origin.file, event.origin.line)
+
+
 def _changed(
     one: Incident, two: Incident
 ) -> Iterator[tuple[str, str | int | float | bool | None, str | int | float | bool | None]]:
-    rows = [{setting.name: setting for setting in incident.settings} for incident in (one, two)]
+    rows = [{s.name: s for s in incident.settings if not _shows_death(incident, s)} for incident in (one, two)]
     for name in sorted({*rows[0], *rows[1]}):
         first, second = rows[0].get(name), rows[1].get(name)
         values = [None if setting is None else setting.value for setting in (first, second)]

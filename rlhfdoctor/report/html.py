@@ -82,6 +82,7 @@ def render(
         verdict=words(VERDICTS[incident.verdict]),
         spoken={message.id: words(message) for message in _SPOKEN},
         headline=headline(incident),
+        is_cause=incident.verdict == "cause",
         killed=killed(incident),
         vanished=words(VANISHED) if incident.death is not None and incident.death.killer == "sigkill-unknown" else "",
         composed=composed(incident),

@@ -11,7 +11,8 @@ from rlhfdoctor.types import Incident
 
 def render(incident: Incident, t: Language = ENGLISH) -> str:
     """The whole report as Markdown text."""
-    lines = [f"## {t(VERDICTS[incident.verdict])}: {plain(t(headline(incident)))}", ""]
+    lead = f"{t(VERDICTS['cause'])}: " if incident.verdict == "cause" else ""  # the other headlines begin with theirs
+    lines = [f"## {lead}{plain(t(headline(incident)))}", ""]
     if incident.death is not None:
         lines += [plain(t(killed(incident))) + t.stop, ""]
         event = incident.death.event
