@@ -9,13 +9,15 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from rlhfdoctor.errors import DoctorError
 from rlhfdoctor.i18n.message import Message, quoted, say
 from rlhfdoctor.privacy.secrets import shortened
 from rlhfdoctor.types import Gap
 
+Answer = TypeVar("Answer")
 PATIENCE_S = 10.0
 """Of processor time for one rule or one finder, which need milliseconds."""
 
@@ -40,6 +42,14 @@ def isolated(what: Message, gaps: list[Gap], most_s: float | None = None) -> Ite
         else:
             why = say("an error of the doctor itself ({fault}); please report it", fault=quoted(described(error)))
         gaps.append(Gap(what=what, why=why))
+
+
+def attempt(run: Callable[[], Answer]) -> Answer | Exception:
+    """What a part gives, or what it raised: for a caller that goes on whatever that is, in tests, too."""
+    try:
+        return run()
+    except Exception as error:  # the recorder outlives any fault of one tick, and of one source
+        return error
 
 
 def described(error: Exception) -> str:

@@ -193,7 +193,7 @@ def test_rules_new_bad_name(doctor: Doctor, tmp_path: Path) -> None:
 
 
 def test_broken_catalogue(tmp_path: Path) -> None:
-    """A broken rule is told with file and line, exit code 2, no traceback."""
+    """A broken rule is reported with file and line, exit code 2, no traceback."""
     rule = tmp_path / "host-x" / "rule.yaml"
     rule.parent.mkdir()
     rule.write_text("id: host-x\nid: host-y\n")

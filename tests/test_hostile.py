@@ -110,12 +110,12 @@ def test_file(tmp_path: Path, name: str, data: bytes, code: int) -> None:
 
 @pytest.mark.parametrize("ending", [">&-", "> /dev/full"])
 def test_standard_output_that_cannot_be_written(ending: str) -> None:
-    """A closed or full standard output is told, with exit code 2."""
+    """A closed or full standard output is reported, with exit code 2."""
     assert run("-", stdin=KILL, shell=ending).returncode == 2
 
 
 def test_standard_input_closed() -> None:
-    """A closed standard input is told, with exit code 2."""
+    """A closed standard input is reported, with exit code 2."""
     assert run("-", shell="<&-").returncode == 2
 
 

@@ -223,7 +223,7 @@ def make_facts(case: Case, evidence: Mapping[Fact, Evidence]) -> Facts:
 
 
 def _untold(case: Case, death: Death | None, unrecognised: Sequence[Event]) -> tuple[Event, ...]:
-    """Without the lines of which another pattern has told the death."""
+    """Without the lines of which another pattern has shown the death."""
     known = {e.origin for e in case.events if e.kind != EVENT.job.unrecognised and classify(e)} if death else set()
     return tuple(event for event in unrecognised if event.origin not in known)
 

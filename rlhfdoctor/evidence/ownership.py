@@ -177,7 +177,7 @@ class _Job:
         """Whether the run may have lived then, by its first and its last line with a time."""
         if self._first_s is None or self._last_s is None:
             return True
-        return self._first_s - _ZONES_S <= at <= self._last_s + max(_ZONES_S, _SILENT_S)
+        return self._first_s - _ZONES_S <= at <= self._last_s + _SILENT_S
 
     def is_tied_to(self, report: Sequence[Event]) -> bool:
         """Whether a kill that may be the run's has more in common with it than the folder it lies in."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from rlhfdoctor.faults import attempt
 from rlhfdoctor.i18n.message import quoted
 from rlhfdoctor.types import Gap
 
@@ -62,12 +63,11 @@ class SlowLane:
             now = self._clock()
             if now < job.due_s:
                 continue
-            try:
-                result = job.run()
-            except Exception as error:  # a source that fails costs its own figures, not those of the others
+            result = attempt(job.run)
+            if isinstance(result, Exception):
                 job.pause_s = min(max(job.every_s, job.pause_s * 2), _LONGEST_PAUSE_S)
                 job.due_s = now + job.pause_s
-                why = str(error) or type(error).__name__
+                why = str(result) or type(result).__name__
                 if why not in job.failed and len(job.failed) < 5:
                     job.failed.add(why)
                     with self._lock:

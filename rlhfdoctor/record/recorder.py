@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlhfdoctor.errors import SourceError
-from rlhfdoctor.faults import described
+from rlhfdoctor.faults import attempt, described
 from rlhfdoctor.i18n.message import NOTHING, Message, quoted, say
 from rlhfdoctor.record import daemon
 from rlhfdoctor.record.activity import Activity
@@ -106,10 +106,9 @@ class Recorder:
         while not self.stopped:
             began = time.monotonic()
             self.late_us = max(0, int((began - deadline) * 1e6))
-            try:
-                over = self.step()
-            except Exception as error:  # a fault of ours must not end the record of theirs
-                over = self._failed(error)
+            over = attempt(self.step)
+            if isinstance(over, Exception):
+                over = self._failed(over)
             if self.tick % 10 == 0:
                 self.pace.measure_cost()
             if over:
@@ -139,7 +138,7 @@ class Recorder:
         why = described(error)
         if why not in self.faults:
             self.faults.add(why)
-            traceback.print_exc()  # into recorder.log
+            traceback.print_exception(error)  # into recorder.log
             self.emit(RECORD.note.gap, said({R.what: say("a tick of the recorder"), R.why: quoted(why)}))
         return (
             say("too many faults of the recorder itself ({why})", why=why) if self.failures > _MOST_FAULTS else NOTHING

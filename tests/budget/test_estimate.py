@@ -251,7 +251,7 @@ def test_verls_own_engine_is_fsdp(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("critic", ["Qwen/Qwen2.5-14B", "Qwen/Qwen2.5-1.5B"])
 def test_trap_on_whichever_node(critic: str, tmp_path: Path) -> None:
-    """The actor's trap is told also where the critic's node is the fullest, and more nodes do not avoid it."""
+    """The actor's trap is reported also where the critic's node is the fullest, and more nodes do not avoid it."""
     words = [f"--{role}_num_nodes 1 --{role}_num_gpus_per_node 8" for role in ("actor", "critic", "ref", "reward")]
     words += ["--pretrain Qwen/Qwen2.5-7B", f"--critic_pretrain {critic}", "--zero_stage 3", "--bf16"]
     assert verdict(estimate(script(tmp_path, *words), framework="openrlhf==0.2.5")) == "trap"
@@ -460,7 +460,7 @@ def test_the_sentence_knows_its_error(size: int, word: str) -> None:
 
 
 def test_a_certain_break_goes_before_a_probable_one() -> None:
-    """A GPU that is twice too full is told before a container that is a little too full, and what is set exactly has no error."""
+    """A GPU that is twice too full is reported before a container that is a little too full, and what is set exactly has no error."""
     needs = (need("actor", 105 * GIB, phases=("load",)), need("actor", 200 * GIB, place="gpu"))
     limits = (
         Limit(name="container", place="host", bytes=100 * GIB, basis=NOTHING),
@@ -587,7 +587,7 @@ def test_group_estimators_have_no_critic(tmp_path: Path) -> None:
 
 
 def test_nodes_are_packed(tmp_path: Path) -> None:
-    """Groups of GPUs fill nodes first fit; the fullest node is the one that is told."""
+    """Groups of GPUs fill nodes first fit; the fullest node is the one that is reported."""
     words = (
         "--actor_num_gpus_per_node 8",
         "--critic_num_gpus_per_node 4",

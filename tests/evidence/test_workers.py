@@ -85,7 +85,7 @@ def test_spawned_workers_share_with_each_other_only() -> None:
 
 
 def test_batches_in_shared_memory_may_be_the_loaders() -> None:
-    """Shared memory that is told of no role counts in the most that they hold."""
+    """Shared memory that is reported of no role counts in the most that they hold."""
     found = share_of(
         Table((("data loader", 10), ("actor", 20), ("shmem", 70)), 100, None, unowned_bytes=70), "data loader"
     )

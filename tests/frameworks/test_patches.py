@@ -48,7 +48,7 @@ SEEDS = (
 )
 OPENRLHF = ("0.5.3", "0.5.4", "0.9.7", "0.9.10", "0.10.2", "0.11.2")
 EARLY = ("0.2.5", "0.2.9")
-"""Tags of the repository that no registry has; 0.2.6 renamed what the reference model is told."""
+"""Tags of the repository that no registry has; 0.2.6 renamed what the reference model is reported."""
 DOTTED = ("0.10.2", "0.11.2")
 VERL = ("0.2", "0.4.1", "0.5.0", "0.6.1", "0.7.1", "0.8.0", "0.9.1")
 DEEPSPEED = ("0.13.5", "0.16.9", "0.18.3", "0.19.4", "0.19.8")
@@ -581,7 +581,7 @@ def test_pinning_backend_only_where_it_exists(version: str, tmp_path: Path) -> N
 
 
 def test_notes_name_no_spelling_of_another_program() -> None:
-    """With the version unknown all spellings are told, but not train_sft's --model.gradient_checkpointing_enable."""
+    """With the version unknown all spellings are reported, but not train_sft's --model.gradient_checkpointing_enable."""
     known = Configuration({}, [], Framework(name="openrlhf", version=None), {})
     treatments = [t for t in RULES["gpu-no-recompute"].remediation if t.setting == "gradient_checkpointing"]
     notes = " ".join(str(p.note) for p in plan_patches(treatments, Facts(events={}, evidence={}, settings={}), known))

@@ -75,7 +75,7 @@ def main() -> None:
         "",
     ]
     table = [
-        "| framework | scripts | estimated | fits | too close, or only with short sequences | over | trap | refused, and told why |",
+        "| framework | scripts | estimated | fits | too close, or only with short sequences | over | trap | refused, with the reason |",
         "|---|---:|---:|---:|---:|---:|---:|---|",
         *lines,
         "",

@@ -459,7 +459,7 @@ def test_child_is_sacrificed() -> None:
     ],
 )
 def test_other_verdicts(line: str, kind: str) -> None:
-    """Group kills, systemd's notes, hopeless kernels and lost GPUs are told from each other."""
+    """Group kills, systemd's notes, hopeless kernels and lost GPUs are reported from each other."""
     assert [kind] == [event.kind for event in read_log(f"[ 12.345678] {line}")]
 
 

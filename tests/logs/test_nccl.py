@@ -139,7 +139,7 @@ HEARTBEATS = {
 
 @pytest.mark.parametrize("line", HEARTBEATS.values(), ids=HEARTBEATS)
 def test_heartbeat(line: str) -> None:
-    """A stuck watchdog is told from a collective that timed out."""
+    """A stuck watchdog is reported from a collective that timed out."""
     assert [event.kind for event in read_log(line)] == ["nccl.heartbeat"]
 
 

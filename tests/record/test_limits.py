@@ -1,4 +1,4 @@
-"""Which limits are known, how full they are, which one binds, and when they are told."""
+"""Which limits are known, how full they are, which one binds, and when they are reported."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def update(
     gpus: Sequence[Gpu] = (),
     ray: RayLimit | None = None,
 ) -> list[Limit]:
-    """One tick; the limits that are told."""
+    """One tick; the limits that are reported."""
     return limits.update(second, host, levels, shm, gpus, ray)
 
 
@@ -157,7 +157,7 @@ def test_limit_that_vanishes() -> None:
 
 
 def test_limits_are_told_once() -> None:
-    """A limit is told when it is new and when its size has changed, with the number that it had."""
+    """A limit is reported when it is new and when its size has changed, with the number that it had."""
     limits = Limits()
     sizes = (8 * GIB, 8 * GIB, 6 * GIB, 6 * GIB)
     told = [update(limits, second, levels=[make_level(GIB, size)]) for second, size in enumerate(sizes)]

@@ -186,7 +186,7 @@ def test_copy_is_not_made_twice(tmp_path: Path, log: Path) -> None:
 
 
 def test_unreadable_file(tmp_path: Path, log: Path) -> None:
-    """What cannot be read is told once, and the others are read all the same."""
+    """What cannot be read is reported once, and the others are read all the same."""
     tailer, folder = LogTailer(str(tmp_path / "logs")), tmp_path / "folder.log"
     folder.mkdir()
     tailer.add(str(folder))
@@ -196,7 +196,7 @@ def test_unreadable_file(tmp_path: Path, log: Path) -> None:
 
 
 def test_copies_that_cannot_be_written(tmp_path: Path, log: Path) -> None:
-    """Where no copy can be made this is told once, and the marks are found all the same."""
+    """Where no copy can be made this is reported once, and the marks are found all the same."""
     (tmp_path / "logs").touch()
     tailer = LogTailer(str(tmp_path / "logs"))
     tailer.add(str(log), "ray/worker.out")

@@ -1,4 +1,4 @@
-"""What people are told, by a command or over HTTP: one line, no secret, and nobody waits for it."""
+"""What people are reported, by a command or over HTTP: one line, no secret, and nobody waits for it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def watch(tmp_path: Path, script: str, *options: str, **variables: str) -> subpr
 
 @apprise
 def test_death(tmp_path: Path, server: Server) -> None:
-    """A run that dies is told in one line, and neither the job nor any file knows the URL."""
+    """A run that dies is reported in one line, and neither the job nor any file knows the URL."""
     url = f"json://{server.address}/hook/{TOKEN}"
     done = watch(tmp_path, "env; exit 3", "--notify", url, RLHFDOCTOR_NOTIFY=f"{url}/2")
     told = [server.one(), server.one()]

@@ -139,7 +139,7 @@ def test_v1_registers(notifier: Notifier, tree: FakeTree, limit: int | None, cou
 
 
 def test_v1_order(notifier: Notifier, tree: FakeTree) -> None:
-    """The kernel is told the event's descriptor, the watched file's, and nothing more for OOM."""
+    """The kernel is reported the event's descriptor, the watched file's, and nothing more for OOM."""
     folder = tree.add_folder("m", V1_FILES)
     notifier.watch_level(Hierarchy(1, folder, "/"), folder, None)
     event, target, rest = (tree.folder / "m/cgroup.event_control").read_text().split(" ")

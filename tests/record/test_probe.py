@@ -85,7 +85,7 @@ def test_torch_without_a_gpu(monkeypatch: pytest.MonkeyPatch, state: dict[str, A
 
 
 def test_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The allocators' figures are told, of the device and of page-locked memory."""
+    """The allocators' figures are reported, of the device and of page-locked memory."""
     monkeypatch.setitem(sys.modules, "torch", fake_torch())
     assert probe.read() == {
         "cuda_allocated_bytes": 1,
@@ -105,7 +105,7 @@ def test_older_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("rank", "expected"), [("3", {"rank": 3}), ("", {}), ("-1", {}), ("all", {})])
 def test_rank(monkeypatch: pytest.MonkeyPatch, rank: str, expected: dict[str, int]) -> None:
-    """The rank is told where it is one."""
+    """The rank is reported where it is one."""
     monkeypatch.setenv("RANK", rank)
     assert probe.read() == expected
 

@@ -131,7 +131,7 @@ def test_failure_is_a_gap(error: Exception, why: str) -> None:
 
 
 def test_same_failure_is_told_once() -> None:
-    """A reason is told once, also when the job worked meanwhile; another reason is told."""
+    """A reason is reported once, also when the job worked meanwhile; another reason is reported."""
     source = Source(OSError("a"), OSError("a"), None, OSError("a"), OSError("b"))
     lane, clock = make_lane(source, 10)
     assert run_at(lane, clock, source, [1000, 2000, 3000, 4000, 5000]) == [1, 2, 3, 4, 5]

@@ -496,7 +496,7 @@ def test_live_tree(command: subprocess.Popen[str], ask: Callable[[str], list[int
 
 
 def test_live_death(command: subprocess.Popen[str], ask: Callable[[str], list[int]]) -> None:
-    """A killed process is told with the last status that it had, whether it was collected or not; a respawn is new."""
+    """A killed process is reported with the last status that it had, whether it was collected or not; a respawn is new."""
     target = Target(pids=[command.pid])
     one, two = ask("fork") + ask("fork")
     target.discover()

@@ -60,7 +60,7 @@ def shown(width: int = 100, **changes: str) -> str:
 
 @pytest.mark.parametrize("killer", KILLERS)
 def test_every_killer_has_its_sentence(killer: str) -> None:
-    """Each killer of the contract is told in words."""
+    """Each killer of the contract is reported in words."""
     assert str(story.KILLER_SAYS[killer]) in str(story.killed(incident(killer=killer)))
 
 

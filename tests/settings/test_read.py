@@ -547,7 +547,7 @@ PATHS = {
 
 @pytest.mark.parametrize("prefix", ["", "(main_task pid=40817) ", "(TaskRunner pid=7, ip=10.0.0.1) "])
 def test_dump(prefix: str) -> None:
-    """The paths of a pretty-printed configuration are told from its columns, with Ray's prefix or without."""
+    """The paths of a pretty-printed configuration are reported from its columns, with Ray's prefix or without."""
     found = read_dump(tuple(prefix + line for line in DUMP), Origin(file="run.log", line=10), "verl")
     assert {setting.spelled: setting.value for setting in found} == PATHS
 

@@ -96,7 +96,7 @@ def test_no_log(tmp_path: Path) -> None:
 
 
 def test_log_from_its_end(tmp_path: Path) -> None:
-    """What was written before it was opened is not told, what comes later is told once."""
+    """What was written before it was opened is not told, what comes later is reported once."""
     path = tmp_path / "kmsg"
     path.write_bytes(b"4,1,1000000,-;old\n")
     log = KernelLog(str(path))

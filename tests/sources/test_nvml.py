@@ -104,7 +104,7 @@ FAILURES = {
 
 @pytest.mark.parametrize(("call", "what", "changed"), [(call, *rest) for call, rest in FAILURES.items()], ids=FAILURES)
 def test_call_that_fails(call: str, what: Message, changed: dict[str, object]) -> None:
-    """A call that fails costs its own figure only, and its gap is told once."""
+    """A call that fails costs its own figure only, and its gap is reported once."""
     nvml = Nvml(FakeNvml(FakeGpu(fails={call: "Not Supported"})))
     first, second = nvml.read(), nvml.read()
     expected = {
@@ -131,7 +131,7 @@ def test_device_that_is_lost() -> None:
 
 
 def test_driver_that_is_gone() -> None:
-    """A library that cannot count devices any more has none; the gap is told once."""
+    """A library that cannot count devices any more has none; the gap is reported once."""
     library = FakeNvml(FakeGpu(), fails={"nvmlDeviceGetCount": "Driver Not Loaded"})
     nvml = Nvml(library)
     assert ([], [], [Gap(what=say("devices"), why=say("NVML: {error}", error="Driver Not Loaded"))]) == nvml.read()

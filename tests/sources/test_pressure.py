@@ -80,7 +80,7 @@ def test_no_trigger(tmp_path: Path) -> None:
 
 
 def test_trigger_text(tmp_path: Path) -> None:
-    """The kernel is told the stall and the window in microseconds, ended by a zero byte."""
+    """The kernel is reported the stall and the window in microseconds, ended by a zero byte."""
     path = tmp_path / "memory"
     path.write_bytes(b"")
     handle = open_trigger(str(path), 70_000, 2_000_000)

@@ -30,7 +30,7 @@ AGENT = f"/opt/venv/bin/python -u {PACKAGE}/dashboard/agent.py --node-ip-address
 
 
 def raylet(node_id: bool) -> list[str]:
-    """The arguments of a raylet; from 2.44 or so on it is told its id."""
+    """The arguments of a raylet; from 2.44 or so on it is reported its id."""
     return [
         f"{PACKAGE}/core/src/ray/raylet/raylet",
         f"--raylet_socket_name={SESSION}/sockets/raylet",

@@ -9,7 +9,7 @@ from tests.speakers.speakers import HERE, groups
 
 PYTHON = '''
 def save(self, path, *, timeout):
-    """Out of memory is told in a docstring."""
+    """Out of memory is reported in a docstring."""
     logger.warning("worker %s was killed after %d s", path, timeout)
     message = "killed, but nobody says it"
     raise RuntimeError(f"Out of memory: {path} needs {timeout:.2f} GiB " + "more\\nand a second line of it")

@@ -163,7 +163,7 @@ def test_a_wrong_bit_takes_its_frame_only(bit: int) -> None:
     ids=["zeros", "text", "part of a marker", "marker", "empty head", "short", "long", "huge", "no end", "no start"],
 )
 def test_garbage_is_skipped(garbage: bytes) -> None:
-    """Bytes that are no frame are told with their place and length, and the frames around them are read."""
+    """Bytes that are no frame are reported with their place and length, and the frames around them are read."""
     before, behind = pack(EVENT, b'{"a":1}'), pack(EVENT, b'{"b":2}')
     items = list(unpack(before + garbage + behind))
     told = [item for item in items if not isinstance(item, Frame)]
@@ -180,13 +180,13 @@ def test_frames_with_a_right_checksum_that_are_too_long_are_damage() -> None:
 
 @pytest.mark.parametrize("codec", [2, 7, 255])
 def test_unknown_codec_is_passed_over(codec: int) -> None:
-    """A whole frame in a codec of a later version is told as damage of its own length; its neighbours are read."""
+    """A whole frame in a codec of a later version is reported as damage of its own length; its neighbours are read."""
     unknown, known = pack(SAMPLE, b"later", codec), pack(EVENT, b"{}")
     assert list(unpack(unknown + known)) == [(0, len(unknown)), Frame(len(unknown), EVENT, b"{}", len(unknown + known))]
 
 
 def test_payload_that_is_no_zstd_is_passed_over() -> None:
-    """A frame whose checksum is right and whose compressed bytes are not is told as damage."""
+    """A frame whose checksum is right and whose compressed bytes are not is reported as damage."""
     wrong, known = pack(SAMPLE, b"not zstd", ZSTD), pack(EVENT, b"{}")
     assert list(unpack(wrong + known)) == [(0, len(wrong)), Frame(len(wrong), EVENT, b"{}", len(wrong + known))]
 
@@ -229,7 +229,7 @@ def test_an_unfinished_tail_is_left_alone() -> None:
 
 
 def test_an_unfinished_tail_is_damage_in_the_end() -> None:
-    """In a file that no one writes any more, the beginning of a frame is told with its place and length."""
+    """In a file that no one writes any more, the beginning of a frame is reported with its place and length."""
     whole, part = pack(EVENT, b"{}"), pack(EVENT, b"{}")[:-1]
     assert list(unpack(whole + part)) == [Frame(0, EVENT, b"{}", len(whole)), (len(whole), len(part))]
 

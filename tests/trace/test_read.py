@@ -285,7 +285,7 @@ def test_thinning_when_the_clock_steps_back(tmp_path: Path) -> None:
 
 
 def test_unknown_kind_is_a_gap(tmp_path: Path) -> None:
-    """A frame of a kind that this version does not know is told, and everything around it is read."""
+    """A frame of a kind that this version does not know is reported, and everything around it is read."""
     frames = [Encoder(TABLES).encode(wall(1), 1, tables(1)), pack(b"Q"[0], b"?"), pack(EVENT, b'{"kind":"mark"}')]
     write_raw(tmp_path / "000001.trace", header(), *frames)
     node = read_node(tmp_path)
@@ -294,7 +294,7 @@ def test_unknown_kind_is_a_gap(tmp_path: Path) -> None:
 
 
 def test_unknown_codec_is_a_gap(tmp_path: Path) -> None:
-    """A frame that is compressed in a way of the future is told, and everything around it is read."""
+    """A frame that is compressed in a way of the future is reported, and everything around it is read."""
     unknown = pack(b"S"[0], b"?", 9)
     write_raw(tmp_path / "000001.trace", header(), unknown, Encoder(TABLES).encode(wall(1), 1, tables(1)))
     node = read_node(tmp_path)
@@ -303,7 +303,7 @@ def test_unknown_codec_is_a_gap(tmp_path: Path) -> None:
 
 
 def test_newer_format_is_a_gap(tmp_path: Path) -> None:
-    """A trace in a newer format is read as far as possible, and this is told."""
+    """A trace in a newer format is read as far as possible, and this is reported."""
     write_raw(tmp_path / "000001.trace", header(format=2), Encoder(TABLES).encode(wall(1), 1, tables(1)))
     node = read_node(tmp_path)
     told = "written in format 2; this version reads up to 1, some of it may be missing"
@@ -391,7 +391,7 @@ def test_event_with_a_time_that_is_none(tmp_path: Path, value: Any) -> None:
 
 
 def test_sample_without_its_key_frame_is_a_gap(tmp_path: Path) -> None:
-    """A sample whose key frame is lost is told with its place; the next group is read."""
+    """A sample whose key frame is lost is reported with its place; the next group is read."""
     encoder = Encoder(TABLES, key_every=2)
     frames = [encoder.encode(wall(index), index, tables(index)) for index in range(4)]
     write_raw(tmp_path / "000001.trace", header(), *frames[1:])

@@ -133,7 +133,7 @@ def test_cut_off_at_every_byte(tmp_path: Path) -> None:
 
 
 def test_wrong_at_every_byte(tmp_path: Path) -> None:
-    """One wrong byte takes its frame only, is told as a gap, and never raises; the header costs no sample."""
+    """One wrong byte takes its frame only, is reported as a gap, and never raises; the header costs no sample."""
     path = small_store(tmp_path)
     expected = expected_damaged(path.read_bytes())
     assert read_damaged(path) == expected

@@ -129,7 +129,7 @@ def test_what_is_left_out_is_no_cure(tmp_path: Path) -> None:
 
 
 def test_an_error_of_one_scenario_stays_with_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What cannot be run is told in its row, and a folder of the user's is left alone."""
+    """What cannot be run is reported in its row, and a folder of the user's is left alone."""
 
     def broken(*_: object) -> None:
         raise OSError("no room")
