@@ -28,6 +28,8 @@ class Coverage:
     """All that was read."""
 
     read: tuple[Covered, ...] = ()
+    runs: tuple[str, ...] = ()
+    """A path for each, where what was read seems to be of several runs."""
 
     def has(self, *kinds: SourceKind) -> bool:
         """Whether a source of one of these kinds was read."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from rlhfdoctor.core.session import Session
+from rlhfdoctor.core.several import find_runs_apart
 from rlhfdoctor.coverage import SOURCE_KINDS, Coverage, Covered, SourceKind
 from rlhfdoctor.evidence.window import kernel_was_read
 from rlhfdoctor.i18n.message import say
@@ -39,7 +40,8 @@ def find_coverage(session: Session) -> Coverage:
     rows.append(Covered(kind="configuration", count=len(texts)))
     if not any(row.count for row in rows if row.kind == "kernel log") and any(map(kernel_was_read, session.traces)):
         rows.append(replace(rows[0], kind="kernel log"))
-    return Coverage(tuple(sorted((row for row in rows if row.count), key=lambda row: SOURCE_KINDS.index(row.kind))))
+    read = sorted((row for row in rows if row.count), key=lambda row: SOURCE_KINDS.index(row.kind))
+    return Coverage(tuple(read), tuple(session.shown(name) for name in find_runs_apart(session)))
 
 
 def trusted(confidence: float, death: Death | None, coverage: Coverage, untied: bool) -> float:

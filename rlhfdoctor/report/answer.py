@@ -15,9 +15,10 @@ from rlhfdoctor.report.page import Page
 from rlhfdoctor.report.phrasing import VANISHED, VERDICTS, freed, headline, killed, place, sentence
 from rlhfdoctor.report.safety import COLOURS, EXPLAINED
 from rlhfdoctor.report.sections.coverage import coverage_says
-from rlhfdoctor.report.sections.differences import describe, warn
+from rlhfdoctor.report.sections.differences import describe
 from rlhfdoctor.report.sections.findings import cost, patch_lines
 from rlhfdoctor.report.sections.settle import wanted
+from rlhfdoctor.report.sections.warnings import warnings
 from rlhfdoctor.report.shown import roots, worth_showing
 from rlhfdoctor.types import Death, Event, Finding, Incident, Quote
 from rlhfdoctor.units import show_confidence
@@ -100,10 +101,9 @@ def _quoted(event: Event, page: Page) -> list[Text]:
 
 
 def _doubts(incident: Incident, page: Page) -> Iterator[Block]:
-    """That the files are hardly those of the run, or that they differ from its log; what could not be read."""
+    """What the verdict may be wrong about; files that differ from the log; what could not be read."""
     t, found = page.words, incident.differences.settings
-    warning = warn(incident)
-    if warning is not None:
+    for warning in warnings(incident):
         yield Block(page.lines((t(warning), "yellow"), most=4))
     if found:
         says = say("file and log differ, and the log is what ran: {difference}", difference=describe(found[0]))
@@ -212,7 +212,9 @@ def _rest(incident: Incident, shown: Sequence[Finding], page: Page) -> Iterator[
 def _next(incident: Incident, page: Page) -> Iterator[Block]:
     """What to do now, and the command for it as the last line."""
     command = next_command(incident)
-    if "--write" in command:
+    if "--each" in command:
+        step = say("get a verdict of each run")
+    elif "--write" in command:
         step = say("make this change; without --write it is only shown, --revert undoes it")
     elif command[0].startswith("dmesg"):
         step = say("hand over the kernel's log of the node, too; reading it may take root")

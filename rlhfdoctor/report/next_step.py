@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 
 from rlhfdoctor.i18n.message import NOTHING, Message, joined, say
 from rlhfdoctor.report.sanitize import clean
@@ -44,7 +45,9 @@ def next_command(incident: Incident) -> list[str]:
 
     In words that stay on one line, each an option with its value.
     """
-    best, again = incident.best, _again(incident)
+    best, again, runs = incident.best, _again(incident), incident.coverage.runs
+    if again and 0 < len(runs) <= _MOST_SOURCES:
+        return ["doctor", "analyze", "--each", *_quoted(runs), *_options(incident, "--rules", "--framework")]
     patch = writable(best) if incident.verdict == "cause" and best is not None else None
     if best is not None and patch is not None and again:
         return patch_command(incident, best, patch)
@@ -79,8 +82,12 @@ def _options(incident: Incident, *names: str) -> list[str]:
 
 def _sources(incident: Incident) -> list[str]:
     """The paths as a shell takes them; empty where they cannot be read again, or where nobody would copy so many."""
-    found = [shlex.quote(clean(source, 4000)) for source in incident.sources]
+    found = _quoted(incident.sources)
     return found if "-" not in found and len(found) <= _MOST_SOURCES else []
+
+
+def _quoted(paths: Sequence[str]) -> list[str]:
+    return [shlex.quote(clean(path, 4000)) for path in paths]
 
 
 _LEAST_CONFIDENCE = 0.5

@@ -69,7 +69,7 @@ def _to_dict(incident: Incident) -> dict[str, Any]:
         }
         for row in incident.coverage.read
     ]
-    return {"read": rows, "not_given": list(incident.coverage.missing)}
+    return {"read": rows, "not_given": list(incident.coverage.missing), "runs": list(incident.coverage.runs)}
 
 
 def _shown(at: float | None) -> str | None:
