@@ -6,12 +6,14 @@ import contextlib
 import os
 import stat
 import time
-from pathlib import Path
+from collections.abc import Iterator
 
 try:  # hashlib's own; with hashlib comes OpenSSL, 3.5 MiB of the recorder's memory
     from _blake2 import blake2b
 except ImportError:
     from hashlib import blake2b
+
+from rlhfdoctor.files.own import is_ours, open_own
 
 _MOST_BYTES = 64 * 1024**2
 _KEPT_S = 60 * 86400.0
@@ -25,22 +27,21 @@ def key(content: bytes) -> str:
 
 def load(name: str) -> bytes | None:
     """A file, or None if it is absent or another user could have written it."""
-    folder = _folder()
-    with contextlib.suppress(OSError):
-        if folder is None or not _is_ours(folder.stat()):
-            return None
-        handle = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with contextlib.suppress(OSError), _folder() as folder:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        handle = os.open(name, flags, dir_fd=folder)
         with os.fdopen(handle, "rb") as file:
             info = os.fstat(handle)
-            if stat.S_ISREG(info.st_mode) and _is_ours(info) and info.st_size <= _MOST_BYTES:
+            if stat.S_ISREG(info.st_mode) and is_ours(info) and info.st_size <= _MOST_BYTES:
                 return file.read(_MOST_BYTES)
     return None
 
 
 def has(kind: str) -> bool:
     """Whether there is any file of a kind."""
-    folder = _folder()
-    return folder is not None and any(folder.glob(f"{kind}-*"))
+    with contextlib.suppress(OSError), _folder() as folder:
+        return any(name.startswith(f"{kind}-") for name in os.listdir(folder))
+    return False
 
 
 def save(name: str, data: bytes) -> None:
@@ -49,38 +50,37 @@ def save(name: str, data: bytes) -> None:
     Args:
         name: `KIND-HASH.ENDING`; files of the same kind that were not renewed for two months are removed.
     """
-    folder = _folder()
-    with contextlib.suppress(OSError):
-        if folder is None:
-            return
-        folder.mkdir(0o700, parents=True, exist_ok=True)
-        if not _is_ours(folder.stat()):
-            return
-        fresh = folder / f".{name}.{os.getpid()}"
+    with contextlib.suppress(OSError), _folder(make=True) as folder:
+        fresh = f".{name}.{os.getpid()}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            with os.fdopen(os.open(fresh, flags, 0o600), "wb") as file:
+            with os.fdopen(os.open(fresh, flags, 0o600, dir_fd=folder), "wb") as file:
                 file.write(data)
-            fresh.replace(folder / name)
+            os.replace(fresh, name, src_dir_fd=folder, dst_dir_fd=folder)
         except OSError:
-            fresh.unlink()
+            os.unlink(fresh, dir_fd=folder)
             raise
         _prune(folder, name)
 
 
-def _prune(folder: Path, name: str) -> None:
+def _prune(folder: int, name: str) -> None:
     kind = name.partition("-")[0]
-    for path in (*folder.glob(f"{kind}-*"), *folder.glob(f".{kind}-*")):
-        if path.name != name and path.lstat().st_mtime < time.time() - _KEPT_S:
-            path.unlink()
+    for other in os.listdir(folder):
+        if other != name and other.startswith((f"{kind}-", f".{kind}-")):
+            if os.stat(other, dir_fd=folder, follow_symlinks=False).st_mtime < time.time() - _KEPT_S:
+                os.unlink(other, dir_fd=folder)
 
 
-def _folder() -> Path | None:
-    """None where the user has no home."""
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111  (does not raise)
-    return None if home.startswith("~") else Path(home, "rlhfdoctor")
-
-
-def _is_ours(info: os.stat_result) -> bool:
-    """Whether only we, or root, can have written it."""
-    return info.st_uid in (0, os.geteuid()) and not info.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+@contextlib.contextmanager
+def _folder(*, make: bool = False) -> Iterator[int]:
+    """
+    Raises:
+        OSError: there is none to be trusted.
+    """
+    handle = open_own("cache", make=make)
+    if handle is None:
+        raise FileNotFoundError("no cache folder")
+    try:
+        yield handle
+    finally:
+        os.close(handle)

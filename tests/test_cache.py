@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -88,10 +89,41 @@ def test_old_files_of_a_kind_go(folder: Path) -> None:
 def test_no_folder_is_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A home that is a file, or none at all."""
     (tmp_path / "file").write_text("")
-    for home in (str(tmp_path / "file"), "~/none"):
-        monkeypatch.setenv("XDG_CACHE_HOME", home)
-        cache.save("kind-1.bin", b"data")
-        assert cache.load("kind-1.bin") is None
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    cache.save("kind-1.bin", b"data")
+    assert cache.load("kind-1.bin") is None
+
+
+def test_a_relative_folder_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be another one in every folder; the specification has it ignored."""
+    for name, value in (("XDG_CACHE_HOME", "here"), ("HOME", str(tmp_path / "home"))):
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    cache.save("kind-1.bin", b"data")
+    assert [path.name for path in tmp_path.rglob("kind-*")] == ["kind-1.bin"]
+    assert not (tmp_path / "here").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a folder to another user")
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_home_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linked: bool) -> None:
+    """`sudo` may keep HOME: who owns it can put a link to any folder in the place of its cache, at any time."""
+    home, victim = tmp_path / "home", tmp_path / "victim"
+    (home / ".cache").mkdir(parents=True)
+    victim.mkdir()
+    if linked:
+        (home / ".cache" / "rlhfdoctor").symlink_to(victim)
+    old = victim / "kind-precious.txt"
+    old.write_text("")
+    os.utime(old, (0, 0))
+    os.chown(home, 12345, 12345)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setattr("pwd.getpwuid", lambda uid: SimpleNamespace(pw_dir=str(tmp_path / "root")))
+    cache.save("kind-1.bin", b"data")
+    assert cache.load("kind-1.bin") == b"data"
+    assert [path.name for path in tmp_path.rglob("kind-*")] == ["kind-precious.txt", "kind-1.bin"]
+    assert (tmp_path / "root" / ".cache" / "rlhfdoctor" / "kind-1.bin").exists()
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))

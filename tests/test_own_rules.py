@@ -13,6 +13,7 @@ import rlhfdoctor
 from rlhfdoctor.engine.catalogue import load_catalogue, load_rules
 from rlhfdoctor.engine.draft import sentences, write_skeleton
 from rlhfdoctor.errors import RuleError
+from rlhfdoctor.i18n.language import load_language
 
 Doctor = Callable[..., Result]
 TITLE = "the card of our third node is broken"
@@ -164,3 +165,53 @@ def test_python(own: Path, run: Path) -> None:
     path = own / "gpu-our-card" / "rule.yaml"
     path.write_text(path.read_text().replace(TITLE, "renamed"))
     assert str(rlhfdoctor.analyze(run, rules=own).best.title) == "renamed"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("value", ["500g; touch /tmp/x #", "a\n touch x", "$(reboot)", "`reboot`", "a b", "--x=\"1\"", ""])
+def test_a_value_is_one_word(own: Path, value: str) -> None:
+    """It is written into a script as it stands, and a shell would run the rest."""
+    path = own / "gpu-our-card" / "rule.yaml"
+    text = path.read_text()
+    start = text.index("remediation:")
+    path.write_text(text[:start] + REMEDY.format(value=json.dumps(value)) + rest_of(text[start:]))
+    with pytest.raises(RuleError, match="cannot be written into a script"):
+        load_catalogue(own)
+
+
+def test_what_it_calls_safe_takes_consent(own: Path) -> None:
+    """Only a rule of the doctor's own is tested on incidents."""
+    path = own / "gpu-our-card" / "rule.yaml"
+    text = path.read_text()
+    start = text.index("remediation:")
+    path.write_text(text[:start] + REMEDY.format(value="16g") + rest_of(text[start:]))
+    (mine,) = (rule for rule in load_catalogue(own) if rule.id == "gpu-our-card")
+    assert [treatment.safety for treatment in mine.remediation] == ["consent"]
+    assert any(treatment.safety == "safe" for rule in load_catalogue(own) for treatment in rule.remediation if rule is not mine)
+
+
+def test_a_catalogue_of_sentences_has_a_size(doctor: Doctor, own: Path, run: Path) -> None:
+    """A sparse file of 4 GiB is packed into a hundred bytes; its holes are passed over."""
+    path = own / "gpu-our-card" / "zh.po"
+    with path.open("wb") as file:
+        file.truncate(4 << 30)
+    assert doctor("analyze", run, "--rules", own, "--lang", "zh").exit_code == 1
+    load_language.cache_clear()
+    path.write_text("#\n" * (1 << 20))
+    result = doctor("analyze", run, "--rules", own, "--lang", "zh")
+    assert (result.exit_code, "at most 1 MiB" in result.stderr) == (2, True)
+
+
+REMEDY = """\
+remediation:
+- setting: container.shm_size
+  to: {value}
+  safety: safe
+  effect: more room
+"""
+
+
+def rest_of(text: str) -> str:
+    """What stands behind the first section."""
+    lines = text.split("\n")
+    end = next((n for n, line in enumerate(lines[1:], 1) if line and not line.startswith((" ", "-", "#"))), len(lines))
+    return "\n".join(lines[end:])

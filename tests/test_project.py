@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
@@ -197,18 +198,18 @@ def test_others_are_not_believed(home: Path) -> None:
     file.write_text("nonsense = 1\n")
     for path, mode in ((file, 0o666), (file, 0o664), (home, 0o777), (home, 0o775)):
         path.chmod(mode)
-        (why,) = find_project(home).refused
+        (why,) = find_project(home).notes
         assert f"others may write {path}" in str(why)
         path.chmod(mode & ~0o022)
     with pytest.raises(UsageError, match="unknown key"):
         find_project(home)
     file.rename(home / "x.toml")
     file.symlink_to("x.toml")
-    assert "is no regular file" in str(find_project(home).refused)
+    assert "is no regular file" in str(find_project(home).notes)
     file.unlink()
     os.mkfifo(file)
     os.mkfifo(home / "pyproject.toml")
-    assert "is no regular file" in str(find_project(home).refused)
+    assert "is no regular file" in str(find_project(home).notes)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files to another user")
@@ -219,4 +220,35 @@ def test_another_users_file_is_not_believed(home: Path, name: str) -> None:
     inner.mkdir()
     (inner / "rlhfdoctor.toml" if name == "." else inner / name).write_text("[tool.rlhfdoctor]\nnonsense = 1\n")
     os.chown(inner / name, 65534, 65534)
-    assert "belongs to another user" in str(find_project(inner).refused)
+    assert "belongs to another user" in str(find_project(inner).notes)
+
+
+def test_rules_above_what_is_read_take_a_word(
+    doctor: Doctor, home: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may have come with it; a folder or a file of it makes no difference. Logs that lie elsewhere are no matter."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+    write_skeleton(home / "rules" / "gpu-mine")
+    (home / "rlhfdoctor.toml").write_text('rules = ["rules"]\nframework = "verl"\n')
+    copytree(SAMPLE, home / "logs")
+    draft = "rule gpu-mine"
+    for path in (home / "logs", home / "logs" / "driver.log"):
+        result = doctor("analyze", path, "--format", "json")
+        assert draft not in result.stdout
+        assert "the rules of" in result.stderr
+        assert f"from {home / 'rlhfdoctor.toml'}: framework" in result.stderr
+    elsewhere = doctor("analyze", SAMPLE, "--format", "json")
+    assert (draft in elsewhere.stdout, elsewhere.stderr) == (True, "")
+    assert doctor("config", "--trust").exit_code == 0
+    trusted = doctor("analyze", home / "logs", "--format", "json")
+    assert (draft in trusted.stdout, "the rules of" in trusted.stderr) == (True, False)
+
+
+def test_trust_takes_a_file_and_a_place(doctor: Doctor, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each lack is said."""
+    assert "no rlhfdoctor.toml" in doctor("config", "--trust").stderr
+    (home / "rlhfdoctor.toml").write_text('framework = "verl"\n')
+    (home / "file").write_text("")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "file"))
+    result = doctor("config", "--trust")
+    assert (result.exit_code, "cannot be kept as trusted" in result.stderr) == (2, True)

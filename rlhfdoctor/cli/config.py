@@ -12,6 +12,8 @@ import click
 
 from rlhfdoctor.cli.console import echo, language, language_option, tell
 from rlhfdoctor.cli.project import FILE, KEYS, SHARED_FILE, Project, ProjectCommand, project_of
+from rlhfdoctor.cli.trust import trust
+from rlhfdoctor.errors import UsageError
 from rlhfdoctor.i18n.message import NOTHING, Message, quoted, say
 from rlhfdoctor.places import bundled_folder, rules_folder
 from rlhfdoctor.report.phrasing import NOT_SET
@@ -21,15 +23,17 @@ _DEFAULT = say("default")
 
 @click.command(cls=ProjectCommand)
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--trust", "trusts", is_flag=True, help="The rules of the project file count also for runs below it.")
 @language_option
 @click.pass_context
-def config(context: click.Context, form: str, lang: str) -> None:
+def config(context: click.Context, form: str, trusts: bool, lang: str) -> None:
     """Show the defaults of a project, and where each of them is from.
 
     A project file is rlhfdoctor.toml, or the table [tool.rlhfdoctor] of pyproject.toml, in the current folder or the
     nearest one above it. Its values are the defaults of the options of the same names; an option that is given goes
     before them, but words to hide add up. It is read only if nobody but you (and root) can write it and its folder,
-    and never in a folder that is analysed.
+    and never in a folder that is analysed. Where what is analysed lies below the file, its rules count only after
+    --trust: who sends a folder of logs could have put them there.
 
     \b
     Example of rlhfdoctor.toml:
@@ -48,10 +52,16 @@ def config(context: click.Context, form: str, lang: str) -> None:
       shm = "64G"
 
     \b
-    Example:
+    Examples:
       doctor config
+      doctor config --trust
     """
     project = project_of(context)
+    if trusts:
+        if project.path is None:
+            raise UsageError(say("no {file} and no [tool.rlhfdoctor] in {shared} here or above", file=FILE, shared=SHARED_FILE))
+        trust(project.path.parent)
+        tell(say("the rules of {file} count from now on, wherever the runs are", file=str(project.path)), err=True)
     rows = {key: (value, origin) for key, value, origin in _rows(project, lang)}
     if form == "json":
         values = {key: {"value": value, "from": str(origin) or None} for key, (value, origin) in rows.items()}

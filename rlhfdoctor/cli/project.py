@@ -4,7 +4,8 @@
 
 The nearest one counts, from the current folder upwards. Rules can propose changes of files, so it is read only if
 nobody but the user and root can have written it, and never in a folder that the command reads: what is analysed may be
-another person's.
+another person's. Where what is read lies below the file, the command says which of its values it takes, and its rules
+count only if the user has said so (`rlhfdoctor.cli.trust`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 import click
 
 from rlhfdoctor.cli.console import choose_language, tell
+from rlhfdoctor.cli.trust import is_trusted
 from rlhfdoctor.files.bounds import is_below
 from rlhfdoctor.i18n.message import Message, say
 
@@ -52,8 +54,8 @@ class Project:
     """Key, such as `machine.nodes`, -> value; what the file does not say is left out."""
     lines: Mapping[str, int] = field(default_factory=dict)
     """Key -> its line."""
-    refused: tuple[Message, ...] = ()
-    """Files that were found and not read, and why."""
+    notes: tuple[Message, ...] = ()
+    """Files that were found and not read, and why; what is taken from a file above what is read."""
 
     def defaults(self) -> dict[str, Any]:
         """Of the parameters of commands."""
@@ -76,7 +78,7 @@ class ProjectCommand(click.Command):
         asks_help = help_option is not None and bool(given.get(help_option.name or ""))
         if not asks_help and not ctx.resilient_parsing:  # that is a shell, which completes a word
             project = find_project(".", _flat(given.get(name) for name in _READ))
-            for message in project.refused:
+            for message in project.notes:
                 tell(message, err=True)
             ctx.meta[_PROJECT], ctx.default_map = project, project.defaults()
             if "language" in project.values:
@@ -95,15 +97,15 @@ def find_project(folder: str | Path, analysed: Iterable[str] = ()) -> Project:
     """The nearest project file of a folder or of those above it.
 
     Args:
-        analysed: folders in which, and below which, none is read.
+        analysed: what is read. In a folder of it, and below it, no file counts.
 
     Raises:
         UsageError: it has faults; each line names file and line.
     """
     from rlhfdoctor.cli.project_file import has_section, read_project
 
-    untrusted = [os.path.realpath(path) for path in analysed if os.path.isdir(path)]  # noqa: PTH112
-    refused: list[Message] = []
+    read = [os.path.realpath(path) for path in analysed if os.path.exists(path)]  # noqa: PTH110
+    notes: list[Message] = []
     try:
         top = Path(folder).resolve(strict=True)
     except OSError:  # the current folder was removed
@@ -115,13 +117,28 @@ def find_project(folder: str | Path, analysed: Iterable[str] = ()) -> Project:
                 mode = path.lstat().st_mode
             except OSError:
                 continue
-            why = _distrust(place, path, mode, untrusted)
+            why = _distrust(place, path, mode, filter(os.path.isdir, read))
             if name == SHARED_FILE and not (stat.S_ISREG(mode) and has_section(path)):
                 continue
             if why is None:
-                return Project(path, *read_project(path, is_shared=name == SHARED_FILE), tuple(refused))
-            refused.append(say("{file} is not used: {why}", file=str(path), why=why))
-    return Project(refused=tuple(refused))
+                values, lines = read_project(path, is_shared=name == SHARED_FILE)
+                if any(is_below(one, str(place)) for one in read):
+                    values = _above(path, dict(values), notes)
+                return Project(path, values, lines, tuple(notes))
+            notes.append(say("{file} is not used: {why}", file=str(path), why=why))
+    return Project(notes=tuple(notes))
+
+
+def _above(path: Path, values: dict[str, Any], notes: list[Message]) -> dict[str, Any]:
+    """Of a file above what is read: it may have come with that."""
+    if "rules" in values and not is_trusted(path.parent):
+        del values["rules"]
+        why = say("what is read lies below it. If they are yours: doctor config --trust")
+        notes.append(say("the rules of {file} are not used: {why}", file=str(path), why=why))
+    taken = tuple(key for key in values if key not in ("hide", "language"))
+    if taken:
+        notes.append(say("from {file}: {keys:, }", file=str(path), keys=taken))
+    return values
 
 
 def _distrust(place: Path, path: Path, mode: int, untrusted: Iterable[str]) -> Message | None:

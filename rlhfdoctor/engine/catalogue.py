@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,8 @@ def load_rules(folder: Path | None = None) -> tuple[Rule, ...]:
 def load_catalogue(*added: Path) -> tuple[Rule, ...]:
     """The rules in use, and those of further folders, which are read anew each time.
 
+    What a further rule calls safe takes consent: nobody has shown that it is.
+
     Args:
         added: catalogues, or folders of one rule each.
 
@@ -62,7 +65,7 @@ def load_catalogue(*added: Path) -> tuple[Rule, ...]:
     faults: list[str] = []
     for folder in added:
         try:
-            rules += _read(folder)
+            rules += map(_with_consent, _read(folder))
         except RuleError as error:
             faults.append(str(error))
     first: dict[str, Rule] = {}
@@ -76,6 +79,11 @@ def load_catalogue(*added: Path) -> tuple[Rule, ...]:
         raise RuleError("\n".join(faults))
     _check(rules)
     return tuple(rules)
+
+
+def _with_consent(rule: Rule) -> Rule:
+    treatments = (replace(t, safety="consent") if t.safety == "safe" else t for t in rule.remediation)
+    return replace(rule, remediation=tuple(treatments))
 
 
 def _read(folder: Path) -> list[Rule]:

@@ -26,7 +26,7 @@ from rlhfdoctor.engine.schema import (
 )
 from rlhfdoctor.engine.skeleton import left_of_skeleton
 from rlhfdoctor.errors import RuleError
-from rlhfdoctor.settings.spell import is_specifier, known_names
+from rlhfdoctor.settings.spell import is_specifier, is_word, known_names
 from rlhfdoctor.vocabulary.names import Fact
 
 
@@ -42,10 +42,14 @@ class RuleResolver(Resolver):
     def target(self, to: Any, place: Place) -> Any:
         """A new value, or how the figures of the case give it."""
         if not isinstance(to, dict):
+            self.word(to, place)
             return to
         form = convert(to, TargetForm, place, self.faults)
         if form is None:
             return None
+
+        if form.else_ is not UNSET:
+            self.word(form.else_, (*place, "else"))
 
         def optional(key: str, word: Any) -> Fact | None:
             return None if word is UNSET else self.fact(word, (*place, key))
@@ -59,6 +63,12 @@ class RuleResolver(Resolver):
             never_lowered=form.raise_ is not UNSET,
             never_below=optional("raise", form.raise_ if isinstance(form.raise_, str) else UNSET),
         )
+
+    def word(self, value: Any, place: Place) -> None:
+        """That a value can be written into a script as it is: a shell would run what stands behind a semicolon."""
+        if not (value is None or isinstance(value, bool | int | float) or (isinstance(value, str) and is_word(value))):
+            what = f"'{value}' cannot be written into a script as it is; a value is a number, true, false, null or one word"
+            self.faults.add(place, what)
 
     def look_alike(self, form: LookAlikeForm, place: Place) -> LookAlike:
         """A row of what looks alike; whether its causes exist is checked when all rules are known."""

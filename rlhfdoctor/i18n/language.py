@@ -8,10 +8,12 @@ import os
 from pathlib import Path
 
 from rlhfdoctor.errors import RuleError
+from rlhfdoctor.files.read import read_bytes
 from rlhfdoctor.i18n.message import ENGLISH, Language
 from rlhfdoctor.places import rules_folder, rules_in
 
 _FOLDER = Path(__file__).parent
+_MOST_BYTES = 1 << 20
 
 
 @functools.cache
@@ -47,8 +49,8 @@ def load_language(name: str, *rules: Path) -> Language:
     )
     for file in (file for folder, pattern in places for file in sorted(folder.glob(pattern))):
         try:
-            catalogue = polib.pofile(str(file))
-        except (OSError, UnicodeDecodeError) as error:
+            catalogue = polib.pofile(_text(file))
+        except (OSError, ValueError) as error:
             raise RuleError(f"{file}: no valid PO file ({' '.join(str(error).split())})") from None
         header |= catalogue.metadata
         for entry in catalogue.translated_entries():
@@ -62,3 +64,15 @@ def load_language(name: str, *rules: Path) -> Language:
         stop=header.get("X-Full-Stop", "."),
         spaced=header.get("X-Spaced-Han") == "yes",
     )
+
+
+def _text(file: Path) -> str:
+    """
+    Raises:
+        OSError: it cannot be read, or is no regular file.
+        ValueError: it is not UTF-8, or too large.
+    """
+    data = read_bytes(file, _MOST_BYTES + 1)
+    if len(data) > _MOST_BYTES:
+        raise ValueError("a catalogue of sentences has at most 1 MiB")
+    return "#\n" + data.decode()  # polib takes what is the name of a file for that

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlhfdoctor.settings.shell import read_tokens
-from rlhfdoctor.settings.spell import Spelling
+from rlhfdoctor.settings.spell import Spelling, is_word
 from rlhfdoctor.types import Replacement, Setting
 from rlhfdoctor.units import in_unit
 
@@ -41,7 +41,7 @@ def as_written(value: Any, spelled: str, factor: float) -> Any:
 
 def change_setting(own: Setting, value: Any, text: str) -> Edit | None:
     """The setting's value replaced in place, in the file's own style."""
-    if own.span is None:
+    if own.span is None or not _can_be_written(value, own.form):
         return None
     start, end = own.span
     old = text[start:end]
@@ -79,7 +79,7 @@ def remove_setting(own: Setting, text: str) -> Edit | None:
 
 def add_setting(spelling: Spelling, value: Any, texts: Mapping[str, str], settings: Sequence[Setting]) -> Edit | None:
     """A setting added next to its nearest relatives; None if there are none."""
-    if value is None or (value is False and spelling.form == "flag"):
+    if value is None or (value is False and spelling.form == "flag") or not _can_be_written(value, spelling.form):
         return None
     if spelling.form in ("flag", "hydra"):
         return _add_word(spelling, value, texts, settings)
@@ -155,6 +155,13 @@ def _add_key(spelling: Spelling, value: Any, texts: Mapping[str, str], settings:
     line_end = len(text) if line_end < 0 else line_end
     cut = line_end - 1 if text[line_end - 1 : line_end] == "\r" else line_end
     return _insertion(last, cut, f"{_newline(text)}{pad}{key}: {_plain(value)}", below=1)
+
+
+def _can_be_written(value: Any, form: str) -> bool:
+    """Whether a text is a value and no more, where nothing puts it into quotes."""
+    if not isinstance(value, str) or form == "json":
+        return True
+    return value.isprintable() if form == "python" else is_word(value)
 
 
 def _edit(own: Setting, *replacements: Replacement) -> Edit:

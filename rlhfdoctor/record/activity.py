@@ -16,6 +16,7 @@ from rlhfdoctor.files.read import open_binary
 from rlhfdoctor.files.write import append, make_folder
 from rlhfdoctor.i18n.message import quoted, say, term
 from rlhfdoctor.marks import PROBE, SNAPSHOT
+from rlhfdoctor.privacy.secrets import cut_line
 from rlhfdoctor.record.log_tailer import LogTailer
 from rlhfdoctor.record.target import Process, Target
 from rlhfdoctor.record.wakeups import Notifier
@@ -294,10 +295,8 @@ class Activity:
         role = mark.get(R.role)
         if process is not None and isinstance(role, str) and (process.role, process.basis) != (role[:40], "probe"):
             process.role, process.basis = role[:40], "probe"
-            self._emit(
-                RECORD.process.named,
-                {R.uid: process.uid, R.pid: process.pid, R.name: process.name, R.role: process.role, R.basis: "probe"},
-            )
+            fields: StoredEvent = {R.uid: process.uid, R.pid: process.pid, R.name: cut_line(process.name)}
+            self._emit(RECORD.process.named, {**fields, R.role: process.role, R.basis: "probe"})
 
     def finish(self) -> None:
         """The last lines of everything, before the recording ends."""

@@ -99,7 +99,7 @@ class Followed:
         fields: StoredEvent = {
             R.uid: process.uid,
             R.pid: process.pid,
-            R.name: process.name,
+            R.name: cut_line(process.name),
             R.role: process.role,
         }
         s = process.status
@@ -171,8 +171,8 @@ def _name_of(process: Process) -> StoredEvent:
     return {
         R.uid: process.uid,
         R.pid: process.pid,
-        R.name: process.name,
+        R.name: cut_line(process.name),
         R.role: process.role,
-        R.basis: process.basis,
+        R.basis: cut_line(process.basis),
         R.command: cut_line(process.command),
     }

@@ -62,8 +62,9 @@ def take_config(descriptor: int) -> RecorderConfig:
 
 
 def write_config(folder: str, config: RecorderConfig) -> None:
-    """For who attaches, without secrets of the command; raises OSError if the folder cannot be written."""
-    shown = dataclasses.replace(config, command=tuple(cut_words(config.command)), streams=())
+    """For who attaches, without secrets of the command and without the alert command, which may hold a key; raises OSError if the folder cannot be written."""
+    command = tuple(cut_words(config.command))
+    shown = dataclasses.replace(config, command=command, streams=(), alert_command=None)
     replace(f"{folder}/orders.json", _encoded(shown), real=True)
 
 

@@ -237,13 +237,13 @@ def _of_environment(path: str) -> str | None:
 
 
 def _range(name: str, settings: Sequence[Setting]) -> tuple[str | None, str | None]:
-    """Oldest and newest release that accept every spelling seen in the user's own files."""
+    """Oldest and newest release that accept every spelling in the user's files and in commands that logs show."""
     since: str | None = None
     until: str | None = None
     if name not in FRAMEWORKS:
         return None, None
     for setting in settings:
-        if setting.framework != name or setting.form in ("dump", "argv"):
+        if setting.framework != name or setting.form == "dump":
             continue
         rows = [s for s in load_table(name) if normal(s.spelled) == normal(setting.spelled)]
         if not rows:

@@ -23,6 +23,7 @@ from rlhfdoctor.units import FACTORS, in_unit
 from rlhfdoctor.vocabulary.names import did_you_mean
 from rlhfdoctor.vocabulary.settings import UNITS
 
+_WORD = re.compile(r"[A-Za-z0-9_./:,+@%-][A-Za-z0-9_./:,+@%=-]{0,199}")
 FRAMEWORKS = folders.names()
 """Tables of training frameworks, each in its folder; the others (deepspeed, vllm, ray, torch, container) go with any of
 them."""
@@ -79,6 +80,15 @@ def parse_version(text: str | None) -> Version | None:
         return Version(text.lstrip("~<=v").split("+")[0])
     except InvalidVersion:
         return None
+
+
+def is_word(value: str) -> bool:
+    """Whether a text means the same without quotes to a shell, to Hydra and in YAML.
+
+    >>> is_word("16g"), is_word("/data/spill"), is_word("500g; reboot")
+    (True, True, False)
+    """
+    return _WORD.fullmatch(value) is not None
 
 
 def is_specifier(text: str) -> bool:

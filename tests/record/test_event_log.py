@@ -27,7 +27,7 @@ def test_a_later_segment_names_what_is_still_followed(tmp_path: Path) -> None:
     followed = Followed(target, machine, Activity(str(folder), target, log.emit), Job(log.emit, set()), log)
     followed.sweep(1, 1.0, every=True)
     first = {event[R.pid]: event for event in read_node(folder).events if event.get(R.kind) == RECORD.process.seen}
-    tree.write("proc/8/cmdline", b"ray::Actor.train\0")
+    tree.write("proc/8/cmdline", b"ray::Actor.train --hf_token=hf_abcdefghijklmnop1234\0")
     tree.end_process(9)
     for process in followed.sweep(2, 1.0, every=True):
         followed.drop(process)
@@ -37,6 +37,7 @@ def test_a_later_segment_names_what_is_still_followed(tmp_path: Path) -> None:
     (folder / "000001.trace").unlink()
     named = {event[R.pid]: event for event in read_node(folder).events if event.get(R.kind) == RECORD.process.seen}
     assert set(named) == {7, 8}
-    assert (named[8][R.command], named[8][R.name]) == ("ray::Actor.train",) * 2
+    assert (named[8][R.command], named[8][R.name]) == ("ray::Actor.train --hf_token=[secret]",) * 2
+    assert "hf_abc" not in str(named)
     assert [named[pid][R.wall_ns] for pid in (7, 8)] == [first[pid][R.wall_ns] for pid in (7, 8)]
     assert {R.start_ticks, R.ppid} <= named[8].keys()

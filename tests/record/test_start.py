@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -278,6 +279,8 @@ def test_recorder_config(tmp_path: Path) -> None:
     )
     write_config(str(tmp_path), config)
     assert read_config(str(tmp_path)) == config
+    write_config(str(tmp_path), replace(config, alert_command=f"curl -H 'Authorization: Bearer {SECRET}' x"))
+    assert SECRET not in (tmp_path / "orders.json").read_text()
     assert restarted(config, 7) == RecorderConfig(
         name="a", pids=(7,), stdout="/o", stderr="/e", interval_s=0.5, metrics=("h:1",), port=0
     )

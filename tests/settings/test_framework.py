@@ -120,11 +120,13 @@ def test_range_from_a_script() -> None:
     assert (found.name, found.since, found.until, str(found.basis)) == ("openrlhf", "0.5.8", "0.10.1.post2", "run.sh:1")
 
 
-def test_logged_settings_tell_no_range() -> None:
-    """A logged command line is no spelling of the user's files."""
+def test_range_from_a_log() -> None:
+    """A command that ran was spelled as its release takes it; a dump has names of every release."""
     found = find_framework([], [make_setting("--adam_offload", form="argv")] * 2, {})
+    dumped = find_framework([], [make_setting("--adam_offload", form="dump")] * 2, {})
     assert found is not None
-    assert (found.since, found.until) == (None, None)
+    assert (found.since, found.until) == ("0.0.1", "0.10.1.post2")
+    assert dumped is None or (dumped.since, dumped.until) == (None, None)
 
 
 @pytest.mark.parametrize(
