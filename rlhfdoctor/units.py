@@ -25,6 +25,15 @@ _FACTORS = {"": 1, "b": 1, "byte": 1, "bytes": 1, "k": KIB, "m": MIB, "g": GIB, 
 _SIZE = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)\s*$")
 
 
+def is_whole(text: str) -> bool:
+    """Whether a text is a whole number of at most 20 digits, as a 64-bit counter has.
+
+    >>> is_whole("18446744073709551615"), is_whole("9" * 5000), is_whole("-1")
+    (True, False, False)
+    """
+    return text.isdecimal() and len(text) <= 20
+
+
 def parse_bytes(text: str) -> int | None:
     """Bytes of a size such as `500g`, `1.39 GiB`, `16Gi`, `450GB`, `204800kB`; None if it is not a size.
 

@@ -14,7 +14,7 @@ from rlhfdoctor.i18n.message import Message, quoted, say
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.settings.spell import FRAMEWORKS, parse_version, spell
 from rlhfdoctor.types import Framework, Origin, Setting, Value
-from rlhfdoctor.units import parse_bytes
+from rlhfdoctor.units import is_whole, parse_bytes
 from rlhfdoctor.vocabulary.limits import BoundName
 from rlhfdoctor.vocabulary.names import Trait
 
@@ -93,6 +93,14 @@ class Inputs:
         """As `value`, for numbers; anything else is the default."""
         value = self.value(*names)
         return value if isinstance(value, int | float) and not isinstance(value, bool) else default
+
+    def stage(self, *names: str, default: int) -> int:
+        """ZeRO's stage by the first of these settings, 0 to 3."""
+        stage = self.number(*names, default=default)
+        if stage in (0, 1, 2, 3):
+            return int(stage)
+        self.assume(say("ZeRO has no stage {stage:g}; using {assumed}", stage=stage, assumed=default))
+        return default
 
     @property
     def version_words(self) -> str:
@@ -254,7 +262,7 @@ class Inputs:
         text = str(own.value)
         if text == "0":  # all of the node's
             return Limit(name=name, place=place, bytes=None, basis=quoted(f"{own.spelled} 0"))
-        if own.form == "sbatch" and text.isdecimal():
+        if own.form == "sbatch" and is_whole(text):
             text += "m"
         return Limit(
             name=name,

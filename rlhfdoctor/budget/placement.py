@@ -34,6 +34,10 @@ def _too_few(gpus: int, widest: Placed) -> UsageError:
     )
 
 
+_MOST_NODES = 10_000
+"""Each is placed by itself."""
+
+
 def make_nodes(
     inputs: Inputs, groups: list[Placed], models: dict[str, Model], engine: Engine | None, **rest: Any
 ) -> list[Plan]:
@@ -44,6 +48,12 @@ def make_nodes(
     widest = max(groups, key=lambda group: group.gpus)
     if 0 < gpus < widest.gpus:
         raise _too_few(gpus, widest)
+    many = max(groups, key=lambda group: group.nodes)
+    if many.nodes > _MOST_NODES:
+        roles = tuple(term(role) for role in many.roles)
+        raise UsageError(
+            say("{roles: and } on {n} nodes: {most} are the most", roles=roles, n=many.nodes, most=_MOST_NODES)
+        )
     if inputs.machine.gpus_per_node != 0:
         inputs.assume(
             say(

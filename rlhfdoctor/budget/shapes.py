@@ -25,6 +25,8 @@ _TYPICAL_LAYER_RATIO = 128
 """Hidden size per layer of dense models between 0.5B and 100B, for shapes known by their size only."""
 
 _MOST_BYTES = 8 << 20
+_MOST_LAYERS, _MOST_WIDE = 10_000, 100_000_000
+"""Of a model that exists; layers are counted one by one."""
 _WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
@@ -56,6 +58,16 @@ class Shape:
     """Where only the number of parameters is known."""
     stored_width: int | None = None
     """Bytes of a weight in the model's files; None if unknown."""
+
+    def __post_init__(self) -> None:
+        """
+        Raises:
+            UsageError: a size that no model has.
+        """
+        sizes = (self.hidden, self.heads, self.kv_heads, self.head_dim, self.intermediate, self.vocabulary)
+        counts = (self.layers, self.experts, self.active_experts)
+        if min(*sizes, *counts) < 0 or max(sizes) > _MOST_WIDE or max(counts) > _MOST_LAYERS:
+            raise UsageError(say("{model}: no model has such sizes", model=self.name))
 
     @property
     def parameters(self) -> int:
@@ -231,7 +243,7 @@ def of_config(config: Mapping[str, Any], name: str) -> Shape:
             head_norms=kind.startswith("qwen3"),
             stored_width=_WIDTHS.get(str(config.get("dtype") or config.get("torch_dtype"))),
         )
-    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise UsageError(
             say(
                 "{file}: not the config.json of a decoder-only transformer ({error})",

@@ -59,7 +59,9 @@ def config(context: click.Context, form: str, trusts: bool, lang: str) -> None:
     project = project_of(context)
     if trusts:
         if project.path is None:
-            raise UsageError(say("no {file} and no [tool.rlhfdoctor] in {shared} here or above", file=FILE, shared=SHARED_FILE))
+            raise UsageError(
+                say("no {file} and no [tool.rlhfdoctor] in {shared} here or above", file=FILE, shared=SHARED_FILE)
+            )
         trust(project.path.parent)
         tell(say("the rules of {file} count from now on, wherever the runs are", file=str(project.path)), err=True)
     rows = {key: (value, origin) for key, value, origin in _rows(project, lang)}

@@ -34,7 +34,9 @@ def trust(folder: Path) -> None:
     known = _trusted()
     if str(folder) in known:
         return
-    refused = UsageError(say("{folder} cannot be kept as trusted: no ~/.config that only you can write", folder=str(folder)))
+    refused = UsageError(
+        say("{folder} cannot be kept as trusted: no ~/.config that only you can write", folder=str(folder))
+    )
     handle = open_own("config", make=True)
     if handle is None or "\n" in str(folder):
         raise refused

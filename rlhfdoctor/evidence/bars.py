@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rlhfdoctor.types import Event, Value
+from rlhfdoctor.units import is_whole
 from rlhfdoctor.vocabulary import EVENT, FIELD
 from rlhfdoctor.vocabulary.names import Field, Kind
 
@@ -55,7 +56,7 @@ def _as_step(event: Event) -> Event:
 def _planned(events: Sequence[Event]) -> set[Value]:
     """The numbers of steps that a trainer announced."""
     found = (str(e.fields.get(FIELD.total_count)).replace(",", "") for e in events if e.kind == EVENT.progress.planned)
-    return {int(count) for count in found if count.isdecimal()}
+    return {int(count) for count in found if is_whole(count)}
 
 
 def _before_metrics(events: Sequence[Event]) -> set[Value]:

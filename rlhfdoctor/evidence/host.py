@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rlhfdoctor.evidence.case import Case, fact, whole
 from rlhfdoctor.i18n.message import plural, say
 from rlhfdoctor.types import Event, Evidence, Origin
-from rlhfdoctor.units import GIB, parse_bytes
+from rlhfdoctor.units import GIB, is_whole, parse_bytes
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 from rlhfdoctor.vocabulary.names import Field
 
@@ -22,7 +22,7 @@ def find_requested(case: Case) -> tuple[int, str] | None:
     if setting is None or not isinstance(setting.value, str | int):
         return None
     size = parse_bytes(str(setting.value))
-    if size and setting.spelled == "--mem" and str(setting.value).isdecimal():
+    if size and setting.spelled == "--mem" and is_whole(str(setting.value)):
         size *= 1024**2  # slurm's default unit is MB
     return (size, setting.spelled) if size else None
 
@@ -37,8 +37,8 @@ def find_limits(case: Case) -> Iterator[Evidence]:
     for event in case.of(EVENT.host.cgroup_file):
         name = str(event.fields.get(FIELD.file_text))
         text = event.after[0].strip() if event.after else ""
-        if name in ("memory.limit_in_bytes", "memory.max") and (text.isdecimal() or text == "max"):
-            limits.append((int(text) if text.isdecimal() else _NO_LIMIT_BYTES, name, event, event.origin))
+        if name in ("memory.limit_in_bytes", "memory.max") and (is_whole(text) or text == "max"):
+            limits.append((int(text) if is_whole(text) else _NO_LIMIT_BYTES, name, event, event.origin))
     usage = case.first(EVENT.kernel.memcg_usage)
     kernel_limit = whole(usage, FIELD.limit_bytes)
     if kernel_limit is not None:
@@ -148,7 +148,7 @@ def find_available(case: Case) -> Iterator[Evidence]:
 
 def _free_bytes(text: str) -> int | None:
     """A column of `free`: with unit as `free -h` writes it, else kB."""
-    if not text.isdecimal():
+    if not is_whole(text):
         return parse_bytes(text)
     return int(text) * 1024
 
@@ -165,7 +165,7 @@ def _free_unit(total: str) -> int:
 def read_free(event: Event, name: Field) -> int | None:
     """A column of a `free` line in bytes."""
     text, total = str(event.fields.get(name)), str(event.fields.get(FIELD.total_text))
-    return int(text) * _free_unit(total) if text.isdecimal() and total.isdecimal() else _free_bytes(text)
+    return int(text) * _free_unit(total) if is_whole(text) and is_whole(total) else _free_bytes(text)
 
 
 def find_growth(case: Case) -> Iterator[Evidence]:

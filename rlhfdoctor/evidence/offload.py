@@ -17,6 +17,7 @@ from rlhfdoctor.evidence.setup import machine_of, make_inputs
 from rlhfdoctor.i18n.message import NOTHING, say
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.types import Evidence, Setting
+from rlhfdoctor.units import is_whole
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD, TRAIT
 
 _SIZE = re.compile(r"(?<![\w.])(\d{1,3}(?:\.\d+)?)[bB](?![a-zA-Z0-9])")
@@ -138,7 +139,7 @@ def _small_states(case: Case, total: int) -> Iterator[Evidence]:
 
 def _count(figure: object) -> int | None:
     digits = str(figure or "").replace(",", "")
-    return int(digits) if digits.isdecimal() else None
+    return int(digits) if is_whole(digits) else None
 
 
 def find_freed_gradients(case: Case) -> Iterator[Evidence]:

@@ -66,5 +66,5 @@ def read_elapsed(text: str) -> float:
     """Seconds of tqdm's elapsed time: `09:11`, `1:02:03`."""
     seconds = 0.0
     for part in text.split(":"):
-        seconds = seconds * 60 + (int(part) if part.isdecimal() else 0)
+        seconds = seconds * 60 + (int(part) if part.isdecimal() and len(part) < 10 else 0)
     return seconds

@@ -27,7 +27,7 @@ _MOST_JSON_BYTES = 4 * 1024**2
 _MOST_PARTS, _CONTAINER_COST = 10_000_000, 10
 """20,000 collectives with their frames have some two million parts."""
 _MOST_PLAIN, _DEEPEST = 2_000_000, 50
-_NAME = re.compile(r"(?:nccl|comm_lib)_trace\w*?_rank_?(?P<rank>\d+)(?:\.json)?(?:\.gz|\.zst)?$")
+_NAME = re.compile(r"(?:nccl|comm_lib)_trace\w*?_rank_?(?P<rank>\d{1,9})(?:\.json)?(?:\.gz|\.zst)?$")
 _LAST_COUNT = 400
 """Collectives of a rank that are kept, from the end; ranks are seldom further apart."""
 _TEXT_COUNT, _SIZES_COUNT, _FRAMES_COUNT, _MOST_NUMBER = 400, 16, 64, 2**63

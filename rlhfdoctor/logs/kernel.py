@@ -17,6 +17,7 @@ import re
 
 from rlhfdoctor.logs.pattern import Pattern, line
 from rlhfdoctor.types import Value
+from rlhfdoctor.units import is_whole
 from rlhfdoctor.vocabulary import EVENT
 
 _TOTAL = r"(?P<total_vm_kb>\d+) ?kB"
@@ -161,6 +162,8 @@ HARDWARE_XIDS = frozenset({48, 62, 63, 64, 74, 79, 92, 94, 95, 119, 120, 121, 14
 """Xids that point to hardware or firmware, 144 to 150 to NVLink; 13, 31 and 43 are first of all application faults
 (NVIDIA's Xid catalogue)."""
 _PREVIOUS = re.compile(r"caused by previous Xid (\d+)")
+_MOST_DIGITS = 20
+"""Of the kernel's numbers, which have 64 bits."""
 
 
 def read_xid(number: Value, detail: Value) -> Value:
@@ -183,7 +186,7 @@ def read_oom_kill(rest: str) -> dict[str, Value]:
     found: dict[str, Value] = {"global": ",global_oom" in rest}
     for key, value in zip(parts[1::2], parts[2::2], strict=False):
         text = value.replace(",global_oom", "")
-        found[key] = int(text) if key in ("pid", "uid") and text.isdecimal() else text
+        found[key] = int(text) if key in ("pid", "uid") and is_whole(text) else text
     return found
 
 
@@ -193,7 +196,8 @@ def read_task(fields: dict[str, Value], columns: str | None) -> dict[str, Value]
     Without a header (cut by `grep`) the columns are inferred from their count: 6.7+ has six
     (rss_anon rss_file rss_shmem pgtables_bytes swapents oom_score_adj), older kernels 3 or 4.
     """
-    numbers = [int(word) for word in str(fields["rest_text"]).split()]
+    words = str(fields["rest_text"]).split()
+    numbers = [int(word) for word in words] if max(map(len, words), default=0) <= _MOST_DIGITS else []
     names = columns.split()[:-1] if columns else []
     if len(names) != len(numbers):
         known = {

@@ -28,6 +28,8 @@ from rlhfdoctor.vocabulary.names import Field, Kind
 _INT = re.compile(r"-?\d{1,18}")
 _FLOAT = re.compile(r"-?\d+\.\d*(?:[eE][+-]?\d+)?")
 _FLOAT_OR_INT = re.compile(r"-?(?:\d{1,18}(?:\.\d{0,18})?|\.\d{1,18})")
+_MOST = 1e24
+"""Of a number that a line can mean."""
 _TEXT_GROUPS = ("comm", "name", "version", "ip", "text")
 
 
@@ -98,7 +100,7 @@ def convert(name: str, text: str) -> tuple[str, Value]:
         return name, text.strip()
     if _INT.fullmatch(text):
         return name, int(text)
-    if _FLOAT.fullmatch(text) and len(text) < 40:
+    if _FLOAT.fullmatch(text) and len(text) < 40 and abs(float(text)) < _MOST:
         return name, float(text)
     return name, text.strip()
 

@@ -239,7 +239,7 @@ PATTERNS: tuple[Pattern, ...] = (
 )
 
 _ROW = re.compile(
-    r"(?:^|\)\s+|\s)(?P<pid>\d{1,10})[ \t]+(?P<gib>\d+(?:\.\d+)?)(?:GiB|GB)?"
+    r"(?:^|\)\s+|\s)(?P<pid>\d{1,10})[ \t]+(?P<gib>\d{1,9}(?:\.\d{1,9})?)(?:GiB|GB)?"
     r"(?:[ \t]+(?P<command>(?!\d+\.\d)\S.*?))?\s*$"
 )
 

@@ -220,7 +220,7 @@ def _smaller(setting: str, value: float, least: float | None) -> Iterator[float]
         return
     lowest = max(int(least or 1), 1, math.ceil(value * _LEAST_SHARE))
     if "batch" in setting:
-        yield from (size for size in range(value // 2, lowest - 1, -1) if value % size == 0)
+        yield from (value // parts for parts in range(2, value // lowest + 1) if value % parts == 0)
         return
     step = max(value // 8, 1)
     yield from range(value - step, lowest - 1, -step)

@@ -25,6 +25,12 @@ _ESCAPE = re.compile(
 _COLOUR = re.compile(r"\x1b\[[\d;?]{0,20}[mK]")
 _COLOUR_BEFORE = re.compile(r"\x1b\[[\d;?]{0,20}[mK]$")
 _INSIDE = re.compile(r"\x1b\[[\d;]{0,20}[mK](?=[^\s()\[\]\x1b])")
+_UNSEEN = re.compile(
+    "[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1a\\x1c-\\x1f\\x7f\\xad\\u180e\\u200b-\\u200f\\u202a-\\u202e\\u2060-\\u2069\\ufe00-\\ufe0f\\ufeff]+"
+    r"|\x1b\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|(?<=[A-Za-z0-9])\\\r?\n(?=[A-Za-z0-9])"
+)
+"""Controls and letters without a width, a terminal's titles and links, a shell's line that goes on in a word. NUL stands
+behind each letter of UTF-16 that was appended to another text."""
 _SIMPLE = {"n": "\n", "r": "\r", "t": "\t"}
 _NAMED = {"quot": '"', "apos": "'", "amp": "&", "lt": "<", "gt": ">"}
 
@@ -65,6 +71,22 @@ def uncolour(text: str) -> View | None:
             done = match.end()
         pieces.append(Piece(text[done:end], done, end, True))
         pieces.append(Piece(BARRIER, end, end, False))
+    return View(pieces) if pieces else None
+
+
+def unhide(text: str) -> View | None:
+    """The lines with something in them that is not seen, without that."""
+    pieces, done, at = list[Piece](), -1, 0
+    for match in _UNSEEN.finditer(text):
+        begin = _line_begin(text, match.start())
+        if done >= 0 and begin > done:  # the line before has ended
+            pieces += (Piece(text[at:done], at, done, True), Piece(BARRIER, done, done, False))
+            done = -1
+        at = begin if done < 0 else at
+        pieces.append(Piece(text[at : match.start()], at, match.start(), True))
+        at, done = match.end(), _line_end(text, match.end())
+    if done >= 0:
+        pieces.append(Piece(text[at:done], at, done, True))
     return View(pieces) if pieces else None
 
 

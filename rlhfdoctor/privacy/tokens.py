@@ -13,6 +13,7 @@ from rlhfdoctor.privacy.sheet import Find, Sheet
 
 _DIGIT = r"(?=[A-Za-z_-]{0,60}\d)"
 """For short prefixes: what follows has a digit, which names in code seldom have that early."""
+_DIGIT_SOON = r"(?=[A-Za-z_-]{0,100}\d)"
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _END = r"(?![A-Za-z0-9_-])"
 
@@ -21,7 +22,7 @@ PREFIXED: tuple[tuple[str, str, str], ...] = (
     ("Hugging Face", "hf_", r"[A-Za-z0-9]{16,}"),
     ("Hugging Face, signed in", "hf_oauth_ hf_jwt_", r"[\w-]{16,}(?:\.[\w-]{8,4096}){0,2}"),
     ("Hugging Face, organization", "api_org_", r"[A-Za-z]{30,}"),
-    ("OpenAI and alike", "sk- sk_", r"[A-Za-z0-9_-]{16,}"),
+    ("OpenAI and alike", "sk- sk_", _DIGIT_SOON + r"[A-Za-z0-9_-]{16,}"),
     ("OpenAI, session", "sess-", r"[A-Za-z0-9]{40}" + _END),
     ("ModelScope", "ms-", _UUID + _END),
     ("Weights & Biases", "wandb_v1_", r"\w{40,}"),
@@ -141,10 +142,17 @@ _RUN = re.compile(r"[\w.~+/=:-]{16,}")
 """Every token is in a run of such letters."""
 
 
+_WEAK = frozenset(
+    "sk- sk_ ms- r8_ fw_ csk- pa- fc- ak- as- re_ cio oy2 pat SK SCW API- ico- pul- sess- dapi napi_ ops_eyJ SG. fo1_ 1//0"
+    " cmVmdGtuOj sha256~ v1.0- jina_ e2b_".split()
+)
+"""What words or hashes may end in: no token where a letter or a figure stands before it."""
+
+
 def _begin(start: str = "") -> str:
     """That no word goes on before `start`; escapes (`\\n`, `%3D`) and the codes of colours are no words."""
     return (
-        rf"(?:(?<![A-Za-z0-9_.-]{start})|(?<=\\[nrt]{start})|(?<=%[0-9A-Fa-f]{{2}}{start})"
+        rf"(?:(?<![A-Za-z0-9]{start})|(?<=\\[nrt]{start})|(?<=%[0-9A-Fa-f]{{2}}{start})"
         rf"|(?<=[\[;]\dm{start})|(?<=[\[;]\d\dm{start}))"
     )
 
@@ -185,13 +193,15 @@ def cut_tokens(sheet: Sheet, cut: Find) -> None:
 
 @functools.cache
 def _forms() -> tuple[tuple[str, bool, str], ...]:
-    """Marker, whether a token begins with it, and the form: one for each marker."""
+    """Marker, whether a token begins with it, and the form: one for each marker, the longest first (`lsv2_sk_`, `sk_`)."""
     prefixed = ((marker, True, form) for _, markers, form in PREFIXED for marker in markers.split())
-    return (*prefixed, *((marker, False, form) for _, markers, form in INNER for marker in markers.split()))
+    longest_first = sorted(prefixed, key=lambda row: -len(row[0]))
+    return (*longest_first, *((marker, False, form) for _, markers, form in INNER for marker in markers.split()))
 
 
 @functools.cache
 def _compiled(marker: str, prefixed: bool, form: str) -> re.Pattern[str]:
     """A form as a pattern; one with a prefix begins with that, so that it is found as fast as the word."""
     start = re.escape(marker)
-    return re.compile(start + _begin(start) + form if prefixed else form)
+    bounded = start + _begin(start) if marker in _WEAK else start
+    return re.compile(bounded + form if prefixed else form)

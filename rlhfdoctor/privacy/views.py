@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 
-from rlhfdoctor.privacy.escapes import uncolour, unescape
+from rlhfdoctor.privacy.escapes import uncolour, unescape, unhide
 from rlhfdoctor.privacy.form import compiled
 from rlhfdoctor.privacy.sheet import BARRIER, Piece, Sheet, View
 
@@ -41,7 +41,7 @@ def through_views(text: str, change: Change, depth: int = 2) -> str:
     >>> through_views("%61bc b", lambda sheet: sheet.sub(re.compile("abc"), lambda match: "x"))
     'x b'
     """
-    for undone in (uncolour, _joined):
+    for undone in (uncolour, unhide, _joined):
         text = _changed(text, undone(text), change)
     views = list(unescape(text))
     while views:  # the innermost first: what is found there is whole

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from rich.console import Console
@@ -11,6 +10,7 @@ from rich.text import Text
 
 from rlhfdoctor.comparison import Comparison, Figure
 from rlhfdoctor.i18n.message import ENGLISH, NOTHING, Language, Message, joined, quoted, say
+from rlhfdoctor.report.json_text import to_text
 from rlhfdoctor.report.phrasing import NOT_SET, headline
 from rlhfdoctor.report.said import said
 from rlhfdoctor.report.sanitize import clean
@@ -162,4 +162,4 @@ def render_json(found: Comparison) -> str:
         ],
         "settings": [{"spelled": spelled, "before": old, "after": new} for spelled, old, new in found.settings],
     }
-    return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False, default=str) + "\n"
+    return to_text(whole) + "\n"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from rlhfdoctor.budget.types import PLACES, Estimate
 from rlhfdoctor.report.estimate_verdict import ERROR, by_phase, sentence, verdict
+from rlhfdoctor.report.json_text import to_text
 from rlhfdoctor.report.said import said
 from rlhfdoctor.report.sanitize import without_secrets
 from rlhfdoctor.types import Patch
@@ -84,4 +84,4 @@ def render(found: Estimate, after: Estimate | None = None, patches: Sequence[Pat
             for p in patches
         ]
         whole["suggestion"] = {**said(says=sentence(after)), "verdict": verdict(after), "changes": changes}
-    return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return to_text(whole) + "\n"

@@ -9,6 +9,7 @@ from importlib import resources
 from typing import Any
 
 from rlhfdoctor.report.composed import axes_dict
+from rlhfdoctor.report.json_text import to_text
 from rlhfdoctor.report.sanitize import clean
 from rlhfdoctor.report.section import sections
 from rlhfdoctor.types import Death, Framework, Incident, Process
@@ -37,7 +38,7 @@ def to_dict(incident: Incident) -> dict[str, Any]:
 
 def render(incident: Incident) -> str:
     """The report as indented JSON text."""
-    text = json.dumps(to_dict(incident), indent=2, ensure_ascii=False, allow_nan=False, default=str)
+    text = to_text(to_dict(incident))
     return _SURROGATES.sub("\ufffd", text) + "\n"
 
 

@@ -7,7 +7,6 @@ notification of the invocation: results without a place are refused by most read
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from rlhfdoctor.i18n.message import ENGLISH, Language
+from rlhfdoctor.report.json_text import to_text
 from rlhfdoctor.report.phrasing import NOT_SET, SAFETIES
 from rlhfdoctor.report.sanitize import clean, without_secrets
 from rlhfdoctor.report.shown import LEAST_CONFIDENCE, roots
@@ -52,7 +52,7 @@ def to_dict(incident: Incident, words: Language = ENGLISH) -> dict[str, Any]:
 
 def render(incident: Incident, words: Language = ENGLISH) -> str:
     """The log as indented JSON text."""
-    text = json.dumps(to_dict(incident, words), indent=2, ensure_ascii=False, allow_nan=False)
+    text = to_text(to_dict(incident, words))
     return text.encode("utf-8", "replace").decode() + "\n"
 
 

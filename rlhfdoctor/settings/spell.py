@@ -23,6 +23,8 @@ from rlhfdoctor.units import FACTORS, in_unit
 from rlhfdoctor.vocabulary.names import did_you_mean
 from rlhfdoctor.vocabulary.settings import UNITS
 
+_MOST_LETTERS = 100
+"""Of a release's name."""
 _WORD = re.compile(r"[A-Za-z0-9_./:,+@%-][A-Za-z0-9_./:,+@%=-]{0,199}")
 FRAMEWORKS = folders.names()
 """Tables of training frameworks, each in its folder; the others (deepspeed, vllm, ray, torch, container) go with any of
@@ -74,7 +76,7 @@ def parse_version(text: str | None) -> Version | None:
     >>> parse_version("~0.10.2") < parse_version("0.10.10"), parse_version("2025-03") is None
     (True, True)
     """
-    if text is None or _DATE.fullmatch(text):
+    if text is None or len(text) > _MOST_LETTERS or _DATE.fullmatch(text):
         return None
     try:
         return Version(text.lstrip("~<=v").split("+")[0])

@@ -14,6 +14,9 @@ from rlhfdoctor.types import Origin, Setting, Value
 from rlhfdoctor.units import in_unit
 from rlhfdoctor.vocabulary import TRAIT
 
+_MOST = 1e15
+"""Of a setting: a petabyte, or steps for ever."""
+
 
 @dataclass(frozen=True, slots=True)
 class Written:
@@ -85,7 +88,7 @@ def _interpret(written: Written, prefer: str | None) -> Setting | None:
             value, form, span = False, "argv", None  # shown, not edited
     if known is None and form == "yaml" and spelled.endswith("resources.limits.memory"):
         known = lookup("resources.limits.memory")
-    plain = scalar(value) if isinstance(value, str) and not written.quoted else value
+    plain = _possible(scalar(value) if isinstance(value, str) and not written.quoted else value)
     factor = known.factor if known else 1
     return Setting(
         name=known.name if known else spelled.lstrip("-").replace("-", "_"),
@@ -97,6 +100,12 @@ def _interpret(written: Written, prefer: str | None) -> Setting | None:
         span=span,
         factor=factor,
     )
+
+
+def _possible(value: Value) -> Value:
+    """A number that a setting can have; beyond any, its text: what is computed with it would be no number any more."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return f"{value:.3g}" if is_number and not abs(value) <= _MOST else value
 
 
 def _field(name: str, framework: str) -> Spelling | None:

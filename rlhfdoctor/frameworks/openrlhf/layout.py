@@ -135,7 +135,7 @@ def _models(inputs: Inputs, shapes: dict[str, Shape], sizes: dict[str, tuple[int
 
 def _frozen(inputs: Inputs) -> dict[str, Any]:
     """Settings of the models that only score."""
-    stage = 3 if inputs.number("zero_stage", default=2) == 3 else 0
+    stage = 3 if inputs.stage("zero_stage", default=2) == 3 else 0
     offloads = stage == 3 and inputs.flag("ref.offload_param")
     return {
         "backend": "deepspeed",
@@ -205,7 +205,7 @@ def _tokens(inputs: Inputs) -> dict[str, Any]:
 
 
 def _training(inputs: Inputs, sizes: dict[str, tuple[int, int]]) -> Any:
-    stage = int(inputs.number("zero_stage", default=2))
+    stage = inputs.stage("zero_stage", default=2)
     offload = inputs.flag("offload_optimizer")
     early = inputs.framework_before(
         "0.1.5"

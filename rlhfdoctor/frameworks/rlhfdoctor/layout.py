@@ -56,7 +56,7 @@ def make_plans(inputs: Inputs) -> list[Plan]:
 
 def _models(inputs: Inputs, shape: Shape, ranks: int, width: int, separate: bool) -> dict[str, Model]:
     """Actor, critic, reference; `separate`: each role has processes of its own."""
-    stage = int(inputs.number("zero_stage", default=0))
+    stage = inputs.stage("zero_stage", default=0)
     micro, mini = inputs.count("train.micro_batch_size", default=8), inputs.count("train.mini_batch_size", default=32)
     prompt, answer = (
         inputs.count("max_prompt_length", "data.max_prompt_length", default=32),

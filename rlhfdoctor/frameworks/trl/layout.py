@@ -35,7 +35,7 @@ def make_plans(inputs: Inputs) -> list[Plan]:
     shape = actor_shape(inputs, "model_name_or_path", "actor.model_name_or_path")
     trainer = _find_trainer(inputs)
     here, nodes = _find_ranks(inputs)
-    stage = int(inputs.number("zero_stage", "deepspeed_config.zero_stage", default=0))
+    stage = inputs.stage("zero_stage", "deepspeed_config.zero_stage", default=0)
     backend: Backend = "deepspeed" if stage or "zero_stage" in inputs.settings else "plain"
     if backend == "plain":
         inputs.assume(
