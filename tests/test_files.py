@@ -24,7 +24,6 @@ OWN = {
     ("core/bundle.py", "open"): "the archive that it makes, by its descriptor",
     ("core/node_logs.py", "read_text"): "/proc of this machine",
     ("core/node_logs.py", "read_bytes"): "/proc of this machine",
-    ("core/rule_testing.py", "read_text"): "the developer's own rule",
     ("logs/archive.py", "open"): "a member of an archive",
     ("logs/finders.py", "read_bytes"): "this package's own code",
     ("logs/open.py", "open"): "a named pipe; a member, an address",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -199,6 +200,14 @@ def test_a_catalogue_of_sentences_has_a_size(doctor: Doctor, own: Path, run: Pat
     path.write_text("#\n" * (1 << 20))
     result = doctor("analyze", run, "--rules", own, "--lang", "zh")
     assert (result.exit_code, "at most 1 MiB" in result.stderr) == (2, True)
+
+
+def test_what_a_sample_expects_is_a_file(doctor: Doctor, own: Path) -> None:
+    """A pipe without a writer is not waited for."""
+    sample = next((own / "gpu-our-card" / "fires").iterdir())
+    os.mkfifo(sample / "expected.diff")
+    result = doctor("rules", "test", own / "gpu-our-card")
+    assert (result.exit_code, "no regular file" in result.stderr) == (2, True)
 
 
 REMEDY = """\

@@ -11,9 +11,13 @@ from rlhfdoctor.core.session import Session
 from rlhfdoctor.engine.catalogue import load_catalogue, load_rule, load_rules
 from rlhfdoctor.engine.draft import missing_parts
 from rlhfdoctor.engine.schema import Rule
+from rlhfdoctor.errors import SourceError
+from rlhfdoctor.files.read import read_bytes
+from rlhfdoctor.i18n.message import joined, quoted
 from rlhfdoctor.places import rules_folder
 from rlhfdoctor.types import Incident
 
+_MOST_BYTES = 1 << 20
 EXPECTED = "expected.diff"
 """The patches that a `fires/` sample must yield, next to its input."""
 
@@ -67,9 +71,20 @@ def check_sample(rule: Rule, sample: Path, rules: tuple[Rule, ...]) -> str | Non
         return f"{sample}: the doctor says {said}, not {rule.id}"
     if first.confidence < 0.5:
         return f"{sample}: {rule.id} comes first, but at {first.confidence} it is no verdict"
-    expected = (sample / EXPECTED).read_text() if (sample / EXPECTED).exists() else ""
+    expected = _text(sample / EXPECTED) if (sample / EXPECTED).exists() else ""
     shown = _diff(incident, sample)
     return None if shown == expected else f"{sample}: its patches differ from {EXPECTED}; they are now:\n{shown}"
+
+
+def _text(path: Path) -> str:
+    """
+    Raises:
+        SourceError: it is no regular file, or cannot be read.
+    """
+    try:
+        return read_bytes(path, _MOST_BYTES).decode("utf-8", "replace")
+    except OSError as error:
+        raise SourceError(joined(quoted(path), quoted(error.strerror or error), by=": ")) from None
 
 
 def sample_diff(sample: Path, rules: tuple[Rule, ...]) -> str:

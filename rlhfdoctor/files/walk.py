@@ -4,9 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from itertools import islice
 
+_STEP = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 DEEPEST = 200
 """Folders in each other; a path of more does not fit the kernel's PATH_MAX anyway, if names have twenty letters."""
+
+
+def open_below(top: str, *names: str) -> int:
+    """A descriptor of a folder in another one, only to look things up in it; a link on the way is refused.
+
+    Raises:
+        OSError: it is not there, or a link or no folder is on the way.
+    """
+    handle = os.open(top, _STEP)
+    for name in names:
+        try:
+            inner = os.open(name, _STEP | os.O_NOFOLLOW, dir_fd=handle)
+        finally:
+            os.close(handle)
+        handle = inner
+    return handle
 
 
 def walk(
@@ -14,19 +32,24 @@ def walk(
     *,
     enters: Callable[[str], bool] = lambda _name: True,
     refused: Callable[[str, str], None] = lambda _path, _why: None,
+    most_count: int = 1_000_000,
 ) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
     """Each folder with what is in it but folders, in order of names; a link to a folder is not entered.
 
     Args:
         enters: whether to enter a folder of this name.
         refused: called with a folder that cannot be read or is not entered, and why.
+        most_count: of the entries of a folder; the others are refused.
     """
     waiting = [(os.fspath(top), 0)]
     while waiting:
         folder, depth = waiting.pop()
         try:
             with os.scandir(folder) as entries:
-                found = sorted(entries, key=lambda entry: entry.name)
+                found = list(islice(entries, most_count))
+                if next(entries, None) is not None:
+                    refused(folder, f"holds more than {most_count} names; the others were not read")
+            found.sort(key=lambda entry: entry.name)
         except OSError as error:
             refused(folder, error.strerror or str(error))
             continue

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import polib
 
+from rlhfdoctor.i18n.language import read_po
+
 PLACES = re.compile(r"\{([A-Za-z_][\w.]*)(?::[^{}]*)?\}")
 
 
@@ -45,8 +47,8 @@ def faults(file: Path, messages: Mapping[str, str]) -> Iterator[str]:
         yield f"{file}: missing; it holds a msgid and a msgstr for each sentence"
         return
     try:
-        catalogue = polib.pofile(str(file))
-    except (OSError, UnicodeDecodeError) as error:
+        catalogue = polib.pofile(read_po(file))
+    except (OSError, ValueError) as error:
         yield f"{file}: no valid PO file ({' '.join(str(error).split())})"
         return
     entries = {entry.msgid: entry for entry in catalogue if not entry.obsolete}

@@ -49,7 +49,7 @@ def load_language(name: str, *rules: Path) -> Language:
     )
     for file in (file for folder, pattern in places for file in sorted(folder.glob(pattern))):
         try:
-            catalogue = polib.pofile(_text(file))
+            catalogue = polib.pofile(read_po(file))
         except (OSError, ValueError) as error:
             raise RuleError(f"{file}: no valid PO file ({' '.join(str(error).split())})") from None
         header |= catalogue.metadata
@@ -66,8 +66,9 @@ def load_language(name: str, *rules: Path) -> Language:
     )
 
 
-def _text(file: Path) -> str:
-    """
+def read_po(file: Path) -> str:
+    """A catalogue as polib takes it, so that it never opens a file itself.
+
     Raises:
         OSError: it cannot be read, or is no regular file.
         ValueError: it is not UTF-8, or too large.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from rlhfdoctor.record.target import Process
-from rlhfdoctor.sources.shm import SharedMemory, SharedObject, list_objects, read_shm
+from rlhfdoctor.sources.shm import SharedMemory, SharedObject, list_objects, open_shm, read_shm
 
 _OURS = 0
 
@@ -14,9 +15,8 @@ _OURS = 0
 class JobShm:
     """The /dev/shm of the largest process: a launcher outside of the container and a small sandbox inside do not count.
 
-    A process is asked now and then (one stat of /proc/PID/root/dev/shm, which is the path in its mount namespace,
-    proc_pid_root(5)), and a tick reads one file system. Where we may not look into a process's root (another user's)
-    it counts as having ours.
+    A process is asked now and then (`open_shm`), and a tick reads one file system. Where we may not look into a
+    process's root (another user's), or no tmpfs is there, it counts as having ours.
     """
 
     def __init__(self, root: str = "") -> None:
@@ -29,16 +29,18 @@ class JobShm:
         self.device = _OURS
         self._is_mixed = False
         """Whether a process has ever had another one than ours."""
-        self._path: str | None = self._own
+        self._pid: int | None = None
+        """Whose is measured; None: ours, or nothing."""
+        self._is_gone = False
 
     def place(self, pid: int) -> None:
         """Looks which one a process has; a launcher may give it another one after the start."""
-        try:
-            device = os.stat(f"{self._root}/proc/{pid}/root/dev/shm").st_dev
-            self._devices[pid] = _OURS if device == os.stat(self._own).st_dev else device
-            self._is_mixed |= self._devices[pid] != _OURS
-        except OSError:
-            self._devices.setdefault(pid, _OURS)
+        device = _OURS
+        with contextlib.suppress(OSError), self._opened(pid) as handle:
+            number = os.fstat(handle).st_dev
+            device = _OURS if number == os.stat(self._own).st_dev else number
+        self._devices[pid] = device
+        self._is_mixed |= device != _OURS
 
     def read(self, processes: Mapping[int, Process]) -> SharedMemory | None:
         """Size and use of the job's; None if there is none, or the last process that has it is gone."""
@@ -50,17 +52,40 @@ class JobShm:
             self._most_bytes[device] = max(self._most_bytes.get(device, 0), processes[pid].rss_bytes)
         self.device = max(self._most_bytes, key=self._most_bytes.__getitem__)
         pids = [pid for pid, device in self._devices.items() if device == self.device]
-        if self.device == _OURS:
-            self._path = self._own
-        else:
-            self._path = f"{self._root}/proc/{pids[0]}/root/dev/shm" if pids else None
-        return None if self._path is None else read_shm(self._path)
+        self._is_gone = not pids
+        self._pid = None if self.device == _OURS or not pids else pids[0]
+        if self._pid is None:
+            return None if self._is_gone else read_shm(self._own)
+        with contextlib.suppress(OSError), self._opened(self._pid) as handle:
+            return read_shm(handle)
+        return None
 
     def list_objects(self) -> tuple[int, list[SharedObject], int | None]:
         """(number of the file system, its named objects by the path that the job knows, bytes of unnamed ones)."""
-        device, path = self.device, self._path
-        if path is None:
-            return device, [], None
-        objects, whole = list_objects(path, None if device == _OURS else "/dev/shm"), read_shm(path)
-        named = sum(item.size_bytes for item in objects)
-        return device, objects, None if whole is None else max(0, whole.used_bytes - named)  # both of the same moment
+        device, pid = self.device, self._pid
+        if pid is None and not self._is_gone:
+            return device, *_listed(self._own, read_shm(self._own), None)
+        if pid is not None:
+            with contextlib.suppress(OSError), self._opened(pid) as handle:
+                return device, *_listed(f"/proc/self/fd/{handle}/.", read_shm(handle), "/dev/shm")
+        return device, [], None
+
+    @contextlib.contextmanager
+    def _opened(self, pid: int) -> Iterator[int]:
+        """
+        Raises:
+            OSError: it has none that is read.
+        """
+        handle = open_shm(self._root, pid)
+        if handle is None:
+            raise FileNotFoundError("/dev/shm")
+        try:
+            yield handle
+        finally:
+            os.close(handle)
+
+
+def _listed(path: str, whole: SharedMemory | None, known_as: str | None) -> tuple[list[SharedObject], int | None]:
+    objects = list_objects(path, known_as)
+    named = sum(item.size_bytes for item in objects)
+    return objects, None if whole is None else max(0, whole.used_bytes - named)  # both of the same moment

@@ -26,6 +26,8 @@ from rlhfdoctor.vocabulary import RECORD
 from rlhfdoctor.vocabulary import RECORD_FIELD as R
 from rlhfdoctor.vocabulary.limits import NODE
 
+_MOST_ENGINES = 16
+"""That are asked because of a process's title, which any program can give itself."""
 _MOST_OBJECTS = 40
 _LEAST_SHM_BYTES = 1 << 20
 """Below this, owners in /dev/shm are not looked up."""
@@ -88,7 +90,8 @@ class Machine:
         """Inodes of the orphaned ones."""
         self._unlinked_bytes: int | None = None
         self._orphaned_bytes: int | None = None
-        self._lane = SlowLane()
+        self._lane, self._engine_lane = SlowLane(), SlowLane()
+        """Engines have one of their own: a port that does not answer takes a second of it."""
         self._ports: set[str] = set()
         self._titles: dict[int, str] = {}
 
@@ -104,6 +107,8 @@ class Machine:
     def _add_engine(self, address: str) -> None:
         host, _, port = address.rpartition(":")
         if address not in self._ports and port.isdecimal():
+            if not self._ports:
+                self._engine_lane.start()
             self._ports.add(address)
 
             def read() -> EngineLoad:
@@ -112,13 +117,13 @@ class Machine:
                     raise OSError(f"no metrics of vLLM at {address}")
                 return load
 
-            self._lane.add(f"vLLM {address}", 2.0, read)
+            self._engine_lane.add(f"vLLM {address}", 2.0, read)
 
     def add_process(self, process: Process) -> None:
         """A new process: its cgroup's levels, its engine's metrics, the phase in its title."""
         self.place(process)
         port = find_port(process.command)
-        if port is not None:
+        if port is not None and len(self._ports) < _MOST_ENGINES:
             self._add_engine(f"127.0.0.1:{port}")
         self.title(process)
 
@@ -310,10 +315,10 @@ class Machine:
         for driver in self._drivers:
             self._take_gpus(driver.name, self._lane.take(driver.name))
         for address in self._ports:
-            load = self._lane.take(f"vLLM {address}")
+            load = self._engine_lane.take(f"vLLM {address}")
             if load is not None:
                 self._engines[address] = load
-        for gap in self._lane.gaps():
+        for gap in (*self._lane.gaps(), *self._engine_lane.gaps()):
             self._emit(RECORD.note.gap, said({R.what: gap.what, R.why: gap.why}))
 
     def _take_objects(self, objects: list[SharedObject]) -> None:

@@ -32,7 +32,7 @@ from rlhfdoctor.record.pace import Pace
 from rlhfdoctor.record.recorder_config import RecorderConfig, take_config
 from rlhfdoctor.record.target import Target
 from rlhfdoctor.record.wakeups import Notifier
-from rlhfdoctor.sources.procfs import has_host_pids, read_boot_id
+from rlhfdoctor.sources.procfs import has_host_pids, parse_stat, read_boot_id, read_file
 from rlhfdoctor.trace.record import said
 from rlhfdoctor.vocabulary import RECORD
 from rlhfdoctor.vocabulary import RECORD_FIELD as R
@@ -75,6 +75,7 @@ class Recorder:
             adopt=os.getpid() if config.command else None,
             pids=config.pids,
             cgroup=config.cgroup,
+            named_ticks=_started_ticks(),
         )
         run = f"{config.name} ({os.uname().nodename})"
         self.notices = Notices(config.alert_command, take_urls(), run, helpers=self.target.ignore)
@@ -281,6 +282,12 @@ class Recorder:
         except OSError as error:
             why = quoted(error.strerror or error)
             self.emit(RECORD.note.gap, said({R.what: say("Prometheus port {port}", port=port), R.why: why}))
+
+
+def _started_ticks() -> int:
+    """When this process started, in the kernel's ticks since the boot: what it was told to follow is older."""
+    stat = parse_stat(read_file("/proc/self/stat", 1024) or b"")
+    return sys.maxsize if stat is None else stat.start_ticks
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -8,6 +8,7 @@ recorder started the command it is the subreaper, so that orphans come to it and
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -88,15 +89,19 @@ class Target:
         cgroup: str | None = None,
         adopt: int | None = None,
         ignore: Iterable[int] = (),
+        named_ticks: int = sys.maxsize,
     ) -> None:
         """Follows these pids with all their descendants, or all processes of a cgroup folder.
 
         Args:
             adopt: orphans come to this pid (the recorder's own, as the subreaper).
             ignore: never followed (the recorder itself).
+            named_ticks: by when `pids` were named, in the kernel's ticks since the boot; a later owner of such a pid
+                is another process.
         """
         self._root, self._cgroup, self._adopt = root, cgroup, adopt
         self._roots = set(pids)
+        self._named, self._named_ticks = frozenset(self._roots), named_ticks
         self._kept = KeptFiles()
         self.ignore = set(ignore)
         """Pids that are never followed: our own, and what we started ourselves."""
@@ -145,7 +150,7 @@ class Target:
         while grown:  # a child may have a lower pid than its parent
             grown = False
             for pid, stat in list(strangers.items()):
-                if pid in self._roots or stat.ppid in self.processes or stat.ppid == self._adopt or pid in members:
+                if self._is_ours(pid, stat) or pid in members:
                     del strangers[pid]
                     process = self._follow(pid, stat)
                     if process is not None:
@@ -153,6 +158,15 @@ class Target:
                         grown = True
         self._others.update(strangers)
         return found
+
+    def _is_ours(self, pid: int, stat: Stat) -> bool:
+        """Whether it is one that was named, or a child; between two ticks a pid may have got a new owner."""
+        if pid in self._roots and (pid not in self._named or stat.start_ticks <= self._named_ticks):
+            return True
+        parent = self.processes.get(stat.ppid)
+        if parent is None:
+            return stat.ppid == self._adopt
+        return bool(parent.reader.statm())
 
     def _follow(self, pid: int, stat: Stat) -> Process | None:
         try:

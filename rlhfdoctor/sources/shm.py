@@ -11,9 +11,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
-from rlhfdoctor.files.walk import walk
-from rlhfdoctor.sources.procfs import Mappings
+from rlhfdoctor.files.walk import open_below, walk
+from rlhfdoctor.sources.procfs import Mappings, read_file
+
+_MOUNTS_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +46,8 @@ class SharedObject:
     """Unlinked, and still mapped by its owners; `size_bytes` is then the mapped size, an upper bound."""
 
 
-def read_shm(path: str = "/dev/shm") -> SharedMemory | None:
-    """Size and use of the file system, or None if it does not exist."""
+def read_shm(path: str | int = "/dev/shm") -> SharedMemory | None:
+    """Size and use of the file system by a path or a descriptor, or None if it does not exist."""
     try:
         info = os.statvfs(path)
     except OSError:
@@ -56,16 +59,33 @@ def read_shm(path: str = "/dev/shm") -> SharedMemory | None:
     )
 
 
+def open_shm(root: str, pid: int) -> int | None:
+    """A descriptor of the /dev/shm in a process's own mount namespace, to be closed; None if it is no tmpfs.
+
+    Whoever runs the process can have made that namespace: a link in it would be followed in ours, and a file system
+    of his own may never answer. So its type is read first (proc_pid_mountinfo(5)), and no link is followed.
+
+    Raises:
+        OSError: it cannot be opened, or a link is in its path.
+    """
+    mounts = (read_file(f"{root}/proc/{pid}/mountinfo", _MOUNTS_BYTES) or b"").splitlines()
+    types = [line.partition(b" - ")[2].split(b" ")[0] for line in mounts if line.split(b" ")[4:5] == [b"/dev/shm"]]
+    if types[-1:] != [b"tmpfs"]:
+        return None
+    return open_below(f"{root}/proc/{pid}/root", "dev", "shm")
+
+
 def list_objects(path: str = "/dev/shm", known_as: str | None = None, most_count: int = 5000) -> list[SharedObject]:
     """The named objects, largest first; folders are walked, what vanishes meanwhile is left out.
+
+    Of a folder no more than `most_count` entries are looked at, and no more folders than that: any user may make
+    millions.
 
     Args:
         known_as: what the folder is called in the namespace of those who use it, if not `path`.
     """
     found: list[SharedObject] = []
-    if os.path.islink(path):
-        return []  # a process has one of its own making in its namespace; links lead into ours
-    for _, entries in walk(path):
+    for _, entries in islice(walk(path, most_count=most_count), most_count):
         for entry in entries:
             file = entry.path
             try:

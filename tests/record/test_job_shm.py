@@ -23,6 +23,7 @@ class Node:
         self.tree.add_process(8, 7, anon_kb=90000)
         os.symlink(self.tree.root, Path(self.tree.root, "proc/7/root"))
         os.symlink("/", Path(self.tree.root, "proc/8/root"))
+        self.tree.write("proc/8/mountinfo", b"60 59 0:25 / /dev/shm rw,nosuid - tmpfs tmpfs rw\n")
         self.target = Target(self.tree.root, pids=[7])
         self.target.discover()
         self.target.sweep(lambda process: True)
@@ -88,5 +89,26 @@ def test_names(node: Node) -> None:
 def test_a_process_that_we_may_not_look_into(node: Node) -> None:
     """It counts as having ours."""
     os.unlink(Path(node.tree.root, "proc/8/root"))
+    node.shm.place(8)
+    assert node.size() == size_of(f"{node.tree.root}/dev/shm")
+
+
+@pytest.mark.parametrize("what", ["dev", "dev/shm"])
+def test_a_link_in_its_namespace_is_not_followed(node: Node, tmp_path: Path, what: str) -> None:
+    """It would lead into ours: any user can have a namespace with links of his own making."""
+    theirs = tmp_path / "theirs"
+    (theirs / what).parent.mkdir(parents=True)
+    (theirs / what).symlink_to("/" + what)
+    Path(node.tree.root, "proc/8/root").unlink()
+    os.symlink(theirs, Path(node.tree.root, "proc/8/root"))
+    for pid in (7, 8):
+        node.shm.place(pid)
+    assert node.shm.device == 0
+    assert node.size() == size_of(f"{node.tree.root}/dev/shm")
+
+
+def test_only_a_tmpfs_is_asked(node: Node) -> None:
+    """A file system that a user serves may never answer."""
+    node.tree.write("proc/8/mountinfo", b"60 59 0:25 / /dev/shm rw,nosuid - fuse.sshfs x rw\n")
     node.shm.place(8)
     assert node.size() == size_of(f"{node.tree.root}/dev/shm")

@@ -245,6 +245,25 @@ def test_reused_pid_of_a_root(tree: FakeTree) -> None:
     assert (gone.pid, target.discover()) == (7, [])
 
 
+def test_children_of_a_reused_pid(tree: FakeTree) -> None:
+    """Between two ticks a stranger may get the pid of a followed process and have children."""
+    tree.add_process(7)
+    tree.add_process(8, 7, start=4800)
+    target = Target(tree.root, pids=[7])
+    target.discover()
+    tree.end_process(8)
+    tree.add_process(8, 1, start=5000)
+    tree.add_process(9, 8, start=5001)
+    assert pids(target.discover()) == []
+
+
+@pytest.mark.parametrize(("start", "found"), [(4000, [7]), (4712, [])])
+def test_a_pid_that_was_named_before(tree: FakeTree, start: int, found: list[int]) -> None:
+    """Who got the pid after it was named is another process."""
+    tree.add_process(7, start=start)
+    assert pids(Target(tree.root, pids=[7], named_ticks=4711).discover()) == found
+
+
 def test_scan_is_spared(tree: FakeTree) -> None:
     """While the newest pid of the system is the same nothing is looked for, but once in a while all the same."""
     tree.set_last_pid(7)
