@@ -131,7 +131,7 @@ def make_page(to_file: bool, width: int = 160) -> Console:
 
 def _columns(text: str, otherwise: int) -> int:
     """The width of a page of so many columns, between those in which sentences can be read."""
-    return min(max(int(text), 40), 160) if text.isascii() and text.isdigit() else otherwise
+    return min(max(int(text), 40), 160) if text.isascii() and text.isdigit() and len(text) < 9 else otherwise
 
 
 def text_of(page: Console) -> str:

@@ -16,6 +16,7 @@ from rlhfdoctor.evidence.flight import find_flight
 from rlhfdoctor.evidence.roles import MARKS, find_phase, find_role
 from rlhfdoctor.evidence.setup import find_refused
 from rlhfdoctor.evidence.steps import last_step
+from rlhfdoctor.evidence.survived import without_survived
 from rlhfdoctor.evidence.window import find_culprit, kernel_was_silent
 from rlhfdoctor.logs.kernel import read_oom_kill
 from rlhfdoctor.types import Death, Event, Origin, Process
@@ -36,7 +37,7 @@ def find_death(case: Case) -> Death | None:
     shown = [(event, found) for event in case.events if (found := classify(event))]
     if not shown:
         return _cut_traceback(case) or _stuck(case)
-    shown = _without_cleanup(case, _without_lost_peers(case, shown))
+    shown = without_survived(case, _without_cleanup(case, _without_lost_peers(case, shown)))
     if not shown:
         return None
     best_rank = min(rank for _, (_, rank) in shown)

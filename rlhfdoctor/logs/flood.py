@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from rlhfdoctor.logs.blocks import Block, Candidate, Hit, Tally
 from rlhfdoctor.logs.finders import INDEX, PLACE_BITS, Place
 from rlhfdoctor.logs.maker import Maker
+from rlhfdoctor.logs.quoted import is_quoted
 from rlhfdoctor.types import Event
 from rlhfdoctor.vocabulary.names import Kind
 
@@ -55,7 +56,7 @@ class Floods:
         """The event, if it is among the first ones; the others are kept."""
         kind = found.pattern.kind
         if self._counts[kind] < KEEP_COUNT:
-            hit = found if isinstance(found, Hit) else found.hit()
+            hit = _hit(found)
             if hit is None:
                 return None
             self._counts[kind] += 1
@@ -106,7 +107,7 @@ class Floods:
             rows = [*self._taken_out.get(kind, ()), *self._last.get(kind, ())]
             kept = []
             for _, found, year in sorted(rows, key=lambda row: row[0]):
-                hit = found if isinstance(found, Hit) else found.hit()
+                hit = _hit(found)
                 if hit is not None:
                     kept.append((hit, year))
             for hit, year in kept[-KEEP_COUNT:]:
@@ -156,3 +157,8 @@ def _segment_count(lines: bytes, places: Sequence[Place]) -> int:
         count += before is None or lines.find(b"\n", before, position) >= 0
         last[index] = position
     return count
+
+
+def _hit(found: Candidate | Hit) -> Hit | None:
+    hit = found if isinstance(found, Hit) else found.hit()
+    return None if hit is None or is_quoted(hit) else hit

@@ -143,8 +143,39 @@ _RUN = re.compile(r"[\w.~+/=:-]{16,}")
 
 
 _WEAK = frozenset(
-    "sk- sk_ ms- r8_ fw_ csk- pa- fc- ak- as- re_ cio oy2 pat SK SCW API- ico- pul- sess- dapi napi_ ops_eyJ SG. fo1_ 1//0"
-    " cmVmdGtuOj sha256~ v1.0- jina_ e2b_".split()
+    [
+        "sk-",
+        "sk_",
+        "ms-",
+        "r8_",
+        "fw_",
+        "csk-",
+        "pa-",
+        "fc-",
+        "ak-",
+        "as-",
+        "re_",
+        "cio",
+        "oy2",
+        "pat",
+        "SK",
+        "SCW",
+        "API-",
+        "ico-",
+        "pul-",
+        "sess-",
+        "dapi",
+        "napi_",
+        "ops_eyJ",
+        "SG.",
+        "fo1_",
+        "1//0",
+        "cmVmdGtuOj",
+        "sha256~",
+        "v1.0-",
+        "jina_",
+        "e2b_",
+    ]
 )
 """What words or hashes may end in: no token where a letter or a figure stands before it."""
 

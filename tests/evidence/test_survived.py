@@ -1,0 +1,63 @@
+"""Words of a failure that killed nothing: handled errors, answers of the model, names in messages of the kernel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+
+import rlhfdoctor
+
+SAMPLES = Path(__file__).parents[2] / "samples"
+KILL = (
+    "Memory cgroup out of memory: Killed process 60211 (ray::ActorModel) total-vm:171339056kB, anon-rss:83339056kB, "
+    "file-rss:841416kB, shmem-rss:28940024kB, UID:0 pgtables:220000kB oom_score_adj:0"
+)
+CUDA = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 79.15 GiB of "
+    "which 3.00 GiB is free."
+)
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("driver.log", '{"prompt": "explain", "response": "you may see: %s"}' % KILL),
+        ("driver.log", '{"prompt": "explain", "response": "%s"}' % CUDA),
+        ("driver.log", f"(ActorModelRayActor pid=60211) response: [71832.442247] {KILL}"),
+        ("driver.log", "[response] ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory."),
+        ("driver.log", CUDA),
+        ("dmesg.txt", f"[71832.442247] cgroup: fork rejected by pids controller in /user.slice/user-1000.slice/{KILL}"),
+        ("dmesg.txt", f"[71832.442247] process '/tmp/{KILL}' started with executable stack"),
+    ],
+)
+def test_a_healthy_run_stays_healthy(tmp_path: Path, file: str, line: str) -> None:
+    """Whoever writes a prompt, or names a cgroup, decides no verdict."""
+    run = tmp_path / "run"
+    copytree(SAMPLES / "openrlhf-healthy" / "run", run)
+    lines = (run / file).read_text().split("\n") if (run / file).exists() else [""]
+    middle = len(lines) // 2
+    (run / file).write_text("\n".join([*lines[:middle], line, *lines[middle:]]))
+    assert rlhfdoctor.analyze(str(run)).verdict == "healthy"
+
+
+def _log(*more: str) -> str:
+    steps = [f"2026-11-20 01:{minute:02}:00 INFO Training step {minute}/90 | loss: 0.1 | grad_norm: 1.0\n" for minute in range(1, 31)]
+    return "".join((*steps[:10], *(f"{line}\n" for line in more), *steps[10:]))
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        (_log(CUDA), "inconclusive"),
+        (_log(CUDA) + CUDA, "cause"),
+        (_log(CUDA, "Loading checkpoint shards: 100%|##########| 4/4 [00:01<00:00,  2.52it/s]"), "cause"),
+    ],
+    ids=["outlived", "and then not", "started again"],
+)
+def test_steps_behind_it(tmp_path: Path, text: str, verdict: str) -> None:
+    """A run that goes on has not died; one that was started again had."""
+    (tmp_path / "train.log").write_text(text)
+    found = rlhfdoctor.analyze(str(tmp_path))
+    assert (found.death is not None) == (verdict == "cause"), found
