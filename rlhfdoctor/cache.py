@@ -40,7 +40,7 @@ def load(name: str) -> bytes | None:
 def has(kind: str) -> bool:
     """Whether there is any file of a kind."""
     with contextlib.suppress(OSError), _folder() as folder:
-        return any(name.startswith(f"{kind}-") for name in os.listdir(folder))
+        return any(name.startswith(f"{kind}-") for name in os.listdir(folder))  # noqa: PTH208  (a descriptor)
     return False
 
 

@@ -50,9 +50,9 @@ def make_nodes(
         raise _too_few(gpus, widest)
     many = max(groups, key=lambda group: group.nodes)
     if many.nodes > _MOST_NODES:
-        roles = tuple(term(role) for role in many.roles)
+        crowd = tuple(term(role) for role in many.roles)
         raise UsageError(
-            say("{roles: and } on {n} nodes: {most} are the most", roles=roles, n=many.nodes, most=_MOST_NODES)
+            say("{roles: and } on {n} nodes: {most} are the most", roles=crowd, n=many.nodes, most=_MOST_NODES)
         )
     if inputs.machine.gpus_per_node != 0:
         inputs.assume(

@@ -35,6 +35,11 @@ _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 class _Group(click.Group):
     """Prints the errors that users may see without a traceback, and exits with 2."""
 
+    def main(self, *words: Any, **more: Any) -> Any:
+        if sys.stderr is None:  # closed by a daemon or `2>&-`; no file that is opened later may take its number
+            sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+        return super().main(*words, **more)
+
     def make_context(self, *words: Any, **more: Any) -> click.Context:
         try:
             return super().make_context(*words, **more)

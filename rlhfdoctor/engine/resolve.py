@@ -67,8 +67,8 @@ class RuleResolver(Resolver):
     def word(self, value: Any, place: Place) -> None:
         """That a value can be written into a script as it is: a shell would run what stands behind a semicolon."""
         if not (value is None or isinstance(value, bool | int | float) or (isinstance(value, str) and is_word(value))):
-            what = f"'{value}' cannot be written into a script as it is; a value is a number, true, false, null or one word"
-            self.faults.add(place, what)
+            why = "a value is a number, true, false, null or one word"
+            self.faults.add(place, f"'{value}' cannot be written into a script as it is; {why}")
 
     def look_alike(self, form: LookAlikeForm, place: Place) -> LookAlike:
         """A row of what looks alike; whether its causes exist is checked when all rules are known."""

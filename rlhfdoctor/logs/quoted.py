@@ -13,7 +13,8 @@ _SAID = (
     r"|chosen|rejected|generated(?:[_ ]texts?)?|(?:model|decoded)[_ ](?:outputs?|texts?|responses?)|回答|回复|提示词)"
 )
 _ANSWER = re.compile(
-    rf"(?i)[\"']{_SAID}[\"'] ?[:=] ?[\[(]?[\"']|^[^A-Za-z\"']{{0,60}}(?:\([^)\n]{{0,80}}\) ?|\w{{2,12}}[:|] ?)?\[?{_SAID}\]? ?[:=\]]"
+    rf"(?i)[\"']{_SAID}[\"'] ?[:=] ?[\[(]?[\"']"
+    rf"|^[^A-Za-z\"']{{0,60}}(?:\([^)\n]{{0,80}}\) ?|\w{{2,12}}[:|] ?)?\[?{_SAID}\]? ?[:=\]]"
 )
 """Keys of samples in JSON and in print-outs (verl prints `[response] ...`, TRL tables and dicts)."""
 _NAMED = re.compile(r"[\s(='\"]/\S|\bprocess ['\"`]")

@@ -29,8 +29,9 @@ _UNSEEN = re.compile(
     "[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1a\\x1c-\\x1f\\x7f\\xad\\u180e\\u200b-\\u200f\\u202a-\\u202e\\u2060-\\u2069\\ufe00-\\ufe0f\\ufeff]+"
     r"|\x1b\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|(?<=[A-Za-z0-9])\\\r?\n(?=[A-Za-z0-9])"
 )
-"""Controls and letters without a width, a terminal's titles and links, a shell's line that goes on in a word. NUL stands
-behind each letter of UTF-16 that was appended to another text."""
+"""Controls and letters without a width, a terminal's titles and links, a shell's line that goes on in a word.
+
+NUL stands behind each letter of UTF-16 that was appended to another text."""
 _SIMPLE = {"n": "\n", "r": "\r", "t": "\t"}
 _NAMED = {"quot": '"', "apos": "'", "amp": "&", "lt": "<", "gt": ">"}
 

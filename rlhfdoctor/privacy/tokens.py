@@ -142,41 +142,11 @@ _RUN = re.compile(r"[\w.~+/=:-]{16,}")
 """Every token is in a run of such letters."""
 
 
-_WEAK = frozenset(
-    [
-        "sk-",
-        "sk_",
-        "ms-",
-        "r8_",
-        "fw_",
-        "csk-",
-        "pa-",
-        "fc-",
-        "ak-",
-        "as-",
-        "re_",
-        "cio",
-        "oy2",
-        "pat",
-        "SK",
-        "SCW",
-        "API-",
-        "ico-",
-        "pul-",
-        "sess-",
-        "dapi",
-        "napi_",
-        "ops_eyJ",
-        "SG.",
-        "fo1_",
-        "1//0",
-        "cmVmdGtuOj",
-        "sha256~",
-        "v1.0-",
-        "jina_",
-        "e2b_",
-    ]
-)
+_WEAK_WORDS = """
+sk- sk_ ms- r8_ fw_ csk- pa- fc- ak- as- re_ cio oy2 pat SK SCW API- ico- pul- sess- dapi napi_
+ops_eyJ SG. fo1_ 1//0 cmVmdGtuOj sha256~ v1.0- jina_ e2b_
+"""
+_WEAK = frozenset(_WEAK_WORDS.split())
 """What words or hashes may end in: no token where a letter or a figure stands before it."""
 
 
@@ -224,7 +194,7 @@ def cut_tokens(sheet: Sheet, cut: Find) -> None:
 
 @functools.cache
 def _forms() -> tuple[tuple[str, bool, str], ...]:
-    """Marker, whether a token begins with it, and the form: one for each marker, the longest first (`lsv2_sk_`, `sk_`)."""
+    """Marker, whether a token begins with it, and the form: one for each marker, `lsv2_sk_` before `sk_`."""
     prefixed = ((marker, True, form) for _, markers, form in PREFIXED for marker in markers.split())
     longest_first = sorted(prefixed, key=lambda row: -len(row[0]))
     return (*longest_first, *((marker, False, form) for _, markers, form in INNER for marker in markers.split()))

@@ -62,7 +62,10 @@ def take_config(descriptor: int) -> RecorderConfig:
 
 
 def write_config(folder: str, config: RecorderConfig) -> None:
-    """For who attaches, without secrets of the command and without the alert command, which may hold a key; raises OSError if the folder cannot be written."""
+    """For who attaches; raises OSError if the folder cannot be written.
+
+    Secrets of the command are cut, and the alert command, which may hold a key, is left out.
+    """
     command = tuple(cut_words(config.command))
     shown = dataclasses.replace(config, command=command, streams=(), alert_command=None)
     replace(f"{folder}/orders.json", _encoded(shown), real=True)

@@ -104,8 +104,9 @@ def _interpret(written: Written, prefer: str | None) -> Setting | None:
 
 def _possible(value: Value) -> Value:
     """A number that a setting can have; beyond any, its text: what is computed with it would be no number any more."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return f"{value:.3g}" if is_number and not abs(value) <= _MOST else value
+    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) <= _MOST:
+        return value
+    return f"{value:.3g}" if abs(value) < _MOST**2 else "a number beyond all"
 
 
 def _field(name: str, framework: str) -> Spelling | None:

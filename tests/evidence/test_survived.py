@@ -23,8 +23,8 @@ CUDA = (
 @pytest.mark.parametrize(
     ("file", "line"),
     [
-        ("driver.log", '{"prompt": "explain", "response": "you may see: %s"}' % KILL),
-        ("driver.log", '{"prompt": "explain", "response": "%s"}' % CUDA),
+        ("driver.log", '{"prompt": "explain", "response": "you may see: ' + KILL + '"}'),
+        ("driver.log", '{"prompt": "explain", "response": "' + CUDA + '"}'),
         ("driver.log", f"(ActorModelRayActor pid=60211) response: [71832.442247] {KILL}"),
         ("driver.log", "[response] ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory."),
         ("driver.log", CUDA),
