@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polib
 
-from rlhfdoctor.i18n.language import read_po
+from rlhfdoctor.i18n.po_text import read_po
 
 PLACES = re.compile(r"\{([A-Za-z_][\w.]*)(?::[^{}]*)?\}")
 

@@ -8,12 +8,11 @@ import os
 from pathlib import Path
 
 from rlhfdoctor.errors import RuleError
-from rlhfdoctor.files.read import read_bytes
 from rlhfdoctor.i18n.message import ENGLISH, Language
+from rlhfdoctor.i18n.po_text import read_po
 from rlhfdoctor.places import rules_folder, rules_in
 
 _FOLDER = Path(__file__).parent
-_MOST_BYTES = 1 << 20
 
 
 @functools.cache
@@ -64,16 +63,3 @@ def load_language(name: str, *rules: Path) -> Language:
         stop=header.get("X-Full-Stop", "."),
         spaced=header.get("X-Spaced-Han") == "yes",
     )
-
-
-def read_po(file: Path) -> str:
-    """A catalogue as polib takes it, so that it never opens a file itself.
-
-    Raises:
-        OSError: it cannot be read, or is no regular file.
-        ValueError: it is not UTF-8, or too large.
-    """
-    data = read_bytes(file, _MOST_BYTES + 1)
-    if len(data) > _MOST_BYTES:
-        raise ValueError("a catalogue of sentences has at most 1 MiB")
-    return "#\n" + data.decode()  # polib takes what is the name of a file for that
