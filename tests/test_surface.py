@@ -43,7 +43,7 @@ OPTIONS = {
         "lang",
     },
     "compare": {"before", "after", "form", "out", "rules", "lang"},
-    "config": {"form", "lang"},
+    "config": {"form", "lang", "trusts"},
     "estimate": {
         "paths",
         "configs",

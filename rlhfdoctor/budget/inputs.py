@@ -10,7 +10,7 @@ from pathlib import Path
 from rlhfdoctor.budget.shapes import Shape, find_shape, read_shape
 from rlhfdoctor.budget.types import Limit, Place
 from rlhfdoctor.errors import DoctorError, UsageError
-from rlhfdoctor.i18n.message import Message, quoted, say
+from rlhfdoctor.i18n.message import NOTHING, Message, quoted, say
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.settings.spell import FRAMEWORKS, parse_version, spell
 from rlhfdoctor.types import Framework, Origin, Setting, Value
@@ -103,16 +103,18 @@ class Inputs:
         return default
 
     @property
-    def version_words(self) -> str:
+    def version_words(self) -> Message:
         """The release as far as it is known, for people."""
         framework = self.framework
         if framework is None or framework.version:
-            return folders.shown(framework.name, framework.version or "") if framework is not None else ""
+            return quoted(folders.shown(framework.name, framework.version or "")) if framework is not None else NOTHING
         since, until = (folders.shown(framework.name, release or "") for release in (framework.since, framework.until))
-        return (
-            f"{since or 'any'} to {until or 'newest'}, by the spelling of its settings"
-            if since or until
-            else "of unknown version"
+        if not since and not until:
+            return say("of unknown version")
+        return say(
+            "{since} to {until}, by the spelling of its settings",
+            since=quoted(since) if since else say("any"),
+            until=quoted(until) if until else say("newest"),
         )
 
     def count(self, *names: str, default: int) -> int:

@@ -38,6 +38,15 @@ _MOST_NODES = 10_000
 """Each is placed by itself."""
 
 
+def _check_nodes(groups: list[Placed]) -> None:
+    many = max(groups, key=lambda group: group.nodes)
+    if many.nodes > _MOST_NODES:
+        crowd = tuple(term(role) for role in many.roles)
+        raise UsageError(
+            say("{roles: and } on {n} nodes: {most} are the most", roles=crowd, n=many.nodes, most=_MOST_NODES)
+        )
+
+
 def make_nodes(
     inputs: Inputs, groups: list[Placed], models: dict[str, Model], engine: Engine | None, **rest: Any
 ) -> list[Plan]:
@@ -48,12 +57,7 @@ def make_nodes(
     widest = max(groups, key=lambda group: group.gpus)
     if 0 < gpus < widest.gpus:
         raise _too_few(gpus, widest)
-    many = max(groups, key=lambda group: group.nodes)
-    if many.nodes > _MOST_NODES:
-        crowd = tuple(term(role) for role in many.roles)
-        raise UsageError(
-            say("{roles: and } on {n} nodes: {most} are the most", roles=crowd, n=many.nodes, most=_MOST_NODES)
-        )
+    _check_nodes(groups)
     if inputs.machine.gpus_per_node != 0:
         inputs.assume(
             say(

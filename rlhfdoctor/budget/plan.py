@@ -213,6 +213,6 @@ class Plan:
     node: Message = NOTHING
     """Label of the node, for the report."""
     framework: str = ""
-    version: str | None = None
+    version: Message = NOTHING
     assumed: tuple[Message, ...] = ()
     """Assumptions about what is unknown from the files, as sentences."""

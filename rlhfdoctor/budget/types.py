@@ -116,7 +116,7 @@ class Estimate:
     """The memory that a configuration will take on the fullest node, before it runs."""
 
     framework: str
-    version: str | None
+    version: Message
     node: Message
     """Which node it is, in words."""
     needs: tuple[Need, ...]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 
 import click
 
 from rlhfdoctor.cli.console import language_option, make_page, trimmed, write
+from rlhfdoctor.cli.incident import given_options
 from rlhfdoctor.cli.project import ProjectCommand
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.i18n.message import Message, say
@@ -123,14 +125,26 @@ def estimate(
         text = estimate_json.render(found, after, patches)
     elif brief:
         text = f"doctor estimate: {words(sentence(found))}\n"
+        if after is not None:
+            text += f"doctor estimate: {words(report.suggestion(after, patches))}\n"
     else:
         page = make_page(out is not None, width=140)
         report.render(found, page, words)
         if after is not None:
             report.render_suggestion(after, patches, page, words)
+        elif verdict(found) in ("over", "tight"):
+            command = ["doctor", "estimate", *map(shlex.quote, paths), *given_options(_OF_THE_RUN), "--suggest"]
+            report.render_next(say("find the smallest change that fits"), command, page, words)
         text = trimmed(page)
     write(text, out, colours=form != "json" and not brief)
     sys.exit(1 if verdict(found) in ("over", "trap") else 0)
+
+
+_OF_THE_RUN = (
+    *("configs", "framework", "model", "nodes", "gpus_per_node", "host_memory"),
+    *("container_memory", "shm", "gpu", "gpu_memory"),
+)
+"""Parameters that say what is estimated."""
 
 
 def _named(paths: tuple[str, ...], model: str | None) -> tuple[tuple[str, ...], str | None]:

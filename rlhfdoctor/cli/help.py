@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import click
 
-from rlhfdoctor.cli.console import echo, tell
+from rlhfdoctor.cli.console import echo, make_page, tell, text_of, write
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.i18n.message import say
 from rlhfdoctor.places import pages_folder
@@ -45,7 +46,17 @@ def show_help(page: str | None) -> None:
             if near
             else say("no page '{name}'. doctor help lists them.", name=page)
         )
-    echo(_COMMENT.sub("", (folder / f"{page}.md").read_text("utf-8")), end="")
+    text = _COMMENT.sub("", (folder / f"{page}.md").read_text("utf-8"))
+    if sys.stdout is None or not sys.stdout.isatty():
+        echo(text, end="")
+        return
+    from rich.markdown import Markdown
+    from rich.theme import Theme
+
+    screen = make_page(False, width=100)
+    with screen.use_theme(Theme({"markdown.code": "bold"})):
+        screen.print(Markdown(text, code_theme="ansi_dark", hyperlinks=False))
+    write(text_of(screen), None, colours=True)
 
 
 def page_names(folder: Path) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -121,13 +121,13 @@ def check_reading(framework: str | None, since: str | None, until: str | None) -
     return bounds[0], bounds[1]
 
 
-def given_options() -> tuple[str, ...]:
-    """Reading options that the command line gives, each with its value, quoted for a shell."""
+def given_options(names: Collection[str] = _READING) -> tuple[str, ...]:
+    """Options that the command line gives, by default those of reading, each with its value, quoted for a shell."""
     context = click.get_current_context()
     options = []
     for parameter in context.command.params:
         name = parameter.name or ""
-        if name in _READING and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+        if name in names and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             given = context.params[name]
             for value in given if isinstance(given, tuple) else (given,):
                 options.append(f"{parameter.opts[0]} {shlex.quote(str(value))}")

@@ -47,6 +47,8 @@ def patch(
     to standard error. Safe patches change neither what is learned nor whether the run starts. Consent patches cost
     something and need --consent RULE. Shown ones are never written.
 
+    The exit status is that of analyze, 1 for an incident, until the files are written: then it is 0.
+
     \b
     Examples:
       doctor patch ray_logs launch.sh

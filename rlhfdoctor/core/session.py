@@ -200,6 +200,8 @@ class Session(Intake):
                     ),
                 )
             )
+        if not self._window.is_open():
+            self._note_undated(events)
         self._undo_applied(events)
         versions = find_versions(events)
         prefer = name_of(self._framework) if self._framework else None
@@ -210,6 +212,14 @@ class Session(Intake):
             settings = interpret(written, framework.name)
             framework = find_framework(events, settings, versions, self._framework, recorded=bool(self.traces))
         return Case(events, settings, framework, versions, self.traces, self._line_counts)
+
+    def _note_undated(self, events: Sequence[Event]) -> None:
+        """A window leaves nothing out of a log without times."""
+        dated = {event.origin.file for event in events if event.time is not None}
+        for name in dict.fromkeys(event.origin.file for event in events):
+            if name in self.logs and name not in dated:
+                why = say("its lines bear no times, so --since and --until leave nothing of it out")
+                self._note(Gap(what=quoted(name), why=why))
 
     def _undo_applied(self, events: Sequence[Event]) -> None:
         """Gives files that the doctor patched after the run the text that the run had; what it wrote earlier counts."""

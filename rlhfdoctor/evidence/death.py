@@ -282,6 +282,9 @@ def _leads_to(frame: Origin, lost: Origin) -> bool:
     return (lost.file, lost.rank) == (frame.file, frame.rank) and 0 < lines <= _TRACEBACK_LINES
 
 
+_GONE = (EVENT.ray.worker_vanished, EVENT.ray.worker_died)
+
+
 def _victim(case: Case, event: Event, killer: str) -> Process:
     if killer in KERNEL_KILLERS:
         killed = case.first(EVENT.kernel.killed)
@@ -310,6 +313,10 @@ def _victim(case: Case, event: Event, killer: str) -> Process:
     if name == "raylet":
         name = str(actor.fields.get(FIELD.name)) if actor is not None else None
     pid = whole(event, FIELD.pid) or (event.origin.pid if event.origin.actor != "raylet" else None)
+    if pid is None and event.kind in _GONE:  # the driver's line of an actor names no pid, the raylet's beside it does
+        pid = next(
+            (at for e in case.around(event, _NEAR_LINES) if e.kind in _GONE and (at := whole(e, FIELD.pid))), None
+        )
     return Process(role=find_role(name), name=name, pid=pid, rank=event.origin.rank)
 
 

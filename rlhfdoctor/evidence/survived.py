@@ -1,4 +1,4 @@
-"""Failures that the run outlived: its log shows further steps behind them, and no start in between.
+"""Failures that the run outlived: its log shows further steps behind them without a start in between.
 
 A handled error is no death, and a model can write any message of a failure into its answer.
 """
@@ -6,7 +6,8 @@ A handled error is no death, and a model can write any message of a failure into
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 from rlhfdoctor.evidence.case import Case, whole
 from rlhfdoctor.evidence.ending import find_good_end
@@ -27,6 +28,8 @@ _STARTS = (
 """What a program writes as it starts, or at its end."""
 _STEPS_COUNT = 5
 """Judgement: so many later steps are neither what was flushed late nor what other processes had begun."""
+_LOOKED_AT_COUNT = 100
+"""Lines of steps: each rank may write one, and bars are drawn more than once."""
 _STEPS_BEFORE_GOOD_END_COUNT = 2
 """The same where the run's end is shown, and it is a good one."""
 
@@ -34,24 +37,39 @@ _STEPS_BEFORE_GOOD_END_COUNT = 2
 def without_survived(case: Case, shown: Sequence[tuple[Event, Failure]]) -> list[tuple[Event, Failure]]:
     """The failures behind which the run did not go on, by the log in which each of them stands."""
     least = _STEPS_COUNT if find_good_end(case) is None else _STEPS_BEFORE_GOOD_END_COUNT
-    logs = {event.origin.file for event, _ in shown}
-    steps = {file: _steps(case, file) for file in logs}
-    return [item for item in shown if _later_steps_count(item[0], *steps[item[0].origin.file]) < least]
+    logs: dict[str, list[Event]] = {}
+    for event in case.of(*STEPS, *_STARTS):
+        logs.setdefault(event.origin.file, []).append(event)
+    read = {file: _Log(events) for file, events in logs.items()}
+    return [(event, found) for event, found in shown if not _is_outlived(event, read.get(event.origin.file), least)]
 
 
-def _steps(case: Case, file: str) -> tuple[list[tuple[int, int]], list[int]]:
-    """(line, step) of each step of a log, and the lines at which a program started."""
-    here = [event for event in case.of(*STEPS, *_STARTS) if event.origin.file == file]
-    steps = [(event.origin.line or 0, whole(event, FIELD.step)) for event in here if event.kind in STEPS]
-    starts = sorted(event.origin.line or 0 for event in here if event.kind in _STARTS)
-    return sorted((line, step) for line, step in steps if step is not None), starts
+def _is_outlived(event: Event, log: _Log | None, least: int) -> bool:
+    return log is not None and log.has_later_steps(event.origin.line or 0, least)
 
 
-def _later_steps_count(event: Event, steps: Sequence[tuple[int, int]], starts: Sequence[int]) -> int:
-    line = event.origin.line or 0
-    at = bisect_right(steps, (line, 1 << 62))
-    before = max((step for _, step in steps[:at]), default=-1)
-    number = bisect_right(starts, line)
-    end = starts[number] if number < len(starts) else None
-    later = {step for there, step in steps[at:] if step > before and (end is None or there < end)}
-    return len(later)
+class _Log:
+    """The steps of one log, in order of lines, with the lines at which a program started."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self._steps: list[tuple[int, int]] = []
+        """Line and number of each."""
+        self._starts: list[int] = []
+        for event in sorted(events, key=lambda event: event.origin.line or 0):
+            line, step = event.origin.line or 0, whole(event, FIELD.step)
+            if event.kind not in STEPS:
+                self._starts.append(line)
+            elif step is not None:
+                self._steps.append((line, step))
+        self._highest = [-1, *accumulate((step for _, step in self._steps), max)]
+        """Of the first n steps."""
+
+    def has_later_steps(self, line: int, least: int) -> bool:
+        """Whether so many steps with higher numbers follow a line before a program starts again."""
+        at, number = bisect_right(self._steps, (line, 1 << 62)), bisect_right(self._starts, line)
+        end = self._starts[number] if number < len(self._starts) else 1 << 62
+        later = set[int]()
+        for there, step in self._steps[at : at + _LOOKED_AT_COUNT]:
+            if there < end and step > self._highest[at]:
+                later.add(step)
+        return len(later) >= least

@@ -19,4 +19,4 @@ def read_po(file: Path) -> str:
     data = read_bytes(file, _MOST_BYTES + 1)
     if len(data) > _MOST_BYTES:
         raise ValueError("a catalogue of sentences has at most 1 MiB")
-    return "#\n" + data.decode()  # polib takes what is the name of a file for that
+    return data.decode() + "\n"  # polib takes what is the name of a file for that

@@ -99,6 +99,16 @@ def find_sources(
         SourceError: a named path does not exist, or its storage cannot be reached.
     """
     count = 0
+    missing = tuple(name for name in paths if name != "-" and not is_remote(name) and not _exists(Path(name)))
+    if missing:
+        raise SourceError(
+            say(
+                "{names:, }: no such file or folder.\n"
+                "Give the folder that Ray wrote (for example /tmp/ray/session_latest/logs), a log file, or - for "
+                "standard input.",
+                names=missing,
+            )
+        )
     for name in paths:
         if name == "-":
             if sys.stdin is None or sys.stdin.closed:
@@ -109,15 +119,6 @@ def find_sources(
             yield from _remote_sources(name, gaps, whole_archives)
             continue
         path = Path(name)
-        if not _exists(path):
-            raise SourceError(
-                say(
-                    "{name}: no such file or folder.\n"
-                    "Give the folder that Ray wrote (for example /tmp/ray/session_latest/logs), a log file, or - for "
-                    "standard input.",
-                    name=name,
-                )
-            )
         if not path.is_dir():
             yield from _open_named(path, gaps, whole_archives, (below or {}).get(name))
             continue

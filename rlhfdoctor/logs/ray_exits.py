@@ -39,6 +39,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     line(
         EVENT.ray.worker_vanished,
+        r"(?:Worker IP address: (?P<ip>[\w.:]{1,60}) Worker port: \d{1,5} Worker PID: (?P<pid>\d{1,9}) )?"
         r"Worker exit type: (?:SYSTEM_ERROR|UNEXPECTED_SYSTEM_EXIT) Worker exit detail: (?P<detail_text>.{1,400})",
         "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit detail: "
         "Worker unexpectedly "

@@ -5,7 +5,6 @@ A revert refuses to touch a file that has changed since, and believes no journal
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from rlhfdoctor.patch.journal import (
     FILE_BYTES,
     Applied,
     Damaged,
+    drop,
     find_applied,
     find_journals,
     hash_of,
@@ -95,9 +95,7 @@ def revert_files(paths: Sequence[Path]) -> list[Path]:
     for path, (journal, data) in kept.items():
         try:
             replace(_file_of(journal), data, keep=True, real=True)
-            journal.unlink()
-            with contextlib.suppress(OSError):
-                journal.parent.rmdir()  # unless another file's is in it
+            drop(journal)
         except OSError as error:
             raise SourceError(say("{file}: cannot be written: {error}", file=str(path), error=error.strerror)) from None
     return list(kept)

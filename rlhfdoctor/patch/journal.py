@@ -22,6 +22,8 @@ from rlhfdoctor.patch.spans import splice
 from rlhfdoctor.types import Replacement
 
 FOLDER = ".rlhfdoctor"
+_IGNORED = ".gitignore"
+"""That git does not list the folder."""
 _SCHEMA = "rlhfdoctor.patched/1"
 _MOST_BYTES = 64 << 20
 FILE_BYTES = 32 << 20
@@ -119,7 +121,18 @@ def keep(file: Path, original: bytes, written: bytes, base: bytes = b"", edits: 
         entry.base = "" if hash_of(base) == entry.before else base64.b64encode(base).decode()
         entry.edits = msgspec.Raw(msgspec.json.encode([(edit.start, edit.end, edit.text) for edit in edits]))
     write.make_folder(path.parent)
+    if not (path.parent / _IGNORED).exists():
+        write.replace(path.parent / _IGNORED, b"*\n", real=True)
     write.replace(path, msgspec.json.encode(entry), real=True)
+
+
+def drop(path: Path) -> None:
+    """Removes a journal, and the folder with the last one."""
+    path.unlink()
+    with contextlib.suppress(OSError):
+        if [other.name for other in path.parent.iterdir()] == [_IGNORED]:
+            (path.parent / _IGNORED).unlink()
+        path.parent.rmdir()
 
 
 def load(path: Path) -> Journal:

@@ -110,13 +110,10 @@ def _doubts(incident: Incident, page: Page) -> Iterator[Block]:
         yield Block(page.lines((t(says), "yellow"), most=4), rank=1)
     if incident.gaps:
         gap, count = incident.gaps[0], len(incident.gaps)
-        says = plural(
-            "{n} source not read ({why}): {what}",
-            "{n} sources not read, the first ({why}): {what}",
-            count,
-            why=gap.why,
-            what=gap.what,
-        )
+        says = say("{what}: {why}", what=gap.what, why=gap.why)
+        if count > 1:
+            more = plural("{n} more source was not read whole", "{n} more sources were not read whole", count - 1)
+            says = joined(says, more)
         yield Block(page.lines((t(says), "dim"), most=2), rank=1)
 
 

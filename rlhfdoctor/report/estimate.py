@@ -22,6 +22,7 @@ from rlhfdoctor.report.estimate_verdict import (
     verdict,
     worst,
 )
+from rlhfdoctor.report.page import Page
 from rlhfdoctor.report.sanitize import clean
 from rlhfdoctor.types import Patch
 from rlhfdoctor.units import show_bytes
@@ -40,7 +41,7 @@ def render(found: Estimate, console: Console, t: Language = ENGLISH) -> None:
         verdict(found)
     ]
     console.print(Text(clean(t(sentence(found)), 4000), style=style))
-    version = quoted(found.version) if found.version else say("(version unknown)")
+    version = found.version or say("(version unknown)")
     head = say("{framework} {version}; {node}", framework=found.framework, version=version, node=found.node)
     console.print(Text(clean(t(head)), style="dim"))
     for place in _PLACES:
@@ -220,6 +221,21 @@ def render_suggestion(after: Estimate, patches: Sequence[Patch], console: Consol
     console.print(Padding(Text(t(say("then: {outcome}", outcome=sentence(after)))), (0, 0, 0, 3)))
     for diff in dict.fromkeys(patch.diff for patch in patches if patch.diff):
         console.print(Text(clean_diff(diff)), soft_wrap=True)
+
+
+def suggestion(after: Estimate, patches: Sequence[Patch]) -> Message:
+    """The same in one sentence."""
+    if not patches:
+        return _no_change(after)
+    changes = tuple(f"{patch.spelled}: {patch.before} -> {patch.after}" for patch in patches)
+    return say("change {changes:, }; then: {outcome}", changes=changes, outcome=sentence(after))
+
+
+def render_next(step: Message, command: Sequence[str], console: Console, t: Language = ENGLISH) -> None:
+    """Prints what to do now, and the command for it as the last line."""
+    page = Page(console, t)
+    console.print()
+    page.print([*page.lines((t(say("now: {step}", step=step)), "bold"), first="", rest="   "), *page.command(command)])
 
 
 def _no_change(after: Estimate) -> Message:

@@ -21,7 +21,7 @@ def to_dict(found: Estimate) -> dict[str, Any]:
         "schema": SCHEMA,
         "verdict": verdict(found),
         **said(says=sentence(found), node=found.node, assumed=found.assumed),
-        "framework": {"name": found.framework, "version": found.version},
+        "framework": {"name": found.framework, "version": str(found.version) or None},
         "phases": list(found.phases),
         "by_phase": by_phase(found),
         "limits": [

@@ -53,7 +53,8 @@ def describe_patches(
                 state = taken if patch in chosen else _why_not(finding, patch, chosen)
                 line = _line(finding, patch, state)
                 diff = "" if patch in chosen else patch.diff
-                yield Told(line, tuple(filter(None, _details(patch))), diff) if everything else Told(line)
+                price = (_cost(patch),) if patch.safety == "consent" and patch.cost else ()
+                yield Told(line, tuple(filter(None, _details(patch))), diff) if everything else Told(line, price)
 
 
 def _counts(finding: Finding, incident: Incident) -> bool:
@@ -68,9 +69,12 @@ def _line(finding: Finding, patch: Patch, state: Message) -> Message:
     return joined(quoted(f"{finding.cause}:"), patch.named, change, quoted(f"[{patch.safety}]"), state, by=" ")
 
 
+def _cost(patch: Patch) -> Message:
+    return say("Cost: {cost}", cost=patch.cost) if patch.cost else NOTHING
+
+
 def _details(patch: Patch) -> tuple[Message, ...]:
-    cost = say("Cost: {cost}", cost=patch.cost) if patch.cost else NOTHING
-    return (patch.effect, freed(patch), cost, *patch.side_effects, patch.note)
+    return (patch.effect, freed(patch), _cost(patch), *patch.side_effects, patch.note)
 
 
 def _why_not(finding: Finding, patch: Patch, chosen: Collection[Patch]) -> Message:

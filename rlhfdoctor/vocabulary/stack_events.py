@@ -96,7 +96,11 @@ class ray(Scope):
         "a worker died by an unexpected system error", F.pid, failure=Failure("sigkill-unknown", VANISHED)
     )
     worker_vanished = says(
-        "a worker's connection ended without a reason", F.detail_text, failure=Failure("sigkill-unknown", VANISHED)
+        "a worker's connection ended without a reason",
+        F.pid,
+        F.ip,
+        F.detail_text,
+        failure=Failure("sigkill-unknown", VANISHED),
     )
     worker_exit_code = says("a worker ended itself with an exit status", F.exit_code)
     killed_on_request = says("an actor was ended by ray.kill", failure=Failure("other", VANISHED))

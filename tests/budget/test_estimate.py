@@ -369,7 +369,7 @@ def need(
 
 def made(*needs: Need, limit: int | None = None, phases: tuple[str, ...] = ("load", "rollout", "update")) -> Estimate:
     limits = (Limit(name="node", place="host", bytes=limit, basis=NOTHING),)
-    return Estimate(framework="x", version=None, node=NOTHING, needs=needs, limits=limits, phases=phases)
+    return Estimate(framework="x", version=NOTHING, node=NOTHING, needs=needs, limits=limits, phases=phases)
 
 
 def test_moments_of_one_process_do_not_add_up() -> None:

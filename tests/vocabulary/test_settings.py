@@ -21,6 +21,7 @@ ACCESS = {
     "setting",
     "value",
     "number",
+    "stage",
     "count",
     "flag",
     "shape",
