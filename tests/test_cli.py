@@ -181,7 +181,7 @@ def test_rules_test_names_what_is_wrong(doctor: Doctor, tmp_path: Path) -> None:
         "nothing says 'gone' any more",
     ]
     chinese.write_text("- 3\n")
-    broken = f"{chinese}: no valid PO file (Syntax error in po file {chinese} (line 1))"
+    broken = f"{chinese}: no valid PO file (Syntax error in po file (line 1))"
     assert broken in doctor("rules", "test", rule.parent).stderr.splitlines()
     chinese.unlink()
     assert [line for line in doctor("rules", "test", rule.parent).stderr.splitlines() if "zh" in line] == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import string
+import string
 import subprocess
 import sys
 import time
@@ -289,3 +290,45 @@ def test_an_import_compiles_no_form() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["0", "0", "1"]
+
+
+STRONG = ("hf_{a34}", "ghp_{a36}", "xoxb-{d12}-{a12}", "glpat-{a20}", "npm_{a36}", "AKIA{u16}")
+
+
+@pytest.mark.parametrize("before", ["_", "user_", "run1_", "__", "-", "cache-", "x.", "x", "1", "0x", "id"])
+def test_a_word_before_a_token_hides_nothing(before: str) -> None:
+    """Folders and variables are named after what they hold: `cache-hf_...`, `user_ghp_...`."""
+    for form in STRONG:
+        token = _made(form)
+        assert secrets.cut_secrets(f"loading {before}{token} now") == f"loading {before}{secrets.SECRET} now"
+
+
+@pytest.mark.parametrize(
+    "inside", ["\u200b", "\xad", "\ufeff", "\0", "\x08", "\x1b]0;title\x07", "\x1b[0m", "\\\n"], ids=repr
+)
+def test_what_is_not_seen_hides_nothing(inside: str) -> None:
+    """Letters without a width, controls, a terminal's title, a shell's line that goes on."""
+    for form in STRONG:
+        token = _made(form)
+        shown = secrets.cut_secrets(f"a line\nuse {token[:9]}{inside}{token[9:]} here\nthe next\n")
+        assert token[-8:] not in shown and token[4:9] not in shown
+        assert ("a line\n" in shown, "the next\n" in shown) == (True, True)
+
+
+def test_utf16_behind_utf8() -> None:
+    """As PowerShell appends to a log: a NUL behind each letter."""
+    token = _made(STRONG[0])
+    text = "start\n" + f"HF_TOKEN={token}\n".encode("utf-16-le").decode("latin-1") + "end\n"
+    assert token not in secrets.cut_secrets(text).replace("\0", "")
+
+
+@pytest.mark.parametrize("text", ["task-some-long-name-here-and-more", "disk_sk_learn_pipeline_long_name", "risk-management-framework-v2"])
+def test_words_stay(text: str) -> None:
+    """What ends in letters with which a token begins."""
+    assert secrets.cut_secrets(text) == text
+
+
+def _made(form: str) -> str:
+    chance = random.Random(form)
+    letters = {"a": string.ascii_letters + string.digits, "d": string.digits, "u": string.ascii_uppercase + string.digits}
+    return re.sub(r"\{(\w)(\d+)\}", lambda m: "".join(chance.choice(letters[m[1]]) for _ in range(int(m[2]))), form)
