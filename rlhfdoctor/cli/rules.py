@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from rlhfdoctor.cli.console import echo, language, language_option, rules_option, tell
+from rlhfdoctor.cli.console import echo, language, language_option, make_page, rules_option, tell, trimmed, write
 from rlhfdoctor.cli.project import ProjectCommand
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.i18n.message import NOTHING, Message, joined, plural, quoted, say
@@ -34,11 +34,14 @@ def rules_list(rules: tuple[Path, ...], lang: str) -> None:
     """All rules with their titles."""
     from rlhfdoctor.engine.catalogue import load_catalogue
     from rlhfdoctor.i18n.message import template
+    from rlhfdoctor.report.page import Page
 
     words = language()
+    page = Page(make_page(False), words)
     for rule in load_catalogue(*rules):
         title = say("(a draft, not used)") if rule.is_draft else template(rule.title)
-        echo(f"{rule.id:32} {words(title)}")
+        page.print(page.lines((words(title), ""), first=f"{rule.id:32} ", rest=" " * 4))
+    write(trimmed(page.console), None)
 
 
 @rules.command("explain", cls=ProjectCommand)

@@ -20,7 +20,7 @@ _HEADINGS = {
 
 
 def explain(rule: Rule, t: Language = ENGLISH) -> str:
-    """The page of a rule as plain text, 90 columns wide, in the language of `t`."""
+    """The page of a rule as plain text, 80 columns wide, in the language of `t`."""
     parts = [f"{rule.id}: {t(template(rule.title))}", ""]
     for key, heading in _HEADINGS.items():
         parts += [t(heading), *_wrap(t(template(rule.docs[key]))), ""]
@@ -87,7 +87,7 @@ def _wrap(text: str) -> list[str]:
     wide = sum(1 for letter in text if unicodedata.east_asian_width(letter) in "WF")
     return textwrap.wrap(
         text.strip(),
-        88 - 44 * wide // max(len(text), 1),  # a wide letter takes two columns
+        78 - 39 * wide // max(len(text), 1),  # a wide letter takes two columns
         initial_indent="  " if text.startswith("- ") else indent,
         subsequent_indent=indent,
         break_on_hyphens=False,

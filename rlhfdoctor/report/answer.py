@@ -12,7 +12,7 @@ from rlhfdoctor.i18n.message import NOTHING, Message, joined, plural, say
 from rlhfdoctor.report.composed import composed
 from rlhfdoctor.report.next_step import next_command, next_step, writable
 from rlhfdoctor.report.page import Page
-from rlhfdoctor.report.phrasing import VANISHED, VERDICTS, freed, headline, killed, place, sentence
+from rlhfdoctor.report.phrasing import VERDICTS, freed, headline, killed, place, sentence, vanished
 from rlhfdoctor.report.safety import COLOURS, EXPLAINED
 from rlhfdoctor.report.sections.coverage import coverage_says
 from rlhfdoctor.report.sections.differences import describe
@@ -86,8 +86,8 @@ def _verdict(incident: Incident, page: Page) -> Iterator[Block]:
         yield Block(page.lines((t(killed(incident)), ""), most=3))
         if death.event is not None:
             yield Block(_quoted(death.event, page))
-        if death.killer == "sigkill-unknown":
-            yield Block(page.lines((t(VANISHED), "dim"), most=3), rank=2 if incident.verdict == "cause" else 0)
+        if vanished(death):
+            yield Block(page.lines((t(vanished(death)), "dim"), most=3), rank=2 if incident.verdict == "cause" else 0)
     if composed(incident):
         yield Block(page.lines((sentence(composed(incident), t), ""), most=3))
     if death is None and incident.coverage.read:

@@ -17,12 +17,12 @@ from rlhfdoctor.report.composed import composed
 from rlhfdoctor.report.drawing import colours, draw, show_elapsed, top_of
 from rlhfdoctor.report.next_step import next_command, next_step
 from rlhfdoctor.report.phrasing import (
-    VANISHED,
     VERDICTS,
     headline,
     killed,
     known_version,
     sentence,
+    vanished,
 )
 from rlhfdoctor.report.sanitize import clean, visible
 from rlhfdoctor.report.section import sections
@@ -84,7 +84,7 @@ def render(
         headline=headline(incident),
         is_cause=incident.verdict == "cause",
         killed=killed(incident),
-        vanished=words(VANISHED) if incident.death is not None and incident.death.killer == "sigkill-unknown" else "",
+        vanished=words(vanished(incident.death)),
         composed=composed(incident),
         coverage=coverage_says(incident) if incident.coverage.read else NOTHING,
         next_step=say("now: {step}", step=next_step(incident)),

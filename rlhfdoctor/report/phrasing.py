@@ -36,11 +36,20 @@ SAFETIES: Mapping[Safety, Message] = {
     "show": say("shown only"),
 }
 NOT_SET = say("(not set)")
-VANISHED = say(
+_VANISHED_FROM_RAY = say(
     "It logged no cause, as after an OOM kill, ray stop --force or a crash in native code; the causes that Ray lists "
     "are guesses, not findings."
 )
-"""Added if only the disappearance of the process is known."""
+_VANISHED = say(
+    "It logged no cause, as after an OOM kill, a kill by a person or a scheduler, or a crash in native code."
+)
+
+
+def vanished(death: Death | None) -> Message:
+    """Added if only the disappearance of a process is known; else nothing."""
+    if death is None or death.killer != "sigkill-unknown":
+        return NOTHING
+    return _VANISHED_FROM_RAY if death.event is not None and death.event.kind.scope == "ray" else _VANISHED
 
 
 def headline(incident: Incident) -> Message:

@@ -7,7 +7,7 @@ from rich.console import Console
 from rlhfdoctor.i18n.message import ENGLISH, Language
 from rlhfdoctor.report.answer import STYLES, answer
 from rlhfdoctor.report.page import Page
-from rlhfdoctor.report.phrasing import VANISHED, VERDICTS, headline, killed, known_version
+from rlhfdoctor.report.phrasing import VERDICTS, headline, killed, known_version, vanished
 from rlhfdoctor.report.section import sections
 from rlhfdoctor.types import Incident
 
@@ -43,7 +43,7 @@ def _head(incident: Incident, page: Page) -> None:
             page.quote("  --> ", str(event.origin), "cyan")
             page.quote("   | ", event.text)
             page.quoted.add((event.origin.file, event.origin.line))
-        if incident.death.killer == "sigkill-unknown":
-            page.write(t(VANISHED), "dim")
+        if vanished(incident.death):
+            page.write(t(vanished(incident.death)), "dim")
     if incident.framework is not None:
         page.write(f"{t(known_version(incident.framework))}  ({t(incident.framework.basis)})", "dim")

@@ -91,8 +91,11 @@ def test_terminal_is_clean() -> None:
 
 
 def test_vanished_process_is_explained() -> None:
-    """Where only the disappearance is known, the report says that Ray's causes are guesses."""
-    assert "guesses, not findings" in " ".join(shown(killer="sigkill-unknown").split())
+    """Where only the disappearance is known, the report says what that may be; of Ray's line, that its causes are guesses."""
+    assert "a kill by a person or a scheduler" in " ".join(shown(killer="sigkill-unknown").split())
+    line = Event(kind=EVENT.ray.worker_died, fields={}, origin=Origin(file="a"), text="A worker died")
+    assert "guesses, not findings" in str(story.vanished(Death(killer="sigkill-unknown", event=line)))
+    assert not story.vanished(Death(killer="cuda-oom", event=line))
 
 
 def test_times_are_iso_in_utc() -> None:
