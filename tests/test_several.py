@@ -33,6 +33,7 @@ def test_recordings_one_after_the_other(tmp_path: Path) -> None:
     assert sorted(_apart(tmp_path)) == ["lab-pinned-start", "lab-save-kill"]
     text = CliRunner().invoke(main, ["analyze", str(tmp_path)]).output
     assert "looks like 2 runs" in text.replace("\n   ", " ")
+    assert "get a verdict of each run" in text
     assert "doctor analyze --each" in text.splitlines()[-2] + text.splitlines()[-1]
 
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from rlhfdoctor.i18n.message import NOTHING, Message, joined, plural, say
 from rlhfdoctor.report.composed import composed
-from rlhfdoctor.report.next_step import next_command, next_step, writable
+from rlhfdoctor.report.next_step import are_mixed, next_command, next_step, writable
 from rlhfdoctor.report.page import Page
 from rlhfdoctor.report.phrasing import VERDICTS, freed, headline, killed, place, sentence, vanished
 from rlhfdoctor.report.safety import COLOURS, EXPLAINED
@@ -209,8 +209,8 @@ def _rest(incident: Incident, shown: Sequence[Finding], page: Page) -> Iterator[
 def _next(incident: Incident, page: Page) -> Iterator[Block]:
     """What to do now, and the command for it as the last line."""
     command = next_command(incident)
-    if "--each" in command:
-        step = say("get a verdict of each run")
+    if are_mixed(incident):
+        step = next_step(incident)
     elif "--write" in command:
         step = say("make this change; without --write it is only shown, --revert undoes it")
     elif command[0].startswith("dmesg"):

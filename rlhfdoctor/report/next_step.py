@@ -19,6 +19,8 @@ WRITTEN = say(
 
 def next_step(incident: Incident) -> Message:
     """The cure that can be written, what to do by hand, or what to hand over next; never empty."""
+    if are_mixed(incident):
+        return say("get a verdict of each run")
     if incident.verdict == "healthy":
         return say("nothing has to be done")
     if incident.verdict == "inconclusive":
@@ -35,6 +37,11 @@ def next_step(incident: Incident) -> Message:
     return say("run it again under doctor watch -- COMMAND: the recording decides what this leaves open")
 
 
+def are_mixed(incident: Incident) -> bool:
+    """Whether several runs were read as one, so that each is judged by itself before anything is changed."""
+    return 0 < len(incident.coverage.runs) <= _MOST_SOURCES and bool(_again(incident))
+
+
 def writable(finding: Finding) -> Patch | None:
     """The first change that `doctor patch --write` would make for this finding, with consent where it takes that."""
     return next((p for p in finding.patches if p.diff and p.safety != "show" and not p.published), None)
@@ -45,9 +52,10 @@ def next_command(incident: Incident) -> list[str]:
 
     In words that stay on one line, each an option with its value.
     """
-    best, again, runs = incident.best, _again(incident), incident.coverage.runs
-    if again and 0 < len(runs) <= _MOST_SOURCES:
-        return ["doctor", "analyze", "--each", *_quoted(runs), *_options(incident, "--rules", "--framework")]
+    best, again = incident.best, _again(incident)
+    if are_mixed(incident):
+        runs = _quoted(incident.coverage.runs)
+        return ["doctor", "analyze", "--each", *runs, *_options(incident, "--rules", "--framework")]
     patch = writable(best) if incident.verdict == "cause" and best is not None else None
     if best is not None and patch is not None and again:
         return patch_command(incident, best, patch)
