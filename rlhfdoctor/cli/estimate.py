@@ -102,6 +102,7 @@ def estimate(
     from rlhfdoctor.report import estimate as report
     from rlhfdoctor.report import estimate_json
     from rlhfdoctor.report.estimate_verdict import sentence, verdict
+    from rlhfdoctor.report.sanitize import clean
     from rlhfdoctor.settings.framework import check_given
 
     check_given(framework)
@@ -133,7 +134,8 @@ def estimate(
         if after is not None:
             report.render_suggestion(after, patches, page, words)
         elif verdict(found) in ("over", "tight"):
-            command = ["doctor", "estimate", *map(shlex.quote, paths), *given_options(_OF_THE_RUN), "--suggest"]
+            given = (shlex.quote(clean(path, 4000)) for path in paths)
+            command = ["doctor", "estimate", *given, *given_options(_OF_THE_RUN), "--suggest"]
             report.render_next(say("find the smallest change that fits"), command, page, words)
         text = trimmed(page)
     write(text, out, colours=form != "json" and not brief)

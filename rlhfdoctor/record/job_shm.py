@@ -35,12 +35,13 @@ class JobShm:
 
     def place(self, pid: int) -> None:
         """Looks which one a process has; a launcher may give it another one after the start."""
-        device = _OURS
-        with contextlib.suppress(OSError), self._opened(pid) as handle:
-            number = os.fstat(handle).st_dev
-            device = _OURS if number == os.stat(self._own).st_dev else number
-        self._devices[pid] = device
-        self._is_mixed |= device != _OURS
+        try:
+            with self._opened(pid) as handle:
+                device = os.fstat(handle).st_dev
+            self._devices[pid] = _OURS if device == os.stat(self._own).st_dev else device
+            self._is_mixed |= self._devices[pid] != _OURS
+        except OSError:
+            self._devices.setdefault(pid, _OURS)
 
     def read(self, processes: Mapping[int, Process]) -> SharedMemory | None:
         """Size and use of the job's; None if there is none, or the last process that has it is gone."""
@@ -52,7 +53,7 @@ class JobShm:
             self._most_bytes[device] = max(self._most_bytes.get(device, 0), processes[pid].rss_bytes)
         self.device = max(self._most_bytes, key=self._most_bytes.__getitem__)
         pids = [pid for pid, device in self._devices.items() if device == self.device]
-        self._is_gone = not pids
+        self._is_gone = self.device != _OURS and not pids
         self._pid = None if self.device == _OURS or not pids else pids[0]
         if self._pid is None:
             return None if self._is_gone else read_shm(self._own)
