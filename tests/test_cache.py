@@ -15,6 +15,7 @@ import yaml
 
 from rlhfdoctor import cache, documents
 from rlhfdoctor.conditions.files import read_yaml
+from rlhfdoctor.files import own
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXTS = sorted([*ROOT.glob("rules/**/*.yaml"), *ROOT.glob("rlhfdoctor/**/*.yaml")])
@@ -206,3 +207,21 @@ def test_documents_that_are_kept_have_bounds(fresh: Path, monkeypatch: pytest.Mo
     documents._kept.cache_clear()
     assert [documents.recall(text) for text in ("a: 1", f"b: {'x' * 1000}", "c: 1", "d: 1")] == [{"a": 1}, None, {"c": 1}, {"d": 1}]
     assert list(documents._kept().texts.values()) == ['{"a": 1}', '{"c": 1}', '{"d": 1}']
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a folder to another user")
+@pytest.mark.parametrize(("uid_map", "is_used"), [(b"0 0 4294967295", False), (b"1000 1000 1", True)])
+def test_the_hosts_root_in_a_user_namespace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uid_map: bytes, is_used: bool
+) -> None:
+    """There `/` and `/home` belong to nobody, who can change nothing."""
+    monkeypatch.setattr(own, "read_bytes", lambda path, most: uid_map if path.endswith("uid_map") else b"65534\n")
+    own._owners.cache_clear()
+    home = tmp_path / "home"
+    home.mkdir(mode=0o755)
+    os.chown(home, 65534, 65534)
+    (home / "me").mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home / "me"))
+    cache.save("kind-1.bin", b"data")
+    assert cache.load("kind-1.bin") == (b"data" if is_used else None)
+    own._owners.cache_clear()

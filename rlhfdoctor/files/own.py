@@ -7,9 +7,13 @@ what is done there is done by the folder's descriptor.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import stat
 from collections.abc import Iterator
+
+from rlhfdoctor.files.read import read_bytes
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
@@ -80,10 +84,20 @@ def _enter(folder: int, name: str, make: bool) -> int:
         handle = os.open(name, _FOLDER, dir_fd=folder)
     info = os.fstat(handle)
     # who may write a sticky folder can remove nothing of ours from it
-    if info.st_uid not in (0, os.geteuid()) or (_is_open(info) and not info.st_mode & stat.S_ISVTX):
+    if info.st_uid not in _owners() or (_is_open(info) and not info.st_mode & stat.S_ISVTX):
         os.close(handle)
         raise PermissionError(name)
     return handle
+
+
+@functools.cache
+def _owners() -> frozenset[int]:
+    """Who may own a folder on the way; in a user namespace (Apptainer, rootless Podman) the host's root is `nobody`."""
+    ours = {0, os.geteuid()}
+    with contextlib.suppress(OSError):
+        if read_bytes("/proc/self/uid_map", 4096).split() != [b"0", b"0", b"4294967295"]:
+            ours.add(int(read_bytes("/proc/sys/kernel/overflowuid", 64)))
+    return frozenset(ours)
 
 
 def _is_open(info: os.stat_result) -> bool:
