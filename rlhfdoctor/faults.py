@@ -48,7 +48,7 @@ def attempt(run: Callable[[], Answer]) -> Answer | Exception:
     """What a part gives, or what it raised: for a caller that goes on whatever that is, in tests, too."""
     try:
         return run()
-    except Exception as error:  # the recorder outlives any fault of one tick, and of one source
+    except Exception as error:  # its caller goes on: a tick, a source, a storage
         return error
 
 

@@ -1,4 +1,4 @@
-"""Folders whose project file may bring rules of its own, by the user's word: `doctor config --trust`.
+"""Folders whose project file may bring rules of its own, by the user's consent: `doctor config --trust`.
 
 Whoever sends a folder of logs can put a project file and rules above them. So rules of a file count at once only where
 what is read lies elsewhere.
@@ -21,7 +21,7 @@ _NAME, _MOST_BYTES = "trusted", 1 << 20
 
 
 def is_trusted(folder: Path) -> bool:
-    """Whether the user said so of this folder; `folder` is a real path."""
+    """Whether the user trusts this folder; `folder` is a real path."""
     return str(folder) in _trusted()
 
 

@@ -51,7 +51,7 @@ def load_rules(folder: Path | None = None) -> tuple[Rule, ...]:
 def load_catalogue(*added: Path) -> tuple[Rule, ...]:
     """The rules in use, and those of further folders, which are read anew each time.
 
-    What a further rule calls safe takes consent: nobody has shown that it is.
+    What a further rule calls safe takes consent: it is not tested here.
 
     Args:
         added: catalogues, or folders of one rule each.

@@ -6,14 +6,13 @@ import functools
 import io
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePosixPath
 from typing import IO, Any
 
 from rlhfdoctor.errors import SourceError
-from rlhfdoctor.faults import described
+from rlhfdoctor.faults import Answer, attempt, described
 from rlhfdoctor.i18n.message import say
 from rlhfdoctor.privacy.secrets import shortened
 
@@ -49,10 +48,13 @@ def find_remote(url: str) -> Iterator[RemoteFile]:
         from fsspec.core import url_to_fs
     except ImportError:
         raise SourceError(say("{url}: addresses need fsspec: pip install 'rlhfdoctor[remote]'", url=url)) from None
-    with _translated(functools.partial(_source_error, url)):
+
+    def look() -> tuple[Any, str, dict[str, Any]]:
         storage, top = url_to_fs(url)
         alone = not url.endswith("/") and storage.isfile(top)  # over HTTP a listing is a file, too
-        found = {top: storage.info(top)} if alone else storage.find(top, detail=True)
+        return storage, top, {top: storage.info(top)} if alone else storage.find(top, detail=True)
+
+    storage, top, found = _asked(look, functools.partial(_source_error, url))
     if not found:
         raise SourceError(say("{url}: no file there, or no right to list it", url=url))
     for path, info in sorted(found.items()):
@@ -62,13 +64,12 @@ def find_remote(url: str) -> Iterator[RemoteFile]:
             yield RemoteFile(name, info.get("size"), _time_of(info), _opener(storage, path))
 
 
-@contextmanager
-def _translated(ours: Callable[[Exception], Exception]) -> Iterator[None]:
-    """What a storage's package raises within, as an error of ours."""
-    try:
-        yield
-    except Exception as error:  # the package of each storage has errors of its own: no credentials, no route, no bucket
-        raise ours(error) from None
+def _asked(ask: Callable[[], Answer], ours: Callable[[Exception], Exception]) -> Answer:
+    """What a storage gives, or an error of ours: each has errors of its own (no credentials, no route, no bucket)."""
+    answer = attempt(ask)
+    if isinstance(answer, Exception):
+        raise ours(answer) from None
+    return answer
 
 
 def _source_error(url: str, error: Exception) -> SourceError:
@@ -82,8 +83,8 @@ def _os_error(error: Exception) -> OSError:
 
 def _opener(storage: Any, path: str) -> Callable[[], IO[bytes]]:
     def opened() -> IO[bytes]:
-        with _translated(_os_error):
-            return io.BufferedReader(_Raw(storage.open(path, "rb", block_size=_BLOCK_BYTES)), _BLOCK_BYTES // 16)
+        file = _asked(functools.partial(storage.open, path, "rb", block_size=_BLOCK_BYTES), _os_error)
+        return io.BufferedReader(_Raw(file), _BLOCK_BYTES // 16)
 
     return opened
 
@@ -101,15 +102,13 @@ class _Raw(io.RawIOBase):
         return bool(self._inner.seekable())
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        with _translated(_os_error):
-            return int(self._inner.seek(offset, whence))
+        return int(_asked(functools.partial(self._inner.seek, offset, whence), _os_error))
 
     def tell(self) -> int:
         return int(self._inner.tell())
 
     def readinto(self, buffer: Any) -> int:
-        with _translated(_os_error):
-            data = self._inner.read(len(buffer))
+        data = _asked(functools.partial(self._inner.read, len(buffer)), _os_error)
         buffer[: len(data)] = data
         return len(data)
 

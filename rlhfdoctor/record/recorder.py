@@ -285,7 +285,7 @@ class Recorder:
 
 
 def _started_ticks() -> int:
-    """When this process started, in the kernel's ticks since the boot: what it was told to follow is older."""
+    """When this process started, in the kernel's ticks since the boot: the pids that it was given are older."""
     stat = parse_stat(read_file("/proc/self/stat", 1024) or b"")
     return sys.maxsize if stat is None else stat.start_ticks
 
