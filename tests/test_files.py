@@ -27,7 +27,6 @@ OWN = {
     ("logs/archive.py", "open"): "a member of an archive",
     ("logs/finders.py", "read_bytes"): "this package's own code",
     ("logs/open.py", "open"): "a named pipe; a member, an address",
-    ("logs/remote.py", "open"): "an address of a storage",
     ("record/recorder_config.py", "fdopen"): "memory that is inherited",
     ("record/log_tailer.py", "replace"): "a copy of ours in our folder; a link there is renamed itself",
     ("record/daemon.py", "open"): "/proc/self",
