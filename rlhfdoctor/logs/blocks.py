@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import process_time
 
-from rlhfdoctor.logs.finders import INDEX, PLACE_BITS, Place
+from rlhfdoctor.logs.finders import Places
 from rlhfdoctor.logs.pattern import Pattern, compiled
 
 BLOCK_BYTES = 512 * 1024
@@ -36,6 +36,9 @@ _REDRAWS = 4
 """Carriage returns a line, from which on it is one bar's drawings."""
 _TRUSTED_RATIO = 0.98
 """Share of a pattern's candidates that were hits, from which on they are taken for hits."""
+_BITS = 16
+"""Of a number that is a position and a pattern's index, so that many are quickly in order."""
+_INDEX = (1 << _BITS) - 1
 _ANSI = re.compile(rb"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b\n]{0,2000}\x07|[@-Z\\-_])")
 
 
@@ -86,8 +89,8 @@ class Block:
     patterns: Sequence[Pattern]
     tally: Tally
 
-    def candidates(self, places: Sequence[Place]) -> Iterator[Candidate]:
-        """One for each segment and pattern, in order; the places are in order, and there may be several of one."""
+    def candidates(self, places: Places) -> Iterator[Candidate]:
+        """One for each segment and pattern, in order; there may be several places of one."""
         line, counted = self.line, self.overlap
         for start, end, indexes in _segments(self.lines, places):
             if end <= self.overlap:
@@ -193,19 +196,18 @@ def without_redraws(block: bytes, line_end_count: int) -> bytes:
     """A block in which lines that a bar was drawn on again and again keep its first and its last drawings."""
     if b"\r" not in block or block.count(b"\r") <= line_end_count * _REDRAWS:
         return block
-    return b"\n".join(_first_and_last(line) if line.count(b"\r") > _REDRAWS else line for line in block.split(b"\n"))
+    lines = block.split(b"\n")
+    return b"\n".join(_first_and_last(line, count) if (count := line.count(b"\r")) > _REDRAWS else line for line in lines)
 
 
-def _first_and_last(line: bytes) -> bytes:
-    """The first and last two drawings of a line, and what is no bar between them."""
-    start = line.find(b"\r", line.find(b"\r") + 1) + 1
-    end = line.rfind(b"\r", 0, line.rfind(b"\r"))
-    between = line[start:end]
-    count = between.count(b"\r") + 1
-    if between.endswith(b"]") and between.count(b"%|") == between.count(b"]\r") + 1 == count:
-        return line[:start] + line[end + 1 :]
+def _first_and_last(line: bytes, count: int) -> bytes:
+    """The first and last two drawings of a line with this many carriage returns, and what is no bar between them."""
+    first, second, rest = line.split(b"\r", 2)
+    between, last_but_one, last = rest.rsplit(b"\r", 2)
+    if between.count(b"%|") == between.count(b"]\r") + 1 == count - 3 and between.endswith(b"]"):
+        return b"\r".join((first, second, last_but_one, last))
     kept = (one for one in between.split(b"\r") if not (one.endswith(b"]") and b"%|" in one))
-    return line[:start] + b"".join(one + b"\r" for one in kept) + line[end + 1 :]
+    return b"\r".join((first, second, *kept, last_but_one, last))
 
 
 def _segment(lines: bytes, position: int) -> tuple[int, int]:
@@ -218,12 +220,12 @@ def _segment(lines: bytes, position: int) -> tuple[int, int]:
     return start, end if end >= 0 else min(len(lines), position + _WINDOW)
 
 
-def _segments(lines: bytes, places: Sequence[Place]) -> Iterator[tuple[int, int, Sequence[int]]]:
+def _segments(lines: bytes, places: Places) -> Iterator[tuple[int, int, Sequence[int]]]:
     """Start and end of each segment with places in it, and the patterns that may match there, in order."""
     start, end, whole = -1, -1, False
     indexes: list[int] = []
-    for place in places:
-        position, index = place >> PLACE_BITS, place & INDEX
+    for place in sorted(position << _BITS | index for index, positions in places.items() for position in positions):
+        position, index = place >> _BITS, place & _INDEX
         if position > end or not whole:
             begin, until = _segment(lines, position)
             if begin != start:

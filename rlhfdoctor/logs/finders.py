@@ -11,6 +11,7 @@ import contextlib
 import os
 import re
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -22,13 +23,10 @@ from rlhfdoctor.logs.pattern import Pattern
 
 _NAMED = re.compile(r"\?P<\w+>")
 
-Place = int
-"""Position inside the line of a possible hit, shifted by `PLACE_BITS`, and the pattern's index: one number each, since
-there are millions of them."""
-PLACE_BITS = 16
-INDEX = (1 << PLACE_BITS) - 1
-Finder = Callable[[bytes], list[Place]]
-"""Lines -> places in order; a pattern may have several in one line."""
+Places = dict[int, list[int]]
+"""Positions inside the lines of possible hits, in order, by the pattern's index: there are millions of them."""
+Finder = Callable[[bytes], Places]
+"""Lines -> places; a pattern may have several in one line."""
 
 
 def find_with_hyperscan(patterns: Sequence[Pattern]) -> Finder | None:
@@ -38,16 +36,15 @@ def find_with_hyperscan(patterns: Sequence[Pattern]) -> Finder | None:
     except ImportError:
         return None
     database = _load_database(hyperscan, patterns)
-    places: list[Place] = []
-    add = places.append
+    found: defaultdict[int, list[int]] = defaultdict(list)
 
     def on_match(index: int, _start: int, end: int, _flags: int, _context: object) -> None:
-        add((end - 1 if end else 0) << PLACE_BITS | index)
+        found[index].append(end - 1 if end else 0)
 
-    def find(lines: bytes) -> list[Place]:
-        places.clear()
+    def find(lines: bytes) -> Places:
+        found.clear()
         database.scan(lines, match_event_handler=on_match)
-        return sorted(places)
+        return dict(found)
 
     return find
 
@@ -89,20 +86,21 @@ def find_with_re(patterns: Sequence[Pattern]) -> Finder:
             plain = _NAMED.sub("?:", pattern.regex).encode()
             without.append((index, re.compile(plain, re.MULTILINE)))
 
-    def find(lines: bytes) -> list[Place]:
-        places: list[Place] = []
+    def find(lines: bytes) -> Places:
+        places: defaultdict[int, list[int]] = defaultdict(list)
         for literal, indexes in literals.items():
             position = lines.find(literal)
             while position >= 0:
-                places.extend(position << PLACE_BITS | index for index in indexes)
+                for index in indexes:
+                    places[index].append(position)
                 position = lines.find(literal, position + 1)
         begin = 0
         for line in lines.split(b"\n") if without else ():  # a blank of an expression is a line's end, too
             for index, regex in without if line else ():
                 for match in regex.finditer(line):
-                    places.append((begin + max(match.end() - 1, match.start())) << PLACE_BITS | index)
+                    places[index].append(begin + max(match.end() - 1, match.start()))
             begin += len(line) + 1
-        return sorted(places)
+        return {index: sorted(positions) for index, positions in places.items()}
 
     return find
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 
 from rlhfdoctor.logs.blocks import Block, Candidate, Hit, Tally
-from rlhfdoctor.logs.finders import INDEX, PLACE_BITS, Place
+from rlhfdoctor.logs.finders import Places
 from rlhfdoctor.logs.maker import Maker
 from rlhfdoctor.logs.quoted import is_quoted
 from rlhfdoctor.types import Event
@@ -29,7 +30,7 @@ _HELD_BLOCKS = 8
 
 Last = deque[tuple[tuple[int, int, int], Candidate | Hit, int | None]]
 """What is kept of one kind, with its order in the stream and the year at that point."""
-Held = tuple[Block, list[Place], int, int | None]
+Held = tuple[Block, Places, int, int | None]
 """Places of one kind in a block, how many segments they are in, and the year at that point."""
 
 
@@ -75,21 +76,22 @@ class Floods:
                 self._keep(hit, found.order)
         return None
 
-    def take(self, block: Block, places: list[Place]) -> Sequence[Place]:
+    def take(self, block: Block, places: Places) -> Places:
         """Keeps the places of floods; the others are returned."""
         if not self._taken:
             return places
         self._unsure.difference_update([index for index in self._unsure if self._is_proven(index)])
-        rest: list[Place] = []
-        own: dict[Kind, list[Place]] = {}
-        for place in places:
-            kind = self._taken.get(place & INDEX)
+        rest: Places = {}
+        own: dict[Kind, Places] = {}
+        for index, positions in sorted(places.items(), key=lambda item: item[1][0]):
+            kind = self._taken.get(index)
             if kind is None:
-                rest.append(place)
+                rest[index] = positions
             else:
-                own.setdefault(kind, []).append(place)
+                own.setdefault(kind, {})[index] = positions
         for kind, here in own.items():
-            for found in block.candidates(here[-1:]):
+            last = max(here, key=lambda index: here[index][-1])
+            for found in block.candidates({last: here[last][-1:]}):
                 self._maker.look_at(found)
             self._hold(kind, block, here)
         for kind in self._held:
@@ -124,9 +126,8 @@ class Floods:
         self._seen[kind] += 1
         self._last.setdefault(kind, deque(maxlen=_LAST_COUNT)).append((order, found, self._maker.year))
 
-    def _hold(self, kind: Kind, block: Block, places: list[Place]) -> None:
-        sure = [place for place in places if place & INDEX not in self._unsure] if self._unsure else places
-        count = _segment_count(block.lines, sure)
+    def _hold(self, kind: Kind, block: Block, places: Places) -> None:
+        count = sum(_segment_count(block.lines, here) for index, here in places.items() if index not in self._unsure)
         self._seen[kind] += count
         held = self._held.setdefault(kind, deque())
         held.append((block, places, count, self._maker.year))
@@ -147,16 +148,10 @@ class Floods:
                     out.append((found.order, kept, year))
 
 
-def _segment_count(lines: bytes, places: Sequence[Place]) -> int:
-    """In how many segments these places are, each pattern for itself."""
-    last: dict[int, int] = {}
-    count = 0
-    for place in places:
-        position, index = place >> PLACE_BITS, place & INDEX
-        before = last.get(index)
-        count += before is None or lines.find(b"\n", before, position) >= 0
-        last[index] = position
-    return count
+def _segment_count(lines: bytes, positions: Sequence[int]) -> int:
+    """In how many segments these positions of one pattern are."""
+    line_ends = list(map(lines.find, repeat(b"\n"), positions, positions[1:]))
+    return len(positions) - line_ends.count(-1)
 
 
 def _hit(found: Candidate | Hit) -> Hit | None:

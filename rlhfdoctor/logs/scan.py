@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from rlhfdoctor.logs.blocks import Block, Candidate, Hit, Tally, cut, without_redraws
-from rlhfdoctor.logs.finders import Place, find_with_hyperscan, find_with_re
+from rlhfdoctor.logs.finders import Places, find_with_hyperscan, find_with_re
 from rlhfdoctor.logs.pattern import Pattern
 from rlhfdoctor.logs.restore import looks_changed, restored
 from rlhfdoctor.vocabulary.names import Kind
@@ -21,8 +21,8 @@ from rlhfdoctor.vocabulary.names import Kind
 class Taker(Protocol):
     """Takes the places of what comes in floods."""
 
-    def take(self, block: Block, places: list[Place]) -> Sequence[Place]:
-        """The places in order -> those that are left."""
+    def take(self, block: Block, places: Places) -> Places:
+        """The places -> those that are left."""
 
 
 class Scanner:
@@ -51,7 +51,7 @@ class Scanner:
             if hit is not None:
                 yield hit
 
-    def places(self, stream: Iterable[bytes]) -> Iterator[list[Place]]:
+    def places(self, stream: Iterable[bytes]) -> Iterator[Places]:
         """Where patterns may match, block by block: the first pass alone, as benchmarks measure it."""
         for text, overlap in cut(stream):
             kept = text if overlap else without_redraws(text, text.count(b"\n"))
