@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from statistics import median
@@ -53,10 +54,11 @@ def find_growth(window: FailureWindow, _death: Death | None) -> Rows:
     if not starts:
         return
     peaks: list[tuple[float, int]] = []
+    times = [at for at, _ in window.use]
     for begin, end in zip(starts, [*starts[1:], window.until_s]):
-        inside = [value for at, value in window.use if begin <= at <= end]
+        inside = window.use[bisect_left(times, begin) : bisect_right(times, end)]
         if inside:
-            peaks.append((float(len(peaks)), max(inside)))
+            peaks.append((float(len(peaks)), max(value for _, value in inside)))
     if len(peaks) < _LEAST_STEPS:
         return
     warm = peaks[1:] if len(peaks) > _LEAST_STEPS else peaks  # the first step loads and warms up

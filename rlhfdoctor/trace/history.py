@@ -7,8 +7,9 @@ decodes what is drawn, and keeps one number for each sample and line, regardless
 from __future__ import annotations
 
 from array import array
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -44,12 +45,14 @@ class Lines(Generic[Name]):
 
     def add(self, at_ns: int, row: Mapping[Name, int], missing: int) -> None:
         """A sample; lines that are not in it are `missing` there."""
-        for name in row:
-            if name not in self.values:
-                self.values[name] = array("q", [missing]) * len(self.times_ns)
+        if row.keys() != self.values.keys():
+            for name in row:
+                if name not in self.values:
+                    self.values[name] = array("q", [missing]) * len(self.times_ns)
+            row = {name: row.get(name, missing) for name in self.values}
         self.times_ns.append(at_ns)
         for name, line in self.values.items():
-            line.append(row.get(name, missing))
+            line.append(row[name])
 
     def sort(self) -> None:
         """By time, where a clock that was set back put samples out of order."""
@@ -128,8 +131,8 @@ class _Held:
     def __init__(self, roles: Mapping[int, str]) -> None:
         self._roles = roles
         self._keys: Sequence[int] = ()
-        self._places: dict[str, list[int]] = {}
-        """Role -> rows of its processes, as long as the processes are the same."""
+        self._rows_of: dict[str, Callable[[Sequence[int]], Sequence[int]]] = {}
+        """Role -> takes the rows of its processes out of a column, as long as the processes are the same."""
         self._shared: tuple[Sequence[int], ...] = ()
         self._pinned: Sequence[int] | None = None
         """Page-locked bytes of each row, as long as these columns are the same; None where there are none."""
@@ -137,10 +140,12 @@ class _Held:
     def sums(self, keys: Sequence[int], columns: Sequence[Sequence[int]]) -> tuple[dict[str, int], int]:
         """Anonymous and page-locked bytes of each role, and page-locked bytes of all of them."""
         if keys is not self._keys:
-            self._keys, self._places = keys, {}
+            places: dict[str, list[int]] = {}
             for place, key in enumerate(keys):
                 if key in self._roles:
-                    self._places.setdefault(self._roles[key], []).append(place)
+                    places.setdefault(self._roles[key], []).append(place)
+            self._keys = keys
+            self._rows_of = {role: _taker(here) for role, here in places.items()}
         anon, *shared = columns
         if not self._shared or any(one is not two for one, two in zip(shared, self._shared)):
             shmem, locked = map(_known, shared)
@@ -152,7 +157,12 @@ class _Held:
         return {role: size + added[role] for role, size in sums.items()}, sum(added.values())
 
     def _sums(self, column: Sequence[int]) -> dict[str, int]:
-        return {role: sum([column[place] for place in places]) for role, places in self._places.items()}
+        return {role: sum(rows_of(column)) for role, rows_of in self._rows_of.items()}
+
+
+def _taker(places: Sequence[int]) -> Callable[[Sequence[int]], Sequence[int]]:
+    """Takes these rows out of a column."""
+    return itemgetter(*places) if len(places) > 1 else itemgetter(slice(places[0], places[0] + 1))
 
 
 def _known(column: Sequence[int]) -> Sequence[int]:

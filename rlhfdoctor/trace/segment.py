@@ -86,17 +86,11 @@ class SegmentReader:
                 begin = self._offset - len(self._rest)
                 self._offset += len(fresh)
                 data = self._rest + fresh
-                used = 0
-                for item in unpack(data, final=final and not more):
+                used = begin
+                for item in unpack(data, final=final and not more, offset=begin):
                     used = item.end if isinstance(item, Frame) else sum(item)
-                    is_end = final and not more and used == len(data)
-                    yield (
-                        item._replace(offset=begin + item.offset)
-                        if isinstance(item, Frame)
-                        else (begin + item[0], item[1]),
-                        is_end,
-                    )
-                self._rest = data[used:]
+                    yield item, final and not more and used == self._offset
+                self._rest = data[used - begin :]
 
     def _damage(self, at: int, size: int, cut: bool) -> Gap:
         why = say("cut off: the writer died there") if cut else say("damaged; skipped")
