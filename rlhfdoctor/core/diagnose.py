@@ -21,6 +21,7 @@ from rlhfdoctor.evidence.classify import classify
 from rlhfdoctor.evidence.collect import explain_bytes, find_evidence
 from rlhfdoctor.evidence.death import find_death
 from rlhfdoctor.evidence.ending import EXITS, find_good_end, find_unrecognised
+from rlhfdoctor.evidence.host import find_manager
 from rlhfdoctor.evidence.ledger import make_ledger
 from rlhfdoctor.evidence.setup import machine_of, make_inputs
 from rlhfdoctor.explanation import Explanation
@@ -154,7 +155,7 @@ def conclude(
     death, own, facts, explained = gather(session)
     findings, excluded = diagnose(rules, facts, session.gaps)
     by_id = {rule.id: rule for rule in rules}
-    configuration = Configuration(session.texts, case.settings, case.framework, case.versions)
+    configuration = Configuration(session.texts, case.settings, case.framework, case.versions, find_manager(case))
     ledger: tuple[Part, ...] = ()
     with isolated(say("the ledger"), session.gaps, PATIENCE_S):
         ledger = tuple(make_ledger(own, death))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 
 from rlhfdoctor.evidence.case import Case, fact, whole
 from rlhfdoctor.i18n.message import plural, say
+from rlhfdoctor.logs.kernel import read_oom_kill
 from rlhfdoctor.types import Event, Evidence, Origin
 from rlhfdoctor.units import GIB, is_whole, parse_bytes
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
@@ -14,6 +16,16 @@ from rlhfdoctor.vocabulary.names import Field
 
 _NO_LIMIT_BYTES = 2**60
 """cgroup v1 shows 'no limit' as 9223372036854771712 or 9007199254740988 kB (a page-rounded LONG_MAX)."""
+
+
+_MANAGERS = {
+    "slurm": re.compile(r"/slurm|/job_\d"),
+    "kubernetes": re.compile("kubepods"),
+    "docker": re.compile("docker|libpod"),
+}
+"""By a part of a cgroup's path: proctrack/cgroup's, the kubelet's, docker's and podman's. The innermost counts."""
+_SCOPES = {"slurm": "slurm", "k8s": "kubernetes", "docker": "docker"}
+"""By who speaks in the logs."""
 
 
 def find_requested(case: Case) -> tuple[int, str] | None:
@@ -25,6 +37,15 @@ def find_requested(case: Case) -> tuple[int, str] | None:
     if size and setting.spelled == "--mem" and is_whole(str(setting.value)):
         size *= 1024**2  # slurm's default unit is MB
     return (size, setting.spelled) if size else None
+
+
+def find_manager(case: Case) -> str:
+    """Who set the limit around the job: docker, slurm or kubernetes; empty where nothing says it."""
+    full = case.first(EVENT.kernel.oom_kill)
+    path = read_oom_kill(str(full.fields.get(FIELD.rest_text, ""))).get("oom_memcg", "") if full is not None else ""
+    named = [(match.start(), name) for name, sign in _MANAGERS.items() for match in sign.finditer(path)]
+    speakers = {e.kind.scope for e in case.events} & _SCOPES.keys()
+    return max(named)[1] if named else _SCOPES[speakers.pop()] if len(speakers) == 1 else ""
 
 
 def find_limits(case: Case) -> Iterator[Evidence]:

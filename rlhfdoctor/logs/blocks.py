@@ -197,7 +197,9 @@ def without_redraws(block: bytes, line_end_count: int) -> bytes:
     if b"\r" not in block or block.count(b"\r") <= line_end_count * _REDRAWS:
         return block
     lines = block.split(b"\n")
-    return b"\n".join(_first_and_last(line, count) if (count := line.count(b"\r")) > _REDRAWS else line for line in lines)
+    return b"\n".join(
+        _first_and_last(line, count) if (count := line.count(b"\r")) > _REDRAWS else line for line in lines
+    )
 
 
 def _first_and_last(line: bytes, count: int) -> bytes:

@@ -25,14 +25,27 @@ class Edit:
     replacements: tuple[Replacement, ...]
 
 
+_SIZE = re.compile(r"\d{1,12}[mg]")
+"""Of memory, in MiB or GiB."""
+
+
 def as_written(value: Any, spelled: str, factor: float) -> Any:
     """A new value as a spelling takes it: in its unit, rounded up to a whole one; DeepSpeed's offload by its device.
+
+    A size of memory is given as docker takes it. Kubernetes has Mi for it, where `m` is a thousandth of a byte
+    (kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity), slurm M (sbatch(1)).
 
     >>> as_written(5000, "--distributed-timeout-minutes", 60)
     84
     >>> as_written(True, "zero_optimization.offload_param.device", 1)
     'cpu'
+    >>> as_written("375m", "spec.containers.resources.limits.memory", 1), as_written("24g", "--mem", 1)
+    ('375Mi', '24G')
     """
+    if isinstance(value, str) and _SIZE.fullmatch(value):
+        if spelled.endswith("resources.limits.memory"):
+            return f"{value[:-1]}{value[-1].upper()}i"
+        return value.upper() if spelled == "--mem" else value
     if isinstance(value, bool):
         return ("cpu" if value else "none") if spelled.endswith(".device") else value
     there = in_unit(value, factor)

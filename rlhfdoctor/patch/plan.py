@@ -33,6 +33,8 @@ class Configuration:
     settings: Sequence[Setting]
     framework: Framework | None
     versions: Mapping[str, tuple[str, str]]
+    manager: str = ""
+    """Who set the limit around the job: docker, slurm or kubernetes; empty where nothing says it."""
 
     def version(self, table: str) -> str | None:
         """The version of what a table describes; unknown, the newest release that takes all of the user's spellings."""
@@ -270,7 +272,8 @@ def _spelling(treatment: Treatment, configuration: Configuration) -> tuple[str |
     tables = (*_own_table(framework), *_SIDE_TABLES)
     for table in tables:
         version = configuration.version(table)
-        found = spell(treatment.setting, table, version)
+        of_manager = (s for s in spellings(treatment.setting, table) if s.row.get("for") == configuration.manager)
+        found = next(of_manager, None) or spell(treatment.setting, table, version)
         if found is not None and _usable(table, configuration):
             return table, found
         if version is not None and table == tables[0] and spellings(treatment.setting, table):
