@@ -43,7 +43,7 @@ def find_manager(case: Case) -> str:
     """Who set the limit around the job: docker, slurm or kubernetes; empty where nothing says it."""
     full = case.first(EVENT.kernel.oom_kill)
     path = read_oom_kill(str(full.fields.get(FIELD.rest_text, ""))).get("oom_memcg", "") if full is not None else ""
-    named = [(match.start(), name) for name, sign in _MANAGERS.items() for match in sign.finditer(path)]
+    named = [(match.start(), name) for name, sign in _MANAGERS.items() for match in sign.finditer(str(path))]
     speakers = {e.kind.scope for e in case.events} & _SCOPES.keys()
     return max(named)[1] if named else _SCOPES[speakers.pop()] if len(speakers) == 1 else ""
 
