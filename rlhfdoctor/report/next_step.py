@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from rlhfdoctor.i18n.message import NOTHING, Message, joined, say
 from rlhfdoctor.report.sanitize import clean
-from rlhfdoctor.report.shown import likely
+from rlhfdoctor.report.shown import likely, worth_showing
 from rlhfdoctor.types import Finding, Incident, Patch
 
 LATE_STACK = say("py-spy dump --pid PID   (of the rank that does not come, by its log the last to finish a step)")
@@ -22,7 +22,8 @@ def next_step(incident: Incident) -> Message:
     if are_mixed(incident):
         return say("get a verdict of each run")
     if incident.verdict == "healthy":
-        return say("nothing has to be done")
+        warned = (finding.next_step for finding in worth_showing(incident) if finding.next_step)
+        return next(warned, say("nothing has to be done"))
     if incident.verdict == "inconclusive":
         return say("hand over the last lines with the exit status, dmesg -T, or Ray's logs of the session")
     if incident.verdict == "cause":

@@ -21,7 +21,7 @@ from rlhfdoctor.i18n.language import load_language
 from rlhfdoctor.i18n.message import say
 from rlhfdoctor.report import markdown
 from rlhfdoctor.report.answer import ROWS, Block, fitted
-from rlhfdoctor.report.next_step import next_command
+from rlhfdoctor.report.next_step import next_command, next_step
 from rlhfdoctor.report.page import Page
 from rlhfdoctor.report.wrap import wrapped
 from rlhfdoctor.types import Finding, Incident, Patch
@@ -152,3 +152,10 @@ def test_the_next_command_reads_the_run_as_this_one(tmp_path: Path, monkeypatch:
     assert "--framework" not in screen.rpartition("doctor patch")[2]
     proposed = CliRunner().invoke(main, shlex.split(command_of(screen).replace("--write", ""))[1:])
     assert proposed.exit_code == 1 and proposed.stdout.startswith("---"), proposed.output
+
+
+def test_a_healthy_run_with_a_full_disk() -> None:
+    """Nothing died, and something is to be done all the same; where nothing is shown, nothing is."""
+    warned = analyze(ROOT / "samples" / "ray-disk-warning" / "run")
+    assert warned.verdict == "healthy" and "free or enlarge the disk" in str(next_step(warned))
+    assert str(next_step(replace(warned, findings=()))) == "nothing has to be done"
