@@ -1,4 +1,4 @@
-"""Messages of data set preparation: reading, tokenising, filtering.
+"""Messages of data set preparation (reading, tokenising, filtering), and where a printed sample begins.
 
 `examples/s` is the unit of the progress bars of `datasets` (arrow_dataset.py, builder.py).
 """
@@ -13,5 +13,12 @@ PATTERNS: tuple[Pattern, ...] = (
         EVENT.data.prepare,
         r"(?:^|[\s)])(?P<name>[A-Z][\w ()=>-]{1,80}): [^\[\n]{0,80}\[[^\]\n]{0,60} examples/s\]",
         "(TaskRunner pid=285358) Map (num_proc=16):  45%|####5     | 450000/1000000 [02:10<02:38, 3461.50 examples/s]",
+    ),
+    line(
+        EVENT.data.sample,
+        r"^(?:\([^)\n]{1,80}\) {0,4})?\[(?:prompt|response)\](?:\s|$)",
+        "(TaskRunner pid=285358) [response] We divide both sides by 3.",
+        follow=100,
+        when="verl (workers/reward_manager/naive.py), EasyR1: prompt, response, ground truth and score, each as it is",
     ),
 )

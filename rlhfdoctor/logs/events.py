@@ -33,6 +33,7 @@ from rlhfdoctor.logs.flood import Floods
 from rlhfdoctor.logs.maker import Maker
 from rlhfdoctor.logs.open import Source
 from rlhfdoctor.logs.pattern import Pattern
+from rlhfdoctor.logs.quoted import Samples
 from rlhfdoctor.logs.scan import Scanner
 from rlhfdoctor.types import Event, Gap
 from rlhfdoctor.vocabulary import EVENT
@@ -64,7 +65,7 @@ PATTERNS: tuple[Pattern, ...] = tuple(
     for pattern in speaker.PATTERNS
 )
 
-_EXPECTED_FLOODS = (EVENT.python.frame, EVENT.kernel.task, EVENT.kernel.task_header)
+_EXPECTED_FLOODS = (EVENT.data.sample, EVENT.python.frame, EVENT.kernel.task, EVENT.kernel.task_header)
 """Kinds whose repeats are left out without a gap."""
 
 
@@ -84,12 +85,10 @@ def read_events(
         left_out: how many, instead of gaps.
     """
     tally = Tally()
-    floods = Floods(Maker(source), tally)
-    for found in scanner.candidates(source.stream(), restore=True, tally=tally, taker=floods):
-        event = floods.first(found)
-        if event is not None:
-            yield event
-    yield from floods.last()
+    floods, samples = Floods(Maker(source), tally), Samples()
+    found = map(floods.first, scanner.candidates(source.stream(), restore=True, tally=tally, taker=floods))
+    yield from samples.without(event for event in found if event is not None)
+    yield from samples.without(sorted(floods.last(), key=lambda event: event.kind != EVENT.data.sample))
     if scanner.longest_line_cut:
         gaps.append(Gap(what=quoted(source.name), why=say("holds a line of more than 4 MiB, which was read in pieces")))
     if tally.passed_count:

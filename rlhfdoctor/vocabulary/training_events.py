@@ -45,9 +45,10 @@ class reward(Scope):
 
 
 class data(Scope):
-    """Preparation of data sets."""
+    """Data sets: their preparation, and samples of them."""
 
     prepare = says("a data set is being prepared", F.name, F.row_count)
+    sample = says("a sample that the trainer prints begins")
 
 
 class config(Scope):

@@ -27,6 +27,7 @@ CUDA = (
         ("driver.log", '{"prompt": "explain", "response": "' + CUDA + '"}'),
         ("driver.log", f"(ActorModelRayActor pid=60211) response: [71832.442247] {KILL}"),
         ("driver.log", "[response] ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory."),
+        ("driver.log", "[reward] 1\n[prompt] why?\n[response] It says\n" + CUDA + "\nso lower it.\n[ground_truth] 3"),
         ("driver.log", CUDA),
         ("dmesg.txt", f"[71832.442247] cgroup: fork rejected by pids controller in /user.slice/user-1000.slice/{KILL}"),
         ("dmesg.txt", f"[71832.442247] process '/tmp/{KILL}' started with executable stack"),
@@ -61,3 +62,28 @@ def test_steps_behind_it(tmp_path: Path, text: str, verdict: str) -> None:
     (tmp_path / "train.log").write_text(text)
     found = rlhfdoctor.analyze(str(tmp_path))
     assert (found.death is not None) == (verdict == "cause"), found
+
+
+SAMPLE = ("[prompt] user", "why?", "[response] It says:", CUDA, KILL, "Exit status 137", "[ground_truth] 3", "[score] 1.0")
+STEP = "step:{} - actor/pg_loss:0.1 - actor/lr:1e-06"
+
+
+@pytest.mark.parametrize("who", ["(TaskRunner pid=77) ", ""])
+@pytest.mark.parametrize(
+    ("behind", "dies"),
+    [
+        ((), False),
+        (("{who}" + CUDA,), True),
+        (("(WorkerDict pid=78) " + CUDA, *("{who}" + line for line in SAMPLE[-2:])), True),
+        (("{who}[prompt] user", "{who}" + CUDA.replace("20.00", "21.00")), True),
+    ],
+    ids=["nothing", "the same process", "another process, before the sample's end", "a sample without an end"],
+)
+def test_a_sample_of_many_lines(tmp_path: Path, who: str, behind: tuple[str, ...], dies: bool) -> None:
+    """What a trainer prints of its data is data; what stands behind it, and what others print meanwhile, is not."""
+    sample = SAMPLE[:-2] if len(behind) > 2 else SAMPLE
+    lines = [who + line for step in range(8) for line in (STEP.format(step), *SAMPLE)][: -len(SAMPLE)]
+    lines += [*(who + line for line in sample), *(line.format(who=who) for line in behind)]
+    (tmp_path / "train.log").write_text("\n".join(lines) + "\n")
+    found = rlhfdoctor.analyze(str(tmp_path))
+    assert (found.death is not None) == dies, found.death
