@@ -1,4 +1,4 @@
-"""Messages of data set preparation (reading, tokenising, filtering), and where a printed sample begins.
+"""Messages about data sets: their preparation (reading, tokenising, filtering), samples that are printed.
 
 `examples/s` is the unit of the progress bars of `datasets` (arrow_dataset.py, builder.py).
 """

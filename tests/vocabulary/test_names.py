@@ -32,6 +32,8 @@ RULES = "\n".join(
 SUFFIXES = {"_bytes": "bytes", "_count": "count", "_s": "s", "_per_step": "bytes", "_text": "text"}
 BY_SCOPE = {"config.entry"}
 """Kinds that are asked for by their scope alone."""
+BY_READER = {"data.sample"}
+"""Kinds that a log's reader takes away."""
 BY_TIME = {
     "ray.killing",
     "ray.stopped",
@@ -79,7 +81,7 @@ def test_every_kind_is_asked_for() -> None:
     )
     shown = {kind for kind in KINDS if kind.startswith(("phase.", "deepspeed.checkpoint"))}
     failures = {kind for kind in KINDS if KINDS[kind].failure is not None}
-    assert set(KINDS) - asked - shown - failures == BY_SCOPE | BY_TIME
+    assert set(KINDS) - asked - shown - failures == BY_SCOPE | BY_READER | BY_TIME
 
 
 def test_every_fact_is_produced() -> None:
