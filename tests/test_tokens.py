@@ -47,6 +47,7 @@ FORMS = {
     "ModelScope": ("ms-" + UUID,),
     "Weights & Biases": ("wandb_v1_{A77}",),
     "xAI": ("xai-{A80}",),
+    "Mailgun": ("key-{h32}",),
     "Groq, Replicate": ("gsk_{A52}", "r8_{A37}"),
     "Together": ("tgp_v1_{b43}",),
     "Fireworks": ("fw_{A10}7{A11}", "fw_3{A23}"),

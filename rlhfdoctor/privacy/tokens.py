@@ -34,6 +34,7 @@ PREFIXED: tuple[tuple[str, str, str], ...] = (
     ("Perplexity", "pplx-", r"[A-Za-z0-9]{32,}"),
     ("Voyage", "pa-", _DIGIT + r"[\w-]{43}" + _END),
     ("Jina", "jina_", r"[0-9a-f]{32}[\w-]{20,}"),
+    ("Mailgun", "key-", r"[0-9a-f]{32}" + _END),
     ("NVIDIA", "nvapi-", r"[\w-]{20,}"),
     ("LangSmith", "lsv2_pt_ lsv2_sk_", r"[0-9a-f]{32}_[0-9a-f]{10}"),
     ("LangSmith, older", "ls__", r"[0-9a-f]{32}"),

@@ -20,6 +20,7 @@ PLACES = (
         r"|\w{0,20}accesskeyid|api_?key"
         r"|q-ak|q-signature|password|passwd|pwd|secret|client_secret)=([^&\s\"'<>]{4,4096})",
     ),
+    Place("-signature=", r"(?i)(?<![\w-])(?:x-\w{2,5}|q)-signature=([^&\s\"'<>]{4,4096})"),
     Place("#access_token=", r"(?i)#access_token=([^&\s\"'<>]+)"),
     Place("code=", r"(?<=[?&])code=([\w./~-]{16,})"),
     # hooks

@@ -101,6 +101,7 @@ NAMED: dict[str, str] = {
     "flag, dictionary word": "app --passphrase «{word}{word}»",
     "hydra": "python -m verl.trainer.main_ppo +trainer.wandb_api_key=«{h40}»",
     "hydra, braces": "ray job submit +env='{{WANDB_API_KEY: «{h40}», A: 1}}'",
+    "Makefile": "HF_TOKEN?=«{A24}»",
     "csh": "setenv HF_TOKEN «{A30}»",
     "fish": "set -gx HF_TOKEN «{A30}»",
     "Windows": "set WANDB_API_KEY=«{h40}»",
@@ -216,6 +217,9 @@ ADDRESSES: dict[str, str] = {
     "Google signature": "https://storage.example.org/b/k?GoogleAccessId=x&Expires=1&Signature=«{A86}%3D%3D»",
     "Azure signature": "https://x.blob.example.org/c?sv=2022-11-02&se=2026&sig=«{A43}%3D»",
     "OSS signature": "https://b.oss.example.org/k?OSSAccessKeyId=«LTAI5t{A18}»&Expires=1&Signature=«{A27}%3D»",
+    "AWS signature alone": "signed: X-Amz-Signature=«{h64}»",
+    "Google signature": "https://storage.example.org/b/o?X-Goog-Signature=«{h64}{h64}»",
+    "COS signature alone": "q-signature=«{h40}»",
     "COS signature": "https://b.cos.example.org/k?q-sign-algorithm=sha1&q-ak=«AKID{A32}»&q-signature=«{h40}»",
     "Sentry": "https://«{h32}»@o123456.ingest.sentry.io/45",
 }
