@@ -6,9 +6,11 @@ With RLHFDOCTOR_DEBUG=1, as in the tests, it is raised.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
@@ -20,6 +22,8 @@ from rlhfdoctor.types import Gap
 Answer = TypeVar("Answer")
 PATIENCE_S = 10.0
 """Of processor time for one rule or one finder, which need milliseconds."""
+_LOOK_S = 0.1
+"""How often another thread's clock is looked at."""
 
 
 class TooLong(Exception):
@@ -63,8 +67,15 @@ def described(error: Exception) -> str:
 
 @contextlib.contextmanager
 def limited(most_s: float) -> Iterator[None]:
-    """Raises `TooLong` after so many seconds of this process's processor time; in the main thread only."""
-    if threading.current_thread() is not threading.main_thread() or signal.getitimer(signal.ITIMER_VIRTUAL)[0]:
+    """Raises `TooLong` after so many seconds of processor time: of this process in the main thread, else of the thread.
+
+    A limit within a limit of the main thread has no effect.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        with _watched(most_s):
+            yield
+        return
+    if signal.getitimer(signal.ITIMER_VIRTUAL)[0]:
         yield
         return
 
@@ -78,3 +89,30 @@ def limited(most_s: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, before)
+
+
+@contextlib.contextmanager
+def _watched(most_s: float) -> Iterator[None]:
+    """A second thread looks at the clock of this one, as signals reach the main thread only."""
+    thread, raise_in = threading.get_ident(), ctypes.pythonapi.PyThreadState_SetAsyncExc
+    clock = time.pthread_getcpuclockid(thread)
+    end, is_over, turn = time.clock_gettime(clock) + most_s, threading.Event(), threading.Lock()
+
+    def watch() -> None:
+        while not is_over.wait(_LOOK_S):
+            with turn:
+                if is_over.is_set():
+                    return
+                if time.clock_gettime(clock) > end:
+                    raise_in(ctypes.c_ulong(thread), ctypes.py_object(TooLong))
+                    return
+
+    watcher = threading.Thread(target=watch, name="time limit", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        with turn:
+            is_over.set()
+        raise_in(ctypes.c_ulong(thread), None)  # one that did not arrive any more
+        watcher.join()

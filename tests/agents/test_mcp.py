@@ -10,7 +10,9 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -275,6 +277,23 @@ def test_an_answer_has_an_end() -> None:
     found = bounded(answer)
     assert len(json.dumps(found)) < 256 * 1024 and found["schema"] == "x" and "too large" in found["cut"]
     assert set(found["b"][0]) == {"c", "d"}
+
+
+def test_a_call_has_an_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A tool that works on and on is stopped, and the client learns it."""
+    from rlhfdoctor.agents import server, tools
+
+    def endless(_given: tools.Run, _places: Places) -> dict[str, Any]:
+        while True:
+            pass
+
+    monkeypatch.setattr(server, "_MOST_S", 0.2)
+    monkeypatch.delenv("RLHFDOCTOR_DEBUG", raising=False)
+    tool = replace(next(one for one in tools.TOOLS if one.name == "analyze"), run=endless)
+    places = Places([str(tmp_path)])
+    with ThreadPoolExecutor() as threads:
+        found = threads.submit(server._answer, tool, {"paths": ["x"]}, places).result()
+    assert found.is_error and "took more than" in found.content[0].text
 
 
 def test_no_such_folder(tmp_path: Path) -> None:

@@ -218,7 +218,7 @@ ADDRESSES: dict[str, str] = {
     "Azure signature": "https://x.blob.example.org/c?sv=2022-11-02&se=2026&sig=«{A43}%3D»",
     "OSS signature": "https://b.oss.example.org/k?OSSAccessKeyId=«LTAI5t{A18}»&Expires=1&Signature=«{A27}%3D»",
     "AWS signature alone": "signed: X-Amz-Signature=«{h64}»",
-    "Google signature": "https://storage.example.org/b/o?X-Goog-Signature=«{h64}{h64}»",
+    "Google signature alone": "https://storage.example.org/b/o?X-Goog-Signature=«{h64}{h64}»",
     "COS signature alone": "q-signature=«{h40}»",
     "COS signature": "https://b.cos.example.org/k?q-sign-algorithm=sha1&q-ak=«AKID{A32}»&q-signature=«{h40}»",
     "Sentry": "https://«{h32}»@o123456.ingest.sentry.io/45",

@@ -1,0 +1,81 @@
+"""A part that takes too long is stopped, in whatever thread it works."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from rlhfdoctor.faults import TooLong, isolated, limited
+from rlhfdoctor.i18n.message import quoted
+from rlhfdoctor.types import Gap
+
+
+def endless() -> None:
+    """Takes processor time until it is stopped."""
+    with limited(0.2):
+        while True:
+            pass
+
+
+def in_thread(work) -> list[object]:  # type: ignore[no-untyped-def]
+    """What a thread's work gives or raises."""
+    found: list[object] = []
+
+    def run() -> None:
+        try:
+            found.append(work())
+        except BaseException as error:  # what the thread would print
+            found.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    return found
+
+
+def test_in_the_main_thread() -> None:
+    """By a signal."""
+    with pytest.raises(TooLong):
+        endless()
+
+
+def test_in_another_thread() -> None:
+    """By the clock of that thread, which stands still while it waits."""
+    assert [type(error) for error in in_thread(endless)] == [TooLong]
+
+    def waits() -> str:
+        with limited(0.2):
+            time.sleep(0.6)
+        return "done"
+
+    assert in_thread(waits) == ["done"]
+
+
+def test_a_limit_within_a_limit() -> None:
+    """In a thread each of them counts: the inner one costs its part, the outer one ends the whole."""
+
+    def work(outer_s: float) -> list[Gap]:
+        gaps: list[Gap] = []
+        with limited(outer_s):
+            try:
+                endless()
+            except TooLong:
+                gaps.append(Gap(what=quoted("inner"), why=quoted("")))
+        return gaps
+
+    (gaps,) = in_thread(lambda: work(60))
+    assert [str(gap.what) for gap in gaps] == ["inner"]  # type: ignore[attr-defined]
+
+
+def test_nothing_arrives_late() -> None:
+    """Behind a part that ends in time, nothing is raised; a hundred of them leave no thread behind."""
+
+    def work() -> int:
+        for _ in range(100):
+            with isolated(quoted("x"), [], 5):
+                pass
+        return sum(thread.name == "time limit" for thread in threading.enumerate())
+
+    assert in_thread(work) == [0]
