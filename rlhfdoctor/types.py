@@ -42,7 +42,8 @@ class Origin:
     """Ray class or task name in front of the line, as in `(ActorModelRayActor pid=7)`."""
 
     def __str__(self) -> str:
-        return self.file if self.line is None else f"{self.file}:{self.line}"
+        file = "<stdin>" if self.file == "-" else self.file
+        return file if self.line is None else f"{file}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from rlhfdoctor.i18n.message import ENGLISH, NOTHING, Argument, Language, Message, joined, quoted, say, term
-from rlhfdoctor.types import Death, Framework, Incident, Patch, Quote, Safety
+from rlhfdoctor.types import Death, Framework, Incident, Origin, Patch, Quote, Safety
 from rlhfdoctor.vocabulary import EVENT, FIELD
 from rlhfdoctor.vocabulary.run import SPOKEN, Killer
 
@@ -171,7 +171,7 @@ def change(patch: Patch) -> tuple[str | None, str] | None:
 
 def place(quote: Quote) -> str:
     """The file of a quotation, with the line where one proves it; empty without a file."""
-    return quote.file or "" if quote.line is None else f"{quote.file}:{quote.line}"
+    return str(Origin(file=quote.file or "", line=quote.line))
 
 
 def sentence(message: Message, t: Language = ENGLISH) -> str:
