@@ -64,6 +64,7 @@ def render(
     environment = make_environment(words)
     environment.filters |= {
         "exact": _exact,
+        "whole_words": _whole_words,
         "visible": visible,
         "bytes": show_bytes,
         "sentence": lambda message: sentence(message, words),
@@ -97,6 +98,11 @@ def render(
         made=show_time(made_s) if made_s is not None else "",
         version=version,
     )
+
+
+def _whole_words(text: str) -> Markup:
+    """A command of which no word is broken at a hyphen."""
+    return Markup(" ").join(Markup("<span>{}</span>").format(word) for word in text.split(" "))
 
 
 def _exact(text: str) -> str:

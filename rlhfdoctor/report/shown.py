@@ -25,6 +25,8 @@ def worth_showing(incident: Incident) -> list[Finding]:
     found = roots(incident)
     if incident.verdict == "cause":
         return found[:1]
+    if incident.verdict == "healthy":
+        found = [finding for finding in found if finding.evidence]
     if incident.verdict in ("healthy", "inconclusive"):
         return [finding for finding in found[:2] if finding.odds >= LIKELY]
     return [finding for finding in found[:3] if finding.odds >= POSSIBLE]
