@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 import signal
 import threading
@@ -95,15 +96,15 @@ def limited(most_s: float) -> Iterator[None]:
 def _watched(most_s: float) -> Iterator[None]:
     """A second thread looks at the clock of this one, as signals reach the main thread only."""
     thread, raise_in = threading.get_ident(), ctypes.pythonapi.PyThreadState_SetAsyncExc
-    clock = time.pthread_getcpuclockid(thread)
-    end, is_over, turn = time.clock_gettime(clock) + most_s, threading.Event(), threading.Lock()
+    used_s = _clock_of(thread)
+    end, is_over, turn = used_s() + most_s, threading.Event(), threading.Lock()
 
     def watch() -> None:
         while not is_over.wait(_LOOK_S):
             with turn:
                 if is_over.is_set():
                     return
-                if time.clock_gettime(clock) > end:
+                if used_s() > end:
                     raise_in(ctypes.c_ulong(thread), ctypes.py_object(TooLong))
                     return
 
@@ -116,3 +117,10 @@ def _watched(most_s: float) -> Iterator[None]:
             is_over.set()
         raise_in(ctypes.c_ulong(thread), None)  # one that did not arrive any more
         watcher.join()
+
+
+def _clock_of(thread: int) -> Callable[[], float]:
+    """Processor time of a thread in seconds; where the system has no clock for it (macOS), time that passes."""
+    if not hasattr(time, "pthread_getcpuclockid"):
+        return time.monotonic
+    return functools.partial(time.clock_gettime, time.pthread_getcpuclockid(thread))

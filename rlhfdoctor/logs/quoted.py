@@ -26,7 +26,7 @@ _NAMED = re.compile(r"[\s(='\"]/\S|\bprocess ['\"`]")
 """In front of the kernel's words: the path of a cgroup, the name of a program, which any user can choose."""
 
 _WHO = re.compile(r"\([^)\n]{1,80}\) {0,4}")
-_BEGIN = "[prompt]"
+_PROMPT, _RESPONSE = "[prompt]", "[response]"
 _FIELD = re.compile(r"\[(?:response|ground_truth|answer|score|reward|acc|pred)\b[\w/ ]{0,40}\]")
 """What is printed behind the text of a sample, in brackets (verl: workers/reward_manager/naive.py)."""
 _MOST_LINES = 400
@@ -73,13 +73,19 @@ class Samples:
         """Keeps the lines up to the last field, if one follows: without it, nobody knows where the sample ends."""
         who = _WHO.match(begin.text)
         front = who[0].strip() if who else ""
-        lines = []
+        is_answered = begin.text[len(front) :].lstrip().startswith(_RESPONSE)
+        lines: list[str] = []
+        last = 0
         for text in map(str.strip, begin.after):
-            if text.startswith(front) and (front or not _WHO.match(text)):
-                if text[len(front) :].lstrip().startswith(_BEGIN):
-                    break
-                lines.append(text)
-        last = max((n for n, text in enumerate(lines) if _FIELD.match(text[len(front) :].lstrip())), default=0)
+            if not text.startswith(front) or (not front and _WHO.match(text)):
+                continue
+            words = text[len(front) :].lstrip()
+            if words.startswith(_PROMPT) or (is_answered and words.startswith(_RESPONSE)):
+                break  # the next sample
+            is_answered |= words.startswith(_RESPONSE)
+            if _FIELD.match(words):
+                last = len(lines)
+            lines.append(text)
         self._count += last
         if self._count > _MOST_TEXTS:
             self._said.clear()

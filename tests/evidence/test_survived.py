@@ -76,12 +76,13 @@ STEP = "step:{} - actor/pg_loss:0.1 - actor/lr:1e-06"
         (("{who}" + CUDA,), True),
         (("(WorkerDict pid=78) " + CUDA, *("{who}" + line for line in SAMPLE[-2:])), True),
         (("{who}[prompt] user", "{who}" + CUDA.replace("20.00", "21.00")), True),
+        (("{who}" + CUDA, "{who}[response] the next", "{who}[score] 0.0"), True),
     ],
-    ids=["nothing", "the same process", "another process, before the sample's end", "a sample without an end"],
+    ids=["nothing", "the same process", "another process, before the sample's end", "a sample without an end", "between two"],
 )
 def test_a_sample_of_many_lines(tmp_path: Path, who: str, behind: tuple[str, ...], dies: bool) -> None:
     """What a trainer prints of its data is data; what stands behind it, and what others print meanwhile, is not."""
-    sample = SAMPLE[:-2] if len(behind) > 2 else SAMPLE
+    sample = SAMPLE[:-2] if "{who}" + SAMPLE[-1] in behind else SAMPLE
     lines = [who + line for step in range(8) for line in (STEP.format(step), *SAMPLE)][: -len(SAMPLE)]
     lines += [*(who + line for line in sample), *(line.format(who=who) for line in behind)]
     (tmp_path / "train.log").write_text("\n".join(lines) + "\n")
