@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from rlhfdoctor.cli import trust
 from rlhfdoctor.cli.project import find_project
 from rlhfdoctor.engine.draft import write_skeleton
 from rlhfdoctor.errors import UsageError
@@ -252,3 +253,11 @@ def test_trust_takes_a_file_and_a_place(doctor: Doctor, home: Path, monkeypatch:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "file"))
     result = doctor("config", "--trust")
     assert (result.exit_code, "cannot be kept as trusted" in result.stderr) == (2, True)
+
+
+def test_trust_is_for_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where its name holds what other programs take for a line's end."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (tmp_path / "config").mkdir(0o700)
+    trust.trust(tmp_path / "mine\x0bothers")
+    assert trust.is_trusted(tmp_path / "mine\x0bothers") and not trust.is_trusted(tmp_path / "mine")

@@ -65,5 +65,5 @@ def _trusted() -> list[str]:
                 os.close(handle)
             with os.fdopen(file, "rb") as lines:
                 if is_ours(os.fstat(file)):
-                    return lines.read(_MOST_BYTES).decode("utf-8", "surrogateescape").splitlines()
+                    return lines.read(_MOST_BYTES).decode("utf-8", "surrogateescape").split("\n")[:-1]
     return []

@@ -25,6 +25,8 @@ _ANSWER = re.compile(
 _NAMED = re.compile(r"[\s(='\"]/\S|\bprocess ['\"`]")
 """In front of the kernel's words: the path of a cgroup, the name of a program, which any user can choose."""
 
+_BAR, _CELL_BARS_COUNT = "│", 3
+"""Of a line of a table with columns (TRL prints prompts beside completions); a traceback in a box has two."""
 _WHO = re.compile(r"\([^)\n]{1,80}\) {0,4}")
 _PROMPT, _RESPONSE = "[prompt]", "[response]"
 _FIELD = re.compile(r"\[(?:response|ground_truth|answer|score|reward|acc|pred)\b[\w/ ]{0,40}\]")
@@ -100,4 +102,6 @@ def is_quoted(hit: Hit) -> bool:
     if kind.scope in _NO_FAILURES or not start:
         return False
     head = hit.text[max(0, start - 4096) : start].rpartition("\n")[2]
+    if _BAR in head and (head + hit.text[start : start + 4096].partition("\n")[0]).count(_BAR) >= _CELL_BARS_COUNT:
+        return True
     return _ANSWER.search(head) is not None or (kind.scope == "kernel" and _NAMED.search(head) is not None)

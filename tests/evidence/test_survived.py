@@ -27,6 +27,7 @@ CUDA = (
         ("driver.log", '{"prompt": "explain", "response": "' + CUDA + '"}'),
         ("driver.log", f"(ActorModelRayActor pid=60211) response: [71832.442247] {KILL}"),
         ("driver.log", "[response] ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory."),
+        ("driver.log", f"│ why does it die? │ {CUDA} │ 0.50 │"),
         ("driver.log", "[reward] 1\n[prompt] why?\n[response] It says\n" + CUDA + "\nso lower it.\n[ground_truth] 3"),
         ("driver.log", CUDA),
         ("dmesg.txt", f"[71832.442247] cgroup: fork rejected by pids controller in /user.slice/user-1000.slice/{KILL}"),
