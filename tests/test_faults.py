@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 
@@ -79,3 +81,17 @@ def test_nothing_arrives_late() -> None:
         return sum(thread.name == "time limit" for thread in threading.enumerate())
 
     assert in_thread(work) == [0]
+
+
+def test_a_debugger_works_behind_it() -> None:
+    """CPython 3.11 spins for ever in a traced function once an exception for a thread was taken back."""
+    code = (
+        "import sys, threading, rlhfdoctor.faults as faults\n"
+        "def work():\n"
+        "    with faults.limited(5): pass\n"
+        "thread = threading.Thread(target=work); thread.start(); thread.join()\n"
+        "def traced(): return 'done'\n"
+        "sys.settrace(lambda *_: None); print(traced())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout == "done\n", done.stderr
