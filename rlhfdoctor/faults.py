@@ -113,9 +113,8 @@ def _watched(most_s: float) -> Iterator[None]:
     try:
         yield
     finally:
-        with (
-            turn
-        ):  # what was raised arrives here at the latest; if it is taken back, CPython 3.11 spins where it traces
+        # what was raised arrives here at the latest; if it were taken back, CPython 3.11 would spin where it traces
+        with turn:
             is_over.set()
         watcher.join()
 
