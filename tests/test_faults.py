@@ -6,12 +6,12 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
 from rlhfdoctor.faults import TooLong, isolated, limited
 from rlhfdoctor.i18n.message import quoted
-from rlhfdoctor.types import Gap
 
 
 def endless() -> None:
@@ -56,19 +56,26 @@ def test_in_another_thread() -> None:
 
 
 def test_a_limit_within_a_limit() -> None:
-    """In a thread each of them counts: the inner one costs its part, the outer one ends the whole."""
+    """In a thread each of them counts, the inner one and the outer one."""
 
-    def work(outer_s: float) -> list[Gap]:
-        gaps: list[Gap] = []
-        with limited(outer_s):
-            try:
-                endless()
-            except TooLong:
-                gaps.append(Gap(what=quoted("inner"), why=quoted("")))
-        return gaps
+    def work(outer_s: float, inner: Callable[[], None]) -> str:
+        try:
+            with limited(outer_s):
+                try:
+                    inner()
+                except TooLong:
+                    return "inner"
+                while True:
+                    pass
+        except TooLong:
+            return "outer"
 
-    (gaps,) = in_thread(lambda: work(60))
-    assert [str(gap.what) for gap in gaps] == ["inner"]  # type: ignore[attr-defined]
+    def short() -> None:
+        with limited(60):
+            pass
+
+    assert in_thread(lambda: work(60, endless)) == ["inner"]
+    assert in_thread(lambda: work(0.3, short)) == ["outer"]
 
 
 def test_nothing_arrives_late() -> None:

@@ -1,7 +1,7 @@
 """The tools: what each takes, what it answers. None writes anything but its own temporary files.
 
 What a log says is only ever data: it chooses no tool, no path and no option, and files beyond the folders that were
-given are refused where they are opened (`files/bounds.py`), whoever names them.
+given are refused where they are opened (`files/bounds.py`), regardless of who names them.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 `rlhfdoctor.toml`, or the table `[tool.rlhfdoctor]` of `pyproject.toml`; `doctor config --help` has an example.
 
 The nearest one counts, from the current folder upwards. Rules can propose changes of files, so it is read only if
-nobody but the user and root can have written it, and never in a folder that the command reads: what is analysed may be
+only the user and root can have written it, and never in a folder that the command reads: what is analysed may be
 another person's. Where what is read lies below the file, the command says which of its values it takes, and its rules
 count only if the user trusts its folder (`rlhfdoctor.cli.trust`).
 """

@@ -1,6 +1,6 @@
 """Folders whose project file may bring rules of its own, by the user's consent: `doctor config --trust`.
 
-Whoever sends a folder of logs can put a project file and rules above them. So rules of a file count at once only where
+The sender of a folder of logs can put a project file and rules above them. So rules of a file count at once only where
 what is read lies elsewhere.
 """
 

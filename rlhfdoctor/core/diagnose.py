@@ -155,7 +155,9 @@ def conclude(
     death, own, facts, explained = gather(session)
     findings, excluded = diagnose(rules, facts, session.gaps)
     by_id = {rule.id: rule for rule in rules}
-    configuration = Configuration(session.texts, case.settings, case.framework, case.versions, find_manager(case))
+    level = facts.evidence.get(FACT.kernel.limit_level)
+    manager = find_manager(case, "" if level is None else str(level.value))
+    configuration = Configuration(session.texts, case.settings, case.framework, case.versions, manager)
     ledger: tuple[Part, ...] = ()
     with isolated(say("the ledger"), session.gaps, PATIENCE_S):
         ledger = tuple(make_ledger(own, death))

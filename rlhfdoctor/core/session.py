@@ -120,15 +120,14 @@ class Session(Intake):
         Raises:
             SourceError: there was nothing to read.
         """
-        try:
+        with contextlib.ExitStack() as undo:
+            undo.callback(self._stack.close)
             self.add([*self._given, *self._configs])
             if self._elsewhere is not None:
                 self._read_elsewhere(self._elsewhere)
             if not self._byte_count:
                 raise self._nothing()
-        except BaseException:
-            self._stack.close()
-            raise
+            undo.pop_all()
         return self
 
     def __exit__(self, *_error: object) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 from rlhfdoctor.evidence.case import Case, fact, whole
 from rlhfdoctor.i18n.message import plural, say
-from rlhfdoctor.logs.kernel import read_oom_kill
 from rlhfdoctor.types import Event, Evidence, Origin
 from rlhfdoctor.units import GIB, is_whole, parse_bytes
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
@@ -39,11 +38,13 @@ def find_requested(case: Case) -> tuple[int, str] | None:
     return (size, setting.spelled) if size else None
 
 
-def find_manager(case: Case) -> str:
-    """Who set the limit around the job: docker, slurm or kubernetes; empty where nothing says it."""
-    full = case.first(EVENT.kernel.oom_kill)
-    path = read_oom_kill(str(full.fields.get(FIELD.rest_text, ""))).get("oom_memcg", "") if full is not None else ""
-    named = [(match.start(), name) for name, sign in _MANAGERS.items() for match in sign.finditer(str(path))]
+def find_manager(case: Case, level: str) -> str:
+    """Who set the limit around the job: docker, slurm or kubernetes; empty if unknown.
+
+    Args:
+        level: the cgroup whose limit was full; empty if unknown.
+    """
+    named = [(match.start(), name) for name, sign in _MANAGERS.items() for match in sign.finditer(level)]
     speakers = {e.kind.scope for e in case.events} & _SCOPES.keys()
     return max(named)[1] if named else _SCOPES[speakers.pop()] if len(speakers) == 1 else ""
 

@@ -73,7 +73,7 @@ class Sorted:
 
 
 def sort_kills(events: Sequence[Event]) -> Sorted:
-    """Tells the run's kills from others."""
+    """Distinguishes the run's kills from others."""
     job = _Job([event for event in events if event.kind.scope != "kernel"])
     dropped: set[int] = set()
     found = Sorted([], [], [])

@@ -46,7 +46,7 @@ class Scene:
     """What is common to all groups."""
 
     most_bytes: int
-    """Nobody can hold more."""
+    """More than any process can hold."""
     fixed_error_bytes: int
     """Of what a process takes without a model: assumed, not measured, where there are GPUs."""
 

@@ -19,7 +19,7 @@ _FAR = 0.5
 _LEAST_RATIO = 0.01
 """A peer has at least this share of the largest unnamed process."""
 SMALL_BYTES = 64 * MIB
-"""Nobody explains a process below."""
+"""A smaller process is not explained."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,7 +60,7 @@ def open_descriptor(
             raise Refused("a link that leads out of the folder; name it itself to read it", path)
         if confined() is not None and not is_within(_real(handle, path)):
             raise Refused(_OUTSIDE, path)
-    except BaseException:
+    except BaseException:  # of whatever kind: the descriptor is not left open
         os.close(handle)
         raise
     return handle

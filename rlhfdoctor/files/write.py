@@ -129,7 +129,7 @@ def replace(
             finally:
                 os.close(handle)
             os.replace(fresh, name, src_dir_fd=folder, dst_dir_fd=folder)
-        except BaseException:
+        except BaseException:  # Ctrl-C, too: no temporary file remains
             os.unlink(fresh, dir_fd=folder)
             raise
         with contextlib.suppress(OSError):  # not every file system has it

@@ -56,14 +56,14 @@ class _Said:
 
 
 class Samples:
-    """The samples that a trainer prints into one log: what stands in them is data, over as many lines as it takes."""
+    """The samples that a trainer prints into one log: their lines are data, over as many lines as it takes."""
 
     def __init__(self) -> None:
         self._said: dict[str, list[_Said]] = {}
         self._count = 0
 
     def without(self, events: Iterable[Event]) -> Iterator[Event]:
-        """The events outside of samples; each sample's begin comes before what stands in it, and is taken away, too."""
+        """The events outside of samples; each sample's begin comes before its lines, and is taken away, too."""
         for event in events:
             number = event.origin.line or 0
             if event.kind == EVENT.data.sample:
@@ -72,7 +72,7 @@ class Samples:
                 yield event
 
     def _add(self, begin: Event, number: int) -> None:
-        """Keeps the lines up to the last field, if one follows: without it, nobody knows where the sample ends."""
+        """Keeps the lines up to the last field, if one follows: without it, the sample's end is unknown."""
         who = _WHO.match(begin.text)
         front = who[0].strip() if who else ""
         is_answered = begin.text[len(front) :].lstrip().startswith(_RESPONSE)

@@ -34,7 +34,7 @@ class Configuration:
     framework: Framework | None
     versions: Mapping[str, tuple[str, str]]
     manager: str = ""
-    """Who set the limit around the job: docker, slurm or kubernetes; empty where nothing says it."""
+    """Who set the limit around the job: docker, slurm or kubernetes; empty if unknown."""
 
     def version(self, table: str) -> str | None:
         """The version of what a table describes; unknown, the newest release that takes all of the user's spellings."""

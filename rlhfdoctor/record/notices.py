@@ -1,4 +1,4 @@
-"""Tells people in one line what happened to a run: an alarm, or its death.
+"""Reports in one line what happened to a run: an alarm, or its death.
 
 By the user's command, and to the URLs of --notify. Each is a process of its own, started and never waited for, with a
 time limit (send.py). The URLs hold tokens: they come by the environment, leave it before the job starts, and are
@@ -66,7 +66,7 @@ class Notices:
             self._start(fresh(_SEND, text), {VARIABLE: " ".join(self.urls)}, stderr=None)
 
     def died(self, code: int | None, kill_count: int, after_s: float, step: int | None) -> None:
-        """Tells that the run ended badly.
+        """Reports that the run ended badly.
 
         Args:
             code: exit status, -N for signal N; None if it is not known.

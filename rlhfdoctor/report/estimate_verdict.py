@@ -134,7 +134,7 @@ def _room(found: Estimate, limit: Limit) -> Message:
 
 
 def _unknown(found: Estimate, place: Place) -> Message:
-    """What a place needs whose limit nobody gave; nothing if it needs nothing."""
+    """What a place needs whose limit is unknown; nothing if it needs nothing."""
     peak = _highest(found, place)
     if not peak:
         return NOTHING

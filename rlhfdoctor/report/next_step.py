@@ -90,7 +90,7 @@ def _options(incident: Incident, *names: str) -> list[str]:
 
 
 def _sources(incident: Incident) -> list[str]:
-    """The paths as a shell takes them; empty where they cannot be read again, or where nobody would copy so many."""
+    """The paths as a shell takes them; empty where they cannot be read again, or are too many to copy."""
     found = _quoted(incident.sources)
     return found if "-" not in found and len(found) <= _MOST_SOURCES else []
 

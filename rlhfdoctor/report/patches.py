@@ -17,7 +17,7 @@ _COUNT = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class PatchLines:
     """A line for the user, and the lines below it."""
 
     line: Message
@@ -41,7 +41,7 @@ def other_file(incident: Incident) -> Iterator[Message]:
 
 def describe_patches(
     incident: Incident, chosen: Collection[Patch], everything: bool, write: bool = False
-) -> Iterator[Told]:
+) -> Iterator[PatchLines]:
     """Each patch of what may be the cause, best first; of every finding with all that is known of it, if asked for."""
     ended = incident.verdict in ("healthy", "inconclusive")
     for finding in incident.findings:
@@ -54,7 +54,11 @@ def describe_patches(
                 line = _line(finding, patch, state)
                 diff = "" if patch in chosen else patch.diff
                 price = (_cost(patch),) if patch.safety == "consent" and patch.cost else ()
-                yield Told(line, tuple(filter(None, _details(patch))), diff) if everything else Told(line, price)
+                yield (
+                    PatchLines(line, tuple(filter(None, _details(patch))), diff)
+                    if everything
+                    else PatchLines(line, price)
+                )
 
 
 def _counts(finding: Finding, incident: Incident) -> bool:

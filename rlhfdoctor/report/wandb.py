@@ -1,4 +1,4 @@
-"""Curves as offline runs of Weights & Biases: written by its package, sent by nobody until `wandb sync`."""
+"""Curves as offline runs of Weights & Biases: written by its package, not sent until `wandb sync`."""
 
 from __future__ import annotations
 

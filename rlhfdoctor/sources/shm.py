@@ -62,7 +62,7 @@ def read_shm(path: str | int = "/dev/shm") -> SharedMemory | None:
 def open_shm(root: str, pid: int) -> int | None:
     """A descriptor of the /dev/shm in a process's own mount namespace, to be closed; None if it is no tmpfs.
 
-    Whoever runs the process can have made that namespace: a link in it would be followed in ours, and a file system
+    The owner of the process can have made that namespace: a link in it would be followed in ours, and a file system
     of his own may never answer. So its type is read first (proc_pid_mountinfo(5)), and no link is followed.
 
     Raises:

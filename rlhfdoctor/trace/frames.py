@@ -300,7 +300,9 @@ def _added(
         elif mask >> number & 1:
             rows = len(column)
             start = first + (mask & ((1 << number) - 1)).bit_count() * rows
-            columns.append(array("q", list(map(add, column, numbers[start : start + rows]))))  # a list is twice as fast
+            columns.append(
+                array("q", list(map(add, column, numbers[start : start + rows])))
+            )  # faster than from an iterator
         else:
             columns.append(column)
     return columns
