@@ -233,8 +233,9 @@ def test_rules_above_what_is_read_take_a_word(
     (home / "rlhfdoctor.toml").write_text('rules = ["rules"]\nframework = "verl"\n')
     copytree(SAMPLE, home / "logs")
     draft = "rule gpu-mine"
-    for path in (home / "logs", home / "logs" / "driver.log"):
-        result = doctor("analyze", path, "--format", "json")
+    read: list[tuple[object, ...]] = [(home / "logs",), (home / "logs" / "driver.log",), (f"file://{home}/logs",)]
+    for path in (*read, ("-",), (SAMPLE, "--config", home / "logs" / "launch.sh")):
+        result = doctor("analyze", *path, "--format", "json")
         assert draft not in result.stdout
         assert "the rules of" in result.stderr
         assert f"from {home / 'rlhfdoctor.toml'}: framework" in result.stderr

@@ -11,6 +11,7 @@ count only if the user trusts its folder (`rlhfdoctor.cli.trust`).
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -39,8 +40,11 @@ OPTIONS: Mapping[str, str] = {
 """Key -> the parameter of commands whose default it is."""
 KEYS = (*list(OPTIONS)[:3], "hide", *list(OPTIONS)[3:])
 """`hide` is added to what `--hide` gives."""
-_READ = ("paths", "before", "after", "attach")
+_READ = ("paths", "configs", "before", "after", "attach")
 """Parameters of commands that name what is read."""
+_LOCAL = re.compile(r"^(?:file|local):/{1,3}(?=[^/])")
+"""What fsspec puts before the path of a file of this machine."""
+_DESCRIPTORS = ("/proc/", "/dev/fd/")
 _PROJECT = f"{__name__}.project"
 """Where the context of a command keeps it."""
 
@@ -89,7 +93,7 @@ class ProjectCommand(click.Command):
 def _flat(values: Iterable[Any]) -> list[str]:
     found: list[str] = []
     for value in values:
-        found += value if isinstance(value, tuple) else [value] if isinstance(value, str) else []
+        found += value if isinstance(value, tuple | list) else [value] if isinstance(value, str) else []
     return found
 
 
@@ -97,14 +101,15 @@ def find_project(folder: str | Path, analysed: Iterable[str] = ()) -> Project:
     """The nearest project file of a folder or of those above it.
 
     Args:
-        analysed: what is read. In a folder of it, and below it, no file counts.
+        analysed: what is read. In a folder of it, and below it, no file counts. What names no place is taken for
+            something in the current folder.
 
     Raises:
         UsageError: it has faults; each line names file and line.
     """
     from rlhfdoctor.cli.project_file import has_section, read_project
 
-    read = [os.path.realpath(path) for path in analysed if os.path.exists(path)]  # noqa: PTH110
+    read = list(map(_place, analysed))
     notes: list[Message] = []
     try:
         top = Path(folder).resolve(strict=True)
@@ -127,6 +132,17 @@ def find_project(folder: str | Path, analysed: Iterable[str] = ()) -> Project:
                 return Project(path, values, lines, tuple(notes))
             notes.append(say("{file} is not used: {why}", file=str(path), why=why))
     return Project(notes=tuple(notes))
+
+
+def _place(path: str) -> str:
+    """The real path of what is read; what is no path (standard input, a pipe, a storage) is in the current folder.
+
+    >>> _place("file:///srv/run"), _place("-") == _place("s3://bucket/run") == os.path.realpath("-")
+    ('/srv/run', True)
+    """
+    local = _LOCAL.sub("/", path)
+    real = os.path.realpath(local)
+    return os.path.realpath("-") if "://" in local or real.startswith(_DESCRIPTORS) else real
 
 
 def _above(path: Path, values: dict[str, Any], notes: list[Message]) -> dict[str, Any]:
