@@ -6,19 +6,18 @@
 from __future__ import annotations
 
 from rlhfdoctor.logs.pattern import Pattern, line
+from rlhfdoctor.logs.samples import FORMS
 from rlhfdoctor.vocabulary import EVENT
 
+_START = r"^(?:\([^)\n]{1,80}\) {0,4})?"
 PATTERNS: tuple[Pattern, ...] = (
     line(
         EVENT.data.prepare,
         r"(?:^|[\s)])(?P<name>[A-Z][\w ()=>-]{1,80}): [^\[\n]{0,80}\[[^\]\n]{0,60} examples/s\]",
         "(TaskRunner pid=285358) Map (num_proc=16):  45%|####5     | 450000/1000000 [02:10<02:38, 3461.50 examples/s]",
     ),
-    line(
-        EVENT.data.sample,
-        r"^(?:\([^)\n]{1,80}\) {0,4})?\[(?:prompt|response)\](?:\s|$)",
-        "(TaskRunner pid=285358) [response] We divide both sides by 3.",
-        follow=100,
-        when="verl (workers/reward_manager/naive.py), EasyR1: prompt, response, ground truth and score, each as it is",
+    *(
+        line(EVENT.data.sample, form.begin.replace("^", _START), form.sample, follow=100, when=form.when)
+        for form in FORMS
     ),
 )

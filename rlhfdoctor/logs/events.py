@@ -33,7 +33,7 @@ from rlhfdoctor.logs.flood import Floods
 from rlhfdoctor.logs.maker import Maker
 from rlhfdoctor.logs.open import Source
 from rlhfdoctor.logs.pattern import Pattern
-from rlhfdoctor.logs.quoted import Samples
+from rlhfdoctor.logs.samples import Samples
 from rlhfdoctor.logs.scan import Scanner
 from rlhfdoctor.types import Event, Gap
 from rlhfdoctor.vocabulary import EVENT

@@ -26,6 +26,7 @@ CUDA = (
         ("driver.log", '{"prompt": "explain", "response": "you may see: ' + KILL + '"}'),
         ("driver.log", '{"prompt": "explain", "response": "' + CUDA + '"}'),
         ("driver.log", f"(ActorModelRayActor pid=60211) response: [71832.442247] {KILL}"),
+        ("driver.log", f"(TaskRunner pid=77) [71832.442247] {KILL}"),
         ("driver.log", "[response] ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory."),
         ("driver.log", f"│ why does it die? │ {CUDA} │ 0.50 │"),
         ("driver.log", "[reward] 1\n[prompt] why?\n[response] It says\n" + CUDA + "\nso lower it.\n[ground_truth] 3"),
@@ -69,23 +70,61 @@ SAMPLE = ("[prompt] user", "why?", "[response] It says:", CUDA, KILL, "Exit stat
 STEP = "step:{} - actor/pg_loss:0.1 - actor/lr:1e-06"
 
 
-@pytest.mark.parametrize("who", ["(TaskRunner pid=77) ", ""])
+@pytest.mark.parametrize("who", [TASK := "(TaskRunner pid=77) ", ""])
 @pytest.mark.parametrize(
     ("behind", "dies"),
     [
-        ((), False),
-        (("{who}" + CUDA,), True),
-        (("(WorkerDict pid=78) " + CUDA, *("{who}" + line for line in SAMPLE[-2:])), True),
-        (("{who}[prompt] user", "{who}" + CUDA.replace("20.00", "21.00")), True),
-        (("{who}" + CUDA, "{who}[response] the next", "{who}[score] 0.0"), True),
+        ((), ()),
+        (("{who}" + CUDA,), (TASK, "")),
+        (("(WorkerDict pid=78) " + CUDA, *("{who}" + line for line in SAMPLE[-2:])), (TASK, "")),
+        (("{who}[prompt] user", "{who}" + CUDA.replace("20.00", "21.00")), (TASK, "")),
+        (("{who}" + CUDA, "{who}[response] the next", "{who}[score] 0.0"), ("",)),
     ],
     ids=["nothing", "the same process", "another process, before the sample's end", "a sample without an end", "between two"],
 )
-def test_a_sample_of_many_lines(tmp_path: Path, who: str, behind: tuple[str, ...], dies: bool) -> None:
-    """What a trainer prints of its data is data; what stands behind it, and what others print meanwhile, is not."""
+def test_a_sample_of_many_lines(tmp_path: Path, who: str, behind: tuple[str, ...], dies: tuple[str, ...]) -> None:
+    """What a trainer prints of its data is data; what stands behind it, and what others print meanwhile, is not.
+
+    A process of a known number that prints a whole sample more had not died; lines without one may be of another.
+    """
     sample = SAMPLE[:-2] if "{who}" + SAMPLE[-1] in behind else SAMPLE
     lines = [who + line for step in range(8) for line in (STEP.format(step), *SAMPLE)][: -len(SAMPLE)]
     lines += [*(who + line for line in sample), *(line.format(who=who) for line in behind)]
     (tmp_path / "train.log").write_text("\n".join(lines) + "\n")
     found = rlhfdoctor.analyze(str(tmp_path))
-    assert (found.death is not None) == dies, found.death
+    assert (found.death is not None) == (who in dies), found.death
+
+
+CHAT = "<|im_start|>"
+ANSWERS = {
+    "OpenRLHF, a list": ("['" + CHAT + "user\\nwhy?<|im_end|>\\n" + CHAT + "assistant\\n" + CUDA + "<|im_end|>', '1.0']",),
+    "ChatML": (CHAT + "user", "why?<|im_end|>", CHAT + "assistant", "It says:", CUDA, KILL, "so lower it.<|im_end|>"),
+    "ChatML, an answer with a turn in it": (CHAT + "assistant", "Print", CHAT + "user", CUDA, "is how.<|im_end|>"),
+    "Llama 3": ("<|start_header_id|>assistant<|end_header_id|>", "", CUDA, "<|eot_id|>"),
+    "Gemma": ("<start_of_turn>model", CUDA, "<end_of_turn>"),
+    "R1-Zero": ("User: why? Assistant: Let me think.", "<think>", CUDA, "</think> <answer> 3 </answer>"),
+    "of one line": ("Assistant: It says " + CUDA,),
+    "a message": ("{'role': 'assistant', 'content': 'It says " + CUDA + "'}",),
+    "a message, content first": ('{"content": "' + CUDA + '", "role": "assistant"}',),
+    "vLLM": ("INFO 11-20 01:03:04 logger.py:42] Received request 7: prompt: 'why " + CUDA + "', params: SamplingParams(n=1)",),
+    "verl, a field's name in an answer": ("[prompt] user", "[response] Write", "[prompt] and", CUDA, "[score] 0.0"),
+}
+
+
+@pytest.mark.parametrize("who", ["(TaskRunner pid=77) ", ""])
+@pytest.mark.parametrize("sample", ANSWERS.values(), ids=ANSWERS)
+def test_an_answer_in_every_form(tmp_path: Path, who: str, sample: tuple[str, ...]) -> None:
+    """The last thing that a log has is an answer with words of a failure: data, in all forms that trainers print."""
+    lines = [who + line for step in range(8) for line in (STEP.format(step), *sample)]
+    (tmp_path / "train.log").write_text("\n".join(lines) + "\n")
+    assert rlhfdoctor.analyze(str(tmp_path)).death is None
+
+
+@pytest.mark.parametrize("sample", ANSWERS.values(), ids=ANSWERS)
+def test_a_failure_behind_an_answer(tmp_path: Path, sample: tuple[str, ...]) -> None:
+    """What stands behind an answer counts, and behind the begin of one whose end was never printed."""
+    died = CUDA.replace("20.00", "21.00")
+    for count in (1, len(sample)):
+        lines = [line for step in range(8) for line in (STEP.format(step), *sample)][: -len(sample) or None]
+        (tmp_path / "train.log").write_text("\n".join([*lines, *sample[:count], died]) + "\n")
+        assert rlhfdoctor.analyze(str(tmp_path)).death is not None, count

@@ -1,0 +1,144 @@
+"""Samples that a trainer prints: conversations with the model, whose lines are data.
+
+Where a sample ends is known by what its form puts behind it, which an answer in that form does not hold: the fields
+after an answer (verl: workers/reward_manager/naive.py), the token that ends a turn (the chat templates of the models).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rlhfdoctor.types import Event
+from rlhfdoctor.vocabulary import EVENT
+
+
+class Form(NamedTuple):
+    """How samples of one kind are written."""
+
+    when: str
+    begin: str
+    """Part of a regular expression, as is `end`; `^` is where a line's words begin."""
+    end: str
+    sample: str
+
+
+FORMS = (
+    Form(
+        "verl (workers/reward_manager/naive.py), EasyR1: prompt, response, ground truth and score, each as it is",
+        r"^\[(?:prompt|response)\](?:\s|$)",
+        r"^\[(?:response|ground_truth|answer|score|reward|acc|pred)\b[\w/ ]{0,40}\]",
+        "(TaskRunner pid=285358) [response] We divide both sides by 3.",
+    ),
+    Form("Qwen, Yi", r"<\|im_start\|>", r"<\|im_end\|>|<\|endoftext\|>", "<|im_start|>assistant"),
+    Form(
+        "Llama 3",
+        r"<\|start_header_id\|>",
+        r"<\|eot_id\|>|<\|end_of_text\|>",
+        "<|start_header_id|>user<|end_header_id|>",
+    ),
+    Form("Gemma", r"<start_of_turn>", r"<end_of_turn>|<eos>", "<start_of_turn>model"),
+    Form("DeepSeek", r"<｜(?:User|Assistant)｜>", r"<｜end▁of▁sentence｜>", "<｜Assistant｜><think>"),
+    Form("Llama 2, Mistral", r"\[INST\] ", r"</s>", "<s>[INST] What is 6 times 7? [/INST]"),
+    Form("Phi, GLM, Zephyr", r"<\|(?:user|assistant|system)\|>", r"<\|end\|>|<\|endoftext\|>|</s>", "<|assistant|>"),
+    Form(
+        "the template of DeepSeek-R1-Zero, of TinyZero, of OpenRLHF's examples",
+        r"^(?:(?:User|Human|Assistant|Prompt|Response):|<think>)",
+        r"</answer>|</think>|<\|endoftext\|>|</s>",
+        "Assistant: Let me solve this step by step.",
+    ),
+)
+"""The templates are in each model's tokenizer_config.json, on Hugging Face."""
+_WHO = re.compile(r"\([^)\n]{1,80}\) {0,4}")
+TURN = re.compile("|".join(form.begin for form in FORMS if not form.begin.startswith("^")))
+"""What stands before words of a conversation on the same line."""
+_MOST_LINES = 400
+"""From the begin of a sample on, empty ones and those of other processes included."""
+_MOST_TEXTS = 20_000
+_SAME = 40
+"""Characters by which lines are looked up: behind them, an event may hold the next line, too (`restore`)."""
+
+
+@dataclass(slots=True)
+class _Said:
+    """A line of a sample."""
+
+    text: str
+    begin: int
+    """Number of the line where the sample begins."""
+    count: int
+    """How often the sample has it."""
+    seen: set[int] = field(default_factory=set)
+    """Numbers of lines that were taken for it."""
+
+    def holds(self, text: str, number: int) -> bool:
+        """Whether a line is of the sample; one more of its text than the sample has is not."""
+        if not 0 < number - self.begin <= _MOST_LINES or (number not in self.seen and len(self.seen) >= self.count):
+            return False
+        if not (text.startswith(self.text) or self.text.startswith(text)):
+            return False
+        self.seen.add(number)
+        return True
+
+
+class Samples:
+    """The samples that a trainer prints into one log: their lines are data, over as many lines as it takes."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, list[_Said]] = {}
+        self._count = 0
+
+    def without(self, events: Iterable[Event]) -> Iterator[Event]:
+        """The events outside of samples; each sample's begin comes before its lines, and is taken away, too."""
+        for event in events:
+            number = event.origin.line or 0
+            if event.kind == EVENT.data.sample:
+                self._add(event, number)
+            elif not sum(said.holds(event.text, number) for said in self._said.get(event.text[:_SAME], ())):
+                yield event
+
+    def _add(self, begin: Event, number: int) -> None:
+        """Keeps the lines up to the last end before the next sample: without an end, it is unknown which they are."""
+        who = _WHO.match(begin.text)
+        front = who[0].strip() if who else ""
+        found = [_lines(form, front, begin) for form in _RULES if form.begins(begin.text[len(front) :].lstrip())]
+        lines = max(found, key=len, default=[])
+        self._count += len(lines)
+        if self._count > _MOST_TEXTS:
+            self._said.clear()
+            self._count = len(lines)
+        for text, count in Counter(lines).items():
+            self._said.setdefault(text[:_SAME], []).append(_Said(text, number, count))
+
+
+class _Rule:
+    """A form, compiled."""
+
+    def __init__(self, form: Form) -> None:
+        self.begins = re.compile(form.begin).search
+        self.ends = re.compile(form.end).search
+
+
+_RULES = tuple(map(_Rule, FORMS))
+
+
+def _lines(rule: _Rule, front: str, begin: Event) -> list[str]:
+    """The lines of a sample: those of its process up to the last end, from which on that process had not died.
+
+    Where lines do not say of which process they are, a begin behind an end is that of the next sample.
+    """
+    lines = list[str]()
+    last = 0
+    for text in map(str.strip, begin.after):
+        if not text.startswith(front) or (not front and _WHO.match(text)):
+            continue
+        words = text[len(front) :].lstrip()
+        if last and not front and rule.begins(words):
+            break
+        lines.append(text)
+        if rule.ends(words):
+            last = len(lines)
+    return lines[:last]
