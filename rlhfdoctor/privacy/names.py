@@ -31,6 +31,9 @@ _STEMS = [
     "passcode",
     "pass=",
     "pass:",
+    'pass"',
+    "pass'",
+    "license",
     "credential",
     "use_wandb",
     "use_swanlab",
@@ -63,14 +66,14 @@ _CLOSING = r"(?:\\{0,16}[\"']|[\"']?\])?(?:\s?[\])】」》])?"
 _OPENING = r"(?:&\w{1,40}[ \t]{1,4}|!!?\w{1,40}[ \t]{1,4})?(?:SecretStr\()?(?:b|f|r|u)?[【「《“(（\[]?(?:\"{3}|'{3})?"
 NAMED = rf"""(?ix)
     (?<![a-z0-9_.$-])(?<!\$\{{)(?P<name>[a-z0-9_.-]{{0,100}}?
-        (?:key|secret|passw|passphrase|passcode|pass|pwd|credential|use_wandb|use_swanlab|token|auth|salt|cookie|kennwort|csrf
+        (?:key|secret|passw|passphrase|passcode|pass|pwd|credential|use_wandb|use_swanlab|token|auth|salt|cookie|kennwort|csrf|license
         |(?:unseal|api|access|secret|license)[ ]key(?:[ ]\d)?|contraseña|senha|de[ -]passe
         |пароль|パスワード|비밀번호
         |密码|密碼|密钥|密鑰|口令|令牌|私钥|凭证|验证码|授权码|访问码)
         [a-z0-9_.-]{{0,40}})(?![a-z0-9_.-])
     (?P<joint>{_CLOSING}[ \t]{{0,8}}
         (?:[-=]>|→|[:?+]?=>?|:[ ]?(?:str|bytes|SecretStr|str[ ]?\|[ ]?None|Optional\[str\])[ ]?=
-        |[:：＝]|[ ]value=|%3D|[|│]|,(?=[ ]?\\{{0,16}}["'])
+        |[:：＝]|\.{{2,200}}[ \t]|[ ]value=|%3D|[|│]|,(?=[ ]?\\{{0,16}}["'])
         |(?:is|was|provided:)(?=[ :])|是|为|[ \t]|(?=[【「《“]))
         (?:[ \t]{{0,4}}[|>][+-]?[ \t]{{1,4}}|[ \t]-[ \t])?
         (?:[ \t]{{0,8}}|[ \t]{{0,8}}\\\r?\n[ \t]{{0,40}})(?:\x1b\[[\d;]{{0,20}}m)?{_OPENING})
@@ -110,6 +113,7 @@ _SECRET_PARTS = frozenset(
         "salt",
         "cookie",
         "apikey",
+        "license",
     ]
 )
 _SURE_PARTS = frozenset(["secret", "secrets", "password", "passwd", "pwd", "credential", "credentials"])
@@ -154,6 +158,11 @@ _OTHER_PARTS = frozenset(
     ]
 )
 """A name with one of these after the secret's word is the name of something else."""
+_NO_SECRET_KEYS = frozenset(
+    ["cache", "graph", "hash", "object", "public", "pub", "sort", "primary", "foreign", "index"]
+)
+"""Of a name that ends in `key`: what it is the key of, if that is no secret."""
+_LEAST_KEY = 20
 _LEAST_RANDOM = 8
 _CHANGES = re.compile(r"[a-z](?=[A-Z\d])|[A-Z](?=\d)|\d(?=[A-Za-z])")
 
@@ -205,7 +214,7 @@ def _is_named(match: re.Match[str]) -> bool:
     name, joint = match["name"], match["joint"]
     value = match["double"] or match["single"] or match["bare"]
     quoted = match["bare"] is None
-    marked = quoted or re.search(r"[=:：,|│】「《“是为]|->|%3D", joint) is not None
+    marked = quoted or re.search(r"[=:：,|│】「《“是为]|->|%3D|\.\.", joint) is not None
     low = name.lower()
     if is_no_value(value) or is_figure(name, value) or (value.startswith("-") and joint[-1:] in " \t"):
         return False
@@ -214,7 +223,7 @@ def _is_named(match: re.Match[str]) -> bool:
     if value.endswith("(") or re.match(r"[A-Za-z_][\w.]*\(", value):
         return False  # a call
     if not _ends(name):
-        return marked and _is_alike(name, value)
+        return (marked or name.startswith("-")) and _is_alike(name, value)
     if re.search(r"is$|was$|是|为", joint.strip()):
         return re.search(r"\d", value) is not None
     if "token" in low and (len(value) < 8 or ("|" in joint and not is_random(value))):
@@ -233,6 +242,10 @@ def _is_mark(match: re.Match[str], group: str) -> bool:
 def _is_alike(name: str, value: str) -> bool:
     """Whether a name has a secret's word in it, and the value is a secret's: DB_PASSWORD_PROD=..."""
     parts = [part.lower() for part in _PARTS.findall(name)]
+    if parts[-1:] == ["key"]:
+        return len(value) >= _LEAST_KEY and is_random(value) and not _NO_SECRET_KEYS.intersection(parts)
+    if parts == ["pass"]:
+        return re.search(r"\d", value) is not None and re.search(r"[^\W\d]", value) is not None
     at = next((at for at, part in enumerate(parts) if part in _SECRET_PARTS), None)
     if at is None or _OTHER_PARTS.intersection(parts[at + 1 :]) or " " in value:
         return False

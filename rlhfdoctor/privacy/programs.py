@@ -15,6 +15,11 @@ PLACES = (
     ),
     Place("sudo", r"\bsudo\s[^\n|]{0,200}?-\w{0,6}S[^\n|]{0,200}?<<<\s{0,8}([^\n]{1,200})"),
     Place(
+        "<<<",
+        r"\b(?:kinit|su|cryptsetup|gpg2?|(?:ch)?passwd|smbpasswd|vncpasswd)\s[^\n|]{0,200}?<<<\s{0,8}"
+        r"(?:\"([^\"\n]{1,200})\"|'([^'\n]{1,200})'|([^\s\"']\S{0,199}))",
+    ),
+    Place(
         "passwd",
         r"\becho\s{1,8}(?:-n\s{1,4})?[\"']?(?:[\w.-]{1,64}:)?([^\n"
         r"|\"']{1,200}?)[\"']?\s{0,8}\|\s{0,8}(?:sudo\s{1,8})?(?:ch)?passwd\b",
@@ -47,8 +52,9 @@ PLACES = (
         r"|--password)[ =]{0,4}(\S+)",
     ),
     Place(
-        "curl",
-        r"\bcurl\b[^\n]{0,300}?\s(?:-u|--user|--proxy-user|-U)[ =]?[\"']?([^\s\"':]{1,100}:[^\s\"']{1,300})",
+        "curl etcdctl",
+        r"\b(?:curl|etcdctl)\b[^\n]{0,300}?\s(?:-[a-zA-Z]{0,8}u|--user|--proxy-user|-U)[ =]?"
+        r"[\"']?([^\s\"':]{1,100}:[^\s\"']{1,300})",
     ),
     Place("mysql maria", r"\b(?:mysql\w{0,12}|mariadb)\b[^\n]{0,200}?\s-p([^\s\"']{4,})"),
     Place("requirepass masterauth", r"\b(?:requirepass|masterauth)[ =]{1,8}[\"']?([^\s\"']{4,200})"),
@@ -61,6 +67,16 @@ PLACES = (
         "echo printf",
         r"\b(?:echo|printf)\s{1,8}(?:(?:-\w{1,4}|[\"']?%s(?:\\n)?[\"']?)\s{1,4}){0,2}[\"']?([^\s\"'|>$]{6,400})[\"']?"
         r"\s{0,8}>{1,2}\s{0,8}[\w./~$-]{0,200}(?:token|secret|passw|netrc|credential)",
+    ),
+    Place(
+        "--from-literal",
+        r"\bsecret\s[^\n]{0,200}?--from-literal[= ][\"']?[\w.-]{1,100}=[\"']?([^\s\"']{4,4000})",
+    ),
+    Place("--from-literal", r"--from-literal[= ][\"']?[\w.-]{1,100}=[\"']?([^\s\"']{8,4000})", is_random=True),
+    Place(
+        "${",
+        r"\$\{\w{0,80}(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASS|PWD|CREDENTIALS?):?[-=+][\"']?([^}\s\"'$]{8,4000})",
+        is_random=True,
     ),
     Place("redis-cli", r"\bredis-cli\b[^\n]{0,200}?\s-a\s{1,8}(\S+)"),
     Place("mongo twine vncpasswd", r"\b(?:mongo\w{0,8}|twine)\b[^\n]{0,200}?\s-p\s{0,8}([^\s\"']{4,})"),
@@ -107,6 +123,12 @@ PLACES = (
         r"(?i)(?:api_?key|secretstr|token|password)\((?:\w{1,20}\s{0,4}=\s{0,4})?b?[\"']([^\"'\n]{8,400})",
         is_random=True,
     ),
+    Place(
+        "auth=( auth_=_( auth(",
+        r"(?i)(?:\bauth\s?=\s?|\b(?:HTTP)?(?:Basic|Digest|Proxy)Auth)\(\s{0,8}(?:\w{1,20}=)?b?[\"'][^\"'\n]{1,200}[\"']"
+        r",\s{0,8}(?:\w{1,20}=)?b?[\"']([^\"'\n]{1,200})[\"']",
+    ),
+    Place(".login(", r"\.login\(\s{0,8}b?[\"'][^\"'\n]{1,200}[\"'],\s{0,8}b?[\"']([^\"'\n]{1,200})[\"']"),
     Place("auth(", r"\bAuth(?:V[24])?\(\s{0,8}b?[\"']([^\"'\n]{8,100})[\"'],\s{0,8}b?[\"']([^\"'\n]{8,100})[\"']"),
     # files
     Place(
@@ -196,6 +218,16 @@ PLACES = (
     Place("root_token", r"(?i)\broot token:\s{0,4}([\w.-]{16,})"),
     Place("s.", r"(?<![\w./-])(s\.(?=\w{0,23}\d)(?=\w{0,23}[A-Z])(?=\w{0,23}[a-z])[A-Za-z0-9]{24})(?![\w.])"),
     # bare keys
+    Place(
+        "keys= tokens= secrets= passwords=",
+        r"(?i)(?:api_?keys|access_?keys|_tokens|passwords|secrets)=[\"']?([^\s\"']{16,8000})",
+        is_random=True,
+    ),
+    Place("basic", r"\b[Bb]asic ([A-Za-z0-9+/]{12,4096}={0,2})(?![\w+/=])", is_random=True),
+    Place(
+        'pin= pin: pin" otp= otp: otp"',
+        r"(?i)(?<![\w.$-])(?:pin|t?otp)\\{0,4}[\"']?\s?[:=]\s{0,4}\\{0,4}[\"']?(\d{4,8})(?![\w.])",
+    ),
     Place(
         "wandb w&b",
         r"(?i)\b(?:wandb|w&b)\b(?:(?!commit|sha|hash|revision|digest"

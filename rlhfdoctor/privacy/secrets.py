@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from rlhfdoctor.privacy.given import cut_given
+from rlhfdoctor.privacy.mappings import cut_mappings
 from rlhfdoctor.privacy.names import cut_named, is_ending, is_figure, is_no_value
 from rlhfdoctor.privacy.sheet import Edit, Sheet
 from rlhfdoctor.privacy.tokens import cut_tokens
@@ -51,6 +52,7 @@ def cut_on(sheet: Sheet, found: Found) -> None:
     cut_tokens(sheet, cut)
     cut_given(sheet, cut)
     cut_named(sheet, cut)
+    cut_mappings(sheet, cut)
 
 
 def cut_words(argv: Sequence[str]) -> list[str]:
