@@ -12,6 +12,11 @@ from rlhfdoctor.privacy.sheet import Edit, Find, Sheet
 _NAME = r"[\w.-]{0,60}?(?:secrets|api[_-]?keys|access[_-]?keys|credentials|passwords|tokens)"
 _KEY = r"[\"']?[\w.-]{1,60}[\"']?[ \t]{0,4}"
 INLINE = rf"(?i)(?<![\w.-]){_NAME}[\"']?\s{{0,4}}[:=]\s{{0,4}}\{{(?P<inside>[^{{}}]{{8,4000}})\}}"
+SQUEEZED = (
+    rf"(?i)(?<![\w.-]){_NAME}[\"']?:[ \t]{{1,4}}"
+    r"(?P<inside>(?:[\w.-]{1,60}:[ \t]{1,4}[\"']?[^\s\"',:{}]{4,400}[\"']?[ \t]{0,4}){1,20})"
+)
+"""YAML whose lines were put into one."""
 BELOW = (
     rf"(?im)(?:^|(?<=[\"'(>=]))(?P<indent>[ \t]{{0,60}})[\"']?{_NAME}[\"']?[ \t]{{0,4}}:[ \t]{{0,8}}\r?\n"
     rf"(?P<inside>(?:(?P=indent)[ \t]{{1,20}}{_KEY}:[ \t]{{1,8}}[^\n]{{1,4000}}(?:\n|\Z)){{1,40}})"
@@ -33,5 +38,5 @@ def cut_mappings(sheet: Sheet, cut: Find) -> None:
             if is_random(line["value"]) and not is_no_value(line["value"]):
                 yield from cut(line)
 
-    for form in (INLINE, BELOW):
+    for form in (INLINE, SQUEEZED, BELOW):
         sheet.edit(compiled(form), edits, _SIGNS, below=_LINES_BELOW)

@@ -216,7 +216,8 @@ def _is_named(match: re.Match[str]) -> bool:
     quoted = match["bare"] is None
     marked = quoted or re.search(r"[=:：,|│】「《“是为]|->|%3D|\.\.", joint) is not None
     low = name.lower()
-    if is_no_value(value) or is_figure(name, value) or (value.startswith("-") and joint[-1:] in " \t"):
+    is_flag = value.startswith("-") and joint[-1:] in " \t" and not (quoted and re.search("[:=]", joint))
+    if is_no_value(value) or is_figure(name, value) or is_flag:
         return False
     if (value == "secret" and joint.endswith("[")) or (low == "secret" and _is_mark(match, "name")):
         return False  # it was cut already
@@ -243,13 +244,19 @@ def _is_alike(name: str, value: str) -> bool:
     """Whether a name has a secret's word in it, and the value is a secret's: DB_PASSWORD_PROD=..."""
     parts = [part.lower() for part in _PARTS.findall(name)]
     if parts[-1:] == ["key"]:
-        return len(value) >= _LEAST_KEY and is_random(value) and not _NO_SECRET_KEYS.intersection(parts)
+        return len(value) >= _LEAST_KEY and _is_key(value) and not _NO_SECRET_KEYS.intersection(parts)
     if parts == ["pass"]:
         return re.search(r"\d", value) is not None and re.search(r"[^\W\d]", value) is not None
     at = next((at for at, part in enumerate(parts) if part in _SECRET_PARTS), None)
     if at is None or _OTHER_PARTS.intersection(parts[at + 1 :]) or " " in value:
         return False
     return is_random(value) or (parts[at] in _SURE_PARTS and re.search(r"\d", value) is not None and len(value) >= 6)
+
+
+def _is_key(value: str) -> bool:
+    """Whether a value is drawn by chance, also where the marks of URL-safe base64 are in it."""
+    kinds = (r"[a-z]", r"[A-Z]", r"\d")
+    return is_random(value) or (all(re.search(kind, value) for kind in kinds) and is_random(re.sub("[-_]", "", value)))
 
 
 def _is_block(match: re.Match[str]) -> bool:

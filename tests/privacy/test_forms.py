@@ -17,6 +17,7 @@ from rlhfdoctor.privacy import given, mappings, names, programs, tokens, views, 
 from rlhfdoctor.privacy.labels import LABELS
 from tests.test_tokens import seconds
 
+MAPPINGS = ("inline", "squeezed", "below", "value")
 MOST = 16_000
 """The most that an expression repeats something of several letters."""
 
@@ -31,8 +32,8 @@ def _expressions() -> Iterator[tuple[str, str]]:
     yield from ((f"programs {number}", place.form) for number, place in enumerate(programs.PLACES))
     yield from ((f"labels {number}", label.form) for number, label in enumerate(LABELS))
     yield from ((f"key {number}", form) for number, form in enumerate(given.KEY_BLOCKS))
-    yield from (("named", names.NAMED), ("block", names.IN_BLOCK), ("below", views.BELOW))
-    yield from (("inline", mappings.INLINE), ("mapping", mappings.BELOW), ("value", mappings.VALUE))
+    yield from (("named", names.NAMED), ("block", names.IN_BLOCK), ("next", views.BELOW))
+    yield from ((name, getattr(mappings, name.upper())) for name in MAPPINGS)
     for service, markers, form in tokens.PREFIXED:
         yield service, re.escape(markers.split()[0]) + form
     yield from ((service, form) for service, _, form in tokens.INNER)
@@ -94,6 +95,6 @@ def test_no_form_grows_faster_than_its_line(form: str, word: str) -> None:
 @pytest.mark.parametrize("word", ["a_", "key ", "token=", "api_key: ", "a:b:", "- ", "x\n", "token:\n  a\n", "secrets: {", "tokens:\n  a: b\n", "\\", "%41", "\x1b[1m"])
 def test_no_pattern_grows_faster_than_its_text(word: str) -> None:
     """All others, on what they are made for."""
-    others = [name for name in EXPRESSIONS if "." in name or name in ("named", "block", "below", "key 0", "key 1", "inline", "mapping", "value")]
+    others = [name for name in EXPRESSIONS if "." in name or name in ("named", "block", "next", "key 0", "key 1", *MAPPINGS)]
     others = [name for name in others if name not in WHOLE]
     assert not [name for name in others if _grows(re.compile(EXPRESSIONS[name]), word)]
