@@ -16,11 +16,13 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlhfdoctor.files import bounds
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 Answerer = Callable[[Any, Callable[[int], None]], Any]
 """What a worker does: takes an order and a function that reports progress, and gives the answer, which is no int."""
@@ -84,6 +86,8 @@ def answers(
         progress: called with the number of an order and what its worker reported.
         sizes: of the orders; larger ones are given out first.
     """
+    from multiprocessing.connection import Connection, wait  # most folders are read without workers
+
     found: dict[int, Any | None] = {}
     waiting = sorted(range(len(orders)), key=lambda number: (sizes[number] if sizes else 0, -number))
     busy: dict[Connection, int] = {}
@@ -134,6 +138,8 @@ def _give(connection: Connection, busy: dict[Connection, int], waiting: list[int
 
 @contextlib.contextmanager
 def _worker(make: str, setup: Sequence[Any]) -> Iterator[Connection]:
+    from multiprocessing.connection import Connection
+
     here, there = socket.socketpair()
     command = fresh(_SERVE, str(there.fileno()), make, json.dumps(setup), json.dumps(bounds.confined()))
     with here, there:
@@ -159,6 +165,8 @@ def serve(descriptor: str, make: str, setup: str, folders: str) -> None:
         setup: the same as JSON.
         folders: `bounds.confined` of the process that asks, as JSON.
     """
+    from multiprocessing.connection import Connection
+
     global _serving
     _serving = True
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who asked is interrupted, and ends this one

@@ -7,12 +7,14 @@ import pkgutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rlhfdoctor.charts import Chart
 from rlhfdoctor.i18n.message import NOTHING, Language, Message
 from rlhfdoctor.report.page import Page
 from rlhfdoctor.types import Incident
+
+if TYPE_CHECKING:
+    from rlhfdoctor.charts import Chart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

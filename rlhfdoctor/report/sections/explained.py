@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rlhfdoctor.charts import Chart
 from rlhfdoctor.explanation import COMPONENT_SAYS, Explained, Explanation, Suspect
 from rlhfdoctor.i18n.message import NOTHING, Language, Message, joined, plural, say, term
 from rlhfdoctor.report.marked import plain
@@ -16,6 +15,9 @@ from rlhfdoctor.report.section import Section
 from rlhfdoctor.report.shown import is_of_host_memory
 from rlhfdoctor.types import Incident
 from rlhfdoctor.units import show_bytes
+
+if TYPE_CHECKING:
+    from rlhfdoctor.charts import Chart
 
 _ROWS, _PARTS = 5, 4
 _SMALL_RATIO = 0.02

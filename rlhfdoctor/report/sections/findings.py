@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from rlhfdoctor.charts import Chart
 from rlhfdoctor.i18n.message import NOTHING, Language, Message, say
 from rlhfdoctor.report.marked import code, fenced_diff, plain
 from rlhfdoctor.report.next_step import patch_command
@@ -20,6 +19,9 @@ from rlhfdoctor.report.section import Section
 from rlhfdoctor.report.shown import LEAST_CONFIDENCE, roots, worth_showing
 from rlhfdoctor.types import Finding, Incident, Patch, Quote
 from rlhfdoctor.units import show_confidence
+
+if TYPE_CHECKING:
+    from rlhfdoctor.charts import Chart
 
 _SIDES: Mapping[str, Message] = {"log": say("log"), "evidence": say("computed"), "setting": say("setting")}
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rlhfdoctor.charts import Chart
 from rlhfdoctor.i18n.message import NOTHING, Language, Message, say
 from rlhfdoctor.report.marked import plain
 from rlhfdoctor.report.page import Page
@@ -14,6 +13,9 @@ from rlhfdoctor.report.section import Section
 from rlhfdoctor.report.shown import is_of_host_memory
 from rlhfdoctor.types import Incident, Part
 from rlhfdoctor.units import show_bytes
+
+if TYPE_CHECKING:
+    from rlhfdoctor.charts import Chart
 
 _COUNT = 7
 

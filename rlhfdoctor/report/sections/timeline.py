@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rlhfdoctor.charts import Chart
 from rlhfdoctor.i18n.message import Language, plural, say
 from rlhfdoctor.report.sanitize import clean
 from rlhfdoctor.report.section import Section
 from rlhfdoctor.types import Event, Incident
 from rlhfdoctor.units import show_time
+
+if TYPE_CHECKING:
+    from rlhfdoctor.charts import Chart
 
 
 def _html(incident: Incident, charts: Sequence[Chart], _t: Language) -> dict[str, Any]:
