@@ -24,6 +24,8 @@ class Form(NamedTuple):
     """Part of a regular expression, as is `end`; `^` is where a line's words begin."""
     end: str
     sample: str
+    answer: str = ""
+    """A begin that ends the question before it."""
 
 
 FORMS = (
@@ -32,6 +34,7 @@ FORMS = (
         r"^\[(?:prompt|response)\](?:\s|$)",
         r"^\[(?:response|ground_truth|answer|score|reward|acc|pred)\b[\w/ ]{0,40}\]",
         "(TaskRunner pid=285358) [response] We divide both sides by 3.",
+        r"^\[response\]",
     ),
     Form("Qwen, Yi", r"<\|im_start\|>", r"<\|im_end\|>|<\|endoftext\|>", "<|im_start|>assistant"),
     Form(
@@ -49,6 +52,7 @@ FORMS = (
         r"^(?:(?:User|Human|Assistant|Prompt|Response):|<think>)",
         r"</answer>|</think>|<\|endoftext\|>|</s>",
         "Assistant: Let me solve this step by step.",
+        r"^(?:Assistant:|Response:|<think>)",
     ),
 )
 """The templates are in each model's tokenizer_config.json, on Hugging Face."""
@@ -120,6 +124,7 @@ class _Rule:
     def __init__(self, form: Form) -> None:
         self.begins = re.compile(form.begin).search
         self.ends = re.compile(form.end).search
+        self.answers = re.compile(form.answer or r"(?!)").search
 
 
 _RULES = tuple(map(_Rule, FORMS))
@@ -128,16 +133,17 @@ _RULES = tuple(map(_Rule, FORMS))
 def _lines(rule: _Rule, front: str, begin: Event) -> list[str]:
     """The lines of a sample: those of its process up to the last end, from which on that process had not died.
 
-    Where lines do not say of which process they are, a begin behind an end is that of the next sample.
+    Where lines do not say of which process they are, a begin is that of the next sample; an answer ends the question.
     """
+    is_question = not rule.answers(begin.text[len(front) :].lstrip())
     lines = list[str]()
     last = 0
     for text in map(str.strip, begin.after):
         if not text.startswith(front) or (not front and _WHO.match(text)):
             continue
         words = text[len(front) :].lstrip()
-        if last and not front and rule.begins(words):
-            break
+        if not front and rule.begins(words):
+            return lines if is_question and rule.answers(words) else lines[:last]
         lines.append(text)
         if rule.ends(words):
             last = len(lines)

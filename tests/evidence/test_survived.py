@@ -103,6 +103,7 @@ ANSWERS = {
     "Llama 3": ("<|start_header_id|>assistant<|end_header_id|>", "", CUDA, "<|eot_id|>"),
     "Gemma": ("<start_of_turn>model", CUDA, "<end_of_turn>"),
     "R1-Zero": ("User: why? Assistant: Let me think.", "<think>", CUDA, "</think> <answer> 3 </answer>"),
+    "R1-Zero, a question": ("User: why", CUDA, "when I train?", "Assistant: <think> Lower it.", "</think> <answer> 3 </answer>"),
     "of one line": ("Assistant: It says " + CUDA,),
     "a message": ("{'role': 'assistant', 'content': 'It says " + CUDA + "'}",),
     "a message, content first": ('{"content": "' + CUDA + '", "role": "assistant"}',),
@@ -122,9 +123,9 @@ def test_an_answer_in_every_form(tmp_path: Path, who: str, sample: tuple[str, ..
 
 @pytest.mark.parametrize("sample", ANSWERS.values(), ids=ANSWERS)
 def test_a_failure_behind_an_answer(tmp_path: Path, sample: tuple[str, ...]) -> None:
-    """What stands behind an answer counts, and behind the begin of one whose end was never printed."""
+    """What stands behind an answer counts, and behind one whose end was never printed, also before the next."""
     died = CUDA.replace("20.00", "21.00")
-    for count in (1, len(sample)):
+    for behind in ((*sample[:1], died), (*sample, died), (*sample[:1], died, *sample)):
         lines = [line for step in range(8) for line in (STEP.format(step), *sample)][: -len(sample) or None]
-        (tmp_path / "train.log").write_text("\n".join([*lines, *sample[:count], died]) + "\n")
-        assert rlhfdoctor.analyze(str(tmp_path)).death is not None, count
+        (tmp_path / "train.log").write_text("\n".join([*lines, *behind]) + "\n")
+        assert rlhfdoctor.analyze(str(tmp_path)).death is not None, behind
