@@ -27,8 +27,9 @@ _BAR, _CELL_BARS_COUNT = "│", 3
 """Of a line of a table with columns (TRL prints prompts beside completions); a traceback in a box has two."""
 _WORKER = re.compile(r"^\W{0,8}\(\w[^()\n]{0,80} pid=\d")
 """Ray's prefix of a worker's line, behind which the kernel does not speak."""
-_LIST = re.compile(r"^(?:\([^)\n]{0,80}\) ?)?[(\[]{1,2}[\"'](?![^\"'\n]{0,80}Error)")
-"""A list of texts as Python prints it: OpenRLHF shows the first sample of a batch so (trainer/ppo_trainer.py)."""
+_LIST = re.compile(r"^(?:\([^)\n]{0,80}\) ?)?[(\[]{1,2}[\"'](?!Traceback|[^\"'\n]{0,80}Error)[^\n]")
+"""A list of texts as Python prints it: OpenRLHF shows the first sample of a batch so (trainer/ppo_trainer.py). One that
+begins with the failure is what an exception or a traceback holds."""
 _ROLE = re.compile(r"[\"']role[\"'] ?: ?[\"'](?:user|assistant|system|tool)[\"']")
 """Of a message, in JSON or as Python prints it; before or behind its content."""
 

@@ -129,3 +129,19 @@ def test_a_failure_behind_an_answer(tmp_path: Path, sample: tuple[str, ...]) -> 
         lines = [line for step in range(8) for line in (STEP.format(step), *sample)][: -len(sample) or None]
         (tmp_path / "train.log").write_text("\n".join([*lines, *behind]) + "\n")
         assert rlhfdoctor.analyze(str(tmp_path)).death is not None, behind
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "('" + CUDA.partition(": ")[2] + "',)",
+        "['" + CUDA + "']",
+        "['Traceback (most recent call last):\\n', '  File \"t.py\", line 3, in <module>\\n', '" + CUDA + "\\n']",
+        "(WorkerDict pid=78) " + CUDA,
+    ],
+    ids=["arguments", "a list", "a traceback as a list", "a worker"],
+)
+def test_an_exception_is_no_sample(tmp_path: Path, line: str) -> None:
+    """What Python prints of an exception's arguments or of a formatted traceback is the failure."""
+    (tmp_path / "train.log").write_text("\n".join([*map(STEP.format, range(8)), line]) + "\n")
+    assert rlhfdoctor.analyze(str(tmp_path)).death is not None
