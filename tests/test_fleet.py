@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -142,6 +143,15 @@ def test_groups_by_cost() -> None:
     ]
     assert str(summary(fleet)).endswith("the runs that died had taken 97.0 node hours (unknown of 1 of them)")
     assert next_command(fleet) == "doctor analyze d"
+
+
+@pytest.mark.parametrize("name", ["a b", "it's", "$(touch x)", "a;b", "-rf", "new\nline", "\x1b[31mred"])
+def test_the_command_is_one_of_three_words(name: str) -> None:
+    """Whatever the run's folder is called, a shell reads a path, and nothing that it would run."""
+    command = next_command(Fleet((row(name),)))
+    assert command is not None and command.isprintable()
+    words = shlex.split(command)
+    assert words[:2] == ["doctor", "analyze"] and len(words) == 3 and not words[2].startswith("-")
 
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])

@@ -224,3 +224,12 @@ def rest_of(text: str) -> str:
     lines = text.split("\n")
     end = next((n for n, line in enumerate(lines[1:], 1) if line and not line.startswith((" ", "-", "#"))), len(lines))
     return "\n".join(lines[end:])
+
+
+def test_folders_of_commands_are_quoted(doctor: Doctor, tmp_path: Path, run: Path) -> None:
+    """A command that is shown can be copied, and runs nothing that a folder is called."""
+    folder = tmp_path / "our rules $(id)"
+    made = doctor("rules", "new", "gpu-our-card", "--folder", folder).stdout
+    assert f"--rules '{folder}'" in made and f"doctor rules test '{folder}/gpu-our-card'" in made
+    assert f"doctor rules test '{folder}/gpu-our-card'" in doctor("rules", "explain", "gpu-our-card", "--rules", folder).stderr
+    assert f"doctor rules test '{folder}/gpu-our-card'" in doctor("analyze", run, "--rules", folder, "--format", "json").stdout

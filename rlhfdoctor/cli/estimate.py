@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import sys
 
 import click
@@ -102,7 +101,7 @@ def estimate(
     from rlhfdoctor.report import estimate as report
     from rlhfdoctor.report import estimate_json
     from rlhfdoctor.report.estimate_verdict import sentence, verdict
-    from rlhfdoctor.report.sanitize import clean
+    from rlhfdoctor.report.sanitize import shell_path
     from rlhfdoctor.settings.framework import check_given
 
     check_given(framework)
@@ -134,7 +133,7 @@ def estimate(
         if after is not None:
             report.render_suggestion(after, patches, page, words)
         elif verdict(found) in ("over", "tight"):
-            given = (shlex.quote(clean(path, 4000)) for path in paths)
+            given = map(shell_path, paths)
             command = ["doctor", "estimate", *given, *given_options(_OF_THE_RUN), "--suggest"]
             report.render_next(say("find the smallest change that fits"), command, page, words)
         text = trimmed(page)

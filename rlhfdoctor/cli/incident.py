@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from rlhfdoctor.cli.console import Progress, language, make_page, tell, text_of
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.i18n.message import say
 from rlhfdoctor.logs.remote import is_remote
+from rlhfdoctor.report.sanitize import shell_word
 
 if TYPE_CHECKING:
     from rlhfdoctor.core.session import Session
@@ -130,7 +130,7 @@ def given_options(names: Collection[str] = _READING) -> tuple[str, ...]:
         if name in names and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             given = context.params[name]
             for value in given if isinstance(given, tuple) else (given,):
-                options.append(f"{parameter.opts[0]} {shlex.quote(str(value))}")
+                options.append(f"{parameter.opts[0]} {shell_word(str(value))}")
     return tuple(options)
 
 

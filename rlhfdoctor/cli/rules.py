@@ -11,6 +11,7 @@ from rlhfdoctor.cli.console import echo, language, language_option, make_page, r
 from rlhfdoctor.cli.project import ProjectCommand
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.i18n.message import NOTHING, Message, joined, plural, quoted, say
+from rlhfdoctor.report.sanitize import shell_path
 
 
 @click.group()
@@ -77,7 +78,7 @@ def rules_explain(rule_id: str, rules: tuple[Path, ...], lang: str) -> None:
 
 
 def _is_draft(folder: Path) -> Message:
-    return say("a draft, not used. What is left to fill in: doctor rules test {folder}", folder=str(folder))
+    return say("a draft, not used. What is left to fill in: doctor rules test {folder}", folder=shell_path(str(folder)))
 
 
 @rules.command("test", cls=ProjectCommand)
@@ -130,7 +131,7 @@ def rules_new(rule_id: str, folder: Path | None) -> None:
         say(
             "wrote {file}, a draft: fill it in until 'doctor rules test {folder}' names nothing more",
             file=str(path),
-            folder=str(path.parent),
+            folder=shell_path(str(path.parent)),
         )
     )
-    tell(say("to use it:  doctor analyze PATH --rules {folder}", folder=str(path.parent.parent)))
+    tell(say("to use it:  doctor analyze PATH --rules {folder}", folder=shell_path(str(path.parent.parent))))

@@ -13,6 +13,7 @@ from rlhfdoctor.cli.incident import EXIT_CODES, incident_of, render_incident
 from rlhfdoctor.cli.project import ProjectCommand
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.i18n.message import say
+from rlhfdoctor.report.sanitize import shell_path
 
 
 @click.command(cls=ProjectCommand)
@@ -136,5 +137,5 @@ def _verdict(rules: tuple[Path, ...], folder: Path, command: bool) -> int:
     to_stderr = command and not sys.stdout.isatty()
     echo(text, err=to_stderr, end="", colours=True)
     echo("", err=True)
-    tell(say("again, or with more files: doctor analyze {folder}", folder=str(folder)), err=True)
+    tell(say("again, or with more files: doctor analyze {folder}", folder=shell_path(str(folder))), err=True)
     return EXIT_CODES[incident.verdict]

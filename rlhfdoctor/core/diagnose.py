@@ -32,6 +32,7 @@ from rlhfdoctor.patch.merge import unapplied
 from rlhfdoctor.patch.plan import Configuration, plan_patches
 from rlhfdoctor.patch.size import size_treatments
 from rlhfdoctor.paths import Paths, listed
+from rlhfdoctor.report.sanitize import shell_path
 from rlhfdoctor.settings.force import find_differences
 from rlhfdoctor.types import Death, Event, Evidence, Finding, Gap, Incident, Part, Patch, RuledOut, Verdict
 from rlhfdoctor.vocabulary import EVENT, FACT
@@ -138,7 +139,7 @@ def _unfinished(rule: Rule) -> Gap:
         what=say("rule {cause}", cause=rule.id),
         why=say(
             "not used: it is still a draft. What is left to fill in: doctor rules test {folder}",
-            folder=str(rule.path.parent),
+            folder=shell_path(str(rule.path.parent)),
         ),
     )
 

@@ -29,7 +29,7 @@ from rlhfdoctor.record.start import (
     start_recorder,
 )
 from rlhfdoctor.record.watch import Outcome, Watch
-from rlhfdoctor.report.sanitize import clean
+from rlhfdoctor.report.sanitize import clean, shell_path
 from rlhfdoctor.sources.cgroupfs import find_hierarchy, find_path, list_processes
 from rlhfdoctor.sources.procfs import list_pids, parse_cmdline, read_file
 from rlhfdoctor.sources.ray import find_node
@@ -286,7 +286,7 @@ def _finish(
 def _leave(outcome: Outcome, folder: Path, tell: Teller) -> int:
     """The user left: how to come back, and how to end what goes on."""
     tell(say("left the view; run and recorder go on."))
-    tell(say("come back:  doctor watch --attach {folder}", folder=_short(folder)), "  ")
+    tell(say("come back:  doctor watch --attach {folder}", folder=shell_path(_short(folder))), "  ")
     if outcome.state.job_pid is not None and outcome.exit_code is None:
         tell(say("end the run:  kill -TERM -{pid}", pid=outcome.state.job_pid), "  ")
     if outcome.recorder_pid:

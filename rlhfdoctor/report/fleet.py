@@ -12,7 +12,7 @@ from rlhfdoctor.fleet import UNREADABLE, Fleet, FleetRow, Group
 from rlhfdoctor.i18n.message import ENGLISH, Language, Message, joined, plural, say
 from rlhfdoctor.report.marked import plain
 from rlhfdoctor.report.phrasing import VERDICTS
-from rlhfdoctor.report.sanitize import clean
+from rlhfdoctor.report.sanitize import clean, shell_path
 from rlhfdoctor.report.web import make_environment, shared_values
 from rlhfdoctor.units import show_confidence, show_time
 
@@ -55,7 +55,7 @@ def cause_of(row: FleetRow | Group) -> str:
 def next_command(fleet: Fleet) -> str | None:
     """The command for the run that cost most."""
     worst = max(fleet.ended_badly, key=lambda row: row.node_hours or 0.0, default=None)
-    return f"doctor analyze {worst.path}" if worst is not None else None
+    return f"doctor analyze {shell_path(worst.path)}" if worst is not None else None
 
 
 class Names:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
 from rlhfdoctor.i18n.message import NOTHING, Message, joined, say
-from rlhfdoctor.report.sanitize import clean
+from rlhfdoctor.report.sanitize import shell_path
 from rlhfdoctor.report.shown import likely, worth_showing
 from rlhfdoctor.types import Finding, Incident, Patch
 
@@ -96,7 +95,7 @@ def _sources(incident: Incident) -> list[str]:
 
 
 def _quoted(paths: Sequence[str]) -> list[str]:
-    return [shlex.quote(clean(path, 4000)) for path in paths]
+    return [shell_path(path) for path in paths]
 
 
 _LEAST_CONFIDENCE = 0.5

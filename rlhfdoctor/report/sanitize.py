@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from functools import lru_cache
 
 from rlhfdoctor.privacy.secrets import cut_secrets
@@ -30,6 +31,24 @@ def without_secrets(text: str) -> str:
     '+export WANDB_API_KEY=[secret]\\n'
     """
     return cut_secrets(text)
+
+
+def shell_word(text: str) -> str:
+    """A word of a command that is shown: quoted for a shell, harmless on a screen.
+
+    >>> shell_word("runs/a"), shell_word("a b$(id)\\x07")
+    ('runs/a', "'a b$(id)'")
+    """
+    return shlex.quote(clean(text, 4000))
+
+
+def shell_path(path: str) -> str:
+    """The same of a path, which is never an option.
+
+    >>> shell_path("runs/a"), shell_path("-rf"), shell_path("-")
+    ('runs/a', './-rf', '-')
+    """
+    return shell_word(f"./{path}" if path.startswith("-") and path != "-" else path)
 
 
 def visible(text: str, width: int = 2000) -> str:

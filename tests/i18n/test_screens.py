@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import pickle
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import Result
 
 from rlhfdoctor.errors import DoctorError, PluginError, RuleError, SourceError, UsageError
 from rlhfdoctor.i18n.message import say
@@ -107,6 +109,15 @@ def test_an_error_is_english_text_with_a_message() -> None:
         fault = kind("rule.yaml:3: unknown fact 'x' {y}")
         assert (str(fault), fault.says.id) == ("rule.yaml:3: unknown fact 'x' {y}", "{text}")
     assert issubclass(SourceError, DoctorError)
+
+
+def test_folders_of_commands_are_quoted(doctor: Callable[..., Result], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The commands that come back to a recording, or read it again, can be copied."""
+    folder = tmp_path / "a b $(id)"
+    shutil.copytree(ROOT / "samples" / "lab-save-kill" / "run", folder)
+    assert _finish(Outcome(True, None, State()), folder, True, lambda *_: 1, WatchOptions()) == 0
+    assert f"doctor watch --attach '{folder}'" in capfd.readouterr().err
+    assert f"doctor analyze '{folder}'\n" in doctor("watch", "--attach", folder, "--no-view").stderr
 
 
 @pytest.mark.parametrize(("language", "first"), [("en", "doctor: left the view"), ("zh", "doctor: 已离开视图")])
