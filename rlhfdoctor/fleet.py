@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,8 @@ import msgspec
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.extras import require_polars
 from rlhfdoctor.i18n.message import joined, quoted, say
+from rlhfdoctor.privacy.controls import numbered
+from rlhfdoctor.privacy.secrets import cut_secrets
 
 if TYPE_CHECKING:
     import polars
@@ -116,7 +118,8 @@ class Fleet:
         rows = []
         for row in self.rows:
             seen = first.get(row.fingerprint) if row.fingerprint is not None else None
-            rows.append(replace(row, same_as=seen if seen != row.path else None))
+            is_itself = seen in (row.path, _written(row.path))
+            rows.append(replace(row, same_as=None if is_itself else seen))
             if row.fingerprint is not None:
                 first.setdefault(row.fingerprint, row.path)
         return Fleet(tuple(rows))
@@ -132,11 +135,11 @@ class Fleet:
 
         types = {"str": pl.String, "float": pl.Float64, "int": pl.Int64}
         schema = {field.name: types[str(field.type).partition(" |")[0]] for field in fields(FleetRow)}
-        return pl.DataFrame([asdict(row) for row in self.rows], schema=schema)
+        return pl.DataFrame([_fields(row) for row in self.rows], schema=schema)
 
     def to_jsonl(self) -> str:
         """One JSON object a line."""
-        return "".join(json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in self.rows)
+        return "".join(json.dumps(_fields(row), ensure_ascii=False) + "\n" for row in self.rows)
 
     def to_bytes(self, form: str) -> bytes:
         """The rows as `jsonl`, `csv` or `parquet`.
@@ -152,9 +155,23 @@ class Fleet:
             text = io.StringIO()
             table = csv.DictWriter(text, [field.name for field in fields(FleetRow)], lineterminator="\n")
             table.writeheader()
-            table.writerows({key: _cell(value) for key, value in asdict(row).items()} for row in self.rows)
+            table.writerows({key: _cell(value) for key, value in _fields(row).items()} for row in self.rows)
             return text.getvalue().encode()
         return self.to_jsonl().encode()
+
+
+def _fields(row: FleetRow) -> Mapping[str, Any]:
+    """A row as it leaves: names of folders, errors and an earlier fleet's rows are others' text."""
+    return {key: _written(value) if isinstance(value, str) else value for key, value in asdict(row).items()}
+
+
+def _written(text: str) -> str:
+    """Without secrets, with control characters shown by their number.
+
+    >>> _written("runs/a"), _written("runs/hf_abcdefghijklmnop\\x1b[31m\\udcff")
+    ('runs/a', 'runs/[secret]\\\\u001b[31m\\\\udcff')
+    """
+    return numbered(cut_secrets(text))
 
 
 def _cell(value: object) -> object:

@@ -165,6 +165,27 @@ def test_written_and_read_back(tmp_path: Path, form: str) -> None:
     assert read_fleet(target) == found
 
 
+ODD = {"bytes": "runs/bad\udcff", "bell": "runs/a\x1b]0;t\x07\x9b5m\u202eb", "secret": "runs/hf_abcdefghijklmnopqrstuvwxyz"}
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
+@pytest.mark.parametrize("path", ODD.values(), ids=ODD)
+def test_no_folder_name_spoils_what_is_written(tmp_path: Path, form: str, path: str) -> None:
+    """Whatever a run's folder is called, the file can be written, printed and handed on; the fleet after it knows the run."""
+    if form == "parquet":
+        pytest.importorskip("polars", reason="polars comes with the extra report")
+    fleet = Fleet((row("runs/fine", fingerprint="1"), row(path, fingerprint="2", why=f"{path}: no"), row("runs/c", same_as=path)))
+    data = fleet.to_bytes(form)
+    assert b"abcdefghijklmnop" not in data and (form == "parquet" or data.decode().replace("\n", "").isprintable())
+    if form == "csv":
+        return
+    (tmp_path / "fleet").write_bytes(data)
+    before = read_fleet(tmp_path / "fleet")
+    assert len(before.rows) == 3 and before.rows[1].path == before.rows[2].same_as != path
+    again = Fleet((row(path, fingerprint="2"), row("runs/d", fingerprint="2"))).after(before.rows)
+    assert [one.same_as for one in again.rows] == [None, before.rows[1].path]
+
+
 def test_frame() -> None:
     """One row a run, typed, also where all of a column is unknown."""
     polars = pytest.importorskip("polars", reason="polars comes with the extra report")

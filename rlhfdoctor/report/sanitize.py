@@ -6,11 +6,11 @@ import re
 import shlex
 from functools import lru_cache
 
+from rlhfdoctor.privacy.controls import CONTROL, numbered
 from rlhfdoctor.privacy.secrets import cut_secrets
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b\n]{0,2000}(?:\x07|$)|[@-Z\\-_])")
 _COLOURS = re.compile(r"(\x1b\[[0-9;]{0,40}m)")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 
 
 def clean(text: str, width: int = 300) -> str:
@@ -19,7 +19,7 @@ def clean(text: str, width: int = 300) -> str:
     >>> clean("a\\x1b[31mred\\x1b[0m\\tb\\u202e"), clean("export WANDB_API_KEY=0123456789abcdef", 22)
     ('ared b', 'export WANDB_API_KEY=…')
     """
-    plain = _CONTROL.sub("", _ESCAPES.sub("", without_secrets(text).replace("\t", " ").replace("\n", " ")))
+    plain = CONTROL.sub("", _ESCAPES.sub("", without_secrets(text).replace("\t", " ").replace("\n", " ")))
     return plain if len(plain) <= width else plain[: width - 1] + "…"
 
 
@@ -57,7 +57,7 @@ def visible(text: str, width: int = 2000) -> str:
     >>> visible("a\\tb\\u202ec\\r")
     'a\\tb\\\\u202ec\\\\u000d'
     """
-    plain = _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    plain = numbered(text)
     return plain if len(plain) <= width else plain[: width - 1] + "…"
 
 
@@ -71,7 +71,4 @@ def shown(text: str, colours: bool = False) -> str:
     ('a\\tb\\\\u001b]0;title\\\\u0007\\n', '\\x1b[1mfat\\x1b[0m\\\\u001b[2J')
     """
     parts = _COLOURS.split(text) if colours else [text]
-    return "".join(
-        part if place % 2 else _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", part)
-        for place, part in enumerate(parts)
-    )
+    return "".join(part if place % 2 else numbered(part) for place, part in enumerate(parts))
