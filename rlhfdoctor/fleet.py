@@ -5,15 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from rlhfdoctor import interpreters
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.extras import require_polars
+from rlhfdoctor.files.read import read_bytes
 from rlhfdoctor.i18n.message import joined, quoted, say
 from rlhfdoctor.privacy.controls import numbered
 from rlhfdoctor.privacy.secrets import cut_secrets
@@ -188,31 +192,41 @@ def unreadable_row(path: str, why: str) -> FleetRow:
     return FleetRow(path=path, verdict=UNREADABLE, why=why)
 
 
+_MOST_BYTES, _MOST_ROWS = 256 << 20, 200_000
+"""Of a fleet that is read, as JSON lines."""
+_DECODER_BYTES = 1 << 30
+"""Memory of the process that decodes Parquet: a kilobyte of it can unpack to any size."""
+
+
 def read_fleet(path: str | Path) -> Fleet:
     """A fleet that was written as JSON lines or as Parquet.
 
     Raises:
-        SourceError: it cannot be read, or is no fleet.
+        SourceError: it cannot be read, is no fleet or too large for one.
         UsageError: polars is not installed, for Parquet.
     """
     try:
-        data = Path(path).read_bytes()
+        data = read_bytes(path, _MOST_BYTES + 1)
     except OSError as error:
         raise SourceError(joined(quoted(path), quoted(error.strerror or error), by=": ")) from None
-    if data.startswith(b"PAR1"):
+    if data.startswith(b"PAR1") and len(data) <= _MOST_BYTES:
         require_polars(say("Parquet files"))
-        import polars as pl
-
-        try:
-            objects: list[Any] = pl.read_parquet(io.BytesIO(data)).to_dicts()
-        except pl.exceptions.PolarsError:
-            objects = [None]
-    else:
-        objects = [_parsed(line) for line in data.splitlines() if line.strip()]
+        (decoded,) = interpreters.answers(f"{__name__}:make_decoder", [], [data], 1)
+        data = decoded or b""
+    lines = list(islice(io.BytesIO(data), _MOST_ROWS + 1)) if len(data) <= _MOST_BYTES else []
+    if len(data) > _MOST_BYTES or len(lines) > _MOST_ROWS:
+        raise SourceError(
+            say(
+                "{path}: too large for a fleet, which has at most {rows:,} runs in {size:bytes}",
+                path=str(path),
+                rows=_MOST_ROWS,
+                size=_MOST_BYTES,
+            )
+        )
     try:
-        rows = msgspec.convert(objects, list[FleetRow])
-    except msgspec.ValidationError:
-        rows = []
+        rows = tuple(msgspec.json.decode(line, type=FleetRow) for line in lines if line.strip())
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        rows = ()
     if not rows:
         raise SourceError(
             say(
@@ -220,11 +234,23 @@ def read_fleet(path: str | Path) -> Fleet:
                 path=str(path),
             )
         )
-    return Fleet(tuple(rows))
+    return Fleet(rows)
 
 
-def _parsed(line: bytes) -> Any:
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
-        return None
+def make_decoder() -> interpreters.Answerer:
+    """What a worker does with a Parquet file: gives it as JSON lines; nothing of one that is too large or damaged."""
+    import resource
+
+    os.environ["POLARS_MAX_THREADS"] = "1"
+    resource.setrlimit(resource.RLIMIT_DATA, (_DECODER_BYTES, _DECODER_BYTES))  # beyond it polars ends the process
+    import polars as pl
+
+    def decode(data: bytes, _say: Callable[[int], None]) -> bytes:
+        try:
+            frame = pl.read_parquet(io.BytesIO(data))
+            letters = sum(int(frame[name].str.len_bytes().sum()) for name in frame.select(pl.col(pl.String)).columns)
+            return frame.write_ndjson().encode() if letters <= _MOST_BYTES and frame.height <= _MOST_ROWS else b""
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
+            return b""
+
+    return decode

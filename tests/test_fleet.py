@@ -18,7 +18,7 @@ from rlhfdoctor import Fleet, SourceError, analyze, analyze_each
 from rlhfdoctor.cli.fleet import exit_code, form_of
 from rlhfdoctor.core import fleet as judging
 from rlhfdoctor.core.fleet import find_fingerprint, make_row
-from rlhfdoctor.fleet import UNREADABLE, FleetRow, read_fleet
+from rlhfdoctor.fleet import _MOST_ROWS, UNREADABLE, FleetRow, read_fleet
 from rlhfdoctor.report.fleet import Names, next_command, render_html, render_markdown, summary
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -205,6 +205,27 @@ def test_no_fleet_is_a_message(tmp_path: Path, data: bytes) -> None:
         read_fleet(target)
     with pytest.raises(SourceError, match="No such file"):
         read_fleet(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "holes", "lines", "rows", "long"])
+def test_what_is_no_file_of_a_fleets_size_is_not_read(tmp_path: Path, kind: str) -> None:
+    """Nothing waits for a pipe, and no file is read or unpacked without an end."""
+    target = tmp_path / "fleet"
+    if kind == "pipe":
+        os.mkfifo(target)
+    elif kind == "holes":
+        target.touch()
+        os.truncate(target, 1 << 40)
+    elif kind == "lines":
+        target.write_bytes(b"\n" * (_MOST_ROWS + 1))
+    else:
+        polars = pytest.importorskip("polars", reason="polars comes with the extra report")
+        count, name = (_MOST_ROWS + 1, "a") if kind == "rows" else (600, "a" * (1 << 20))
+        text = polars.repeat(name, count, eager=True, dtype=polars.String)
+        polars.DataFrame({"path": text, "verdict": text}).write_parquet(target, statistics=False)
+        assert target.stat().st_size < 1 << 16
+    with pytest.raises(SourceError, match={"pipe": "is no regular file", "lines": "too large for a fleet"}.get(kind, "no fleet")):
+        read_fleet(target)
 
 
 def test_names_without_what_they_share() -> None:
