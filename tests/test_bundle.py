@@ -244,6 +244,21 @@ def test_reading_a_hostile_archive(tmp_path: Path) -> None:
     assert all("passwd" not in str(gap.what) for gap in incident.gaps)
 
 
+def test_no_member_leads_out_of_the_bundle(tmp_path: Path) -> None:
+    """An archive may hold any names; who unpacks the bundle of it gets none of them."""
+    source, target = tmp_path / "in.tar", tmp_path / "b.tar.gz"
+    names = ("../../etc/x.log", "/abs/y.log", "a/../../b.log", "..", ".", "c\x1b]0;t\x07\udcff.log")
+    with tarfile.open(source, "w") as archive:
+        for name in names:
+            info = tarfile.TarInfo(name)
+            info.size = 4
+            archive.addfile(info, io.BytesIO(b"abc\n"))
+    assert make_bundle([str(source)], target).same
+    found = list(unpacked(target))
+    assert len(found) == len(names) + 1 and not any({"", ".", ".."} & set(name.split("/")) for name in found)
+    assert all(name.isprintable() for name in found)
+
+
 def test_a_truncated_bundle_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     """Half an archive gives a gap and what was whole."""
     made = make_bundle([str(ROOT / "samples/lab-pinned-start/run")], tmp_path / "b.tar.gz")

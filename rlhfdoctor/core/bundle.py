@@ -25,6 +25,7 @@ from rlhfdoctor.i18n.message import joined, quoted, say
 from rlhfdoctor.logs.flight import MOST_BYTES, plain_dump, rank_of_dump
 from rlhfdoctor.logs.open import Source, find_sources
 from rlhfdoctor.plugins import folders
+from rlhfdoctor.privacy.controls import numbered
 from rlhfdoctor.privacy.redact import Redactor
 from rlhfdoctor.trace.archive import MANIFEST
 from rlhfdoctor.trace.frames import EVENT, HEADER, Frame, json_payload, pack
@@ -208,6 +209,15 @@ def _short(data: bytes, cut: Counter[str]) -> str:
     return b"\n".join(lines).decode("utf-8", "surrogateescape")
 
 
+def _inside(name: str) -> str:
+    """A member's name that leads nowhere else, and that every tar can print.
+
+    >>> _inside("0-input/../../a.log"), _inside("0-input//etc/x\\x1b.log")
+    ('0-input/_/_/a.log', '0-input/etc/x\\\\u001b.log')
+    """
+    return numbered("/".join("_" if part in (".", "..") else part for part in name.split("/") if part))
+
+
 class _Writer:
     """Puts redacted files into the archive."""
 
@@ -267,7 +277,7 @@ class _Writer:
         file = last if rank_of_dump(last) is not None else self._redactor.text(last)
         ending = PurePosixPath(last).suffix
         file += "" if file.endswith(ending) else ending
-        clean = self._free("/".join([*map(self._redactor.text, folders), file]))
+        clean = self._free(_inside("/".join([*map(self._redactor.text, folders), file])))
         info = tarfile.TarInfo(clean)
         info.size, info.mtime, info.mode = len(data), int(modified), 0o644
         self._archive.addfile(info, io.BytesIO(data))
