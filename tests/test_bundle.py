@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from rlhfdoctor import analyze
-from rlhfdoctor.core.bundle import make_bundle
+from rlhfdoctor.core.bundle import Bundle, _Writer, make_bundle
 from rlhfdoctor.privacy.redact import Redactor
 from rlhfdoctor.trace.read import read_node
 from tests.record.build import event, kernel_lines, write_run
@@ -257,6 +257,27 @@ def test_no_member_leads_out_of_the_bundle(tmp_path: Path) -> None:
     found = list(unpacked(target))
     assert len(found) == len(names) + 1 and not any({"", ".", ".."} & set(name.split("/")) for name in found)
     assert all(name.isprintable() for name in found)
+
+
+def test_thousands_of_one_name_are_numbered_in_one_go() -> None:
+    """Each gets a name of its own, in as many looks as there are members; one that is called so is none of them."""
+
+    class Looked(set[str]):
+        count = 0
+
+        def __contains__(self, name: object) -> bool:
+            self.count += 1
+            return super().__contains__(name)
+
+    bundle, looked = Bundle(Path("x")), Looked()
+    with tarfile.open(fileobj=io.BytesIO(), mode="w") as archive:
+        writer = _Writer(archive, bundle, Redactor())
+        writer._taken = looked
+        for name in ("a.log.3", *["a.log"] * 2000):
+            writer.add_bytes(name, b"", 0)
+    names = [file["name"] for file in bundle.files]
+    assert names[:4] == ["a.log.3", "a.log", "a.log.2", "a.log.4"] and len(set(names)) == 2001
+    assert looked.count < 3 * 2001
 
 
 def test_a_truncated_bundle_is_read_as_far_as_it_goes(tmp_path: Path) -> None:

@@ -223,6 +223,9 @@ class _Writer:
 
     def __init__(self, archive: tarfile.TarFile, bundle: Bundle, redactor: Redactor) -> None:
         self._archive, self._bundle, self._redactor = archive, bundle, redactor
+        self._taken: set[str] = set()
+        self._numbers: dict[str, int] = {}
+        """Name -> the number that its last copy got: of thousands, none is tried again."""
 
     def add(self, path: str, shown: str, name: str) -> None:
         """A path, as one folder of the archive; `shown` is its name as the user gave it."""
@@ -298,5 +301,9 @@ class _Writer:
 
     def _free(self, name: str) -> str:
         """A name that no member has yet: a log and its packed copy may be in one folder."""
-        taken = {file["name"] for file in self._bundle.files}
-        return next(new for new in (name, *(f"{name}.{number}" for number in range(2, 10_000))) if new not in taken)
+        free = name
+        while free in self._taken:
+            self._numbers[name] = number = self._numbers.get(name, 1) + 1
+            free = f"{name}.{number}"
+        self._taken.add(free)
+        return free
