@@ -244,6 +244,22 @@ def test_reading_a_hostile_archive(tmp_path: Path) -> None:
     assert all("passwd" not in str(gap.what) for gap in incident.gaps)
 
 
+@pytest.mark.parametrize("date", ["inf", "nan", "-inf", "1e300", "1e18", "-5"])
+def test_a_date_that_is_none(tmp_path: Path, date: str) -> None:
+    """A PAX header can date a member by any number: what is no date costs neither the member nor the bundle."""
+    source = tmp_path / "in.tar"
+    with tarfile.open(source, "w", format=tarfile.PAX_FORMAT) as archive:
+        for file in sorted((ROOT / "samples/lab-pinned-start/run").rglob("*")):
+            if file.is_file():
+                info = archive.gettarinfo(file, f"run/{file.name}")
+                info.pax_headers = {"mtime": date}
+                archive.addfile(info, io.BytesIO(file.read_bytes()))
+    bundle = make_bundle([str(source)], tmp_path / "b.tar.gz")
+    assert bundle.same and bundle.before is not None
+    assert bundle.before.findings[0].cause == "host-pinned-offload"
+    assert not [gap for gap in bundle.before.gaps if "in.tar" in str(gap.what)]
+
+
 def test_no_member_leads_out_of_the_bundle(tmp_path: Path) -> None:
     """An archive may hold any names; who unpacks the bundle of it gets none of them."""
     source, target = tmp_path / "in.tar", tmp_path / "b.tar.gz"

@@ -37,6 +37,8 @@ _CHAINED_TYPES = (
 )
 """Which describe what follows; each is read within the one before."""
 _MOST_CHAINED = 16
+_LATEST_S = 1e11
+"""The year 5138: what is later is no date."""
 _PAX_RECORD = re.compile(rb"(\d{1,7}) [^=\n]{1,200}=")
 _DIGITS = re.compile(rb"\d{64}")
 _MOST_DIRECTORY_BYTES = 64 << 20
@@ -134,7 +136,8 @@ def _tar_members(
                 continue
             handle = archive.extractfile(member) if member.isfile() and wanted(member.name) else None
             if handle is not None:
-                yield Member(member.name, handle, member.size, member.mtime)
+                modified = member.mtime if 0 <= member.mtime < _LATEST_S else None  # a PAX header can hold inf or nan
+                yield Member(member.name, handle, member.size, modified)
 
 
 def _count(archive: tarfile.TarFile, name: str, more: int, most: int) -> None:
