@@ -17,6 +17,7 @@ from rlhfdoctor.files.walk import open_below, walk
 from rlhfdoctor.sources.procfs import Mappings, read_file
 
 _MOUNTS_BYTES = 1 << 20
+_ON_THE_WAY = (b"/", b"/dev", b"/dev/shm")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,16 +64,40 @@ def open_shm(root: str, pid: int) -> int | None:
     """A descriptor of the /dev/shm in a process's own mount namespace, to be closed; None if it is no tmpfs.
 
     The owner of the process can have made that namespace: a link in it would be followed in ours, and a file system
-    of his own may never answer. So its type is read first (proc_pid_mountinfo(5)), and no link is followed.
+    of his own may never answer. So its type is read first (proc_pid_mountinfo(5)), and no link is followed. A root that
+    FUSE serves is left alone by root only: containers of one's own may have one.
 
     Raises:
         OSError: it cannot be opened, or a link is in its path.
     """
-    mounts = (read_file(f"{root}/proc/{pid}/mountinfo", _MOUNTS_BYTES) or b"").splitlines()
-    types = [line.partition(b" - ")[2].split(b" ")[0] for line in mounts if line.split(b" ")[4:5] == [b"/dev/shm"]]
-    if types[-1:] != [b"tmpfs"]:
+    mounts = read_file(f"{root}/proc/{pid}/mountinfo", _MOUNTS_BYTES) or b""
+    if len(mounts) == _MOUNTS_BYTES or not _is_tmpfs(mounts):  # what is cut off may cover the rest
         return None
     return open_below(f"{root}/proc/{pid}/root", "dev", "shm")
+
+
+def _is_tmpfs(mountinfo: bytes) -> bool:
+    """Whether the /dev/shm that a path finds is a tmpfs that is mounted there, and no file system above asks a user.
+
+    The lines are in no order that says what covers what (a mount can be moved), so the path is walked from the root:
+    what covers a folder is mounted on what it covers.
+    """
+    mounts: dict[tuple[bytes, bytes], tuple[bytes, bytes]] = {}
+    """(Mount, folder) -> what is mounted there, its type."""
+    for line in mountinfo.splitlines():
+        fields = line.split(b" ")
+        if len(fields) > 4 and fields[4] in _ON_THE_WAY and fields[0] != fields[1]:
+            mounts[fields[1], fields[4]] = fields[0], line.partition(b" - ")[2].split(b" ")[0]
+    starts = {parent for parent, _ in mounts} - {mount for mount, _ in mounts.values()}
+    if len(starts) != 1:
+        return False
+    mount, last, kind = starts.pop(), b"", b""
+    for folder in _ON_THE_WAY:
+        while (mount, folder) in mounts:
+            (mount, kind), last = mounts.pop((mount, folder)), folder
+        if kind.startswith(b"fuse") and os.geteuid() == 0:
+            return False
+    return (last, kind) == (_ON_THE_WAY[-1], b"tmpfs")
 
 
 def list_objects(path: str = "/dev/shm", known_as: str | None = None, most_count: int = 5000) -> list[SharedObject]:

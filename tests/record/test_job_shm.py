@@ -112,3 +112,51 @@ def test_only_a_tmpfs_is_asked(node: Node) -> None:
     node.tree.write("proc/8/mountinfo", b"60 59 0:25 / /dev/shm rw,nosuid - fuse.sshfs x rw\n")
     node.shm.place(8)
     assert node.size() == size_of(f"{node.tree.root}/dev/shm")
+
+
+@pytest.mark.parametrize(
+    ("mounts", "is_asked"),
+    [
+        ("24 27 /dev devtmpfs, 25 24 /dev/shm tmpfs, 27 1 / ext4", True),  # of this order, as an initial RAM disk leaves them
+        ("1 1 / rootfs, 27 1 / ext4, 24 27 /dev devtmpfs, 25 24 /dev/shm tmpfs, 30 25 /dev/shm tmpfs", True),
+        ("27 1 / ext4, 25 27 /dev/shm tmpfs", True),
+        ("24 9 /dev tmpfs, 25 24 /dev/shm tmpfs", True),  # chroot
+        ("27 1 / overlay, 24 27 /dev tmpfs", False),
+        ("27 1 / overlay, 25 27 /dev/shm tmpfs, 26 25 /dev/shm fuse.x", False),
+        ("27 1 / overlay, 24 27 /dev tmpfs, 25 24 /dev/shm tmpfs, 26 24 /dev fuse", False),
+        ("26 24 /dev fuse, 27 1 / overlay, 24 27 /dev tmpfs, 25 24 /dev/shm tmpfs", False),  # moved there
+        ("27 1 / overlay, 24 27 /dev tmpfs, 25 24 /dev/shm tmpfs, 26 27 / fuse", False),
+        ("27 1 / overlay, 24 27 /dev tmpfs, 25 24 /dev/shm tmpfs, 26 27 / xfs", False),
+        ("27 1 / overlay, 25 27 /dev/shm tmpfs, 26 27 /dev xfs", False),
+        ("27 1 / fuse.x, 24 27 /dev tmpfs, 25 24 /dev/shm tmpfs", False),
+        ("25 24 /dev/shm tmpfs, 27 1 / fuse", False),
+        ("24 25 /dev tmpfs, 25 24 /dev/shm tmpfs", False),
+        ("", False),
+    ],
+)
+def test_a_tmpfs_below_another_mount_is_not_asked(
+    node: Node, monkeypatch: pytest.MonkeyPatch, mounts: str, is_asked: bool
+) -> None:
+    """What a path finds counts, in whatever order mounts are listed: a tmpfs that is covered is not what would be opened."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    lines = [one.split() for one in mounts.split(", ") if one]
+    text = "".join(f"{mount} {parent} 0:25 / {place} rw - {kind} x rw\n" for mount, parent, place, kind in lines)
+    node.tree.write("proc/8/mountinfo", text.encode())
+    node.shm.place(8)
+    assert (node.size() == size_of("/dev/shm")) == is_asked
+
+
+def test_a_list_of_mounts_that_is_cut_off(node: Node) -> None:
+    """A user may have a hundred thousand: what covers /dev may stand behind the part that is read."""
+    many = b"".join(b"%d 60 0:25 / /mnt/%d rw - tmpfs tmpfs rw\n" % (n, n) for n in range(100, 40_000))
+    node.tree.write("proc/8/mountinfo", b"60 59 0:25 / /dev/shm rw,nosuid - tmpfs tmpfs rw\n" + many)
+    node.shm.place(8)
+    assert node.size() == size_of(f"{node.tree.root}/dev/shm")
+
+
+def test_the_real_list_of_mounts(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process of this machine has this machine's."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    node.tree.write("proc/8/mountinfo", Path("/proc/self/mountinfo").read_bytes())
+    node.shm.place(8)
+    assert node.size() == size_of("/dev/shm")
