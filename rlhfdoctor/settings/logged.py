@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -65,8 +64,8 @@ def parse_logged(event: Event, gaps: list[Gap] | None = None) -> Iterator[Writte
         share = _of_line(event, "gpu_memory_utilization", float(str(event.fields[FIELD.wanted_ratio])))
         yield replace(share, owner="vllm", name="rollout.gpu_memory_utilization")
     elif FIELD.threshold_ratio in event.fields:
-        ratio = str(event.fields[FIELD.threshold_ratio])
-        with contextlib.suppress(ValueError):  # a cut figure
+        ratio = event.fields[FIELD.threshold_ratio]
+        if isinstance(ratio, int | float):  # no text, as of a figure that is damaged or endless
             yield _of_line(event, "RAY_memory_usage_threshold", float(ratio))
 
 

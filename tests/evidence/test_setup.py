@@ -128,6 +128,14 @@ def test_zigzag_of_lengths_is_growth(facts: Facts) -> None:
     assert found["gpu.lengths_ratio"] > 1.5
 
 
+@pytest.mark.parametrize("figure", ["1.2.3", "...", ".", "9" * 400, "0." + "1" * 400])
+def test_lengths_that_are_no_figures(facts: Facts, figure: str) -> None:
+    """They say nothing; what else the lines say is read."""
+    text = steps([10, 20, 30, 32, 34, 36], [5, 5, 6, 5, 6, 5]).replace("mean:6", f"mean:{figure}")
+    found = facts({"driver.log": text})
+    assert found["gpu.rising_steps_ratio"] == 1.0 and "gpu.lengths_ratio" not in found
+
+
 def test_gpu_growth_wants_some_steps(facts: Facts) -> None:
     """Fewer than six lines say nothing."""
     assert "gpu.slope_bytes_per_step" not in facts({"driver.log": steps([10, 20, 30, 32, 34])})
