@@ -30,7 +30,7 @@ from rlhfdoctor.sources.cgroupfs import find_chain, find_hierarchy, find_path, r
 from rlhfdoctor.sources.meminfo import parse_meminfo
 from rlhfdoctor.sources.owners import owners_of
 from rlhfdoctor.sources.procfs import parse_cmdline, read_boot_id, read_file
-from rlhfdoctor.sources.shm import read_shm
+from rlhfdoctor.sources.shm import read_shm, read_shm_of
 from rlhfdoctor.trace.read import RUN_SCHEMA
 from rlhfdoctor.version import VERSION
 
@@ -84,7 +84,7 @@ def describe_run(
     path = find_path(hierarchy, "", pid) if hierarchy is not None else None
     levels = [read_level(hierarchy, level) for level in find_chain(hierarchy, path)] if hierarchy and path else []
     memory = parse_meminfo(read_file("/proc/meminfo") or b"")
-    shm = read_shm(f"/proc/{pid}/root/dev/shm") or read_shm()
+    shm = read_shm_of("", pid) or read_shm()
     versions = find_packages(argv)
     run = {
         "schema": RUN_SCHEMA,

@@ -60,7 +60,7 @@ def read_shm(path: str | int = "/dev/shm") -> SharedMemory | None:
     )
 
 
-def open_shm(root: str, pid: int) -> int | None:
+def open_shm(root: str, pid: int | str) -> int | None:
     """A descriptor of the /dev/shm in a process's own mount namespace, to be closed; None if it is no tmpfs.
 
     The owner of the process can have made that namespace: a link in it would be followed in ours, and a file system
@@ -74,6 +74,20 @@ def open_shm(root: str, pid: int) -> int | None:
     if len(mounts) == _MOUNTS_BYTES or not _is_tmpfs(mounts):  # what is cut off may cover the rest
         return None
     return open_below(f"{root}/proc/{pid}/root", "dev", "shm")
+
+
+def read_shm_of(root: str, pid: int | str) -> SharedMemory | None:
+    """Size and use of what a process has as /dev/shm; None where it is not read, as above."""
+    try:
+        handle = open_shm(root, pid)
+    except OSError:
+        return None
+    if handle is None:
+        return None
+    try:
+        return read_shm(handle)
+    finally:
+        os.close(handle)
 
 
 def _is_tmpfs(mountinfo: bytes) -> bool:

@@ -6,6 +6,8 @@ import hashlib
 import json
 import os
 import shlex
+import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from rlhfdoctor.record.start import (
     shell_line,
     start_recorder,
 )
+from rlhfdoctor.sources.shm import read_shm
 from rlhfdoctor.trace.store import Writer
 
 SECRET = "hunter2-do-not-tell"
@@ -139,6 +142,22 @@ def test_run_file(tmp_path: Path) -> None:
     assert (run["host"], run["cwd"]) == (os.uname().nodename, str(Path.cwd()))
     assert (tmp_path / "run" / "command.sh").read_text() == "python 'train it.py'\n"
     assert (run["limits"]["memory_total_bytes"] > 0, list((tmp_path / "run").glob("*.new"))) == (True, [])
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None or os.geteuid() != 0, reason="needs unshare (util-linux) and root")
+def test_no_link_in_a_watched_process_s_namespace_is_followed(tmp_path: Path) -> None:
+    """Whoever owns the process can put one where its /dev/shm would be; ours is described then."""
+    entered = "mount -t tmpfs none /dev && ln -s /proc /dev/shm && echo && exec sleep 60"
+    with subprocess.Popen(["unshare", "--mount", "sh", "-c", entered], stdout=subprocess.PIPE) as process:
+        try:
+            if process.stdout is None or not process.stdout.readline():
+                pytest.skip("needs a namespace of mounts")
+            (tmp_path / "run").mkdir()
+            run = describe_run(tmp_path / "run", RecorderConfig(name="x", node=""), argv=[], pid=process.pid)
+        finally:
+            process.kill()
+    ours = read_shm()
+    assert ours is not None and run["limits"]["shm_size_bytes"] == ours.size_bytes
 
 
 def test_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
