@@ -12,7 +12,7 @@ from rlhfdoctor.errors import UsageError
 from rlhfdoctor.i18n.message import joined, quoted, say
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.plugins.spec import FrameworkSpec
-from rlhfdoctor.settings.spell import FRAMEWORKS, claimants, load_table, normal, parse_version
+from rlhfdoctor.settings.spell import FRAMEWORKS, claimants, load_table, normal, parse_version, rows_of
 from rlhfdoctor.types import Event, Framework, Setting
 from rlhfdoctor.vocabulary import EVENT, FIELD
 
@@ -242,10 +242,9 @@ def _range(name: str, settings: Sequence[Setting]) -> tuple[str | None, str | No
     until: str | None = None
     if name not in FRAMEWORKS:
         return None, None
-    for setting in settings:
-        if setting.framework != name or setting.form == "dump":
-            continue
-        rows = [s for s in load_table(name) if normal(s.spelled) == normal(setting.spelled)]
+    written = dict.fromkeys(s.spelled for s in settings if s.framework == name and s.form != "dump")
+    for spelled in written:  # a command may repeat one as often as it likes
+        rows = rows_of(spelled, name)
         if not rows:
             continue
         firsts = [(parse_version(s.since), s.since) for s in rows if parse_version(s.since)]

@@ -202,6 +202,11 @@ def lookup(spelled: str, prefer: str | None = None) -> Spelling | None:
     return next((s for s in found if s.framework == prefer), found[0])
 
 
+def rows_of(spelled: str, framework: str) -> tuple[Spelling, ...]:
+    """All rows of a framework's table that have a spelling."""
+    return tuple(s for s in _by_spelling().get(normal(spelled), ()) if s.framework == framework)
+
+
 def claimants(spelled: str) -> tuple[str, ...]:
     """The frameworks whose tables have a spelling.
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from rlhfdoctor.i18n.message import ENGLISH, quoted
+from rlhfdoctor.settings import framework, spell
 from rlhfdoctor.settings.framework import find_framework, find_versions
 from rlhfdoctor.settings.read import read_configuration
-from rlhfdoctor.settings.spell import claimants, load_table
+from rlhfdoctor.settings.spell import claimants, load_table, normal
 from rlhfdoctor.types import Event, Framework, Setting
 from tests.build import make_event, make_setting, read_log
 
@@ -108,6 +109,25 @@ def test_range_of_releases(spelled: list[str], since: str | None, until: str | N
     found = find_framework([], [make_setting(word) for word in spelled], {})
     assert found is not None
     assert (found.version, found.since, found.until) == (None, since, until)
+
+
+def test_a_flag_that_is_repeated_costs_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each spelling is looked up once, in an index of the table: a command may hold one tens of thousands of times."""
+    words = ["--adam_offload", "--colocate_all_models"]
+    steps = 0
+
+    def counted(spelled: str) -> str:
+        nonlocal steps
+        steps += 1
+        return normal(spelled)
+
+    found = find_framework([], [make_setting(word) for word in words], {})  # builds the index
+    for module in (spell, framework):
+        monkeypatch.setattr(module, "normal", counted)
+    settings = [make_setting(word) for word in words * 1000]
+    steps = 0
+    assert find_framework([], settings, {}) == found
+    assert steps < 4 * len(settings)
 
 
 def test_range_from_a_script() -> None:
