@@ -111,7 +111,7 @@ def _answer(tool: Tool[Any], given: dict[str, Any], places: Places) -> types.Cal
         call = msgspec.convert(given, tool.takes)
         with isolated(quoted(tool.name), faults, _MOST_S):
             answer = bounded(tool.run(call, places))
-    except (DoctorError, msgspec.ValidationError) as error:
+    except (DoctorError, msgspec.ValidationError, UnicodeEncodeError) as error:
         return _error(str(error))
     if faults:
         return _error(f"{faults[0].what}: {faults[0].why}")

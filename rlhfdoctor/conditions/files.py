@@ -157,7 +157,7 @@ def convert(value: Any, form: Any, place: Place, faults: Faults) -> Any:
         return [convert(one, get_args(items)[0], (*place, index), faults) for index, one in enumerate(value)]
     try:
         return msgspec.convert(value, form)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
         faults.add(place, f"'{place[-1] if place else 'file'}': {_plain(str(error))}")
         return None
 

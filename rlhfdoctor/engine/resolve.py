@@ -167,7 +167,7 @@ def _form(raw: Any, faults: Faults) -> RuleForm | None:
         return None
     try:
         return msgspec.convert(raw, RuleForm)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeEncodeError):
         form = convert(raw, RuleForm, (), faults)
         return form if isinstance(form, RuleForm) else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from rlhfdoctor.trace.schema import TABLES
 from rlhfdoctor.vocabulary import RECORD_FIELD as R
 from rlhfdoctor.vocabulary.run import OTHER, PHASES
 
+_HALF = re.compile("[\ud800-\udfff]")
 _LIMIT = ("limit", "level")
 USED = Measure("limit_used_bytes", "Memory in use below a limit that cannot be reclaimed.", _LIMIT)
 SIZE = Measure("limit_bytes", "The limit.", _LIMIT)
@@ -110,7 +112,7 @@ def _known(labels: tuple[str, ...], row: Mapping[str, Any], columns: Iterable[tu
 
 def label(name: object) -> str:
     """A label that UTF-8 can hold: a cgroup's path may have any bytes."""
-    return str(name).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return _HALF.sub("\ufffd", str(name))
 
 
 class Latest:

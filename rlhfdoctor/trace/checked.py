@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+import re
 from typing import Annotated, Any, TypedDict, cast
 
 import msgspec
@@ -20,6 +21,9 @@ _MOST_LETTERS = 1 << 16
 MOST_JSON_BYTES = 1 << 20
 """Of an event or a header as JSON; the largest of a real one is some ten kilobytes, a long command line."""
 _MOST_ITEMS = 20_000
+_ESCAPED_HALF = re.compile(rb"(?i)\\ud[89a-f]|\xed[\xa0-\xbf]")
+_HALF = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+"""Half of a pair of UTF-16, but for those that stand for bytes of a name (surrogateescape): they can be written."""
 Text = Annotated[str, Meta(max_length=_MOST_LETTERS)]
 Number = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 Time = Annotated[int, Meta(ge=0, le=LATEST_NS)]
@@ -109,9 +113,15 @@ class Header(TypedDict, total=False):
 
 
 def read_json(payload: bytes) -> dict[str, Any] | None:
-    """A JSON object, or None if it is not valid."""
+    """A JSON object, or None if it is not valid. Halves of a pair that are no byte of a name become U+FFFD.
+
+    >>> read_json(b'{"a": "\\\\ud800 caf\\\\udce9"}')["a"] == "\\ufffd caf\\udce9"
+    True
+    """
     try:
-        value = json.loads(payload)
+        value = json.loads(payload.decode("utf-8", "surrogatepass"))
+        if _ESCAPED_HALF.search(payload):
+            value = json.loads(_HALF.sub("\ufffd", json.dumps(value, ensure_ascii=False)))
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
@@ -121,7 +131,7 @@ def checked(value: dict[str, Any] | None, form: type) -> tuple[dict[str, Any], s
     """An object as one of the forms above, and what is wrong with it; it is empty then."""
     try:
         return dict(msgspec.convert(value, form)), ""
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
         return {}, str(error)
     except RecursionError:
         return {}, "nested too deeply"

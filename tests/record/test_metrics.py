@@ -114,8 +114,8 @@ def test_what_is_gone_is_not_shown() -> None:
 
 @pytest.mark.parametrize(
     ("level", "read"),
-    [('/a"b\\c\nd', '/a"b\\c\nd'), ("/gr\udcf6\udcdfe", "/gr\ufffd\ufffde"), ("/\u8bad\u7ec3", "/\u8bad\u7ec3")],
-    ids=["quotes", "latin-1", "chinese"],
+    [('/a"b\\c\nd', '/a"b\\c\nd'), ("/gr\udcf6\udcdfe", "/gr\ufffd\ufffde"), ("/a\ud800", "/a\ufffd"), ("/\u8bad\u7ec3", "/\u8bad\u7ec3")],
+    ids=["quotes", "latin-1", "half", "chinese"],
 )
 def test_any_name_is_a_label(level: str, read: str) -> None:
     """Whatever a cgroup's path or a trainer's role holds, the page stays readable."""

@@ -450,6 +450,20 @@ def test_is_run(tmp_path: Path, name: str, expected: bool) -> None:
     assert is_run(tmp_path) is expected
 
 
+@pytest.mark.parametrize("half", [r"\ud800", r"\udbff", r"\uDC7F", r"\udcff"])
+def test_half_of_a_pair(tmp_path: Path, half: str) -> None:
+    """JSON may hold what no text can: it is no number, and what is made of it can be written as UTF-8."""
+    make_writer(tmp_path).close()
+    (tmp_path / "run.json").write_text(f'{{"schema": "rlhfdoctor.run/1", "started": "{half}"}}')
+    node = read_node(tmp_path)
+    assert (node.run, [str(gap.what) for gap in node.gaps]) == ({}, [str(tmp_path / "run.json")])
+    for text in (half.encode(), half.lower().encode().decode("unicode-escape").encode("utf-8", "surrogatepass")):
+        (tmp_path / "run.json").write_bytes(b'{"schema": "rlhfdoctor.run/1", "name": "a' + text + b'", "versions": {"' + text + b'": ""}}')
+        run = read_node(tmp_path).run
+        assert next(iter(run["versions"])) == run["name"][1:]
+        assert run["name"].encode("utf-8", "surrogateescape") in (b"a\xff", "a\ufffd".encode())
+
+
 def test_is_run_by_run_json(tmp_path: Path) -> None:
     """A folder in which the recorder did not get as far as a segment is known by run.json."""
     (tmp_path / "run.json").write_text('{"schema": "rlhfdoctor.run/1"}')
