@@ -47,6 +47,16 @@ def _check_nodes(groups: list[Placed]) -> None:
         )
 
 
+def engine_groups(gpus: int, per_node: int) -> list[Placed]:
+    """Groups of engines with GPUs of their own: whole nodes of them, then the rest.
+
+    >>> engine_groups(20, 8)
+    [Placed(roles=('engine',), gpus=8, nodes=2), Placed(roles=('engine',), gpus=4, nodes=1)]
+    """
+    whole, rest = divmod(gpus, per_node)
+    return [Placed(("engine",), size, nodes) for size, nodes in ((per_node, whole), (rest, 1)) if size and nodes]
+
+
 def make_nodes(
     inputs: Inputs, groups: list[Placed], models: dict[str, Model], engine: Engine | None, **rest: Any
 ) -> list[Plan]:

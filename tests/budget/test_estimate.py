@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from rlhfdoctor.budget import placement
 from rlhfdoctor.budget.estimate import estimate as estimate_plan
 from rlhfdoctor.budget.pinned import pinned_size
+from rlhfdoctor.budget.placement import Placed
 from rlhfdoctor.budget.plan import Model, Plan
 from rlhfdoctor.budget.shapes import of_size
 from rlhfdoctor.budget.types import Estimate, Limit, Need
@@ -598,6 +600,31 @@ def test_nodes_are_packed(tmp_path: Path) -> None:
     )
     found = estimate(script(tmp_path, *words), framework="openrlhf==0.5.4")
     assert "1 node of 3" in str(found.node) and "actor x8" in str(found.node)
+
+
+MANY_ENGINES = {
+    "openrlhf": (
+        "python3 -m openrlhf.cli.train_ppo_ray --pretrain Qwen/Qwen2.5-7B --ref_num_nodes 10000 --vllm_tensor_parallel_size 8",
+        "--vllm_num_engines",
+    ),
+    "skyrl": (
+        "python3 -m skyrl.train.entrypoints.main_base trainer.policy.model.path=Qwen/Qwen2.5-7B trainer.placement.colocate_all=false "
+        "generator.inference_engine.tensor_parallel_size=8",
+        "generator.inference_engine.num_engines=",
+    ),
+}
+
+
+@pytest.mark.parametrize(("head", "flag"), MANY_ENGINES.values(), ids=MANY_ENGINES)
+def test_many_engines_are_one_group(head: str, flag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten thousand are placed in one pass over the nodes; more than can be placed are an error of use, not a long wait."""
+    groups: list[Placed] = []
+    monkeypatch.setattr(placement, "_check_nodes", groups.extend)
+    estimate(script(tmp_path, f"{flag} 10000".replace("= ", "="), head=head))
+    assert 1 < len(groups) < 6 and max(group.nodes for group in groups) == 10_000
+    monkeypatch.undo()
+    with pytest.raises(UsageError, match="engine on 1000000000 nodes: 10000 are the most"):
+        estimate(script(tmp_path, f"{flag} 1000000000".replace("= ", "="), head=head))
 
 
 @pytest.mark.parametrize("version", ["0.12.6", "0.16.9", "0.18.3", "0.19.8"])

@@ -18,7 +18,7 @@ from rlhfdoctor.budget.layout_settings import (
     read_resume,
     read_sub_groups,
 )
-from rlhfdoctor.budget.placement import GPUS, Placed, make_nodes
+from rlhfdoctor.budget.placement import GPUS, Placed, engine_groups, make_nodes
 from rlhfdoctor.budget.plan import Engine, Model, Plan
 from rlhfdoctor.budget.shapes import Shape
 from rlhfdoctor.i18n.message import say
@@ -171,8 +171,7 @@ def _place_engine(inputs: Inputs, engine: Engine, groups: list[Placed]) -> None:
         groups[0].roles = (*groups[0].roles, "engine")
         return
     per = inputs.machine.gpus_per_node or max(GPUS, engine.tensor_parallel)
-    whole, rest = divmod(inputs.count("rollout.num_engines", default=1) * engine.tensor_parallel, per)
-    groups += [Placed(("engine",), per)] * whole + ([Placed(("engine",), rest)] if rest else [])
+    groups += engine_groups(inputs.count("rollout.num_engines", default=1) * engine.tensor_parallel, per)
 
 
 def _group_size(inputs: Inputs, role: str) -> tuple[int, int]:

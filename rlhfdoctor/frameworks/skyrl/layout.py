@@ -6,7 +6,7 @@ from typing import Any
 
 from rlhfdoctor.budget.inputs import Inputs
 from rlhfdoctor.budget.layout_settings import BYTES_PER_TOKEN, actor_shape, find_store
-from rlhfdoctor.budget.placement import Placed, make_nodes
+from rlhfdoctor.budget.placement import Placed, engine_groups, make_nodes
 from rlhfdoctor.budget.plan import Engine, Model, Plan
 from rlhfdoctor.budget.shapes import Shape
 from rlhfdoctor.errors import UsageError
@@ -160,8 +160,7 @@ def _groups(
     sets = [pair, *((role,) for role in wanted if role not in pair)]
     gpus = inputs.count("rollout.num_engines", default=1) * engine.tensor_parallel
     per = inputs.machine.gpus_per_node or max(8, engine.tensor_parallel)
-    engines = [Placed(("engine",), per)] * (gpus // per) + ([Placed(("engine",), gpus % per)] if gpus % per else [])
-    return [Placed(roles, sizes[roles[0]][1], sizes[roles[0]][0]) for roles in sets] + engines
+    return [Placed(roles, sizes[roles[0]][1], sizes[roles[0]][0]) for roles in sets] + engine_groups(gpus, per)
 
 
 def _lengths(inputs: Inputs) -> tuple[int, int]:
