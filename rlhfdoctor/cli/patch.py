@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from rlhfdoctor.cli.console import echo, language_option, rules_option, tell
-from rlhfdoctor.cli.incident import EXIT_CODES, any_paths_argument, ray_option, read_session, reading_options
+from rlhfdoctor.cli.incident import (
+    EXIT_CODES,
+    any_paths_argument,
+    given_options,
+    ray_option,
+    read_session,
+    reading_options,
+)
 from rlhfdoctor.cli.project import ProjectCommand
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.i18n.message import plural, say
+from rlhfdoctor.report.sanitize import shell_path
 
 if TYPE_CHECKING:
     from rlhfdoctor.patch.merge import Change
@@ -84,7 +91,7 @@ def patch(
         for detail in described.details:
             tell(say("   {detail}", detail=detail), err=True)
         echo(without_secrets(described.diff), err=True, end="")
-    command = _command(paths, reading)
+    command = _command(paths)
     if changes:
         _write(changes) if write else _print(changes)
         given = "".join(f" --consent {rule}" for rule in consent)
@@ -137,7 +144,7 @@ def _print(changes: Sequence[Change]) -> None:
     else:  # byte for byte
         click.echo(diff.encode("utf-8", "surrogateescape"), nl=False)
     if top != here.resolve():
-        tell(say("the diff applies in {folder}: patch -p1 -d {folder} < FILE", folder=shlex.quote(str(top))), err=True)
+        tell(say("the diff applies in {folder}: patch -p1 -d {folder} < FILE", folder=shell_path(str(top))), err=True)
 
 
 def _write(changes: Sequence[Change]) -> None:
@@ -156,18 +163,6 @@ def _write(changes: Sequence[Change]) -> None:
         )
 
 
-def _command(paths: Sequence[str], reading: Mapping[str, Any]) -> str:
+def _command(paths: Sequence[str]) -> str:
     """The command as it was given, to be continued."""
-    words = ["doctor", "patch", *paths]
-    for option, name in (
-        ("--config", "configs"),
-        ("--framework", "framework"),
-        ("--since", "since"),
-        ("--until", "until"),
-    ):
-        given = reading.get(name)
-        for value in given if isinstance(given, tuple) else [given] if given else []:
-            words += [option, value]
-    if reading.get("ray_address") is not None:
-        words += ["--ray", reading["ray_address"]]
-    return shlex.join(words)
+    return " ".join(["doctor", "patch", *map(shell_path, paths), *given_options()])

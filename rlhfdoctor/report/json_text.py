@@ -1,4 +1,4 @@
-"""The text of a JSON report: a figure that is no number (infinite, NaN) is null, as JSON has no word for it."""
+"""The text of a JSON report: no secrets; what is no finite number is null, as JSON has no word for it."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from rlhfdoctor.report.sanitize import without_secrets
+
 
 def to_text(value: Any) -> str:
     """Indented JSON; what is no JSON value is shown as text.
 
-    >>> to_text([1.5, float("inf")]).split()
-    ['[', '1.5,', 'null', ']']
+    >>> to_text([1.5, float("inf"), "runs/hf_abcdefghijklmnop"]).split()
+    ['[', '1.5,', 'null,', '"runs/[secret]"', ']']
     """
-    try:
-        return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=str)
-    except ValueError:
-        return json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False, default=str)
+    return json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False, default=str)
 
 
-def _finite(value: Any) -> Any:
+def _plain(value: Any) -> Any:
+    if isinstance(value, str):
+        return without_secrets(value)
     if isinstance(value, Mapping):
-        return {key: _finite(inner) for key, inner in value.items()}
+        return {key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
+        return [_plain(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -17,6 +17,7 @@ from rlhfdoctor.cli import main
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.patch.apply import selected, write_change
 from rlhfdoctor.patch.merge import apply_all
+from tests.test_own_rules import filled
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "samples" / "simplerl-third-generation" / "run" / "launch.sh"
@@ -105,6 +106,13 @@ def test_write_applies_safe_patches_only(safe: Path) -> None:
         f"patched {safe / 'launch.sh'} (1 change); take it back with: doctor patch {safe / 'launch.sh'} --revert\n",
     ) == (result.exit_code, result.stdout)
     assert sized(before) == (safe / "launch.sh").read_bytes()
+
+
+def test_the_command_to_write_repeats_what_was_given(safe: Path, tmp_path: Path) -> None:
+    """With rules of one's own, and a path that a shell would take apart."""
+    run, rules = safe.rename(tmp_path / "a b"), filled(tmp_path / "rules" / "gpu-our-card").parent
+    command = f"doctor patch '{run}' --rules {rules} --write"
+    assert f"write it: {command}\n" in doctor(run, "--rules", rules).stderr
 
 
 def test_consent_applies_the_others_of_that_rule(safe: Path) -> None:
