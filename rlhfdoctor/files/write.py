@@ -138,6 +138,34 @@ def replace(
         os.close(folder)
 
 
+def remove(path: str | os.PathLike[str], *names: str) -> None:
+    """Removes the first of these files of a folder; where nothing but the others is left, these and the folder.
+
+    Args:
+        path: of the folder, a real one: a link in it is refused.
+
+    Raises:
+        OSError: the folder or the first file cannot be reached.
+    """
+    above, name = os.path.split(os.fspath(path))
+    upper = open_folder(above, real=True)
+    try:
+        folder = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=upper)
+        try:
+            os.unlink(names[0], dir_fd=folder)
+            with contextlib.suppress(OSError):
+                with os.scandir(folder) as entries:
+                    rest = [entry.name for entry in entries]
+                if set(rest) <= set(names):
+                    for other in rest:
+                        os.unlink(other, dir_fd=folder)
+                    os.rmdir(name, dir_fd=upper)
+        finally:
+            os.close(folder)
+    finally:
+        os.close(upper)
+
+
 def write_all(handle: int, data: bytes) -> None:
     """All of it, or an OSError."""
     rest = memoryview(data)

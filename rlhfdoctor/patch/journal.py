@@ -127,12 +127,12 @@ def keep(file: Path, original: bytes, written: bytes, base: bytes = b"", edits: 
 
 
 def drop(path: Path) -> None:
-    """Removes a journal, and the folder with the last one."""
-    path.unlink()
-    with contextlib.suppress(OSError):
-        if [other.name for other in path.parent.iterdir()] == [_IGNORED]:
-            (path.parent / _IGNORED).unlink()
-        path.parent.rmdir()
+    """Removes a journal, and the folder with the last one.
+
+    Raises:
+        OSError: it cannot be removed, or a link has come into its path.
+    """
+    write.remove(path.parent, path.name, _IGNORED)
 
 
 def load(path: Path) -> Journal:

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from rlhfdoctor.errors import SourceError, UsageError
-from rlhfdoctor.patch.apply import write_change
+from rlhfdoctor.patch.apply import revert_files, write_change
+from rlhfdoctor.patch.journal import keep
 from rlhfdoctor.patch.merge import Change
 from tests.attacks import build
 from tests.attacks.conftest import Doctor
@@ -251,6 +252,24 @@ def test_folder_that_becomes_a_link(run: Path, tmp_path: Path, monkeypatch: pyte
         write_change(change)
     assert run.is_symlink()
     assert (victim.read_bytes(), os.listdir(victim.parent)) == (VICTIM, ["launch.sh"])
+
+
+def test_journals_folder_that_becomes_a_link(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sixth attack: while the first file is restored, the second one's journals become a link to a folder of root's."""
+    target = tmp_path / "etc"
+    target.mkdir()
+    for name in ("launch.sh.json", ".gitignore"):
+        (target / name).write_bytes(VICTIM)
+    for folder in ("a", "b"):
+        (run / folder).mkdir()
+        script = run / folder / "launch.sh"
+        script.write_bytes(b"new")
+        keep(script.resolve(), b"old", b"new")
+    swapping(monkeypatch, run / "b" / ".rlhfdoctor", target, lambda name: name.startswith(".launch.sh."))
+    with pytest.raises(SourceError):
+        revert_files([run])
+    assert {path.name: path.read_bytes() for path in target.iterdir()} == {"launch.sh.json": VICTIM, ".gitignore": VICTIM}
+    assert (run / "b" / ".rlhfdoctor").is_symlink() and (run / "a" / "launch.sh").read_bytes() == b"old"
 
 
 def test_a_journal_of_millions_of_edits_costs_nothing(run: Path, attack: Doctor) -> None:
