@@ -17,7 +17,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "(TaskRunner pid=285358) Map (num_proc=16):  45%|####5     | 450000/1000000 [02:10<02:38, 3461.50 examples/s]",
     ),
     *(
-        line(EVENT.data.sample, form.begin.replace("^", _START), form.sample, follow=100, when=form.when)
+        line(EVENT.data.sample, form.begin.replace("^", _START), form.sample, follow=1000, when=form.when)
         for form in FORMS
     ),
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from rlhfdoctor.logs.blocks import Hit
-from rlhfdoctor.logs.samples import TURN
 
 _NO_FAILURES = frozenset(("config", "framework", "version", "phase", "progress", "reward", "data", "host", "flight"))
 """Scopes of kinds that say how a run goes, not how it ended."""
@@ -20,6 +19,17 @@ _ANSWER = re.compile(
     rf"|\b{_SAID}: ?\[?[\"']"  # vLLM's log of requests, slime's of samples
 )
 """Keys of samples in JSON and in print-outs (verl prints `[response] ...`, TRL tables and dicts)."""
+_TURN = re.compile(r"<\|im_start\|>\w|<\|start_header_id\|>\w|<start_of_turn>\w|<｜(?:User|Assistant)｜>|\[INST\] ")
+"""What stands before words of a conversation on the same line."""
+_OUTPUT = re.compile(
+    r"[\"'](?:outputs?|texts?|content|gen|generations?|preds?|predictions?|samples?|targets?)[\"'] ?: ?\[?[\"']"
+    r"|\bGenerated response [^\n]{1,200}?: output: [\"']"  # vllm/entrypoints/logger.py
+)
+"""Keys that may hold anything, and are a model's words beside one of the following (verl: trainer.rollout_data_dir)."""
+_BESIDE = re.compile(
+    r"[\"'](?:inputs?|gts|prompts?|questions?|problems?|scores?|rewards?|acc|ground_truth)[\"'] ?:"
+    r"|\bGenerated response "
+)
 _NAMED = re.compile(r"[\s(='\"]/\S|\bprocess ['\"`]")
 """In front of the kernel's words: the path of a cgroup, the name of a program, which any user can choose."""
 
@@ -45,4 +55,6 @@ def is_quoted(hit: Hit) -> bool:
         return True
     if kind.scope == "kernel" and (_NAMED.search(head) or _WORKER.match(head)):
         return True
-    return any(sign.search(head) for sign in (_ANSWER, TURN, _LIST)) or _ROLE.search(whole) is not None
+    if any(sign.search(head) for sign in (_ANSWER, _TURN, _LIST)) or _ROLE.search(whole):
+        return True
+    return _OUTPUT.search(head) is not None and _BESIDE.search(whole) is not None

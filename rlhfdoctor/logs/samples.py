@@ -28,6 +28,8 @@ class Form(NamedTuple):
     """A begin that ends the question before it."""
 
 
+_OPEN = r"^[\[(\"']{0,3}"
+"""Of a list of texts, as Python prints it, with its line ends taken back (`restore`)."""
 FORMS = (
     Form(
         "verl (workers/reward_manager/naive.py), EasyR1: prompt, response, ground truth and score, each as it is",
@@ -36,30 +38,48 @@ FORMS = (
         "(TaskRunner pid=285358) [response] We divide both sides by 3.",
         r"^\[response\]",
     ),
-    Form("Qwen, Yi", r"<\|im_start\|>", r"<\|im_end\|>|<\|endoftext\|>", "<|im_start|>assistant"),
+    Form(
+        "Qwen, Yi",
+        rf"{_OPEN}<\|im_start\|>(?:system|user|assistant|tool)\b",
+        r"(?<![\"'])<\|im_end\|>",
+        "<|im_start|>assistant",
+    ),
     Form(
         "Llama 3",
-        r"<\|start_header_id\|>",
-        r"<\|eot_id\|>|<\|end_of_text\|>",
+        rf"{_OPEN}(?:<\|begin_of_text\|>)?<\|start_header_id\|>\w",
+        r"(?<![\"'])<\|eot_id\|>",
         "<|start_header_id|>user<|end_header_id|>",
     ),
-    Form("Gemma", r"<start_of_turn>", r"<end_of_turn>|<eos>", "<start_of_turn>model"),
-    Form("DeepSeek", r"<｜(?:User|Assistant)｜>", r"<｜end▁of▁sentence｜>", "<｜Assistant｜><think>"),
-    Form("Llama 2, Mistral", r"\[INST\] ", r"</s>", "<s>[INST] What is 6 times 7? [/INST]"),
-    Form("Phi, GLM, Zephyr", r"<\|(?:user|assistant|system)\|>", r"<\|end\|>|<\|endoftext\|>|</s>", "<|assistant|>"),
+    Form(
+        "Gemma",
+        rf"{_OPEN}(?:<bos>)?<start_of_turn>(?:user|model)\b",
+        r"(?<![\"'])<end_of_turn>",
+        "<start_of_turn>model",
+    ),
+    Form(
+        "DeepSeek",
+        rf"{_OPEN}(?:<｜begin▁of▁sentence｜>)?<｜(?:User|Assistant)｜>",
+        r"(?<![\"'])<｜end▁of▁sentence｜>",
+        "<｜Assistant｜><think>",
+    ),
+    Form("Llama 2, Mistral", rf"{_OPEN}(?:<s>)?\[INST\] ", r"</s>$", "<s>[INST] What is 6 times 7? [/INST]"),
+    Form("Phi, GLM, Zephyr", rf"{_OPEN}<\|(?:user|assistant|system)\|>", r"<\|end\|>$|</s>$", "<|assistant|>"),
     Form(
         "the template of DeepSeek-R1-Zero, of TinyZero, of OpenRLHF's examples",
         r"^(?:(?:User|Human|Assistant|Prompt|Response):|<think>)",
-        r"</answer>|</think>|<\|endoftext\|>|</s>",
+        r"</answer>|</think>",
         "Assistant: Let me solve this step by step.",
         r"^(?:Assistant:|Response:|<think>)",
     ),
 )
 """The templates are in each model's tokenizer_config.json, on Hugging Face."""
 _WHO = re.compile(r"\([^)\n]{1,80}\) {0,4}")
-TURN = re.compile("|".join(form.begin for form in FORMS if not form.begin.startswith("^")))
-"""What stands before words of a conversation on the same line."""
-_MOST_LINES = 400
+_OTHERS = re.compile(
+    r"\[rank ?\d{1,6}\]|(?:slurmstepd|srun|kernel|systemd)\b|\[ *\d{1,9}\.\d{3,6}\]"
+    r"|[EWI]\d{4} \d|\[?20\d\d-\d\d-\d\d[ T]|(?:INFO|ERROR|WARNING|CRITICAL) \d"
+)
+"""How lines begin that a program, a rank or the kernel wrote: no text of a sample, as far as anyone can know."""
+_MOST_LINES = 2000
 """From the begin of a sample on, empty ones and those of other processes included."""
 _MOST_TEXTS = 20_000
 _SAME = 40
@@ -142,6 +162,8 @@ def _lines(rule: _Rule, front: str, begin: Event) -> list[str]:
         if not text.startswith(front) or (not front and _WHO.match(text)):
             continue
         words = text[len(front) :].lstrip()
+        if _OTHERS.match(words):
+            continue
         if not front and rule.begins(words):
             return lines if is_question and rule.answers(words) else lines[:last]
         lines.append(text)

@@ -112,6 +112,35 @@ ANSWERS = {
 }
 
 
+ANSWERS |= {
+    "verl, a dump of answers": ('{"input": "why", "output": "It says\\n' + CUDA + '\\nso lower it.", "gts": "1", "score": 0.0, "step": 1}',),
+    "vLLM, an answer": ("INFO 11-20 01:03:04 request_logger.py:109] Generated response 7: output: '" + CUDA + "', finish_reason: stop",),
+    "verl, a long answer": ("[response] It says", *(f"word {number}" for number in range(700)), CUDA, "[score] 0.0"),
+}
+TOKENIZER = (
+    "Qwen2TokenizerFast(special_tokens={'eos_token': '<|im_end|>', 'pad_token': '<|endoftext|>'}, added_tokens_decoder={",
+    '151643: AddedToken("<|endoftext|>", special=True),',
+    '151644: AddedToken("<|im_start|>", special=True),',
+    '151645: AddedToken("<|im_end|>", special=True),',
+)
+BETWEEN = {
+    "a rank": ("Assistant: Let me think.", f"[rank3]: {CUDA}", "so 3.", "</think> <answer> 3 </answer>"),
+    "slurm": ("<|im_start|>assistant", "slurmstepd: error: Detected 1 oom_kill event in StepId=123.0.", "3<|im_end|>"),
+    "the kernel": ("Assistant: Let me think.", f"[71832.442247] {KILL}", "</think> <answer> 3 </answer>"),
+    "a rank, behind a prefix": ("(T pid=7) [response] a", f"(T pid=7) [rank3]: {CUDA}", "(T pid=7) [score] 1.0"),
+    "two prints of a tokenizer": (*TOKENIZER, CUDA, "restarting", *TOKENIZER),
+    "a template that is printed": ("chat template: <|im_start|>system", CUDA, "restarting", "PAD token: <|endoftext|>"),
+    "an exception about a token": ("Response: 42", CUDA, "ValueError: cannot decode </s>"),
+}
+
+
+@pytest.mark.parametrize("lines", BETWEEN.values(), ids=BETWEEN)
+def test_a_failure_in_the_middle(tmp_path: Path, lines: tuple[str, ...]) -> None:
+    """What no sample can hold, or what no sample is: a failure that is shown by mistake is better than one that is lost."""
+    (tmp_path / "train.log").write_text("\n".join([*map(STEP.format, range(8)), *lines]) + "\n")
+    assert rlhfdoctor.analyze(str(tmp_path)).death is not None
+
+
 @pytest.mark.parametrize("who", ["(TaskRunner pid=77) ", ""])
 @pytest.mark.parametrize("sample", ANSWERS.values(), ids=ANSWERS)
 def test_an_answer_in_every_form(tmp_path: Path, who: str, sample: tuple[str, ...]) -> None:
