@@ -6,6 +6,7 @@ import codecs
 import gzip
 import io
 import lzma
+import re
 from collections.abc import Callable, Iterator
 from typing import IO, Any, cast
 
@@ -162,24 +163,29 @@ def pieces(handle: Any) -> Iterator[bytes]:
         yield piece
 
 
+_HOLE = re.compile(rb"\0{64,}")
+"""No sign of a binary file: copytruncate leaves one before the text, a power loss or a full disk behind it."""
+
+
 def decoded(pieces: Iterator[bytes]) -> Iterator[bytes]:
     """UTF-8 for UTF-16 and UTF-32 with a mark, or UTF-16 that shows by its zero bytes; raises for binary."""
     first = next(pieces, b"")
+    head = _HOLE.sub(b"", first).lstrip(b"\0")[:4096]
     encoding = None
     if first.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
         encoding = "utf-32"
     elif first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "utf-16"
-    elif b"\0" in first.lstrip(b"\0")[:4096]:
+    elif b"\0" in head:
         zeros = (first[0:4096:2].count(0), first[1:4096:2].count(0))
         half = min(len(first), 4096) // 2
         if zeros[1] > half * 0.4 and zeros[0] < half * 0.05:
             encoding = "utf-16-le"
         elif zeros[0] > half * 0.4 and zeros[1] < half * 0.05:
             encoding = "utf-16-be"
-        elif _looks_binary(first.lstrip(b"\0")[:4096]):
+        elif _looks_binary(head):
             raise Binary
-    elif _looks_binary(first.lstrip(b"\0")[:4096]):
+    elif _looks_binary(head):
         raise Binary
     if encoding is None:
         yield first
@@ -192,10 +198,7 @@ def decoded(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _looks_binary(head: bytes) -> bool:
-    """Whether more than a twentieth of the bytes are control characters that no log holds.
-
-    Leading zeros are no sign: copytruncate rotation leaves a hole at the start of a log.
-    """
+    """Whether more than a twentieth of the bytes are control characters that no log holds."""
     controls = sum(head.count(bytes([c])) for c in (*range(7), *range(14, 26), 127))
     return controls > max(len(head) // 20, 8)
 

@@ -496,3 +496,11 @@ def test_hole_at_the_start(tmp_path: Path) -> None:
     path.write_bytes(bytes(100_000) + TEXT)
     found, gaps = read_folder([path])
     assert (found[str(path)].lstrip(b"\0"), gaps) == (TEXT, [])
+
+
+@pytest.mark.parametrize("place", ["behind", "within"])
+def test_zeros_are_no_sign_of_a_binary_file(tmp_path: Path, place: str) -> None:
+    """A power loss or a full disk leaves blocks of zeros behind the text, and the next start writes on behind them."""
+    (tmp_path / "train.log").write_bytes(TEXT + bytes(50_000) + (TEXT if place == "within" else b""))
+    found, gaps = read_folder([tmp_path])
+    assert gaps == [] and found[str(tmp_path / "train.log")].startswith(TEXT)
