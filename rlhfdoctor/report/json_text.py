@@ -20,10 +20,14 @@ def to_text(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
+    """The value itself where nothing is to be changed: a copy of a large report would be as large."""
     if isinstance(value, str):
-        return without_secrets(value)
+        plain = without_secrets(value)
+        return plain if plain != value else value
     if isinstance(value, Mapping):
-        return {key: _plain(inner) for key, inner in value.items()}
+        changed = {key: plain for key, inner in value.items() if (plain := _plain(inner)) is not inner}
+        return {**value, **changed} if changed else value
     if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
+        places = {place: plain for place, inner in enumerate(value) if (plain := _plain(inner)) is not inner}
+        return [places.get(place, inner) for place, inner in enumerate(value)] if places else value
     return None if isinstance(value, float) and not math.isfinite(value) else value
