@@ -27,6 +27,16 @@ def open_below(top: str, *names: str) -> int:
     return handle
 
 
+def names_in(folder: str | os.PathLike[str] | int, most_count: int) -> list[str]:
+    """At most so many names of what is in a folder, in the file system's own order.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with os.scandir(folder) as entries:
+        return [entry.name for entry in islice(entries, most_count)]
+
+
 def walk(
     top: str | os.PathLike[str],
     *,

@@ -38,6 +38,7 @@ _MARKS_FOLDER = re.compile(rb"(?:^|\0)RLHFDOCTOR_MARKS=([^\0]+)")
 _KERNEL_BYTES = 4 << 20
 _MARKS_BYTES = 1 << 18
 _ENVIRONMENT_TRIES = 3
+_MOST_SESSIONS = 8
 _NUMBERS: tuple[RecordField, ...] = (R.step, R.rank, R.at_ns)
 _SNAPSHOT_NUMBERS: tuple[RecordField, ...] = (
     R.at_ns,
@@ -164,7 +165,7 @@ class Activity:
                 RECORD.ray.node,
                 {R.pid: node.pid, R.session: node.session, R.address: node.address, R.store_bytes: node.store_bytes},
             )
-            if node.session and node.session not in self._sessions:
+            if node.session and node.session not in self._sessions and len(self._sessions) < _MOST_SESSIONS:
                 owners, logs = owners_of(process.pid), f"{node.session}/logs"
                 self._sessions[node.session] = SessionNames(node.session, owners=owners)
                 self._owners[logs] = owners
@@ -188,6 +189,7 @@ class Activity:
             self._read_environment(pid)
         if tick % 5 == 1:
             self.tailer.look()
+            self.names = {}
             for session in self._sessions.values():
                 self.names |= session.read()
                 for driver in session.drivers:

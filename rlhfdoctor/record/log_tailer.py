@@ -13,10 +13,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from rlhfdoctor.files.read import open_binary
+from rlhfdoctor.files.walk import names_in
 from rlhfdoctor.files.write import append, make_folder
 from rlhfdoctor.logs import frameworks, phases, steps
 from rlhfdoctor.logs.finders import required_literals
 from rlhfdoctor.logs.pattern import Pattern, compiled
+from rlhfdoctor.sources.ray import MOST_LOGS
 from rlhfdoctor.types import Value
 from rlhfdoctor.vocabulary import EVENT
 from rlhfdoctor.vocabulary.names import Field
@@ -83,9 +85,11 @@ class LogTailer:
     def look(self) -> None:
         """Finds the files of the sessions that are new."""
         for number, (logs, owners) in enumerate(self._sessions.items()):
+            if len(self._followed) >= _MOST_FILES:
+                break
             prefix = "ray" if number == 0 else f"ray-{number + 1}"
             with contextlib.suppress(OSError):
-                for name in os.listdir(logs):
+                for name in names_in(logs, MOST_LOGS):
                     if _SESSION_LOG.match(name):
                         self.add(f"{logs}/{name}", f"{prefix}/{name}", owners)
         if self._sessions:

@@ -250,3 +250,16 @@ def test_many_files(tmp_path: Path) -> None:
     tailer.add_session(make_session(tmp_path / "a", *[f"worker-{number}.out" for number in range(500)]))
     tailer.look()
     assert len(read(tailer)) == 400
+
+
+def test_session_is_not_listed_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once as many files are followed as can be, no session is listed any more."""
+    tailer, listed = LogTailer(str(tmp_path / "logs")), []
+    monkeypatch.setattr(
+        "rlhfdoctor.record.log_tailer.names_in",
+        lambda logs, most: listed.append(logs) or [f"worker-{number}.out" for number in range(most)],
+    )
+    tailer.add_session(str(tmp_path))
+    for _ in range(3):
+        tailer.look()
+    assert listed == [str(tmp_path)]

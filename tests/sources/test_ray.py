@@ -204,3 +204,32 @@ def test_drivers(tmp_path: Path) -> None:
     )
     names = SessionNames(SESSION, tree.root)
     assert ({}, {1177, 1180}) == (names.read(), names.drivers)
+
+
+def test_file_that_did_not_change_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file without a name is opened again only when it changed."""
+    tree, opened = FakeTree(tmp_path), []
+    logs = f"{SESSION[1:]}/logs"
+    for pid in range(20):
+        tree.write(f"{logs}/worker-{HEX}-ffffffff-{pid}.out", ":job_id:01000000\n")
+    monkeypatch.setattr("rlhfdoctor.sources.ray.read_bytes", lambda path, *_, **__: opened.append(path) or ACTOR.encode()[:16])
+    names = SessionNames(SESSION, tree.root)
+    counts = []
+    for _ in range(3):
+        names.read()
+        counts.append(len(opened))
+    tree.write(f"{logs}/worker-{HEX}-ffffffff-7.out", ":job_id:01000000\nmore\n")
+    names.read()
+    assert (counts, len(opened)) == ([20, 20, 20], 21)
+
+
+def test_very_many_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a session with more logs than any has only so many are looked at, so many read at a look, and names are short."""
+    monkeypatch.setattr("rlhfdoctor.sources.ray.MOST_LOGS", 60)
+    monkeypatch.setattr("rlhfdoctor.sources.ray._MOST_BYTES", 40 << 12)
+    tree = FakeTree(tmp_path)
+    for pid in range(100):
+        tree.write(f"{SESSION[1:]}/logs/worker-{HEX}-ffffffff-{pid}.out", f":actor_name:{'x' * 999}\n")
+    names = SessionNames(SESSION, tree.root)
+    found = [len(names.read()) for _ in range(3)]
+    assert (found, {len(name) for name in names.read().values()}) == ([40, 60, 60], {200})
