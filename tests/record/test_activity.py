@@ -365,7 +365,7 @@ def child(tmp_path: Path) -> Iterator[Callable[..., int]]:
 
 def meet(desk: Desk, pid: int) -> None:
     """Follows a real process."""
-    desk.target = desk.activity._target = Target("", pids=[pid])
+    desk.target = desk.activity._target = desk.activity._marks._target = Target("", pids=[pid])
     for process in desk.target.discover():
         desk.activity.add_process(process)
 
