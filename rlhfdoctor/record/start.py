@@ -20,9 +20,11 @@ from typing import Any
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.files import write
 from rlhfdoctor.files.read import read_bytes
+from rlhfdoctor.files.walk import names_in
 from rlhfdoctor.i18n.message import quoted, say
 from rlhfdoctor.interpreters import fresh
 from rlhfdoctor.plugins import folders
+from rlhfdoctor.privacy.controls import CONTROL, numbered
 from rlhfdoctor.privacy.secrets import cut_secrets, cut_words
 from rlhfdoctor.record.recorder_config import RecorderConfig, pass_config, write_config
 from rlhfdoctor.record.run_folder import written_to
@@ -38,8 +40,11 @@ _CONFIG_ENDINGS = (".yaml", ".yml", ".json", ".sh", ".toml", ".conf")
 _CONFIG_BYTES = 2 << 20
 _MOST_NAMED, _MOST_CONFIGS = 200, 32
 """Files that a command line names: looked at, and kept. Another user's process can name very many."""
+_MOST_PYTHONS, _MOST_PACKAGES = 8, 20_000
 _NAME_LENGTH = 60
 """Of a copy, without its number: a name of three bytes a character fits, too."""
+_CONTROLS = re.compile(rf"(?:(?![\u200c\u200d]|\r\n){CONTROL.pattern})+")
+"""But for what joins letters or ends a line: a script within a word stays one that is read as such."""
 _START_S = 20
 _ENVIRONMENT = re.compile(
     r"^(?:NCCL|GLOO|RAY|PYTORCH|TORCH|CUDA|VLLM|DEEPSPEED|DS|OMP|MALLOC|HYDRA|SLURM_(?:JOB|MEM|NTASKS|NNODES|CPUS)"
@@ -129,14 +134,21 @@ def describe_run(
 
 
 def shell_line(argv: Iterable[str]) -> str:
-    """The command as a shell would take it.
+    """The command as a shell would take it; what a screen obeys is written by its bytes, as bash reads them.
 
     >>> shell_line(["python", "a b.py", "x=1"])
     "python 'a b.py' x=1"
+    >>> print(shell_line(["--a=\\x1b[2J"]))
+    '--a='$'\\x1b''[2J'
     """
     import shlex
 
-    return " ".join(shlex.quote(word) for word in argv)
+    return " ".join(_CONTROLS.sub(_by_bytes, shlex.quote(word)) for word in argv)
+
+
+def _by_bytes(found: re.Match[str]) -> str:
+    """Characters within single quotes as a piece of its own."""
+    return "'$'" + "".join(f"\\x{byte:02x}" for byte in found[0].encode("utf-8", "surrogateescape")) + "''"
 
 
 def keep_configs(folder: Path, argv: Sequence[str], owners: Collection[int] = ()) -> list[dict[str, str]]:
@@ -170,19 +182,22 @@ def keep_configs(folder: Path, argv: Sequence[str], owners: Collection[int] = ()
 def find_packages(argv: Sequence[str]) -> dict[str, str]:
     """Versions of the packages that matter, from the dist-info folders of the command's interpreter."""
     program = next((word for word in argv[:4] if Path(word).name.startswith("python")), None)
-    found = shutil.which(program or "python3") or sys.executable
-    folders = list(Path(found).parent.parent.glob("lib/python3*/site-packages"))
+    lib = Path(shutil.which(program or "python3") or sys.executable).parent.parent / "lib"
     versions: dict[str, str] = {}
-    for folder in folders:
-        try:
-            names = os.listdir(folder)
-        except OSError:
-            continue
-        for name in names:
+    for python in [name for name in _names_in(lib) if name.startswith("python3")][:_MOST_PYTHONS]:
+        for name in _names_in(lib / python / "site-packages"):
             package, _, version = name.removesuffix(".dist-info").rpartition("-")
             if name.endswith(".dist-info") and package.lower() in _PACKAGES:
-                versions[package.lower().replace("_", "-")] = version
+                versions[package.lower().replace("_", "-")] = numbered(version).replace("\n", "\\u000a")
     return versions
+
+
+def _names_in(folder: Path) -> list[str]:
+    """What is in a folder of the command's interpreter; who starts it decides how much that is."""
+    try:
+        return names_in(folder, _MOST_PACKAGES)
+    except OSError:
+        return []
 
 
 def start_recorder(folder: Path, config: RecorderConfig, *, daemon: bool = False) -> subprocess.Popen[bytes]:

@@ -34,7 +34,7 @@ _LEAST_BYTES = 1 << 10
 _MOST_NAMES = 8192
 """Of all folders; of one with more than its share, as that of many runs, the followed processes' own are looked up."""
 _MOST_FOLDERS, _MOST_LETTERS, _MOST_FILES = 16, 1024, 20_000
-_MOST_EVENTS, _EVENTS_PER_TICK = 50_000, 50
+_MOST_EVENTS, _EVENTS_PER_TICK = 20_000, 50
 """Stored in a burst, and what every tick adds: a job cannot push its own history out of the run's folder."""
 _NUMBERS: tuple[RecordField, ...] = (R.step, R.rank, R.at_ns)
 _SNAPSHOT_NUMBERS: tuple[RecordField, ...] = (

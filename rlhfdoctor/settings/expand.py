@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 LONGEST_WORD = 64 * 1024
 """Variables that double each other end here."""
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*|\d)(?::-([^}]*))?\}?")
+_ESCAPED = re.compile(r"((?:\\x[0-9a-fA-F]{1,2})+)|\\(.)", re.S)
 ANSI_QUOTED = re.compile(r"\$'(?:[^'\\]|\\.)*'", re.S)
 """`$'it\\'s'`, in which a backslash escapes."""
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
@@ -25,6 +26,17 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Div: lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1),  # towards zero, as the shell divides
     ast.Mod: lambda a, b: abs(a) % abs(b) * (-1 if a < 0 else 1),
 }
+
+
+def _unescape(found: re.Match[str]) -> str:
+    """A character that is written by its letter, or characters by their bytes.
+
+    >>> _ESCAPED.sub(_unescape, r"a\\tb\\xc3\\xa9\\q")
+    'a\\tbéq'
+    """
+    if found[1]:
+        return bytes(int(number, 16) for number in found[1].split("\\x")[1:]).decode("utf-8", "replace")
+    return _ESCAPES.get(found[2], found[2])
 
 
 def unquote(raw: str, variables: Mapping[str, str], depth: int = 0) -> str:
@@ -43,7 +55,7 @@ def unquote(raw: str, variables: Mapping[str, str], depth: int = 0) -> str:
             if quote and quote != char:
                 out.append(char)
         elif char == "$" and not quote and (ansi := ANSI_QUOTED.match(raw, i)):
-            out.append(re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), ansi[0][2:-1], flags=re.S))
+            out.append(_ESCAPED.sub(_unescape, ansi[0][2:-1]))
             i = ansi.end() - 1
         elif raw.startswith("$((", i) and (end := closing(whole := raw[i : i + _LONGEST_SUM], 1)) < len(whole):
             result = _compute(whole[3 : end - 1], variables)

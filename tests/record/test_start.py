@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from rlhfdoctor.errors import UsageError
+from rlhfdoctor.privacy.controls import CONTROL
 from rlhfdoctor.record.naming import name_of
 from rlhfdoctor.record.recorder_config import RecorderConfig, read_config, write_config
 from rlhfdoctor.record.run_folder import make_folder
@@ -28,6 +29,7 @@ from rlhfdoctor.record.start import (
     shell_line,
     start_recorder,
 )
+from rlhfdoctor.settings.shell import read_tokens
 from rlhfdoctor.sources.shm import read_shm
 from rlhfdoctor.trace.store import Writer
 
@@ -324,3 +326,34 @@ def test_command_of_a_process() -> None:
     """The arguments of a running process, word by word; none of one that is gone."""
     own = Path("/proc/self/cmdline").read_bytes().decode().split("\0")[:-1]
     assert (command_of(os.getpid()), command_of(4194305)) == (own, [])
+
+
+def test_packages_of_a_folder_with_very_many_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the folders of an interpreter only so many names are read, and a version holds nothing that a screen obeys."""
+    counts = []
+
+    def names(folder: Path, most: int) -> list[str]:
+        counts.append(most)
+        inside = ["torch-2\x1b[2J\u202e\nray==9.dist-info"] if folder.name == "site-packages" else ["python3"]
+        return [*inside, *(f"python3.{number}" for number in range(most - 1))]
+
+    monkeypatch.setattr("rlhfdoctor.record.start.names_in", names)
+    assert find_packages([str(tmp_path / "bin" / "python3")]) == {"torch": "2\\u001b[2J\\u202e\\u000aray==9"}
+    assert counts == [20_000] * 9
+
+
+@pytest.mark.parametrize("word", ["\x1b]0;x\x07", "a\u202eb c", "it's\x1b'", "\udcff\x9b1", "\x1b\u200d\x01f0", "é\r\n"], ids=ascii)
+def test_shell_line_with_control_characters(word: str) -> None:
+    """What a screen obeys is not in the line, and bash takes it as the same command."""
+    line = shell_line(["printf", "%s|", word, "end"])
+    done = subprocess.run(["bash", "-c", line.encode("utf-8")], capture_output=True)
+    assert done.stdout == word.encode("utf-8", "surrogateescape") + b"|end|"
+    assert CONTROL.search(line.replace("\r\n", "\n").replace("\u200d", "")) is None
+
+
+def test_shell_line_is_read_again() -> None:
+    """A line with such characters gives the words that it was made of to the reader of scripts, too."""
+    words = ["python", "t.py", "--a", "x\x1b\u202ey", "--b=\x07", "2"]
+    assert [token.text for token in read_tokens(shell_line(words))] == words
+    joined = shell_line(["bash", "-c", "python t.py --a x\u200dy\r\n"])
+    assert [token.text for token in read_tokens(joined) if token.nested][:2] == ["python", "t.py"]
