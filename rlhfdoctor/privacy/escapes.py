@@ -19,7 +19,7 @@ _MARKS = (
 )
 _ESCAPE = re.compile(
     r"(?P<hex>(?:\\x[0-9a-fA-F]{2}){1,64}|(?:%[0-9a-fA-F]{2}){1,64})|(?P<octal>(?:\\[0-3][0-7]{2}){1,64})"
-    r"|\\u(?P<u>[0-9a-fA-F]{4})|(?P<shell>'\\'')|\\(?P<simple>[nrt\"'/\\])|&(?P<name>quot|apos|amp|lt|gt);"
+    r"|\\u(?P<u>[0-9a-fA-F]{4})|(?P<kept>\\(?='\\''))|(?P<shell>'\\'')|\\(?P<simple>[nrt\"'/\\])|&(?P<name>quot|apos|amp|lt|gt);"
     r"|&#(?P<number>\d{1,6}|x[0-9a-fA-F]{1,5});|(?P<gone>\x1b\[[\d;?]{0,20}[A-Za-z])"
 )
 _COLOUR = re.compile(r"\x1b\[[\d;?]{0,20}[mK]")
@@ -129,6 +129,8 @@ def _letters(view: View, match: re.Match[str]) -> list[Piece]:
         letter = _letter(int("0" + match["number"], 16) if match["number"][0] == "x" else int(match["number"]))
     elif kind == "name":
         letter = _NAMED[match["name"]]
+    elif kind == "kept":
+        letter = "\\"
     elif kind == "shell":
         letter = "'"
     else:

@@ -63,7 +63,13 @@ _STEMS = [
 ]
 """What each of the names has in it, in small letters."""
 _CLOSING = r"(?:\\{0,16}[\"']|[\"']?\])?(?:\s?[\])】」》])?"
-_OPENING = r"(?:&\w{1,40}[ \t]{1,4}|!!?\w{1,40}[ \t]{1,4})?(?:SecretStr\()?(?:b|f|r|u)?[【「《“(（\[]?(?:\"{3}|'{3})?"
+_OPENING = (
+    r"(?:&\w{1,40}[ \t]{1,4}|!!?\w{1,40}[ \t]{1,4})?(?:SecretStr\()?(?:b|f|r|u)?[【「《“(（\[]?(?:\"{3}|'{3}|\$(?='))?"
+)
+_PAIR = r"(?(slash)(?!)|(?:\\{1,16}[\"'](?=\w)|\\[^\n]))"
+"""An escape inside of quotes that are not escaped themselves: where they are, a backslash ends the value."""
+_SHELL = r"\\{1,4}(?!&(?:quot|apos|lt|gt|[#]))(?:[^\s\w\"'/\\,;)}\]]|[;,)}\]](?=\w)|(?=[A-Z])(?-i:[A-Z]))"
+"""An escape of the shell; those of JSON end the value."""
 NAMED = rf"""(?ix)
     (?<![a-z0-9_.$-])(?<!\$\{{)(?P<name>[a-z0-9_.-]{{0,100}}?
         (?:key|secret|passw|passphrase|passcode|pass|pwd|credential|use_wandb|use_swanlab|token|auth|salt|cookie|kennwort|csrf|license
@@ -77,8 +83,10 @@ NAMED = rf"""(?ix)
         |(?:is|was|provided:)(?=[ :])|是|为|[ \t]|(?=[【「《“]))
         (?:[ \t]{{0,4}}[|>][+-]?[ \t]{{1,4}}|[ \t]-[ \t])?
         (?:[ \t]{{0,8}}|[ \t]{{0,8}}\\\r?\n[ \t]{{0,40}})(?:\x1b\[[\d;]{{0,20}}m)?{_OPENING})
-    (?=b?\\{{0,16}}(?:"(?P<double>[^"\\\n]{{4,500}})|'(?P<single>[^'\\\n]{{4,500}}))
-        |(?P<bare>(?:(?!&\w{{1,40}}=)[^\s"',;\\)}}\]，。；、】」》”）│]){{4,500}}))
+    (?=(?P<parts>(?:'[^'\\\s]{{1,200}}'(?="\w)|"[^"\\\s]{{1,200}}"(?='\w)){{1,8}}
+            (?:'[^'\\\s:,{{}}]{{1,200}}'|"[^"\\\s:,{{}}]{{1,200}}"))
+        |b?(?P<slash>\\{{1,16}})?(?:"(?P<double>(?:[^"\\\n]|{_PAIR}){{4,500}})|'(?P<single>(?:[^'\\\n]|{_PAIR}){{4,500}}))
+        |(?P<bare>(?:(?!&\w{{1,40}}=)[^\s"',;\\)}}\]，。；、】」》”）│]|{_SHELL}){{4,500}}))
     """
 IN_BLOCK = rf"""(?imx)
     (?:^|(?<=["'(>=]))(?P<indent>[ \t]{{0,60}}(?:-[ ])?)["']?
@@ -96,6 +104,8 @@ _FIGURE_TOKEN = re.compile(
     r"(?i)(?:pad|eos|bos|unk|mask|sep|cls|max|min|num|total|prompt|response|new|avg|per|special|image|stop|next)"
     r"[_.-]?token$"
 )
+_RESTS = re.compile(r"\[secret\](?:\\[nrt]){0,8}\\(?![nrt]).")
+"""What was cut up to an escape."""
 _FIGURES = re.compile(r"[\d.,]+")
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _SECRET_PARTS = frozenset(
@@ -164,6 +174,7 @@ _NO_SECRET_KEYS = frozenset(
 """Of a name that ends in `key`: what it is the key of, if that is no secret."""
 _LEAST_KEY = 20
 _LEAST_RANDOM = 8
+_LEAST_LETTERS = 4
 _CHANGES = re.compile(r"[a-z](?=[A-Z\d])|[A-Z](?=\d)|\d(?=[A-Za-z])")
 
 
@@ -212,12 +223,14 @@ def is_random(value: str) -> bool:
 def _is_named(match: re.Match[str]) -> bool:
     """Whether the text after the name of a secret is one."""
     name, joint = match["name"], match["joint"]
-    value = match["double"] or match["single"] or match["bare"]
+    value = match["parts"] or match["double"] or match["single"] or match["bare"]
     quoted = match["bare"] is None
     marked = quoted or re.search(r"[=:：,|│】「《“是为]|->|%3D|\.\.", joint) is not None
     low = name.lower()
     is_flag = value.startswith("-") and joint[-1:] in " \t" and not (quoted and re.search("[:=]", joint))
-    if is_no_value(value) or is_figure(name, value) or is_flag:
+    if quoted and not match["slash"] and _RESTS.match(value):
+        return True
+    if is_no_value(value) or is_figure(name, value) or is_flag or _is_pattern(value):
         return False
     if (value == "secret" and joint.endswith("[")) or (low == "secret" and _is_mark(match, "name")):
         return False  # it was cut already
@@ -232,6 +245,11 @@ def _is_named(match: re.Match[str]) -> bool:
     if not marked and not (name.startswith("-") or re.search(r"\d", value)):
         return False
     return not (low.endswith(("use_wandb", "use_swanlab")) and len(value) < 10)
+
+
+def _is_pattern(value: str) -> bool:
+    """Whether a value has escapes, with little beside them."""
+    return "\\" in value and len(re.sub(r"\\.|\W", "", value)) < _LEAST_LETTERS
 
 
 def _is_mark(match: re.Match[str], group: str) -> bool:

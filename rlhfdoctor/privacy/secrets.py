@@ -25,6 +25,7 @@ _NO_VALUE = re.compile(r"(?i)-.*|[01]|yes|no")
 _LEAST_LETTERS = 6
 """A shorter secret is not looked for inside of other words."""
 _LONGEST_SECRET = 4096
+_GROUPS = ("parts", "double", "single", "bare", "value")
 Found = Callable[[str], object]
 
 
@@ -117,7 +118,7 @@ def _cut_by_flag(words: Iterable[str]) -> list[str]:
 
 def _cut(found: Found, match: re.Match[str]) -> Iterator[Edit]:
     """A secret in place of a match's groups, of all of it where it has none."""
-    names = [name for name in ("double", "single", "bare", "value") if name in match.re.groupindex and match[name]]
+    names = [name for name in _GROUPS if name in match.re.groupindex and match[name]]
     numbers: Sequence[str | int] = names or range(1, match.re.groups + 1) or (0,)
     for number in numbers:
         value = (match[number] or "").strip()

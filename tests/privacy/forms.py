@@ -205,6 +205,15 @@ NAMED: dict[str, str] = {
     "license, flag": "--license «{A40}»",
     "authentication, tuple": 'requests.get(u, auth=("train", "«{pw}»"))',
     "HTTPBasicAuth": "requests.get(u, auth=HTTPBasicAuth('train', '«{pw}»'))",
+    "JSON, escaped quote": '{{"password": "{a3}\\"«{A12}»"}}',
+    "JSON, escaped quote behind": '{{"password": "«{a6}»\\"«{A12}»", "n": 1}}',
+    "JSON, escaped backslash": '{{"password": "{a2}\\\\«{A12}»"}}',
+    "dict, escaped quote": "{{'password': '«{a6}»\\'«{A12}»', 'n': 1}}",
+    "shell, escaped dollar": "PASSWORD={A4}\\$«{A12}»",
+    "shell, escaped ampersand": "export HF_TOKEN={A4}\\&«{A14}»",
+    "shell, ANSI quotes": "PASSWORD=$'{A4}\\x41«{A12}»'",
+    "shell, adjacent quotes": "PASSWORD='{A4}'\"«{A12}»\"",
+    "shell, adjacent quotes, short": "PASSWORD=\"{A2}\"'«{A12}»'",
     "smtp.login": "smtp.login('train@{domain}', '«{pw}»')",
 }
 """Values that a name beside them makes secret."""
