@@ -9,7 +9,7 @@ from rlhfdoctor.privacy.form import compiled
 from rlhfdoctor.privacy.names import is_no_value, is_random
 from rlhfdoctor.privacy.sheet import Edit, Find, Sheet
 
-_NAME = r"[\w.-]{0,60}?(?:secrets|api[_-]?keys|access[_-]?keys|credentials|passwords|tokens)"
+_NAME = r"[\w.-]{0,60}?(?:secrets|api[_-]?keys|access[_-]?keys|credentials|passwords|tokens|(?<![\w.-])(?P<only>keys))"
 _KEY = r"[\"']?[\w.-]{1,60}[\"']?[ \t]{0,4}"
 INLINE = rf"(?i)(?<![\w.-]){_NAME}[\"']?\s{{0,4}}[:=]\s{{0,4}}\{{(?P<inside>[^{{}}]{{8,4000}})\}}"
 SQUEEZED = (
@@ -28,6 +28,8 @@ _SIGNS = [
     for mark in (":", '"', "'", "=", " =", " :")
 ]
 _LINES_BELOW = 40
+_LEAST_KEY = 20
+"""Of what is below `keys` and no more."""
 
 
 def cut_mappings(sheet: Sheet, cut: Find) -> None:
@@ -35,7 +37,8 @@ def cut_mappings(sheet: Sheet, cut: Find) -> None:
 
     def edits(match: re.Match[str]) -> Iterable[Edit]:
         for line in compiled(VALUE).finditer(match.string, *match.span("inside")):
-            if is_random(line["value"]) and not is_no_value(line["value"]):
+            least = _LEAST_KEY if match["only"] else 0
+            if len(line["value"]) >= least and is_random(line["value"]) and not is_no_value(line["value"]):
                 yield from cut(line)
 
     for form in (INLINE, SQUEEZED, BELOW):

@@ -60,6 +60,7 @@ _STEMS = [
     "验证码",
     "授权码",
     "访问码",
+    *(mark + short for mark in "_.-" for short in ("pw", "sk", "ak")),
 ]
 """What each of the names has in it, in small letters."""
 _CLOSING = r"(?:\\{0,16}[\"']|[\"']?\])?(?:\s?[\])】」》])?"
@@ -75,7 +76,7 @@ NAMED = rf"""(?ix)
         (?:key|secret|passw|passphrase|passcode|pass|pwd|credential|use_wandb|use_swanlab|token|auth|salt|cookie|kennwort|csrf|license
         |(?:unseal|api|access|secret|license)[ ]key(?:[ ]\d)?|contraseña|senha|de[ -]passe
         |пароль|パスワード|비밀번호
-        |密码|密碼|密钥|密鑰|口令|令牌|私钥|凭证|验证码|授权码|访问码)
+        |密码|密碼|密钥|密鑰|口令|令牌|私钥|凭证|验证码|授权码|访问码|[_.-](?:pw|sk|ak)(?![a-z0-9_.-]))
         [a-z0-9_.-]{{0,40}})(?![a-z0-9_.-])
     (?P<joint>{_CLOSING}[ \t]{{0,8}}
         (?:[-=]>|→|[:?+]?=>?|:[ ]?(?:str|bytes|SecretStr|str[ ]?\|[ ]?None|Optional\[str\])[ ]?=
@@ -175,6 +176,7 @@ _NO_SECRET_KEYS = frozenset(
 _LEAST_KEY = 20
 _LEAST_RANDOM = 8
 _LEAST_LETTERS = 4
+_LEAST_PASSWORD = 6
 _CHANGES = re.compile(r"[a-z](?=[A-Z\d])|[A-Z](?=\d)|\d(?=[A-Za-z])")
 
 
@@ -263,12 +265,26 @@ def _is_alike(name: str, value: str) -> bool:
     parts = [part.lower() for part in _PARTS.findall(name)]
     if parts[-1:] == ["key"]:
         return len(value) >= _LEAST_KEY and _is_key(value) and not _NO_SECRET_KEYS.intersection(parts)
+    if parts[-1:] in (["pw"], ["sk"], ["ak"]):
+        return _is_short(parts[-1], value)
     if parts == ["pass"]:
         return re.search(r"\d", value) is not None and re.search(r"[^\W\d]", value) is not None
     at = next((at for at, part in enumerate(parts) if part in _SECRET_PARTS), None)
     if at is None or _OTHER_PARTS.intersection(parts[at + 1 :]) or " " in value:
         return False
     return is_random(value) or (parts[at] in _SURE_PARTS and re.search(r"\d", value) is not None and len(value) >= 6)
+
+
+def _is_short(name: str, value: str) -> bool:
+    """Whether a value is a secret's though only a short name says so: DB_PW=..., OSS_SK=..."""
+    if name == "pw":
+        kinds = (r"\d", r"[^\W\d_]")
+        return len(value) >= _LEAST_PASSWORD and all(re.search(kind, value) for kind in kinds) and not _is_figure(value)
+    return len(value) >= _LEAST_KEY - 4 and " " not in value and _is_key(value)
+
+
+def _is_figure(value: str) -> bool:
+    return re.fullmatch(r"[-+]?[\d.,]+(?:e[-+]?\d+|[a-z%]{0,3})(?:/\w{1,4})?", value, re.I) is not None
 
 
 def _is_key(value: str) -> bool:

@@ -5,6 +5,10 @@ from __future__ import annotations
 from rlhfdoctor.privacy.form import Place
 
 _RANDOM = r"[A-Za-z0-9+/_~.-]"
+_LONG = r"(?=[\w.+/=~-]{0,200}\d)[A-Za-z0-9+][\w.+/=~-]{15,400}"
+"""A key in a list."""
+_MIXED = r"\W{1,40}(?![\d.,+-]{1,20}(?:e[-+]?\d{1,3})?\b)(?=[^\s\"']{0,200}\d)(?=[^\s\"']{0,200}[A-Za-z])[^\s\"']{8}"
+"""A value with letters as well as figures."""
 PLACES = (
     # programs
     Place("sshpass", r"\bsshpass\s{1,8}-p\s{0,8}(\"[^\"\n]{1,200}\"|'[^'\n]{1,200}'|[^\s\"']\S{0,199})"),
@@ -156,8 +160,8 @@ PLACES = (
     ),
     Place(
         "name",
-        r"(?i)\\{0,4}[\"']?name\\{0,4}[\"']?[:=]\s{0,8}\\{0,4}[\"']?\w{0,80}(?:KEY|TOKEN|SECRET|PASSWORD"
-        r"|PASSWD|CREDENTIAL)\w{0,40}"
+        r"(?i)\\{0,4}[\"']?name\\{0,4}[\"']?[:=]\s{0,8}\\{0,4}[\"']?\w{0,80}(?:(?:KEY|TOKEN|SECRET|PASSWORD"
+        rf"|PASSWD|CREDENTIAL)\w{{0,40}}|_(?:PW|SK|AK)(?=\W{{1,60}}value{_MIXED}))"
         r"\\{0,4}[\"']?,?\s{1,40}\\{0,4}[\"']?value\\{0,4}[\"']?[:=]\s{0,8}\\{0,4}[\"']?([^\s\"'\\<>]{4,4096}"
         r")",
         1,
@@ -170,6 +174,12 @@ PLACES = (
         1,
     ),
     Place(
+        "value",
+        rf"(?i)\bvalue(?={_MIXED})\\{{0,4}}[\"']?:\s{{0,8}}\\{{0,4}}[\"']?([^\s\"'\\<>,]{{8,4096}})\\{{0,4}}[\"']?,?\s{{1,40}}\\{{0,4}}"
+        r"[\"']?name\\{0,4}[\"']?:\s{0,8}\\{0,4}[\"']?\w{0,80}_(?:PW|SK|AK)(?!\w)",
+        1,
+    ),
+    Place(
         "{",
         r"(?i)(?:password|passwd|secret|token|api_?key)\\{0,4}[\"']\s{0,4}:\s{0,4}\{\s{0,4}\\{0,4}[\"']"
         r"(?:value|text|data|plain)\\{0,4}[\"']\s{0,4}:"
@@ -179,6 +189,16 @@ PLACES = (
         "[",
         r"(?i)(?:api_?keys|access_?keys|\w{0,20}_tokens|passwords|secrets"
         r"|credentials)\\{0,4}[\"']?\s{0,4}[:=]\s{0,4}\[([^\[\]\n]{8,4000})\]",
+        is_random=True,
+    ),
+    Place(
+        "tokens=[ tokens:[ tokens:_[ tokens_=_[ tokens\":_[ tokens\":[ tokens':_[ tokens':[",
+        rf"(?i)(?<![\w.-])tokens\\{{0,4}}[\"']?\s{{0,4}}[:=]\s{{0,4}}\[(\s{{0,4}}\\{{0,4}}[\"']{_LONG}\\{{0,4}}[\"'][^\[\]\n]{{0,4000}})\]",
+        is_random=True,
+    ),
+    Place(
+        "keys_ tokens_ secrets_ passwords_",
+        rf"(?i)--[\w.-]{{0,60}}(?:keys|tokens|secrets|passwords)[ \t]{{1,4}}({_LONG}(?:[ \t]{{1,4}}{_LONG}){{0,30}})",
         is_random=True,
     ),
     Place(
@@ -237,6 +257,12 @@ PLACES = (
     Place(
         "akia asia [secret] aws",
         r"(?:AKIA|ASIA|\[secret\]|\baws\b)[^\n]{0,80}?(?<![\w/+.-])([A-Za-z0-9+/]{40})(?![\w/+])",
+        is_random=True,
+    ),
+    Place(
+        "_key",
+        r"(?i)(?:\b4(?:01|03|29)\b|unauthori[sz]ed|forbidden|rate.?limit|quota|invalid|incorrect|expired)[^\n]{0,60}?"
+        rf"\bkey[: ]{{1,3}}[\"'`]?({_RANDOM}{{20,100}})(?![\w/])",
         is_random=True,
     ),
     Place(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from rlhfdoctor.privacy.given import cut_given
 from rlhfdoctor.privacy.mappings import cut_mappings
-from rlhfdoctor.privacy.names import cut_named, is_ending, is_figure, is_no_value
+from rlhfdoctor.privacy.names import cut_named, is_ending, is_figure, is_no_value, is_random
 from rlhfdoctor.privacy.sheet import Edit, Sheet
 from rlhfdoctor.privacy.tokens import cut_tokens
 from rlhfdoctor.privacy.views import through_views
@@ -19,11 +19,17 @@ from rlhfdoctor.privacy.views import through_views
 SECRET = "[secret]"
 _IN_NAME = re.compile(
     r"(?i)--?[\w.-]*(?:secret|passw|credential|api[_-]?key|access[_-]?key|private[_-]?key)[\w.-]*"
-    r"|--?(?:[\w.-]{0,80}[._-])?(?:pass|auth|cookies?|webhook(?:[_-]url)?)"
+    r"|--?(?:[\w.-]{0,80}[._-])?(?:pass|pw|auth|cookies?|webhook(?:[_-]url)?)"
 )
 _NO_VALUE = re.compile(r"(?i)-.*|[01]|yes|no")
+_MANY = re.compile(
+    r"(?i)--?[\w.-]{0,80}(?:(?:api|access|secret)[_-]?keys|(?:api|access|auth|hf|hub|git)[_-]?tokens|secrets|passwords)"
+    r"|--?tokens"
+)
+"""A flag with a secret in each word behind it."""
 _LEAST_LETTERS = 6
 """A shorter secret is not looked for inside of other words."""
+_LEAST_LISTED = 16
 _LONGEST_SECRET = 4096
 _GROUPS = ("parts", "double", "single", "bare", "value")
 Found = Callable[[str], object]
@@ -103,10 +109,11 @@ def is_secret(name: str, value: str) -> bool:
 
 def _cut_by_flag(words: Iterable[str]) -> list[str]:
     """Words without the values of flags that name a secret, in the same word or in the next."""
-    found, before = list[str](), ""
+    found, before, flag = list[str](), "", ""
     for word in words:
         name, mark, value = word.partition("=")
-        if before.startswith("-") and word and hides(before, word):
+        flag = word if word.startswith("-") else flag
+        if (before.startswith("-") and word and hides(before, word)) or _is_listed(flag, word):
             found.append(SECRET)
         elif mark and hides(name if name.startswith("-") else f"--{name}", value):
             found.append(f"{name}={SECRET}")
@@ -114,6 +121,12 @@ def _cut_by_flag(words: Iterable[str]) -> list[str]:
             found.append(word)
         before = word
     return found
+
+
+def _is_listed(flag: str, word: str) -> bool:
+    """Whether a word is one of the secrets behind a flag for several."""
+    is_listed = len(word) >= _LEAST_LISTED and word[0] != "-" and _MANY.fullmatch(flag) is not None
+    return is_listed and is_random(word) and not is_no_value(word)
 
 
 def _cut(found: Found, match: re.Match[str]) -> Iterator[Edit]:

@@ -214,6 +214,20 @@ NAMED: dict[str, str] = {
     "shell, ANSI quotes": "PASSWORD=$'{A4}\\x41«{A12}»'",
     "shell, adjacent quotes": "PASSWORD='{A4}'\"«{A12}»\"",
     "shell, adjacent quotes, short": "PASSWORD=\"{A2}\"'«{A12}»'",
+    "tokens, list": 'tokens=["«{A32}»", "«{A31}»"]',
+    "JSON, tokens": '{{"tokens": ["«{A32}»", "«{A31}»"], "n": 1}}',
+    "pw": "DB_PW=«{pw}»",
+    "pw, YAML": "- name: DB_PW\n  value: «{pw}»",
+    "pw, YAML, value first": "- value: «{pw}»\n  name: DB_PW",
+    "pw, flag": "app --db-pw «{pw}» -v",
+    "pw, JSON": '{{"db_pw": "«{pw}»", "n": 1}}',
+    "sk": "S3_SK=«{A40}»",
+    "ak": "export S3_AK=«{A20}»",
+    "sk, YAML": "- name: OSS_SK\n  value: «{A30}»",
+    "sk, dict": "{{'oss_ak': '«{A24}»', 'oss_sk': '«{A30}»'}}",
+    "API keys, flag": "python t.py --api-keys «{A32}» «{A31}» --lr 1e-6",
+    "keys, flow": "keys: {{openai: «{A32}», serper: «{h40}»}}",
+    "keys below": "keys:\n  openai: «{A32}»\n  serper: «{h40}»\nsteps: 3",
     "smtp.login": "smtp.login('train@{domain}', '«{pw}»')",
 }
 """Values that a name beside them makes secret."""
@@ -425,6 +439,7 @@ HEADERS: dict[str, str] = {
 }
 BARE: dict[str, str] = {
     "wandb, prompt": "wandb: Paste an API key from your profile and hit enter: «{h40}»",
+    "key, refused": "Encountered 401 for key «{A40}»",
     "wandb, words": "wandb key «{h40}» was rejected",
     "wandb, key before": "«{h40}» is my wandb key",
     "wandb, argument": "python train.py --use_wandb «{h40}»",
