@@ -189,7 +189,7 @@ class Activity:
         """The last lines of everything, before the recording ends."""
         self.read_kernel()
         self.tailer.look()
-        for pattern, fields, path in self.tailer.read():
+        for pattern, fields, path in self.tailer.read(most_bytes=1 << 30):
             for _ in self._log_mark(pattern.kind, fields, path):
                 pass
         for _ in self._marks.read():

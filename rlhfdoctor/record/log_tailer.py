@@ -25,6 +25,11 @@ from rlhfdoctor.vocabulary.names import Field
 
 _KEEP_BYTES = 1 << 20
 _MOST_PER_READ = 256 << 10
+_MOST_AT_ONCE = 4 << 20
+"""Of all files in a read; the next one begins with those that waited."""
+_MOST_TRIES, _MOST_TRIES_OF_FILE = 100_000, 25_000
+"""Of a pattern with a line, in a read; of more lines the last ones are looked at, as of a burst."""
+_LINE_BYTES = 8192
 _MOST_FILES = 400
 _MARKS = tuple(
     p
@@ -68,6 +73,7 @@ class LogTailer:
         self._sessions: dict[str, Collection[int]] = {}
         """Folder of logs -> whose files in it are followed."""
         self.failed: set[str] = set()
+        self._left_bytes = self._left_tries = self._first = 0
 
     def add(self, path: str, copy: str | None = None, owners: Collection[int] = ()) -> None:
         """Follows a file from its beginning; `copy` is its name below the folder of the copies."""
@@ -95,17 +101,34 @@ class LogTailer:
         if self._sessions:
             self._from_end = False  # what appears later is new
 
-    def read(self) -> Iterator[tuple[Pattern, Mapping[Field, Value], str]]:
+    def read(self, most_bytes: int = _MOST_AT_ONCE) -> Iterator[tuple[Pattern, Mapping[Field, Value], str]]:
         """Marks in what the files gained since the last call: pattern, fields, file."""
-        for tail in self._followed.values():
-            for line in self._fresh_lines(tail):
-                for pattern, literals in self._literals:
-                    if literals and not any(literal in line for literal in literals):
-                        continue
-                    match = compiled(pattern.regex).search(line.decode("utf-8", "replace"))
-                    if match is not None:
-                        yield pattern, pattern.fields(match), tail.path
-                        break
+        self._left_bytes, self._left_tries = most_bytes, _MOST_TRIES
+        tails, first = list(self._followed.values()), self._first
+        self._first = 0
+        for place in (*range(first, len(tails)), *range(first)):
+            if self._left_bytes <= 0:
+                self._first = place
+                return
+            yield from self._marks(self._fresh_lines(tails[place]), tails[place].path)
+
+    def _marks(self, lines: list[bytes], path: str) -> Iterator[tuple[Pattern, Mapping[Field, Value], str]]:
+        """Of each line the first pattern that fits; only those are tried of which all lines together hold a literal."""
+        if not lines:
+            return
+        block = b"\n".join(lines)
+        tried = [row for row in self._literals if not row[1] or any(literal in block for literal in row[1])]
+        most = min(self._left_tries, _MOST_TRIES_OF_FILE) // len(tried)
+        for line in lines[max(0, len(lines) - most) :]:
+            self._left_tries -= len(tried)
+            line = line[:_LINE_BYTES]
+            for pattern, literals in tried:
+                if literals and not any(literal in line for literal in literals):
+                    continue
+                match = compiled(pattern.regex).search(line.decode("utf-8", "replace"))
+                if match is not None:
+                    yield pattern, pattern.fields(match), path
+                    break
 
     def _fresh_lines(self, tail: Tail) -> list[bytes]:
         try:
@@ -119,6 +142,7 @@ class LogTailer:
                 file.seek(tail.offset + skipped)
                 data = file.read(_MOST_PER_READ)
             tail.offset += skipped + len(data)
+            self._left_bytes -= len(data)
         except FileNotFoundError:
             return []
         except OSError as error:

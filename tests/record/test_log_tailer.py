@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rlhfdoctor.logs.pattern import compiled
 from rlhfdoctor.record.log_tailer import LogTailer
 
 Mark = tuple[str, object]
@@ -263,3 +264,28 @@ def test_session_is_not_listed_for_ever(tmp_path: Path, monkeypatch: pytest.Monk
     for _ in range(3):
         tailer.look()
     assert listed == [str(tmp_path)]
+
+
+def test_bytes_of_a_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All files share the bytes of a read; the next one begins with those that waited, and the last one takes all."""
+    monkeypatch.setattr("rlhfdoctor.record.log_tailer._MOST_PER_READ", 1000)
+    tailer = LogTailer(str(tmp_path / "logs"))
+    logs = [tmp_path / f"{number}.log" for number in range(10)]
+    for number, log in enumerate(logs):
+        log.write_text("\n" * 500 + step(number))
+        tailer.add(str(log))
+    found = [[fields for _, fields, _ in tailer.read(most)] for most in (1500, 1500, 1 << 30, 1500)]
+    assert [len(some) for some in found] == [3, 3, 4, 0]
+    assert sorted(mark["step"] for some in found for mark in some) == list(range(10))
+
+
+def test_very_many_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of very many short lines only the last ones are tried, those of other files as well, all of it is copied."""
+    tried = []
+    monkeypatch.setattr("rlhfdoctor.record.log_tailer.compiled", lambda regex: tried.append(regex) or compiled(regex))
+    tailer = LogTailer(str(tmp_path / "logs"))
+    for name in ("a.log", "b.log"):
+        (tmp_path / name).write_bytes(b"x\n" * 100_000 + step(5).encode())
+        tailer.add(str(tmp_path / name), name)
+    assert (read(tailer), 25_000 < len(tried) <= 50_000) == ([("phase.step", 5)] * 2, True)
+    assert len(copies(tmp_path)["a.log"]) == (tmp_path / "a.log").stat().st_size
