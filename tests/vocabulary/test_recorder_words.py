@@ -81,7 +81,8 @@ def stored() -> Iterator[tuple[str, str, set[str]]]:
     """(place, kind, fields) of each call that stores an event."""
     for path, text in CODE.items():
         for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.Call) and chain(node.func)[-1:] in (["emit"], ["_emit"], ["make_record"]):
+            is_call = isinstance(node, ast.Call) and chain(node.func)[-1:] in (["emit"], ["_emit"], ["_store"], ["make_record"])
+            if is_call and len(node.args) > 1:
                 kinds = [".".join(chain(part)[1:]) for part in ast.walk(node.args[0]) if chain(part)[:1] == ["RECORD"]]
                 keys = node.args[1].keys if isinstance(node.args[1], ast.Dict) else []
                 fields = {chain(key)[1] for key in keys if key is not None}
