@@ -13,7 +13,7 @@ from rlhfdoctor.i18n.message import plural, say
 from rlhfdoctor.types import Event, Evidence
 from rlhfdoctor.vocabulary import EVENT, FACT, FIELD
 
-_FIGURE = r"(\d{1,12}(?:\.\d{1,20})?)(?![\d.])"
+_FIGURE = r"(\d{1,12}(?:\.\d{0,20})?)(?![\d.])"
 _LENGTH = re.compile(rf"response_length/mean:{_FIGURE}")
 _LONGEST = re.compile(rf"response_length/max:{_FIGURE}")
 _LEAST_STEPS = 4
