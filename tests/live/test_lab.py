@@ -42,4 +42,5 @@ def test_incident(name: str, tmp_path: Path) -> None:
     for log in (tmp_path / name / "second" / "logs").glob("job.*log"):
         sys.stdout.write(log.read_text(errors="replace")[-4000:])
     assert (outcome.killer_right, outcome.first_right, outcome.survives) == (True, True, scenario.cured)
-    assert outcome.rest_ratio is not None and abs(outcome.rest_ratio) <= 0.03, "the ledger adds up at the peak"
+    if scenario.place.memory or scenario.place.node_memory:  # what others do on the node is in no process of the run
+        assert outcome.rest_ratio is not None and abs(outcome.rest_ratio) <= 0.03, "the ledger adds up at the peak"
