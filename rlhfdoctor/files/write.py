@@ -13,9 +13,11 @@ import contextlib
 import errno
 import os
 import stat
+from collections.abc import Collection
 from pathlib import Path
 
 from rlhfdoctor.files.read import Refused
+from rlhfdoctor.files.walk import names_in
 
 PRIVATE, PRIVATE_FOLDER = 0o600, 0o700
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -138,28 +140,29 @@ def replace(
         os.close(folder)
 
 
-def remove(path: str | os.PathLike[str], *names: str) -> None:
-    """Removes the first of these files of a folder; where nothing but the others is left, these and the folder.
+def remove(path: str | os.PathLike[str], *, with_last: Collection[str] = ()) -> None:
+    """Removes a file, and its folder with the last one.
 
     Args:
-        path: of the folder, a real one: a link in it is refused.
+        path: a real one: a link that has come into it is refused.
+        with_last: names of files that go, too, where no others are left.
 
     Raises:
-        OSError: the folder or the first file cannot be reached.
+        OSError: the folder or the file cannot be reached.
     """
-    above, name = os.path.split(os.fspath(path))
+    head, name = os.path.split(os.fspath(path))
+    above, folder_name = os.path.split(head)
     upper = open_folder(above, real=True)
     try:
-        folder = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=upper)
+        folder = os.open(folder_name, _FOLDER | os.O_NOFOLLOW, dir_fd=upper)
         try:
-            os.unlink(names[0], dir_fd=folder)
+            os.unlink(name, dir_fd=folder)
             with contextlib.suppress(OSError):
-                with os.scandir(folder) as entries:
-                    rest = [entry.name for entry in entries]
-                if set(rest) <= set(names):
+                rest = names_in(folder, len(with_last) + 1)
+                if set(rest) <= set(with_last):
                     for other in rest:
                         os.unlink(other, dir_fd=folder)
-                    os.rmdir(name, dir_fd=upper)
+                    os.rmdir(folder_name, dir_fd=upper)
         finally:
             os.close(folder)
     finally:

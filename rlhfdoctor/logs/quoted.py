@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from rlhfdoctor.logs.blocks import Hit
+from rlhfdoctor.logs.samples import TURN
 
 _NO_FAILURES = frozenset(("config", "framework", "version", "phase", "progress", "reward", "data", "host", "flight"))
 """Scopes of kinds that say how a run goes, not how it ended."""
@@ -19,8 +20,6 @@ _ANSWER = re.compile(
     rf"|\b{_SAID}: ?\[?[\"']"  # vLLM's log of requests, slime's of samples
 )
 """Keys of samples in JSON and in print-outs (verl prints `[response] ...`, TRL tables and dicts)."""
-_TURN = re.compile(r"<\|im_start\|>\w|<\|start_header_id\|>\w|<start_of_turn>\w|<｜(?:User|Assistant)｜>|\[INST\] ")
-"""What stands before words of a conversation on the same line."""
 _OUTPUT = re.compile(
     r"[\"'](?:outputs?|texts?|content|gen|generations?|preds?|predictions?|samples?|targets?)[\"'] ?: ?\[?[\"']"
     r"|\bGenerated response [^\n]{1,200}?: output: [\"']"  # vllm/entrypoints/logger.py
@@ -55,6 +54,6 @@ def is_quoted(hit: Hit) -> bool:
         return True
     if kind.scope == "kernel" and (_NAMED.search(head) or _WORKER.match(head)):
         return True
-    if any(sign.search(head) for sign in (_ANSWER, _TURN, _LIST)) or _ROLE.search(whole):
+    if any(sign.search(head) for sign in (_ANSWER, TURN, _LIST)) or _ROLE.search(whole):
         return True
     return _OUTPUT.search(head) is not None and _BESIDE.search(whole) is not None

@@ -30,6 +30,10 @@ class Form(NamedTuple):
 
 _OPEN = r"^[\[(\"']{0,3}"
 """Of a list of texts, as Python prints it, with its line ends taken back (`restore`)."""
+_QWEN, _LLAMA, _GEMMA = r"<\|im_start\|>", r"<\|start_header_id\|>", r"<start_of_turn>"
+_DEEPSEEK, _MISTRAL = r"<｜(?:User|Assistant)｜>", r"\[INST\] "
+TURN = re.compile(rf"{_QWEN}\w|{_LLAMA}\w|{_GEMMA}\w|{_DEEPSEEK}|{_MISTRAL}")
+"""What stands before words of a conversation on the same line."""
 FORMS = (
     Form(
         "verl (workers/reward_manager/naive.py), EasyR1: prompt, response, ground truth and score, each as it is",
@@ -40,29 +44,29 @@ FORMS = (
     ),
     Form(
         "Qwen, Yi",
-        rf"{_OPEN}<\|im_start\|>(?:system|user|assistant|tool)\b",
+        rf"{_OPEN}{_QWEN}(?:system|user|assistant|tool)\b",
         r"(?<![\"'])<\|im_end\|>",
         "<|im_start|>assistant",
     ),
     Form(
         "Llama 3",
-        rf"{_OPEN}(?:<\|begin_of_text\|>)?<\|start_header_id\|>\w",
+        rf"{_OPEN}(?:<\|begin_of_text\|>)?{_LLAMA}\w",
         r"(?<![\"'])<\|eot_id\|>",
         "<|start_header_id|>user<|end_header_id|>",
     ),
     Form(
         "Gemma",
-        rf"{_OPEN}(?:<bos>)?<start_of_turn>(?:user|model)\b",
+        rf"{_OPEN}(?:<bos>)?{_GEMMA}(?:user|model)\b",
         r"(?<![\"'])<end_of_turn>",
         "<start_of_turn>model",
     ),
     Form(
         "DeepSeek",
-        rf"{_OPEN}(?:<｜begin▁of▁sentence｜>)?<｜(?:User|Assistant)｜>",
+        rf"{_OPEN}(?:<｜begin▁of▁sentence｜>)?{_DEEPSEEK}",
         r"(?<![\"'])<｜end▁of▁sentence｜>",
         "<｜Assistant｜><think>",
     ),
-    Form("Llama 2, Mistral", rf"{_OPEN}(?:<s>)?\[INST\] ", r"</s>$", "<s>[INST] What is 6 times 7? [/INST]"),
+    Form("Llama 2, Mistral", rf"{_OPEN}(?:<s>)?{_MISTRAL}", r"</s>$", "<s>[INST] What is 6 times 7? [/INST]"),
     Form("Phi, GLM, Zephyr", rf"{_OPEN}<\|(?:user|assistant|system)\|>", r"<\|end\|>$|</s>$", "<|assistant|>"),
     Form(
         "the template of DeepSeek-R1-Zero, of TinyZero, of OpenRLHF's examples",
@@ -128,7 +132,7 @@ class Samples:
         """Keeps the lines up to the last end before the next sample: without an end, it is unknown which they are."""
         who = _WHO.match(begin.text)
         front = who[0].strip() if who else ""
-        found = [_lines(form, front, begin) for form in _RULES if form.begins(begin.text[len(front) :].lstrip())]
+        found = [_lines(rule, front, begin) for rule in _RULES if rule.begins(begin.text[len(front) :].lstrip())]
         lines = max(found, key=len, default=[])
         self._count += len(lines)
         if self._count > _MOST_TEXTS:

@@ -132,7 +132,7 @@ def drop(path: Path) -> None:
     Raises:
         OSError: it cannot be removed, or a link has come into its path.
     """
-    write.remove(path.parent, path.name, _IGNORED)
+    write.remove(path, with_last=(_IGNORED,))
 
 
 def load(path: Path) -> Journal:

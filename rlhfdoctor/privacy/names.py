@@ -173,7 +173,7 @@ _NO_SECRET_KEYS = frozenset(
     ["cache", "graph", "hash", "object", "public", "pub", "sort", "primary", "foreign", "index"]
 )
 """Of a name that ends in `key`: what it is the key of, if that is no secret."""
-_LEAST_KEY = 20
+_LEAST_KEY, _LEAST_SHORT_NAMED = 20, 16
 _LEAST_RANDOM = 8
 _LEAST_LETTERS = 4
 _LEAST_PASSWORD = 6
@@ -280,7 +280,7 @@ def _is_short(name: str, value: str) -> bool:
     if name == "pw":
         kinds = (r"\d", r"[^\W\d_]")
         return len(value) >= _LEAST_PASSWORD and all(re.search(kind, value) for kind in kinds) and not _is_figure(value)
-    return len(value) >= _LEAST_KEY - 4 and " " not in value and _is_key(value)
+    return len(value) >= _LEAST_SHORT_NAMED and " " not in value and _is_key(value)
 
 
 def _is_figure(value: str) -> bool:

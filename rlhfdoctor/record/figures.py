@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rlhfdoctor.curves import Figure, Measure
+from rlhfdoctor.privacy.controls import encodable
 from rlhfdoctor.record.state import Limit, State
 from rlhfdoctor.trace.frames import Rows, Sample
 from rlhfdoctor.trace.record import RecordEvent
@@ -16,7 +16,6 @@ from rlhfdoctor.trace.schema import TABLES
 from rlhfdoctor.vocabulary import RECORD_FIELD as R
 from rlhfdoctor.vocabulary.run import OTHER, PHASES
 
-_HALF = re.compile("[\ud800-\udfff]")
 _LIMIT = ("limit", "level")
 USED = Measure("limit_used_bytes", "Memory in use below a limit that cannot be reclaimed.", _LIMIT)
 SIZE = Measure("limit_bytes", "The limit.", _LIMIT)
@@ -112,7 +111,7 @@ def _known(labels: tuple[str, ...], row: Mapping[str, Any], columns: Iterable[tu
 
 def label(name: object) -> str:
     """A label that UTF-8 can hold: a cgroup's path may have any bytes."""
-    return _HALF.sub("\ufffd", str(name))
+    return encodable(str(name))
 
 
 class Latest:

@@ -114,10 +114,10 @@ class LogTailer:
 
     def _marks(self, lines: list[bytes], path: str) -> Iterator[tuple[Pattern, Mapping[Field, Value], str]]:
         """Of each line the first pattern that fits; only those are tried of which all lines together hold a literal."""
-        if not lines:
-            return
         block = b"\n".join(lines)
         tried = [row for row in self._literals if not row[1] or any(literal in block for literal in row[1])]
+        if not tried:
+            return
         most = min(self._left_tries, _MOST_TRIES_OF_FILE) // len(tried)
         for line in lines[max(0, len(lines) - most) :]:
             self._left_tries -= len(tried)

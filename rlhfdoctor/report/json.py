@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 from importlib import resources
 from typing import Any
 
+from rlhfdoctor.privacy.controls import encodable
 from rlhfdoctor.report.composed import axes_dict
 from rlhfdoctor.report.json_text import to_text
 from rlhfdoctor.report.sanitize import clean
@@ -15,7 +15,6 @@ from rlhfdoctor.report.section import sections
 from rlhfdoctor.types import Death, Framework, Incident, Process
 from rlhfdoctor.units import show_time
 
-_SURROGATES = re.compile("[\ud800-\udfff]")
 SCHEMA = "rlhfdoctor.report/1"
 
 
@@ -38,8 +37,7 @@ def to_dict(incident: Incident) -> dict[str, Any]:
 
 def render(incident: Incident) -> str:
     """The report as indented JSON text."""
-    text = to_text(to_dict(incident))
-    return _SURROGATES.sub("\ufffd", text) + "\n"
+    return encodable(to_text(to_dict(incident))) + "\n"
 
 
 @functools.cache
