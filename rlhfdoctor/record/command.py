@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,7 +28,7 @@ from rlhfdoctor.record.start import (
     require_process,
     start_recorder,
 )
-from rlhfdoctor.record.watch import Outcome, Watch
+from rlhfdoctor.record.watch import Outcome, Watch, kept_signals
 from rlhfdoctor.report.sanitize import clean, shell_path
 from rlhfdoctor.sources.cgroupfs import find_hierarchy, find_path, list_processes
 from rlhfdoctor.sources.procfs import list_pids, parse_cmdline, read_file
@@ -94,7 +94,16 @@ def watch(options: WatchOptions, verdict: Callable[[Path, bool], int]) -> int:
     is_kept = bool(config.stdout) or not config.command
     live = is_kept and options.view and is_open(1) and os.isatty(1) and os.environ.get("TERM") != "dumb"
     free = shutil.disk_usage(folder).free
-    recorder, tell = start_recorder(folder, config), teller(options.language)
+    with kept_signals() as kept:
+        recorder = start_recorder(folder, config)
+        _tell_of_start(folder, free, teller(options.language), is_kept=is_kept)
+        session = Watch(folder, recorder, config, through=not live, live=live, bell=BELL in urls)
+        outcome = _wait(session, live, options, kept)
+    return _finish(outcome, folder, bool(argv and config.command), verdict, options)
+
+
+def _tell_of_start(folder: Path, free: int, tell: Teller, *, is_kept: bool) -> None:
+    """Where the recording goes, and if there is little room."""
     tell(say("recording to {folder}", folder=_short(folder)))
     if not is_kept:
         tell(
@@ -112,8 +121,6 @@ def watch(options: WatchOptions, verdict: Callable[[Path, bool], int]) -> int:
                 free=free,
             )
         )
-    session = Watch(folder, recorder, config, through=not live, live=live, bell=BELL in urls)
-    return _finish(_wait(session, live, options), folder, bool(argv and config.command), verdict, options)
 
 
 def teller(language: str) -> Teller:
@@ -241,12 +248,12 @@ def _attach(options: WatchOptions, verdict: Callable[[Path, bool], int], *, bell
     return _finish(outcome, folder, outcome.state.job_pid is not None, verdict, options)
 
 
-def _wait(session: Watch, live: bool, options: WatchOptions) -> Outcome:
+def _wait(session: Watch, live: bool, options: WatchOptions, kept: Collection[int] = ()) -> Outcome:
     if not live:
-        return session.wait(tell=teller(options.language))
+        return session.wait(tell=teller(options.language), kept=kept)
     from rlhfdoctor.record.screen import wait_on_screen
 
-    return wait_on_screen(session, _short(session.folder), load_language(options.language))
+    return wait_on_screen(session, _short(session.folder), load_language(options.language), kept)
 
 
 def _finish(

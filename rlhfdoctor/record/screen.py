@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from rich.live import Live
 
 from rlhfdoctor.i18n.message import Language
@@ -11,8 +13,8 @@ from rlhfdoctor.record.watch import Detached, Outcome, Watch
 from rlhfdoctor.report.safe_console import SafeConsole
 
 
-def wait_on_screen(session: Watch, folder: str, words: Language) -> Outcome:
-    """Until the recording has ended, or the user left; `folder` as it is shown."""
+def wait_on_screen(session: Watch, folder: str, words: Language, kept: Collection[int] = ()) -> Outcome:
+    """Until the recording has ended, or the user left; `folder` as it is shown, `kept` the signals that came before."""
     console = SafeConsole(highlight=False, emoji=False, markup=False)
     view = View(session.state, session.title, folder, session.output.lines, words)
     live = Live(view, console=console, screen=True, auto_refresh=False, transient=True)
@@ -26,4 +28,4 @@ def wait_on_screen(session: Watch, folder: str, words: Language) -> Outcome:
                 view.press(key)
             display.refresh()
 
-        return session.wait(show=show)
+        return session.wait(show=show, kept=kept)

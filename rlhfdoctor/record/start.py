@@ -97,7 +97,7 @@ def describe_run(
         "node": config.node,
         "doctor": VERSION,
         "argv": cut_words(argv),
-        "cwd": os.getcwd(),
+        "cwd": _working_folder(),
         "started": time.time(),
         "host": os.uname().nodename,
         "kernel": os.uname().release,
@@ -131,6 +131,14 @@ def describe_run(
             line = shell_line(cut_words(argv)) + "\n"
             write.replace(folder / "command.sh", line.encode("utf-8", "surrogateescape"), real=True)
     return run
+
+
+def _working_folder() -> str:
+    """Ours; empty where it was removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
 
 
 def shell_line(argv: Iterable[str]) -> str:

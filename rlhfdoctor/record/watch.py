@@ -8,16 +8,16 @@ import fcntl
 import os
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from rlhfdoctor.errors import DoctorError
-from rlhfdoctor.files.read import open_binary, open_descriptor
+from rlhfdoctor.files.read import open_descriptor
 from rlhfdoctor.i18n.message import Message, say
+from rlhfdoctor.record.output import Output
 from rlhfdoctor.record.phrasing import say_event, say_line
 from rlhfdoctor.record.recorder_config import RecorderConfig, read_config
 from rlhfdoctor.record.start import restarted, start_recorder
@@ -33,8 +33,10 @@ from rlhfdoctor.vocabulary import RECORD_FIELD as R
 _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 15, 36
 _MOST_RESTARTS = 3
 _LINE_EVERY_S = 30.0
-_LOG_LINES = 40
 _NEWS_S = 10.0
+_JOB_S = 20.0
+"""For which a command that is just being started is waited for, where the user left meanwhile."""
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,46 +59,16 @@ class Detached(Exception):
     """The user left the view."""
 
 
-@dataclass(slots=True)
-class Output:
-    """The job's output files, read on as they grow."""
-
-    folder: Path
-    through: bool
-    """Pass it on to our own standard output and error."""
-    lines: list[str] = field(default_factory=list)
-    _places: dict[str, int] = field(default_factory=dict)
-
-    def pump(self) -> None:
-        """Everything new: passed on byte for byte, or kept as the last lines."""
-        for name, stream in (("job.log", sys.stdout), ("job.out.log", sys.stdout), ("job.err.log", sys.stderr)):
-            path = self.folder / "logs" / name
-            for data in self._fresh(path):
-                if self.through:
-                    self._pass(stream, data)
-                else:
-                    text = data.decode("utf-8", "replace").replace("\r", "\n")
-                    self.lines.extend(line for line in text.split("\n") if line.strip())
-                    del self.lines[:-_LOG_LINES]
-
-    def _fresh(self, path: Path) -> Iterator[bytes]:
-        try:
-            with open_binary(path, follow=False) as handle:
-                handle.seek(self._places.get(path.name, 0))
-                while data := handle.read(1 << 16):
-                    self._places[path.name] = handle.tell()
-                    yield data
-        except OSError:
-            return
-
-    def _pass(self, stream: IO[str] | None, data: bytes) -> None:
-        try:
-            if stream is None:
-                raise ValueError("closed")
-            stream.buffer.write(data)  # type: ignore[attr-defined]
-            stream.flush()
-        except (OSError, ValueError):  # our reader is gone; the run is not
-            self.through = False
+@contextlib.contextmanager
+def kept_signals() -> Iterator[list[int]]:
+    """Signals that come while a recorder is started: `Watch.wait` obeys them, so that no command goes on unnoticed."""
+    kept: list[int] = []
+    before = {name: signal.signal(name, lambda number, _: kept.append(number)) for name in _SIGNALS}
+    try:
+        yield kept
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)
 
 
 class Watch:
@@ -136,18 +108,26 @@ class Watch:
             config = config or read_config(str(folder))
             self.title, self.runs_command = config.name, bool(config.command)
 
-    def wait(self, show: Callable[[], None] | None = None, tell: Callable[[Message], None] | None = None) -> Outcome:
+    def wait(
+        self,
+        show: Callable[[], None] | None = None,
+        tell: Callable[[Message], None] | None = None,
+        kept: Collection[int] = (),
+    ) -> Outcome:
         """Until the recording has ended, or the user left.
 
         Args:
             show: draws the live view; called four times a second.
             tell: takes plain lines instead.
+            kept: signals that came before.
         """
         libc = ctypes.CDLL(None)
         libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # the job comes to us if the recorder dies
         libc.prctl(_PR_SET_NAME, b"rlhfdoctor", 0, 0, 0)
-        before = {name: signal.signal(name, self._on_signal) for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+        before = {name: signal.signal(name, self._on_signal) for name in _SIGNALS}
         try:
+            for number in kept:
+                self._on_signal(number, None)
             while True:
                 self.step()
                 if show is not None:
@@ -162,10 +142,21 @@ class Watch:
                     return self._outcome(False)
                 time.sleep(0.25 if show is not None or self.output.through else 0.5)
         except Detached:
+            self._find_job()
             return self._outcome(True)
         finally:
             for name, handler in before.items():
                 signal.signal(name, handler)
+
+    def _find_job(self) -> None:
+        """Who leaves is told how to end the run, also where it is just being started."""
+        until = time.monotonic() + _JOB_S
+        with contextlib.suppress(Detached):
+            while self.runs_command and self.state.job_pid is None and time.monotonic() < until:
+                self.step()
+                if self.state.ended is not None or not self._recorder_lives():
+                    return
+                time.sleep(0.05)
 
     def _outcome(self, detached: bool) -> Outcome:
         pid = self.recorder.pid if self.recorder is not None else self.follower.header.get("pid")

@@ -276,6 +276,32 @@ def test_terminate(tmp_path: Path, start: Callable[..., subprocess.Popen[bytes]]
     assert (process.returncode, output) == (5, b"got it\n")
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_ended_while_it_starts(
+    tmp_path: Path, start: Callable[..., subprocess.Popen[bytes]], number: signal.Signals, code: int
+) -> None:
+    """A signal that comes before the command is known still ends it; nothing goes on unseen."""
+    folder = tmp_path / "run"
+    process = start(folder, "--", "sleep", "61.5")
+    assert wait_for((folder / "recorder.log").exists)
+    process.send_signal(number)
+    process.communicate(timeout=PLENTY_S)
+    assert (process.returncode, kinds_of(folder)[-1]) == (code, "recorder.end")
+
+
+def test_left_while_it_starts(tmp_path: Path, start: Callable[..., subprocess.Popen[bytes]]) -> None:
+    """A closed terminal leaves run and recorder behind, and what is printed says how both are ended."""
+    folder = tmp_path / "run"
+    process = start(folder, "--", "sleep", "61.5")
+    assert wait_for((folder / "recorder.log").exists)
+    process.send_signal(signal.SIGHUP)
+    _, errors = process.communicate(timeout=PLENTY_S)
+    found = re.search(rb"kill -TERM -(\d+)", errors)
+    assert process.returncode == 0 and found is not None, errors
+    os.killpg(int(found[1]), signal.SIGTERM)
+    assert wait_for(lambda: kinds_of(folder)[-1] == "recorder.end")
+
+
 def test_recorder_is_killed(tmp_path: Path, start: Callable[..., subprocess.Popen[bytes]]) -> None:
     """When the recorder is killed another one goes on, and the exit status is still the command's."""
     folder = tmp_path / "run"

@@ -146,6 +146,14 @@ def test_run_file(tmp_path: Path) -> None:
     assert (run["limits"]["memory_total_bytes"] > 0, list((tmp_path / "run").glob("*.new"))) == (True, [])
 
 
+def test_a_working_folder_that_was_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It costs only its name."""
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert describe(tmp_path / "run", "true")["cwd"] == ""
+
+
 @pytest.mark.skipif(shutil.which("unshare") is None or os.geteuid() != 0, reason="needs unshare (util-linux) and root")
 def test_no_link_in_a_watched_process_s_namespace_is_followed(tmp_path: Path) -> None:
     """Whoever owns the process can put one where its /dev/shm would be; ours is described then."""

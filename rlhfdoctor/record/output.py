@@ -1,0 +1,55 @@
+"""The job's output: what its files gained, passed on or kept as the last lines."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from rlhfdoctor.files.read import open_binary
+
+_LOG_LINES = 40
+
+
+@dataclass(slots=True)
+class Output:
+    """The job's output files, read on as they grow."""
+
+    folder: Path
+    through: bool
+    """Pass it on to our own standard output and error."""
+    lines: list[str] = field(default_factory=list)
+    _places: dict[str, int] = field(default_factory=dict)
+
+    def pump(self) -> None:
+        """Everything new: passed on byte for byte, or kept as the last lines."""
+        for name, stream in (("job.log", sys.stdout), ("job.out.log", sys.stdout), ("job.err.log", sys.stderr)):
+            path = self.folder / "logs" / name
+            for data in self._fresh(path):
+                if self.through:
+                    self._pass(stream, data)
+                else:
+                    text = data.decode("utf-8", "replace").replace("\r", "\n")
+                    self.lines.extend(line for line in text.split("\n") if line.strip())
+                    del self.lines[:-_LOG_LINES]
+
+    def _fresh(self, path: Path) -> Iterator[bytes]:
+        try:
+            with open_binary(path, follow=False) as handle:
+                handle.seek(self._places.get(path.name, 0))
+                while data := handle.read(1 << 16):
+                    self._places[path.name] = handle.tell()
+                    yield data
+        except OSError:
+            return
+
+    def _pass(self, stream: IO[str] | None, data: bytes) -> None:
+        try:
+            if stream is None:
+                raise ValueError("closed")
+            stream.buffer.write(data)  # type: ignore[attr-defined]
+            stream.flush()
+        except (OSError, ValueError):  # our reader is gone; the run is not
+            self.through = False
