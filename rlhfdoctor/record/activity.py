@@ -32,7 +32,8 @@ _MARKS_FOLDER = re.compile(rb"(?:^|\0)RLHFDOCTOR_MARKS=([^\0]+)")
 _KERNEL_BYTES = 4 << 20
 _ENVIRONMENT_TRIES = 3
 _MOST_SESSIONS = 8
-_VICTIM = re.compile(r"Killed process (\d+)|oom-kill:.*,pid=(\d+)")
+_VICTIM = re.compile(r"\S+ (?:(?:Memory cgroup o|O)ut of memory[^:]{0,40}: )?Killed process (\d{1,10}) \(")
+"""Behind the stamp: what a line quotes, such as a cgroup's path, names no victim."""
 
 
 class Activity:
@@ -165,11 +166,9 @@ class Activity:
                 file.write(data)
                 self._kernel_bytes += len(data)
         for line in lines:
-            victim = _VICTIM.search(line)
+            victim = _VICTIM.match(line)
             if victim is not None:
-                pid = int(victim[1] or victim[2])
-                if victim[2]:
-                    continue  # the verdict's own line follows with the sizes
+                pid = int(victim[1])
                 ours = not self._host_pids or pid in self._target.ever
                 self._emit(RECORD.kernel.line if ours else RECORD.kernel.other, {R.text: line[:1000], R.pid: pid})
 

@@ -13,14 +13,15 @@ import os
 import re
 import time
 
-_ESCAPE = re.compile(rb"\\x([0-9a-f]{2})")
+_ESCAPE = re.compile(rb"\\x(09|[2-9a-f][0-9a-f])(?<!7f)")
+"""But for what a screen obeys, or what ends a line: a process's name or a cgroup's path may hold it."""
 
 
 def parse_record(data: bytes) -> tuple[float, str] | None:
     r"""Seconds since boot and text of one record, or None for what is no record.
 
     >>> parse_record(b"4,99,12345678,-;Out of memory: Killed process 7 (a\\x0ab)\n KEY=1\n")
-    (12.345678, 'Out of memory: Killed process 7 (a\nb)')
+    (12.345678, 'Out of memory: Killed process 7 (a\\x0ab)')
     """
     head, mark, text = data.partition(b";")
     parts = head.split(b",")

@@ -319,6 +319,20 @@ def test_kernel_log(kernel: Callable[..., tuple[list[dict[str, Any]], str]]) -> 
     ]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Memory cgroup stats for /x/Killed process 8 (python): cache:0KB",
+        "Memory cgroup stats for /Out of memory: Killed process 8 (python)",
+        "Out of memory: Killed process 88888888888888888888888 (x) total-vm:1kB",
+        CHOICE,
+    ],
+)
+def test_a_line_that_quotes_is_no_kill(kernel: Callable[..., tuple[list[dict[str, Any]], str]], line: str) -> None:
+    """A cgroup's path is its user's, and no pid has so many digits."""
+    assert kernel(line)[0] == []
+
+
 @pytest.mark.parametrize(("host_pids", "kind"), [(True, "kernel.other"), (False, "kernel.line")])
 def test_kill_of_a_stranger(
     kernel: Callable[..., tuple[list[dict[str, Any]], str]], monkeypatch: pytest.MonkeyPatch, host_pids: bool, kind: str
