@@ -34,8 +34,9 @@ class Alarms:
 
     def check(self, limits: Iterable[Limit]) -> list[tuple[Limit, Message]]:
         """The alarms that fire now, with what they say."""
-        fired = []
-        for limit in limits:
+        fired, now = [], list(limits)
+        self._forget({limit.uid for limit in now})
+        for limit in now:
             says = self._says(limit)
             if not limit.hangs_s:
                 self._hanging.discard(limit.uid)
@@ -51,6 +52,13 @@ class Alarms:
                 self.notices.send(says, name=limit.name, level=limit.level, left_s=limit.left_s)
             self.active[limit.uid] = says
         return fired
+
+    def _forget(self, there: set[int]) -> None:
+        """Drops what was known of limits that are gone."""
+        for uid in [uid for uid in self._agreed.keys() | self.active.keys() if uid not in there]:
+            self._agreed.pop(uid, None)
+            self.active.pop(uid, None)
+        self._hanging &= there
 
     def _near(self, limit: Limit, factor: float) -> bool:
         left = limit.left_s

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from rlhfdoctor.record.columns import number, thousandths
 from rlhfdoctor.record.limits import Limit
-from rlhfdoctor.record.machine import number, thousandths
 from rlhfdoctor.record.target import Process
 from rlhfdoctor.trace.schema import NULL, TABLES
 

@@ -49,6 +49,11 @@ class EventLog:
             self.listen(event)
         return event
 
+    def forget(self, kind: Record, uids: Iterable[int]) -> None:
+        """What is gone is named no more in the segments to come."""
+        for uid in uids:
+            self._named.pop((kind, uid), None)
+
     def state(self) -> StoredEvent:
         """What the store could not keep."""
         return {

@@ -75,6 +75,7 @@ class Limits:
     def __init__(self) -> None:
         self.all: dict[tuple[LimitName, str], Limit] = {}
         self._next = 1
+        self._gone: list[int] = []
         self.step: int | None = None
 
     def update(
@@ -104,8 +105,15 @@ class Limits:
         for number, gpu in enumerate(gpus):
             seen.append(("gpu", str(number), gpu.used_bytes, gpu.total_bytes))
         fresh = [taken for row in seen if (taken := self._take(now_s, *row))]
-        self.all = {key: limit for key, limit in self.all.items() if now_s - limit.seen_s < _GONE_S}
+        for key, known in list(self.all.items()):
+            if now_s - known.seen_s >= _GONE_S:
+                self._gone.append(self.all.pop(key).uid)
         return fresh
+
+    def take_gone(self) -> list[int]:
+        """Numbers of the limits that are gone since the last call."""
+        gone, self._gone = self._gone, []
+        return gone
 
     def _take(
         self, now_s: float, name: LimitName, level: str, used: int | None, limit_bytes: int | None

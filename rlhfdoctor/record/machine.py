@@ -8,9 +8,10 @@ from typing import Any
 
 from rlhfdoctor.evidence.roles import find_phase
 from rlhfdoctor.record.background import SlowLane
+from rlhfdoctor.record.columns import number
 from rlhfdoctor.record.job_shm import JobShm
+from rlhfdoctor.record.levels import Levels
 from rlhfdoctor.record.target import Process, Target
-from rlhfdoctor.sources.cgroupfs import Hierarchy, Level, find_chain, find_hierarchy, find_path, read_level
 from rlhfdoctor.sources.gpu_drivers import Driver, find_drivers
 from rlhfdoctor.sources.gpus import Gpu, GpuProcess, GpuReading, GpuSource
 from rlhfdoctor.sources.kept import KeptFiles
@@ -21,31 +22,17 @@ from rlhfdoctor.sources.procfs import Mappings, parse_maps, read_file
 from rlhfdoctor.sources.shm import SharedMemory, SharedObject, find_orphans, find_owners
 from rlhfdoctor.sources.vllm import EngineLoad, find_port, read_metrics
 from rlhfdoctor.trace.record import Emit, said
-from rlhfdoctor.trace.schema import NULL, RATIO_SCALE, SECONDS_SCALE, TABLES
+from rlhfdoctor.trace.schema import NULL, RATIO_SCALE, TABLES
 from rlhfdoctor.vocabulary import RECORD
 from rlhfdoctor.vocabulary import RECORD_FIELD as R
-from rlhfdoctor.vocabulary.limits import NODE
 
 _MOST_ENGINES = 16
 """That are asked because of a process's title, which any program can give itself."""
 _MOST_OBJECTS = 40
 _LEAST_SHM_BYTES = 1 << 20
 """Below this, owners in /dev/shm are not looked up."""
-_WHOLE_LEVEL_TICKS = 10
 _COUNTER_TICKS = 3
-_KILL_ECHO_S = 5.0
-_LARGEST = 2**61
 _PLACES = {name: number for number, name in enumerate(TABLES["host"])}
-
-
-def number(value: float | None) -> int:
-    """A value as the store keeps it; none where it is no number, or larger than any that is real."""
-    return int(value) if value is not None and -_LARGEST < value < _LARGEST else NULL
-
-
-def thousandths(seconds: float | None) -> float | None:
-    """Seconds as the store keeps them; what is beyond a century is not in sight."""
-    return None if seconds is None or seconds > 3.2e9 else seconds * SECONDS_SCALE
 
 
 def _reader(driver: Driver) -> Callable[[], GpuReading]:
@@ -67,9 +54,8 @@ class Machine:
         """`emit` stores an event; `root` is where /proc and /sys are looked for."""
         self._target, self._emit, self._root = target, emit, root
         self._kept = KeptFiles()
-        self.hierarchy = find_hierarchy(root)
+        self.levels = Levels(emit, root, self._kept)
         self.host: dict[str, int] = {}
-        self.levels: list[Level] = []
         self.shm: SharedMemory | None = None
         self._job_shm = JobShm(root)
         self._objects_of = self._job_shm.device
@@ -80,11 +66,7 @@ class Machine:
         self._gpu_readings: dict[str, GpuReading] = {}
         self._gpu_processes: list[GpuProcess] = []
         self._engines: dict[str, EngineLoad] = {}
-        self._folders: dict[str, tuple[int, bool]] = {}
-        """Folder of a level -> its number, and whether followed processes live in it."""
         self._ticks = 0
-        self._kills: dict[str, int] = {}
-        self._kill_reported_s = -1e9
         self._objects: dict[int, SharedObject] = {}
         self._lost: set[int] = set()
         """Inodes of the orphaned ones."""
@@ -130,29 +112,7 @@ class Machine:
     def place(self, process: Process) -> None:
         """Its /dev/shm, and the levels of the cgroup that it is in now; a launcher may move it after the start."""
         self._job_shm.place(process.pid)
-        if self.hierarchy is None:
-            return
-        folder = find_path(self.hierarchy, self._root, process.pid)
-        if folder is None or self._folders.get(folder, (0, False))[1]:
-            return
-        for level in find_chain(self.hierarchy, folder):
-            if level == self.hierarchy.mount:
-                continue  # the node itself
-            known = self._folders.get(level)
-            uid = known[0] if known is not None else len(self._folders) + 1
-            own = level == folder or (known is not None and known[1])
-            if known != (uid, own):
-                self._folders[level] = (uid, own)
-                self._emit(
-                    RECORD.cgroup.seen,
-                    {
-                        R.uid: uid,
-                        R.path: level,
-                        R.name: level.removeprefix(self.hierarchy.mount),
-                        R.version: self.hierarchy.version,
-                        R.own: own,
-                    },
-                )
+        self.levels.place(process.pid)
 
     def title(self, process: Process) -> None:
         """A Ray worker's title names the running method; if that implies a phase, it is stored as a mark."""
@@ -192,9 +152,10 @@ class Machine:
         if self._orphaned_bytes is not None:
             values["shm_orphaned_bytes"] = self._orphaned_bytes
         tables: dict[str, Any] = {"host": ([0], [[values.get(name, NULL)] for name in _PLACES])}
-        if self.hierarchy is not None and self._folders:
-            tables["cgroup"] = self._read_levels(self.hierarchy)
-        self._emit_kills(values.get("oom_kill_count"))
+        levels = self.levels.read()
+        if levels is not None:
+            tables["cgroup"] = levels
+        self.levels.emit_kills(values.get("oom_kill_count"))
         if self.gpus:
             tables["gpu"] = (
                 list(range(len(self.gpus))),
@@ -217,56 +178,6 @@ class Machine:
                 ],
             )
         return tables
-
-    def _read_levels(self, hierarchy: Hierarchy) -> Any:
-        """Levels that processes live in or that have a limit, every tick; the others now and then."""
-        keys: list[int] = []
-        rows: list[list[int]] = []
-        before = {level.path: level for level in self.levels}
-        self.levels = []
-        for folder, (uid, own) in self._folders.items():
-            level = before.get(folder)
-            whole = level is None or (self._ticks + uid) % _WHOLE_LEVEL_TICKS == 0
-            if whole or own or (level is not None and level.max_bytes is not None):
-                level = read_level(hierarchy, folder, None if whole else level, self._kept.read)
-            if level is None or (level.current_bytes is None and level.anon_bytes is None):
-                continue  # it is gone, or the root of v2
-            self.levels.append(level)
-            keys.append(uid)
-            rows.append([number(getattr(level, name)) for name in TABLES["cgroup"]])
-        return keys, [list(column) for column in zip(*rows)] if rows else [[] for _ in TABLES["cgroup"]]
-
-    def _emit_kills(self, node_count: int | None) -> None:
-        """A kill counter that rose is an event, even if the kernel log cannot be read.
-
-        v2's counters include the cgroups below and the node's includes all: a kill is reported once, at the
-        deepest level that counted it.
-        """
-        counts = {level.path: level.oom_kill_count for level in self.levels} | {NODE: node_count}
-        risen = {
-            where: count - self._kills[where]
-            for where, count in counts.items()
-            if count is not None and count > self._kills.get(where, count)
-        }
-        self._kills |= {where: count for where, count in counts.items() if count is not None}
-        reported: list[str] = []
-        for where in sorted(risen, key=lambda path: (path == NODE, -len(path))):
-            if where == NODE and (reported or time.monotonic() - self._kill_reported_s < _KILL_ECHO_S):
-                continue
-            if any(path.startswith(where + "/") for path in reported):
-                continue
-            reported.append(where)
-            self._kill_reported_s = time.monotonic()
-            level = next((item for item in self.levels if item.path == where), None)
-            self._emit(
-                RECORD.note.oom_kill,
-                {
-                    R.level: where,
-                    R.count: risen[where],
-                    R.used_bytes: level.used_bytes if level else None,
-                    R.max_bytes: level.max_bytes if level else None,
-                },
-            )
 
     def _gpu_rows(self) -> dict[str, Any]:
         pids = list(self._target.processes)

@@ -11,6 +11,7 @@ import os
 import sys
 import time
 import traceback
+from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 _MOST_FAULTS = 100
 _LINGER_S = 1.0
+_MOST_FRESH = 64
 
 
 def _header(config: RecorderConfig) -> dict[str, Any]:
@@ -88,6 +90,8 @@ class Recorder:
         self.activity = Activity(folder, self.target, self.emit)
         self.job = Job(self.emit, self.notices.helpers)
         self.followed = Followed(self.target, self.machine, self.activity, self.job, self.log)
+        self.fresh_levels: deque[tuple[str, int]] = deque(maxlen=_MOST_FRESH)
+        """Cgroups whose events are still to be waited for, one a tick: the kernel takes its time. And their limits."""
         self.pace = Pace(config.interval_s)
         self.began_s = time.monotonic()
         self.tick = 0
@@ -185,15 +189,19 @@ class Recorder:
                 self.limits.begin_step(began, mark[R.step])
         tables |= process_tables(self.target.processes.values(), self.activity.probes)
         fresh = self.limits.update(
-            began, self.machine.host, self.machine.levels, self.machine.shm, self.machine.gpus, self._ray_limit()
+            began, self.machine.host, self.machine.levels.all, self.machine.shm, self.machine.gpus, self._ray_limit()
         )
         for limit in fresh:
             self.emit(
                 RECORD.limit.seen,
                 {R.uid: limit.uid, R.name: limit.name, R.level: limit.level, R.limit_bytes: limit.limit_bytes},
             )
-            if limit.name == "cgroup" and self.machine.hierarchy is not None:
-                self.notifier.watch_level(self.machine.hierarchy, limit.level, limit.limit_bytes)
+            if limit.name == "cgroup":
+                self.fresh_levels.append((limit.level, limit.limit_bytes))
+        self.log.forget(RECORD.limit.seen, self.limits.take_gone())
+        self.log.forget(RECORD.cgroup.seen, self.machine.levels.take_gone())
+        if self.fresh_levels and self.machine.levels.hierarchy is not None:
+            self.notifier.watch_level(self.machine.levels.hierarchy, *self.fresh_levels.popleft())
         self.hangs.check(began, self.limits.all.values(), self._faults)
         for limit, says in self.alarms.check(self.limits.all.values()):
             self.emit(

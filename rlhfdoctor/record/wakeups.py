@@ -16,6 +16,9 @@ from rlhfdoctor.sources.cgroupfs import Hierarchy
 from rlhfdoctor.sources.pressure import open_trigger
 
 _THRESHOLDS = (0.80, 0.90, 0.95, 0.99)
+_MOST_LEVELS = 32
+"""Whose events are waited for at a time: each takes five descriptors, and registering it up to 0.1 s (synchronize_rcu).
+The others are read at every tick all the same."""
 
 
 class Notifier:
@@ -24,8 +27,9 @@ class Notifier:
     def __init__(self) -> None:
         self._poll = select.poll()
         self._names: dict[int, str] = {}
-        self._owned: list[int] = []
-        self._events: set[int] = set()
+        self._owned: set[int] = set()
+        self._levels: dict[int, str] = {}
+        """Descriptor of an event -> folder of its cgroup."""
 
     def add(self, fd: int, name: str, events: int = select.POLLIN) -> None:
         """Watches a descriptor that the caller reads from."""
@@ -40,6 +44,8 @@ class Notifier:
 
     def watch_level(self, hierarchy: Hierarchy, folder: str, max_bytes: int | None) -> None:
         """Thresholds below the limit of one cgroup, and its OOM events; what is not allowed is left out."""
+        if len(set(self._levels.values())) >= _MOST_LEVELS:
+            return
         if hierarchy.version == 1:
             if max_bytes is not None:
                 for share in _THRESHOLDS:
@@ -51,35 +57,39 @@ class Notifier:
         with contextlib.suppress(OSError):
             fd = os.open(f"{folder}/memory.events", os.O_RDONLY | os.O_CLOEXEC)
             os.read(fd, 4096)
-            self._owned.append(fd)
-            self.add(fd, "memory.events", select.POLLPRI)
+            self._add_event(fd, folder, "memory.events", select.POLLPRI)
 
     def _event_control(self, folder: str, file: str, name: str, argument: str) -> None:
         try:
             target = os.open(f"{folder}/{file}", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             return
-        event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        event = -1
         try:
+            event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
             control = os.open(f"{folder}/cgroup.event_control", os.O_WRONLY | os.O_CLOEXEC)
             try:
                 os.write(control, f"{event} {target} {argument}".encode())
             finally:
                 os.close(control)
         except OSError:
-            os.close(event)
+            if event >= 0:
+                os.close(event)
             return
         finally:
             os.close(target)
-        self._owned.append(event)
-        self._events.add(event)
-        self.add(event, name)
+        self._add_event(event, folder, name, select.POLLIN)
+
+    def _add_event(self, fd: int, folder: str, name: str, events: int) -> None:
+        self._owned.add(fd)
+        self._levels[fd] = folder
+        self.add(fd, name, events)
 
     def watch_pressure(self, path: str) -> None:
         """A PSI trigger, if the kernel permits."""
         fd = open_trigger(path)
         if fd is not None:
-            self._owned.append(fd)
+            self._owned.add(fd)
             self.add(fd, "pressure", select.POLLPRI)
 
     def wait(self, deadline: float) -> set[str]:
@@ -91,21 +101,40 @@ class Notifier:
         except InterruptedError:
             return woken
         for fd, event in ready:
-            woken.add(self._names.get(fd, "?"))
-            if fd in self._events:
-                with contextlib.suppress(OSError):
-                    os.eventfd_read(fd)
-            elif self._names.get(fd) == "memory.events":
-                with contextlib.suppress(OSError):
-                    os.pread(fd, 4096, 0)
+            name = self._names.get(fd, "?")
+            if fd in self._levels and not self._is_read(fd, name):
+                self._discard(fd)
+                continue
+            woken.add(name)
             if event & (select.POLLERR | select.POLLHUP | select.POLLNVAL) and not event & select.POLLPRI:
-                self.remove(fd)  # its cgroup is gone
+                self._discard(fd)
         return woken
+
+    def _is_read(self, fd: int, name: str) -> bool:
+        """Takes an event of a cgroup; False where it is the kernel's last one, since the cgroup was removed.
+
+        v1 signals every eventfd then (mm/memcontrol.c, memcg_event_remove), v2 makes the file readable for ever
+        (fs/kernfs/file.c, kernfs_fop_poll).
+        """
+        try:
+            if name == "memory.events":
+                os.pread(fd, 4096, 0)
+                return True
+            os.eventfd_read(fd)
+        except OSError:
+            return False
+        return os.path.exists(self._levels[fd])
+
+    def _discard(self, fd: int) -> None:
+        """Forgets a descriptor, and closes what is ours."""
+        self.remove(fd)
+        self._levels.pop(fd, None)
+        if fd in self._owned:
+            self._owned.discard(fd)
+            with contextlib.suppress(OSError):
+                os.close(fd)
 
     def close(self) -> None:
         """Gives the descriptors back."""
-        for fd in self._owned:
-            self.remove(fd)
-            with contextlib.suppress(OSError):
-                os.close(fd)
-        self._owned.clear()
+        for fd in list(self._owned):
+            self._discard(fd)

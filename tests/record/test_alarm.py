@@ -162,3 +162,10 @@ def test_command_without_a_forecast(tmp_path: Path) -> None:
 def test_command_that_fails(command: str) -> None:
     """A command that fails changes nothing for the alarm."""
     assert fired(full(0.96, 0.97), Alarms(600.0, Notices(command))) == [1, 0]
+
+
+def test_a_limit_that_is_gone() -> None:
+    """Its alarm is over: nobody shows it any more."""
+    alarms = Alarms(600.0)
+    assert (fired(at(9.0), alarms), len(alarms.active)) == ([1], 1)
+    assert (alarms.check([]), alarms.active, alarms._agreed) == ([], {}, {})

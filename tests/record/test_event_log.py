@@ -41,3 +41,15 @@ def test_a_later_segment_names_what_is_still_followed(tmp_path: Path) -> None:
     assert "hf_abc" not in str(named)
     assert [named[pid][R.wall_ns] for pid in (7, 8)] == [first[pid][R.wall_ns] for pid in (7, 8)]
     assert {R.start_ticks, R.ppid} <= named[8].keys()
+
+
+def test_a_later_segment_does_not_name_what_is_gone(tmp_path: Path) -> None:
+    """A cgroup and a limit that were forgotten, as of a task that has ended."""
+    log = EventLog(str(tmp_path), {"run": "x"})
+    for uid in (1, 2):
+        log.emit(RECORD.cgroup.seen, {R.uid: uid, R.path: f"/c{uid}", R.name: f"/c{uid}", R.version: 1, R.own: True})
+    log.forget(RECORD.cgroup.seen, [1, 7])
+    log.store._segment_bytes = 0
+    log.store.sample(2, 2, {})
+    (tmp_path / "000001.trace").unlink()
+    assert [event[R.uid] for event in read_node(tmp_path).events] == [2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -14,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from rlhfdoctor.record.machine import Machine, number, thousandths
+from rlhfdoctor.record.columns import number, thousandths
+from rlhfdoctor.record.machine import Machine
 from rlhfdoctor.record.target import Process, Target
 from rlhfdoctor.trace.record import RecordEvent, StoredEvent
 from rlhfdoctor.trace.schema import NULL, TABLES
@@ -197,12 +199,30 @@ def test_process_that_is_moved(v1: Room) -> None:
     assert [event["path"] for event in v1.events if event["kind"] == "cgroup.seen"][-1] == v1.path("other")
 
 
+def test_cgroup_that_is_removed(v1: Room) -> None:
+    """It is forgotten with its number, which no other one gets; one that a launcher makes a task costs nothing for ever."""
+    v1.level("other", 1, GIB)
+    v1.tree.write("proc/7/cgroup", "4:memory:/other\n")
+    v1.machine.place(v1.process)
+    v1.read()
+    seen = {event["path"]: event["uid"] for event in v1.events if event["kind"] == "cgroup.seen"}
+    shutil.rmtree(v1.path("other"))
+    v1.machine._kept.close()  # of a real cgroup's file nothing can be read any more
+    v1.read()
+    assert v1.machine.levels.take_gone() == [seen[v1.path("other")]]
+    assert v1.path("other") not in [level.path for level in v1.machine.levels.all]
+    v1.level("other", 1, GIB)
+    v1.machine.place(v1.process)
+    again = [event["uid"] for event in v1.events if event["kind"] == "cgroup.seen"][-1]
+    assert (again in seen.values(), v1.machine.levels.take_gone()) == (False, [])
+
+
 def test_machine_without_cgroups(tmp_path: Path) -> None:
     """Without the memory controller the other rows are there."""
     tree = FakeTree(tmp_path)
     tree.write("proc/meminfo", "MemTotal: 1024 kB\n")
     machine = Machine(Target(tree.root), lambda kind, **fields: fields, tree.root)
-    assert (list(machine.read()), machine.hierarchy) == (["host"], None)
+    assert (list(machine.read()), machine.levels.hierarchy) == (["host"], None)
 
 
 def test_kill_in_the_cgroup(room: Room) -> None:

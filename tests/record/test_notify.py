@@ -13,6 +13,7 @@ import pytest
 from rlhfdoctor.record.wakeups import Notifier
 from rlhfdoctor.sources.cgroupfs import Hierarchy
 from rlhfdoctor.units import GIB
+from tests.bench.survive import MEMORY, limited
 from tests.fake_tree import FakeTree
 
 NOW = 0.0
@@ -144,6 +145,44 @@ def test_v1_order(notifier: Notifier, tree: FakeTree) -> None:
     notifier.watch_level(Hierarchy(1, folder, "/"), folder, None)
     event, target, rest = (tree.folder / "m/cgroup.event_control").read_text().split(" ")
     assert (os.readlink(f"/proc/self/fd/{event}"), target.isdigit(), rest) == ("anon_inode:[eventfd]", True, "")
+
+
+def test_levels_are_counted(notifier: Notifier, tree: FakeTree) -> None:
+    """Whoever makes very many cgroups takes no more descriptors than those of 32."""
+    before = len(os.listdir("/proc/self/fd"))
+    for number in range(40):
+        folder = tree.add_folder(f"m{number}", V1_FILES)
+        notifier.watch_level(Hierarchy(1, folder, "/"), folder, GIB)
+    assert len(os.listdir("/proc/self/fd")) - before == 32 * 5
+
+
+@pytest.mark.live
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make a memory cgroup")
+@pytest.mark.skipif(not (MEMORY / "memory.limit_in_bytes").exists(), reason="needs the cgroup v1 memory controller")
+def test_v1_of_a_cgroup_that_is_removed(notifier: Notifier) -> None:
+    """The kernel signals all events of a cgroup that goes: that is no OOM, and their descriptors are given back."""
+    before = os.listdir("/proc/self/fd")
+    with limited("notify-removed") as cgroup:
+        notifier.watch_level(Hierarchy(1, str(MEMORY), "/"), str(cgroup), 300 << 20)
+        during = len(os.listdir("/proc/self/fd"))
+    woken: set[str] = set()
+    for _ in range(50):
+        woken |= notifier.wait(time.monotonic() + 0.1)
+        if os.listdir("/proc/self/fd") == before:
+            break
+    assert (during, woken, before) == (len(before) + 5, set(), os.listdir("/proc/self/fd"))
+
+
+def test_v2_of_a_cgroup_that_is_removed(notifier: Notifier) -> None:
+    """Its file cannot be read any more, and is readable for ever: it is closed, or the recorder would never sleep."""
+    read, write = os.pipe()  # pread of a pipe fails, as it does there
+    notifier._add_event(read, "/gone", "memory.events", select.POLLIN)
+    os.write(write, b"x")
+    woken = notifier.wait(NOW)
+    with pytest.raises(OSError):
+        os.fstat(read)
+    os.close(write)
+    assert woken == set()
 
 
 def test_v2_events(notifier: Notifier, tree: FakeTree) -> None:
