@@ -57,8 +57,14 @@ def write_change(change: Change) -> None:
         real = path.resolve()
         if read_bytes(real, FILE_BYTES, follow=False) != before:
             raise UsageError(say("{file}: changed since it was analysed; run doctor patch again", file=change.file))
+        is_first = not path_of(real).exists()
         keep(real, before, after, base, change.edits)
-        replace(real, after, keep=True, real=True)
+        try:
+            replace(real, after, keep=True, real=True)
+        except OSError:
+            if is_first:
+                drop(path_of(real))
+            raise
     except OSError as error:
         raise SourceError(
             say("{file}: cannot be written: {error}. Nothing was changed there.", file=str(path), error=error.strerror)
@@ -83,16 +89,16 @@ def revert_files(paths: Sequence[Path]) -> list[Path]:
         SourceError: a file cannot be written.
         UsageError: a file was changed after it was patched, or its journal is damaged.
     """
-    kept: dict[Path, tuple[Path, bytes]] = {}
+    kept: dict[Path, Path] = {}
     for path in paths:
         if path.is_dir():
             real = path.resolve()
-            for journal in find_journals(real):
-                kept[path / _file_of(journal).relative_to(real)] = journal, _bytes_before(journal)
+            kept |= {path / _file_of(journal).relative_to(real): journal for journal in find_journals(real)}
         elif path_of(path.resolve()).exists():
-            journal = path_of(path.resolve())
-            kept[path] = journal, _bytes_before(journal)
-    for path, (journal, data) in kept.items():
+            kept[path] = path_of(path.resolve())
+    hashes = {path: hash_of(_bytes_before(journal)) for path, journal in kept.items()}
+    for path, journal in kept.items():
+        data = _read_again(journal, hashes[path])  # all of them at once may be very large
         try:
             replace(_file_of(journal), data, keep=True, real=True)
             drop(journal)
@@ -116,13 +122,30 @@ def _bytes_before(journal: Path) -> bytes:
         now = hash_of(read_bytes(file, FILE_BYTES, follow=False))
     except OSError:
         now = ""
-    if now != entry.written:
+    if not entry.is_state(now):
         raise UsageError(
             say(
                 "{file}: changed since it was patched; the original is kept in {journal}",
                 file=str(file),
                 journal=str(journal),
             )
+        )
+    return data
+
+
+def _read_again(journal: Path, hashed: str) -> bytes:
+    """What was looked at before the first file was restored.
+
+    Raises:
+        SourceError: it is no more what it was.
+    """
+    try:
+        data = _bytes_before(journal)
+    except UsageError:
+        data = b""
+    if hash_of(data) != hashed:
+        raise SourceError(
+            say("{file}: changed while files were restored; it is left as it is", file=str(_file_of(journal)))
         )
     return data
 

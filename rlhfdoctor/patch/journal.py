@@ -55,7 +55,7 @@ class Applied:
 
 
 class Journal(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """One file's: its bytes before, and the hashes of both states."""
+    """One file's: its bytes before, and the hashes of its states."""
 
     schema: str = _SCHEMA
     file: str
@@ -63,10 +63,17 @@ class Journal(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """In base64."""
     before: str
     written: str
+    former: str = ""
+    """What the change was made in, which is the original but for a second patch: as long as the file is that, the
+    change was noted and not made."""
     base: str = ""
     """What the edits are of, in base64; empty: the original. Another one once the patched file was patched again."""
     edits: msgspec.Raw = msgspec.Raw(b"[]")
     """A list of [from, to, text]: which characters were replaced, and by what."""
+
+    def is_state(self, hashed: str) -> bool:
+        """Whether a file is as the doctor left it, or found it."""
+        return hashed in (self.written, self.former, self.before)
 
     def replacements(self) -> tuple[Replacement, ...]:
         """The edits.
@@ -112,10 +119,11 @@ def keep(file: Path, original: bytes, written: bytes, base: bytes = b"", edits: 
     """
     path = path_of(file)
     text = base64.b64encode(original).decode()
-    entry = Journal(file=file.name, original=text, before=hash_of(original), written=hash_of(written))
+    now = hash_of(original)
+    entry = Journal(file=file.name, original=text, before=now, written=hash_of(written), former=now)
     with contextlib.suppress(FileNotFoundError, Damaged):
         last = load(path)
-        if last.written == entry.before:
+        if last.is_state(now):
             entry.original, entry.before = last.original, last.before
     if _is_modest(base, edits):
         entry.base = "" if hash_of(base) == entry.before else base64.b64encode(base).decode()

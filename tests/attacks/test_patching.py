@@ -284,3 +284,18 @@ def test_a_journal_of_millions_of_edits_costs_nothing(run: Path, attack: Doctor)
     done = attack("analyze", run)
     assert done.code == 1 and done.peak_mib < PEAK_MIB
     assert "more changes than the doctor makes" in done.stdout
+
+
+def test_many_large_journals(tmp_path: Path, attack: Doctor) -> None:
+    """A folder of journals of 24 MiB each, which a small archive holds: one is in memory at a time."""
+    original = b"\0" * (24 << 20)
+    folder = tmp_path / "run"
+    (folder / ".rlhfdoctor").mkdir(parents=True)
+    for number in range(12):
+        (folder / f"{number}.sh").write_bytes(b"x")
+        hashes = {"before": hashlib.sha256(original).hexdigest(), "written": hashlib.sha256(b"x").hexdigest()}
+        text = {"schema": "rlhfdoctor.patched/1", "file": f"{number}.sh", "original": base64.b64encode(original).decode()}
+        (folder / ".rlhfdoctor" / f"{number}.sh.json").write_text(json.dumps(text | hashes))
+    done = attack("patch", folder, "--revert").check((0,))
+    assert done.peak_mib <= PEAK_MIB
+    assert (folder / "11.sh").stat().st_size == len(original)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -188,6 +189,50 @@ def test_revert_after_two_writes_restores_the_original(safe: Path) -> None:
     assert len({str(before), str(between), str(tree(safe))}) == 3
     assert doctor(safe, "--revert").exit_code == 0
     assert before == tree(safe)
+
+
+def write_and_die(folder: Path, *words: str) -> None:
+    """`doctor patch --write` that is killed behind its note and before the file."""
+    script = (
+        "import os, sys; del sys.path[0]; import rlhfdoctor.patch.apply as apply\n"
+        "apply.replace = lambda *_, **__: os._exit(137)\nfrom rlhfdoctor.cli import main; main()"
+    )
+    line = [sys.executable, "-c", script, "patch", folder, "--write", *words]
+    assert subprocess.run(line, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False).returncode == 137
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["reverted", "written again"])
+def test_write_that_is_killed_loses_no_original(safe: Path, again: bool) -> None:
+    """A second patch that was noted and not made: the first text is kept, whatever is done next."""
+    before = tree(safe)
+    doctor(safe, "--write")
+    between = (safe / "launch.sh").read_bytes()
+    write_and_die(safe, "--consent", CAUSE)
+    assert (safe / "launch.sh").read_bytes() == between
+    if again:
+        assert doctor(safe, "--write", "--consent", CAUSE).exit_code == 0
+    assert doctor(safe, "--revert").exit_code == 0
+    assert before == tree(safe)
+
+
+def test_first_write_that_is_killed_is_taken_back(safe: Path) -> None:
+    """What was noted and not made stops no revert of other files."""
+    before = tree(safe)
+    write_and_die(safe)
+    assert (doctor(safe, "--revert").exit_code, before) == (0, tree(safe))
+
+
+def test_write_that_fails_leaves_no_journal(safe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a full disk: the message says that nothing was changed, and so it is."""
+    before = tree(safe)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("rlhfdoctor.patch.apply.replace", full)
+    result = doctor(safe, "--write")
+    assert (result.exit_code, before) == (2, tree(safe))
+    assert "No space left on device. Nothing was changed there." in result.stderr
 
 
 def test_revert_keeps_the_mode_of_the_file(safe: Path) -> None:
