@@ -217,7 +217,9 @@ def _archive(name: str, size: int | None, modified: float | None) -> Source:
 
 
 def _open_named(path: Path, gaps: list[Gap], whole_archives: bool, below: str | None) -> Iterator[Source]:
-    if path.is_fifo():
+    if path.is_fifo() and _is_strangers(path):
+        gaps.append(Gap(what=quoted(path), why=say("is a pipe of another user, which may never end")))
+    elif path.is_fifo():
         yield Source(str(path), lambda: guarded(str(path), lambda: _pipe_blocks(path), gaps))
     elif path.is_file():
         yield from _open_file(path, gaps, whole_archives, below)
@@ -250,6 +252,11 @@ def _open_file(path: Path, gaps: list[Gap], whole_archives: bool, below: str | N
             )
     except READ_ERRORS as error:
         gaps.append(Gap(what=quoted(name), why=quoted(reason(error))))
+
+
+def _is_strangers(path: Path) -> bool:
+    """Whether a pipe has a name in a folder and belongs to another user: a shell's pattern names it unawares."""
+    return not os.path.realpath(path).startswith("/proc/") and path.stat().st_uid != os.geteuid()
 
 
 def _pipe_blocks(path: Path) -> Iterator[bytes]:

@@ -210,6 +210,17 @@ def test_fifo_by_its_name(tmp_path: Path) -> None:
     assert read_folder([path]) == ({str(path): b"text"}, [])
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a pipe of another user")
+def test_fifo_of_another_user(tmp_path: Path) -> None:
+    """A shell's pattern names it beside the logs: nobody may ever write to it, so it costs a gap."""
+    os.mkfifo(tmp_path / "a.log")
+    os.chown(tmp_path / "a.log", 65534, 65534)
+    (tmp_path / "b.log").write_bytes(b"text")
+    found, gaps = read_folder([tmp_path / "a.log", tmp_path / "b.log"])
+    assert found == {str(tmp_path / "b.log"): b"text"}
+    assert [str(gap.why) for gap in gaps] == ["is a pipe of another user, which may never end"]
+
+
 @pytest.fixture
 def unprivileged() -> Iterator[Path]:
     """A folder outside of root's own, while this process has the rights of nobody."""
