@@ -17,6 +17,8 @@ from rlhfdoctor.vocabulary.names import Fact
 
 _LEAST_STEPS = 3
 _LEAST_POINTS = 20
+_LEAST_S = 600.0
+"""Without a step that was seen: in less time, whoever loads a model or reads a data set rises to the end, too."""
 Rows = Iterator[tuple[Fact, Value, Message]]
 """Facts of a trace, before each gets its origin."""
 
@@ -28,6 +30,8 @@ def find_growth(window: FailureWindow, _death: Death | None) -> Rows:
     starts = [at for at in find_steps(window.trace) if at <= window.until_s]
     if starts and len(starts) <= _LEAST_STEPS:
         return  # loading and the first optimizer step rise in every run
+    if not starts and window.use[-1][0] - window.use[0][0] < _LEAST_S:
+        return
     end_s = window.until_s if window.thrash is None else window.thrash.since_s  # after that, nothing can grow
     settled = [point for point in window.use if point[0] <= end_s and (not starts or point[0] >= starts[1])]
     growth = fit_growth(_thin(settled), window.limit_bytes)

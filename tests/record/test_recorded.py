@@ -29,6 +29,8 @@ from tests.record.build import (
 )
 
 SECONDS = 120
+LONG_S = 700
+"""In which growth counts though no step was seen."""
 LIMIT_MIB = LIMIT_BYTES // MIB
 
 
@@ -338,11 +340,19 @@ def test_full_shared_memory(tmp_path: Path) -> None:
     assert some(facts(tmp_path), *names) == [1000 * MIB, 600 * MIB, 1.0, 200 * MIB, 0]
 
 
+@pytest.mark.parametrize(("seconds", "is_told"), [(120, False), (LONG_S, True)])
+def test_growth_without_a_step(tmp_path: Path, seconds: int, is_told: bool) -> None:
+    """Whoever loads a model or reads a data set rises to the end in two minutes: only a long rise is a growth."""
+    write_run(tmp_path, seconds, anon={"actor": flat(100)}, host={"available_bytes": lambda t: 60000 - 60 * t})
+    found = facts(tmp_path, make_death(seconds - 1, killer="kernel-oom-node"))
+    assert ("trace.growth" in found, "trace.late_growth_ratio" in found) == (is_told, is_told)
+
+
 def test_node_without_a_limit(tmp_path: Path) -> None:
     """Without a cgroup's limit use is measured against the node."""
-    write_run(tmp_path, SECONDS, anon={"actor": flat(100)}, host={"available_bytes": lambda t: 60000 - 400 * t})
-    found = facts(tmp_path, make_death(SECONDS - 1, killer="kernel-oom-node"))
-    used = TOTAL_BYTES // MIB - (60000 - 400 * 119)
+    write_run(tmp_path, LONG_S, anon={"actor": flat(100)}, host={"available_bytes": lambda t: 60000 - 60 * t})
+    found = facts(tmp_path, make_death(LONG_S - 1, killer="kernel-oom-node"))
+    used = TOTAL_BYTES // MIB - (60000 - 60 * (LONG_S - 1))
     assert found["trace.full_ratio"] == pytest.approx(used / (TOTAL_BYTES // MIB))
     window = find_failure_window(make_case(tmp_path), None)
     assert (found["trace.growth"], window is not None and window.limit) == ("slope", "node")
