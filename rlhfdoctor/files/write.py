@@ -64,7 +64,7 @@ def open_folder(path: str | os.PathLike[str], *, real: bool = False) -> int:
 
 
 def create(path: str | os.PathLike[str], mode: int = PRIVATE, *, real: bool = False) -> int:
-    """A descriptor of a new file.
+    """A descriptor of a new file; `real`: in the folder of ours that was there when its path was resolved.
 
     Raises:
         OSError: it cannot be made; FileExistsError also for a link that leads nowhere.
@@ -73,7 +73,7 @@ def create(path: str | os.PathLike[str], mode: int = PRIVATE, *, real: bool = Fa
 
 
 def append(path: str | os.PathLike[str], mode: int = PRIVATE, *, real: bool = False) -> int:
-    """A descriptor at the end of a file of ours, made if it is not there.
+    """A descriptor at the end of a file of ours, made if it is not there; `real` as above.
 
     Raises:
         OSError: it cannot be written, or is refused: a link, a pipe, another user's.
@@ -93,6 +93,8 @@ def _open(path: str | os.PathLike[str], flags: int, mode: int, real: bool) -> in
     head, name = os.path.split(os.fspath(path))
     folder = open_folder(head, real=True)
     try:
+        if os.fstat(folder).st_uid != os.geteuid():  # who owns it can have put any file there, by a hard link
+            raise Refused("is in a folder of another user", path)
         return os.open(name, flags, mode, dir_fd=folder)
     finally:
         os.close(folder)
