@@ -280,7 +280,7 @@ def _finish(
     found = 0
     if bad or not command:
         time.sleep(min(options.interval_s, 0.5))
-        found = verdict(folder, command)
+        found = verdict(folder, command) if folder.exists() else 1
     else:
         tell(say("the command ended well; the trace is in {folder}", folder=_short(folder)))
     if not command:
@@ -294,8 +294,8 @@ def _leave(outcome: Outcome, folder: Path, tell: Teller) -> int:
     """The user left: how to come back, and how to end what goes on."""
     tell(say("left the view; run and recorder go on."))
     tell(say("come back:  doctor watch --attach {folder}", folder=shell_path(_short(folder))), "  ")
-    if outcome.state.job_pid is not None and outcome.exit_code is None:
-        tell(say("end the run:  kill -TERM -{pid}", pid=outcome.state.job_pid), "  ")
+    if outcome.job_pid is not None and outcome.exit_code is None:
+        tell(say("end the run:  kill -TERM -{pid}", pid=outcome.job_pid), "  ")
     if outcome.recorder_pid:
         tell(say("stop recording:  kill {pid}", pid=outcome.recorder_pid), "  ")
     return 0
@@ -303,7 +303,11 @@ def _leave(outcome: Outcome, folder: Path, tell: Teller) -> int:
 
 def _tell_of_end(outcome: Outcome, folder: Path, bad: bool, tell: Teller) -> None:
     """A full disk, and processes that are left over."""
-    free = shutil.disk_usage(folder).free
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError:  # it was moved or removed meanwhile
+        tell(say("{folder} is gone, and what was recorded with it", folder=_short(folder)))
+        free = _FULL_DISK_BYTES
     if bad and free < _FULL_DISK_BYTES:
         tell(
             say(

@@ -23,13 +23,14 @@ from rlhfdoctor.vocabulary import RECORD_FIELD as R
 
 _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 15, 36
 _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
-_inherited = "0"
+RECORDER_NAME = b"rlhfdoctor-rec"
+"""Of the process, in /proc/PID/comm."""
 
 
 def prepare() -> StoredEvent:
     """Before the command starts: name, subreaper. What is inherited by a child is not touched yet."""
     libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(_PR_SET_NAME, b"rlhfdoctor-rec", 0, 0, 0)
+    libc.prctl(_PR_SET_NAME, RECORDER_NAME, 0, 0, 0)
     subreaper = libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
     return {R.subreaper: subreaper}
 

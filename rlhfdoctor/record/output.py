@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,7 +22,8 @@ class Output:
     through: bool
     """Pass it on to our own standard output and error."""
     lines: list[str] = field(default_factory=list)
-    _places: dict[str, int] = field(default_factory=dict)
+    _files: dict[Path, IO[bytes]] = field(default_factory=dict)
+    """Open for as long as we wait: the folder may be moved meanwhile."""
 
     def pump(self) -> None:
         """Everything new: passed on byte for byte, or kept as the last lines."""
@@ -36,14 +38,11 @@ class Output:
                     del self.lines[:-_LOG_LINES]
 
     def _fresh(self, path: Path) -> Iterator[bytes]:
-        try:
-            with open_binary(path, follow=False) as handle:
-                handle.seek(self._places.get(path.name, 0))
-                while data := handle.read(1 << 16):
-                    self._places[path.name] = handle.tell()
-                    yield data
-        except OSError:
-            return
+        with contextlib.suppress(OSError):
+            if path not in self._files:
+                self._files[path] = open_binary(path, follow=False)
+            while data := self._files[path].read(1 << 16):
+                yield data
 
     def _pass(self, stream: IO[str] | None, data: bytes) -> None:
         try:

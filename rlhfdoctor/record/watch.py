@@ -17,12 +17,13 @@ from typing import Any
 from rlhfdoctor.errors import DoctorError
 from rlhfdoctor.files.read import open_descriptor
 from rlhfdoctor.i18n.message import Message, say
+from rlhfdoctor.record.daemon import RECORDER_NAME
 from rlhfdoctor.record.output import Output
 from rlhfdoctor.record.phrasing import say_event, say_line
 from rlhfdoctor.record.recorder_config import RecorderConfig, read_config
 from rlhfdoctor.record.start import restarted, start_recorder
 from rlhfdoctor.record.state import Held, State
-from rlhfdoctor.sources.procfs import parse_stat, read_file
+from rlhfdoctor.sources.procfs import parse_stat, read_boot_id, read_file
 from rlhfdoctor.trace.follow import Follower
 from rlhfdoctor.trace.frames import Sample
 from rlhfdoctor.trace.record import RecordEvent, is_a, make_record, time_of
@@ -51,6 +52,8 @@ class Outcome:
     running: bool = False
     """The command still runs, but it is no longer recorded."""
     recorder_pid: int | None = None
+    job_pid: int | None = None
+    """Both only where they are surely those of this run, so that they may be named to be killed."""
     survivors: tuple[Held, ...] = ()
     """Processes that the command started and that outlive it, the largest first."""
 
@@ -159,18 +162,23 @@ class Watch:
                 time.sleep(0.05)
 
     def _outcome(self, detached: bool) -> Outcome:
-        pid = self.recorder.pid if self.recorder is not None else self.follower.header.get("pid")
         running = not detached and self.state.ended is None and self.state.exit_code is None and self.job_runs()
         over = self.state.exit_code is not None and not detached
         left = tuple(held for held in self.state.by_held() if over and os.path.exists(f"/proc/{held.pid}"))
-        return Outcome(
-            detached,
-            None if detached else self.state.exit_code,
-            self.state,
-            running,
-            pid if isinstance(pid, int) else None,
-            left,
-        )
+        recorder, job = self._pids()
+        return Outcome(detached, None if detached else self.state.exit_code, self.state, running, recorder, job, left)
+
+    def _pids(self) -> tuple[int | None, int | None]:
+        """Of recorder and job, where they are surely those: an old trace, or another user's, names anybody's."""
+        if self.recorder is not None:
+            return self.recorder.pid, self.state.job_pid
+        known, pid = self.follower.header, self.follower.header.get("pid")
+        if (known.get("host"), known.get("boot_id")) != (os.uname().nodename, read_boot_id()):
+            return None, None
+        if not self.folder.exists() or self.folder.stat().st_uid != os.geteuid():
+            return None, None
+        is_one = isinstance(pid, int) and (read_file(f"/proc/{pid}/comm", 64) or b"").strip() == RECORDER_NAME
+        return pid if is_one else None, self.state.job_pid if self.job_runs() else None
 
     def step(self) -> None:
         """Takes what is new."""

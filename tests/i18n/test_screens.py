@@ -125,7 +125,7 @@ def test_end_of_watch(tmp_path: Path, capfd: pytest.CaptureFixture[str], languag
     """What is printed when the user leaves, or the run ends; commands to copy are the same in every language."""
     run = WatchOptions(language=language)
     state = State(job_pid=4711)
-    assert _finish(Outcome(True, None, state, recorder_pid=4712), tmp_path, True, lambda *_: 1, run) == 0
+    assert _finish(Outcome(True, None, state, recorder_pid=4712, job_pid=4711), tmp_path, True, lambda *_: 1, run) == 0
     left = capfd.readouterr().err
     assert left.startswith(first)
     assert all(part in left for part in (f"doctor watch --attach {tmp_path}", "kill -TERM -4711", "kill 4712"))

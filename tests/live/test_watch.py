@@ -26,8 +26,12 @@ import pytest
 from rlhfdoctor.core.diagnose import analyze
 from rlhfdoctor.trace.follow import Follower
 from rlhfdoctor.trace.read import read_node
+from rlhfdoctor.trace.record import make_record
+from rlhfdoctor.trace.store import Writer
 from rlhfdoctor.trace.tables import Trace, read_trace
 from rlhfdoctor.types import Death, Incident
+from rlhfdoctor.vocabulary import RECORD
+from rlhfdoctor.vocabulary import RECORD_FIELD as R
 from tests.bench.survive import MEMORY, limited, running
 
 pytestmark = pytest.mark.usefixtures("kernel_alone")  # a stranger's kill is in our kernel log
@@ -300,6 +304,36 @@ def test_left_while_it_starts(tmp_path: Path, start: Callable[..., subprocess.Po
     assert process.returncode == 0 and found is not None, errors
     os.killpg(int(found[1]), signal.SIGTERM)
     assert wait_for(lambda: kinds_of(folder)[-1] == "recorder.end")
+
+
+@pytest.mark.parametrize("how", ["moved", "removed"])
+def test_folder_that_goes_while_it_is_recorded(
+    tmp_path: Path, start: Callable[..., subprocess.Popen[bytes]], how: str
+) -> None:
+    """Somebody tidies up: the job goes on and its output is passed on to its end, and what is said has a cause."""
+    folder = tmp_path / "run"
+    process = start(folder, "--", "sh", "-c", "echo first; sleep 3; echo last; exit 5")
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"first\n"
+    shutil.move(folder, tmp_path / "elsewhere") if how == "moved" else shutil.rmtree(folder)
+    output, errors = process.communicate(timeout=PLENTY_S)
+    assert output == b"last\n"
+    assert b"is gone" in errors and b"internal error" not in errors and b"Traceback" not in errors, errors
+    assert process.returncode != 0
+
+
+def test_attached_to_a_folder_of_another_machine(tmp_path: Path) -> None:
+    """A trace names pids: only those that surely are this run's are named to be killed."""
+    folder = tmp_path / "run"
+    folder.mkdir(0o700)
+    writer = Writer(str(folder), {"run": "x", "host": "elsewhere", "boot_id": "other", "pid": 1})
+    writer.event(make_record(RECORD.job.started, {R.pid: 1}))
+    process = subprocess.Popen([*WATCH, "--attach", folder], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    time.sleep(3)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=PLENTY_S)
+    writer.close()
+    assert b"left the view" in errors and b"kill" not in errors, errors
 
 
 def test_recorder_is_killed(tmp_path: Path, start: Callable[..., subprocess.Popen[bytes]]) -> None:
