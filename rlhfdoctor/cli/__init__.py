@@ -36,8 +36,7 @@ class _Group(click.Group):
     """Prints the errors that users may see without a traceback, and exits with 2."""
 
     def main(self, *words: Any, **more: Any) -> Any:
-        if sys.stderr is None:  # closed by a daemon or `2>&-`; no file that is opened later may take its number
-            sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+        _open_streams()
         return super().main(*words, **more)
 
     def make_context(self, *words: Any, **more: Any) -> click.Context:
@@ -74,6 +73,19 @@ class _Group(click.Group):
             )
             echo(f"doctor: {words()(says)}", err=True)
             ctx.exit(2)
+
+
+def _open_streams() -> None:
+    """Standard streams that a daemon or `2>&-` closed lead to nothing: no file opened later takes their number."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # gets the lowest free number
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(1, "w", closefd=False)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", closefd=False)
 
 
 def _shown(error: click.ClickException) -> click.ClickException:

@@ -24,8 +24,9 @@ from rlhfdoctor import ray_nodes
 from rlhfdoctor.errors import DoctorError, UsageError
 from rlhfdoctor.files import write
 from rlhfdoctor.i18n.message import Message, joined, quoted, say
-from rlhfdoctor.record.command import WatchOptions, find_ray_pids, teller
+from rlhfdoctor.record.command import WatchOptions, find_ray_pids
 from rlhfdoctor.record.command import watch as watch_here
+from rlhfdoctor.record.lines import teller
 from rlhfdoctor.record.node_recorder import NodeRecorder, read_files
 from rlhfdoctor.record.phrasing import say_event, say_line
 from rlhfdoctor.record.recorder_config import RecorderConfig

@@ -9,13 +9,11 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol
-
-import click
 
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.i18n.language import load_language
-from rlhfdoctor.i18n.message import Message, plural, say
+from rlhfdoctor.i18n.message import say
+from rlhfdoctor.record.lines import say_end, say_left, say_start, short_path, teller
 from rlhfdoctor.record.log_space import LEAST_FREE_BYTES
 from rlhfdoctor.record.naming import name_of
 from rlhfdoctor.record.notices import BELL, VARIABLE
@@ -29,7 +27,6 @@ from rlhfdoctor.record.start import (
     start_recorder,
 )
 from rlhfdoctor.record.watch import Outcome, Watch, kept_signals
-from rlhfdoctor.report.sanitize import clean, shell_path
 from rlhfdoctor.sources.cgroupfs import find_hierarchy, find_path, list_processes
 from rlhfdoctor.sources.procfs import list_pids, parse_cmdline, read_file
 from rlhfdoctor.sources.ray import find_node
@@ -37,18 +34,7 @@ from rlhfdoctor.trace.record import is_a
 from rlhfdoctor.vocabulary import RECORD
 from rlhfdoctor.vocabulary.names import Record
 
-_FULL_DISK_BYTES = 1 << 20
-_LOW_DISK_BYTES = 256 << 20
-_LINE_LENGTH = 1000
-_MOST_SURVIVORS, _COMMAND_LENGTH = 10, 60
 _BAD_END: tuple[Record, ...] = (RECORD.kernel.line, RECORD.cgroup.oom, RECORD.node.lost)
-
-
-class Teller(Protocol):
-    """Prints a line to standard error."""
-
-    def __call__(self, message: Message, lead: str = "doctor: ") -> None:
-        """`lead`: what stands before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,41 +82,10 @@ def watch(options: WatchOptions, verdict: Callable[[Path, bool], int]) -> int:
     free = shutil.disk_usage(folder).free
     with kept_signals() as kept:
         recorder = start_recorder(folder, config)
-        _tell_of_start(folder, free, teller(options.language), is_kept=is_kept)
+        say_start(folder, free, teller(options.language), is_kept=is_kept)
         session = Watch(folder, recorder, config, through=not live, live=live, bell=BELL in urls)
         outcome = _wait(session, live, options, kept)
     return _finish(outcome, folder, bool(argv and config.command), verdict, options)
-
-
-def _tell_of_start(folder: Path, free: int, tell: Teller, *, is_kept: bool) -> None:
-    """Where the recording goes, and if there is little room."""
-    tell(say("recording to {folder}", folder=_short(folder)))
-    if not is_kept:
-        tell(
-            say(
-                "only {free:bytes} are free there, so the command's output is not kept in a file: it goes straight "
-                "to standard output. --out DIR takes another disk",
-                free=free,
-            )
-        )
-    elif free < _LOW_DISK_BYTES:
-        tell(
-            say(
-                "only {free:bytes} are free there, and the command's output goes there too; "
-                "--out DIR takes another disk",
-                free=free,
-            )
-        )
-
-
-def teller(language: str) -> Teller:
-    """Prints lines of `doctor watch` to standard error, without control characters of what they quote."""
-    words = load_language(language)
-
-    def tell(message: Message, lead: str = "doctor: ") -> None:
-        click.echo(f"{lead}{clean(words(message), _LINE_LENGTH)}", err=True)
-
-    return tell
 
 
 def prepare(options: WatchOptions) -> tuple[RecorderConfig, list[str], Path]:
@@ -253,7 +208,7 @@ def _wait(session: Watch, live: bool, options: WatchOptions, kept: Collection[in
         return session.wait(tell=teller(options.language), kept=kept)
     from rlhfdoctor.record.screen import wait_on_screen
 
-    return wait_on_screen(session, _short(session.folder), load_language(options.language), kept)
+    return wait_on_screen(session, short_path(session.folder), load_language(options.language), kept)
 
 
 def _finish(
@@ -262,7 +217,7 @@ def _finish(
     """What is printed at the end, and the exit status: the command's own if there was one."""
     tell = teller(options.language)
     if outcome.detached:
-        return _leave(outcome, folder, tell)
+        return say_left(outcome, folder, tell)
     if outcome.running:
         pid = outcome.state.job_pid
         tell(say("the recorder is dead, and pid {pid} still runs. Go on with: doctor watch --pid {pid}", pid=pid))
@@ -276,70 +231,20 @@ def _finish(
     if command and code is None:
         tell(say("how the command ended is not known: its recorder died with it"))
         bad = True
-    _tell_of_end(outcome, folder, bad, tell)
+    say_end(outcome, folder, bad, tell)
     found = 0
     if bad or not command:
         time.sleep(min(options.interval_s, 0.5))
-        found = verdict(folder, command) if folder.exists() else 1
+        try:
+            found = verdict(folder, command) if folder.exists() else 1
+        except OSError:
+            if not command:
+                raise
+            found = 1  # it could not be printed; the command's own status is what counts
     else:
-        tell(say("the command ended well; the trace is in {folder}", folder=_short(folder)))
+        tell(say("the command ended well; the trace is in {folder}", folder=short_path(folder)))
     if not command:
         return found
     if code is None:
         return 1
     return code if code >= 0 else 128 - code
-
-
-def _leave(outcome: Outcome, folder: Path, tell: Teller) -> int:
-    """The user left: how to come back, and how to end what goes on."""
-    tell(say("left the view; run and recorder go on."))
-    tell(say("come back:  doctor watch --attach {folder}", folder=shell_path(_short(folder))), "  ")
-    if outcome.job_pid is not None and outcome.exit_code is None:
-        tell(say("end the run:  kill -TERM -{pid}", pid=outcome.job_pid), "  ")
-    if outcome.recorder_pid:
-        tell(say("stop recording:  kill {pid}", pid=outcome.recorder_pid), "  ")
-    return 0
-
-
-def _tell_of_end(outcome: Outcome, folder: Path, bad: bool, tell: Teller) -> None:
-    """A full disk, and processes that are left over."""
-    try:
-        free = shutil.disk_usage(folder).free
-    except OSError:  # it was moved or removed meanwhile
-        tell(say("{folder} is gone, and what was recorded with it", folder=_short(folder)))
-        free = _FULL_DISK_BYTES
-    if bad and free < _FULL_DISK_BYTES:
-        tell(
-            say(
-                "the disk of {folder} is full ({free:bytes} left): what the command wrote to it elsewhere "
-                "may be what ended it",
-                folder=_short(folder),
-                free=free,
-            )
-        )
-    if outcome.survivors:
-        tell(
-            plural(
-                "{n} process that the command started still runs and is not recorded any more:",
-                "{n} processes that the command started still run and are not recorded any more:",
-                len(outcome.survivors),
-            )
-        )
-        for held in outcome.survivors[:_MOST_SURVIVORS]:
-            tell(
-                say(
-                    "pid {pid}, {size:bytes}: {command}",
-                    pid=held.pid or 0,
-                    size=held.held_bytes,
-                    command=held.command[:_COMMAND_LENGTH],
-                ),
-                "  ",
-            )
-
-
-def _short(folder: Path) -> str:
-    """A path relative to the working folder if that is shorter."""
-    try:
-        return str(folder.resolve().relative_to(Path.cwd()))
-    except ValueError:
-        return str(folder)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import resource
+import shutil
 import signal
 from collections.abc import Iterator
 from typing import Any
@@ -87,16 +89,19 @@ def launch(config: RecorderConfig) -> int:
     for number, stream in enumerate(config.streams, 1):
         actions += [(os.POSIX_SPAWN_DUP2, stream, number), (os.POSIX_SPAWN_CLOSE, stream)]
     defaults = [signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE]
-    try:
+
+    def spawn(words: list[str]) -> int:
         return os.posix_spawnp(
-            config.command[0],
-            list(config.command),
-            os.environ,
-            file_actions=actions,
-            setsid=True,
-            setsigdef=defaults,
-            setsigmask=[],
+            words[0], words, os.environ, file_actions=actions, setsid=True, setsigdef=defaults, setsigmask=[]
         )
+
+    try:
+        return spawn(list(config.command))
+    except OSError as error:
+        script = shutil.which(config.command[0])
+        if error.errno != errno.ENOEXEC or script is None:
+            raise
+        return spawn(["/bin/sh", script, *config.command[1:]])  # no `#!` in it: as every shell does
     finally:
         for log in logs:
             os.close(log)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import IO
 from rlhfdoctor.files.read import open_binary
 
 _LOG_LINES = 40
+_PUMP_S = 0.5
 
 
 @dataclass(slots=True)
@@ -25,17 +27,23 @@ class Output:
     _files: dict[Path, IO[bytes]] = field(default_factory=dict)
     """Open for as long as we wait: the folder may be moved meanwhile."""
 
-    def pump(self) -> None:
-        """Everything new: passed on byte for byte, or kept as the last lines."""
+    def pump(self) -> bool:
+        """What is new, passed on byte for byte or kept as the last lines; whether there is more.
+
+        A slow reader may take longer than the job: after half a second the caller has its turn.
+        """
+        until = time.monotonic() + _PUMP_S
         for name, stream in (("job.log", sys.stdout), ("job.out.log", sys.stdout), ("job.err.log", sys.stderr)):
-            path = self.folder / "logs" / name
-            for data in self._fresh(path):
+            for data in self._fresh(self.folder / "logs" / name):
                 if self.through:
                     self._pass(stream, data)
                 else:
                     text = data.decode("utf-8", "replace").replace("\r", "\n")
                     self.lines.extend(line for line in text.split("\n") if line.strip())
                     del self.lines[:-_LOG_LINES]
+                if time.monotonic() > until:
+                    return True
+        return False
 
     def _fresh(self, path: Path) -> Iterator[bytes]:
         with contextlib.suppress(OSError):

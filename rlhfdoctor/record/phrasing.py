@@ -166,8 +166,16 @@ _BAD: dict[Record, Callable[[RecordEvent], Message]] = {
     RECORD.process.gone: _say_gone,
     RECORD.node.lost: lambda e: say("node {node} is lost: {why}", node=str(e.get(R.node)), why=message_of(e, R.why)),
 }
+
+
+def _say_end(event: RecordEvent) -> Message:
+    if not event.get(R.pid) and R.why in event:
+        return say("the command could not be started: {why}", why=quoted(event[R.why]))
+    return say("the command ended: {how}", how=say_exit(int(event[R.code])))
+
+
 _ENDS: dict[Record, Callable[[RecordEvent], Message]] = {
-    RECORD.job.exited: lambda e: say("the command ended: {how}", how=say_exit(int(e[R.code]))),
+    RECORD.job.exited: _say_end,
     RECORD.process.exited: lambda e: say("pid {pid} ended: {how}", pid=e[R.pid], how=say_exit(int(e[R.code]))),
 }
 """They are bad news unless the exit status is 0."""

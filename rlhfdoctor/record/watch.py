@@ -132,34 +132,48 @@ class Watch:
             for number in kept:
                 self._on_signal(number, None)
             while True:
-                self.step()
+                has_more = self.step()
                 if show is not None:
                     show()
                 elif tell is not None:
                     self._tell(tell)
                 if self.state.ended is not None:
+                    self._wait_alone(tell)
                     self._last_words(tell)
                     return self._outcome(False)
                 if not self._recorder_lives() and not self._recover(tell):
                     self._last_words(tell)
                     return self._outcome(False)
-                time.sleep(0.25 if show is not None or self.output.through else 0.5)
+                if not has_more:
+                    time.sleep(0.25 if show is not None or self.output.through else 0.5)
         except Detached:
-            self._find_job()
-            return self._outcome(True)
+            self._learn_of_job()
+            return self._outcome(self.recorder is None or self.state.exit_code is None)
         finally:
             for name, handler in before.items():
                 signal.signal(name, handler)
 
-    def _find_job(self) -> None:
-        """Who leaves is told how to end the run, also where it is just being started."""
+    def _learn_of_job(self) -> None:
+        """Who leaves is told how to end the run, also where it is just being started; or how it has ended."""
+        self.output.through = False
         until = time.monotonic() + _JOB_S
         with contextlib.suppress(Detached):
-            while self.runs_command and self.state.job_pid is None and time.monotonic() < until:
+            while self.recorder is not None and self.runs_command and time.monotonic() < until:
                 self.step()
+                if self.state.exit_code is not None or self.job_runs():
+                    return
                 if self.state.ended is not None or not self._recorder_lives():
                     return
                 time.sleep(0.05)
+
+    def _wait_alone(self, tell: Callable[[Message], None] | None) -> None:
+        """A recorder that was asked to stop leaves the command to us."""
+        pid = self.state.job_pid
+        if self.recorder is None or pid is None or self.state.exit_code is not None or not self.job_runs():
+            return
+        if tell is not None:
+            tell(say("the recording was stopped; the command goes on"))
+        self._wait_for(pid)
 
     def _outcome(self, detached: bool) -> Outcome:
         running = not detached and self.state.ended is None and self.state.exit_code is None and self.job_runs()
@@ -180,8 +194,8 @@ class Watch:
         is_one = isinstance(pid, int) and (read_file(f"/proc/{pid}/comm", 64) or b"").strip() == RECORDER_NAME
         return pid if is_one else None, self.state.job_pid if self.job_runs() else None
 
-    def step(self) -> None:
-        """Takes what is new."""
+    def step(self) -> bool:
+        """Takes what is new; whether the command has put out more than that."""
         for item, columns in self.follower.read():
             self.state.take(item, columns)
             if self.bell and not isinstance(item, Sample) and _is_alarming(item):
@@ -190,10 +204,11 @@ class Watch:
             with contextlib.suppress(OSError):
                 os.killpg(self.state.job_pid, self._signal)
             self._signal = 0
-        self.output.pump()
+        return self.output.pump()
 
     def _last_words(self, tell: Callable[[Message], None] | None) -> None:
-        self.step()
+        while self.step():
+            pass
         if self.state.exit_code is None and self.state.job_pid is not None and self.recorder is not None:
             self._exited(_reap(self.state.job_pid))  # its first recorder is dead, so it came to us
         if tell is not None:

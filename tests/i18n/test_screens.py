@@ -15,7 +15,8 @@ from click.testing import Result
 
 from rlhfdoctor.errors import DoctorError, PluginError, RuleError, SourceError, UsageError
 from rlhfdoctor.i18n.message import say
-from rlhfdoctor.record.command import WatchOptions, _finish, teller
+from rlhfdoctor.record.command import WatchOptions, _finish
+from rlhfdoctor.record.lines import teller
 from rlhfdoctor.record.state import Held, State
 from rlhfdoctor.record.watch import Outcome
 from tests import messages

@@ -347,6 +347,56 @@ def test_recorder_is_killed(tmp_path: Path, start: Callable[..., subprocess.Pope
     assert kinds_of(folder).count("recorder.start") == 2
 
 
+def test_recorder_is_asked_to_stop(tmp_path: Path, start: Callable[..., subprocess.Popen[bytes]]) -> None:
+    """As the doctor itself says how: the command goes on, is waited for, and its status comes back."""
+    folder = tmp_path / "run"
+    process = start(folder, "--", "sh", "-c", "echo first; sleep 4; echo last; exit 7")
+    wait_for(lambda: event_of(folder, "process.seen"))
+    os.kill(recorder_of(folder), signal.SIGTERM)
+    output, errors = process.communicate(timeout=PLENTY_S)
+    assert (process.returncode, output) == (7, b"first\nlast\n")
+    assert b"the recording was stopped; the command goes on" in errors and b"is not known" not in errors
+
+
+@pytest.mark.parametrize("streams", ["2>/dev/full", ">/dev/full", ">&-", "<&- >&- 2>&-"])
+def test_streams_that_take_nothing(tmp_path: Path, streams: str) -> None:
+    """A full disk under the log, a daemon without streams: the run ends as it would, with its own status."""
+    words = [*WATCH, "--no-view", "--out", tmp_path / "run", "--", "sh", "-c", "sleep 1; exit 33"]
+    line = ["sh", "-c", f'exec "$@" {streams}', "sh", *words]
+    done = subprocess.run(line, cwd=tmp_path, env=environment(), capture_output=True, timeout=120, check=False)
+    assert (done.returncode, kinds_of(tmp_path / "run")[-1]) == (33, "recorder.end")
+    assert b"internal error" not in done.stderr and b"Traceback" not in done.stderr
+
+
+def test_script_without_an_interpreter(tmp_path: Path) -> None:
+    """It runs from every shell, so it runs here."""
+    script = tmp_path / "train"
+    script.write_text("echo $1; exit 7\n")
+    script.chmod(0o755)
+    done = watch(tmp_path / "run", "--", script, "a b")
+    assert (done.returncode, done.stdout) == (7, b"a b\n")
+
+
+def test_command_that_cannot_be_started(tmp_path: Path) -> None:
+    """What the kernel says is on the screen."""
+    script = tmp_path / "train"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    done = watch(tmp_path / "run", "--", script)
+    assert done.returncode == 127
+    assert f"could not be started: {script}: No such file or directory" in done.stderr.decode()
+
+
+def test_ended_while_its_output_is_passed_on(tmp_path: Path, start: Callable[..., subprocess.Popen[bytes]]) -> None:
+    """A reader that takes nothing holds us up, not the command; a signal then says how that ended."""
+    folder = tmp_path / "run"
+    process = start(folder, "--", "sh", "-c", "head -c 8000000 /dev/zero; exit 9")
+    assert wait_for(lambda: event_of(folder, "job.exited"))
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=PLENTY_S)
+    assert process.returncode == 9 and b"left the view" not in errors
+
+
 @pytest.mark.parametrize("number", [pytest.param(0, marks=NEEDS_CGROUP)])
 def test_killed_by_the_kernel(tmp_path: Path, number: int) -> None:
     """A kill at the cgroup's limit: status 137, a verdict that names killer and role, samples up to the kill."""
