@@ -136,7 +136,8 @@ def prepare(options: WatchOptions) -> tuple[RecorderConfig, list[str], Path]:
         port=options.port,
         metrics=options.metrics,
     )
-    describe_run(folder, config, argv=argv, pid=pids[0] if pids else "self")
+    first = pids or tuple(list_processes(cgroup) if cgroup is not None else ())
+    describe_run(folder, config, argv=argv, pid=first[0] if first else "self")
     return config, argv, folder
 
 

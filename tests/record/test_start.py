@@ -8,6 +8,8 @@ import os
 import shlex
 import shutil
 import subprocess
+import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,13 +24,12 @@ from rlhfdoctor.record.run_folder import make_folder
 from rlhfdoctor.record.start import (
     command_of,
     describe_run,
-    find_packages,
-    keep_configs,
     require_process,
     restarted,
     shell_line,
     start_recorder,
 )
+from rlhfdoctor.record.surroundings import find_packages, keep_configs, our_surroundings, surroundings_of
 from rlhfdoctor.settings.shell import read_tokens
 from rlhfdoctor.sources.shm import read_shm
 from rlhfdoctor.trace.store import Writer
@@ -244,7 +245,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def kept(work: Path, *argv: str) -> list[tuple[str, bytes]]:
     """Path and copied content of the configuration files of a command; hashes are checked."""
     run = work.parent / "run"
-    found = keep_configs(run, argv)
+    found = keep_configs(run, argv, our_surroundings())
     copies = [(run / item["copy"]).read_bytes() for item in found]
     assert [item["sha256"] for item in found] == [hashlib.sha256(data).hexdigest() for data in copies]
     return [(item["path"], data) for item, data in zip(found, copies)]
@@ -293,12 +294,59 @@ def test_packages(tmp_path: Path) -> None:
         (packages / f"{name}.dist-info").mkdir(parents=True)
     (packages / "vllm-0.8.0.egg").mkdir()
     expected = {"torch": "2.4.0+cu121", "flash-attn": "2.6.3", "openrlhf": "0.5.3", "ray": "2.9.0"}
-    assert find_packages([str(python), "train.py"]) == expected
+    assert find_packages([str(python), "train.py"], our_surroundings()) == expected
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that was started in another folder, with other limits and another environment."""
+    (tmp_path / "its").mkdir()
+    (tmp_path / "its" / "ppo.yaml").write_text("of the run: 3\n")
+    line = ["sh", "-c", "ulimit -n 333; exec sleep 60"]
+    env = {"PATH": os.environ["PATH"], "NCCL_DEBUG": "JOB", "HF_TOKEN": "hf_abcdefghijklmnop123"}
+    with subprocess.Popen(line, cwd=tmp_path / "its", env=env) as process:
+        while Path(f"/proc/{process.pid}/comm").read_text() != "sleep\n":
+            time.sleep(0.01)
+        yield process
+        process.kill()
+
+
+def test_surroundings_of_a_process_that_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: subprocess.Popen[bytes]
+) -> None:
+    """What is described of a process is its own, not that of the doctor's shell: folder, files, environment, limits."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "ppo.yaml").write_text("of another project: 0\n")
+    monkeypatch.chdir(tmp_path / "mine")
+    monkeypatch.setenv("NCCL_DEBUG", "DOCTOR")
+    folder = tmp_path / "run"
+    folder.mkdir()
+    config = RecorderConfig(name="x", node="")
+    run = describe_run(folder, config, argv=["python", "train.py", "ppo.yaml"], pid=other.pid)
+    assert (run["cwd"], run["environment"], run["limits"]["open_files"]) == (
+        str(tmp_path / "its"),
+        {"NCCL_DEBUG": "JOB"},
+        333,
+    )
+    assert [item["path"] for item in run["configs"]] == [str(tmp_path / "its" / "ppo.yaml")]
+    assert (folder / run["configs"][0]["copy"]).read_text() == "of the run: 3\n"
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None or os.geteuid() != 0, reason="needs unshare (util-linux) and root")
+def test_files_of_another_mount_namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a container the same name is another file, so none is kept."""
+    (tmp_path / "ppo.yaml").write_text("of the host: 1\n")
+    monkeypatch.chdir(tmp_path)
+    with subprocess.Popen(["unshare", "-m", "sh", "-c", "echo; exec sleep 60"], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"\n"
+        around = surroundings_of(process.pid)
+        process.kill()
+    assert (around.folder, keep_configs(tmp_path, ["ppo.yaml", str(tmp_path / "ppo.yaml")], around)) == (None, [])
 
 
 def test_packages_of_an_unknown_interpreter(tmp_path: Path) -> None:
     """An interpreter that is not there is no error."""
-    assert isinstance(find_packages([str(tmp_path / "python9")]), dict)
+    assert isinstance(find_packages([str(tmp_path / "python9")], our_surroundings()), dict)
 
 
 def test_recorder_config(tmp_path: Path) -> None:
@@ -345,8 +393,8 @@ def test_packages_of_a_folder_with_very_many_names(tmp_path: Path, monkeypatch: 
         inside = ["torch-2\x1b[2J\u202e\nray==9.dist-info"] if folder.name == "site-packages" else ["python3"]
         return [*inside, *(f"python3.{number}" for number in range(most - 1))]
 
-    monkeypatch.setattr("rlhfdoctor.record.start.names_in", names)
-    assert find_packages([str(tmp_path / "bin" / "python3")]) == {"torch": "2\\u001b[2J\\u202e\\u000aray==9"}
+    monkeypatch.setattr("rlhfdoctor.record.surroundings.names_in", names)
+    assert find_packages([str(tmp_path / "bin" / "python3")], our_surroundings()) == {"torch": "2\\u001b[2J\\u202e\\u000aray==9"}
     assert counts == [20_000] * 9
 
 
