@@ -179,9 +179,18 @@ def write_all(handle: int, data: bytes) -> None:
 
 
 def _write_over(name: str, folder: int, data: bytes) -> None:
-    handle = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    """In place: on an error, such as of a full disk, what was there is put back."""
+    handle = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     try:
-        write_all(handle, data)
+        before = os.pread(handle, os.fstat(handle).st_size, 0)
+        try:
+            os.posix_fallocate(handle, 0, len(data))
+            write_all(handle, data)
+        except OSError:
+            os.lseek(handle, 0, os.SEEK_SET)
+            write_all(handle, before)
+            os.ftruncate(handle, len(before))
+            raise
         os.ftruncate(handle, len(data))
         os.fsync(handle)
     finally:

@@ -24,6 +24,8 @@ _FLAG = re.compile(r"-{0,2}[A-Za-z][\w.-]{1,60}")
 _KINDS = ("user", "host", "address", "email", "path", "word", "group", "id", "phone")
 _SHOWN_AS = {"group": "user", "phone": "user", "id": "host"}
 """Kinds that are counted as one of those that `doctor bundle` shows."""
+_KNOWN_LETTERS, _MOST_KNOWN = 4096, 4096
+"""Of a text that is kept with what became of it: a trace names the same thousands of processes again and again."""
 _OWN_EMAIL = re.compile(r"(?:email|user|word)-\d+@example\.org")
 
 
@@ -48,6 +50,9 @@ class Redactor:
         self._issued: set[str] = set()
         """Addresses that are tokens."""
         self._names: re.Pattern[str] | None = None
+        self._learned: set[str] = set()
+        self._written: dict[str, tuple[str, Counter[str]]] = {}
+        """Text -> what became of it, and how many places of each kind that changed."""
         for word in hide:
             if word.strip():
                 self._token("word", word.strip().lower())
@@ -62,19 +67,40 @@ class Redactor:
 
     def learn(self, text: str) -> None:
         """Notes the users and hosts that a text names."""
+        if text in self._learned:
+            return
         through_views(text, self._learn_from)
-        self._names = None
+        self._forget()
+        if len(text) <= _KNOWN_LETTERS:
+            if len(self._learned) >= _MOST_KNOWN:
+                self._learned.clear()
+            self._learned.add(text)
 
     def learn_host(self, name: str, *, surely: bool = False) -> None:
         """Notes a host by name; a plain word only if `surely` one, since it would be replaced everywhere."""
         if len(name) > 3 and is_private("host", name, self._projects) and (surely or is_everywhere("host", name)):
             self._everywhere.setdefault(name, "host")
             self._token("host", name)
-            self._names = None
+            self._forget()
+
+    def _forget(self) -> None:
+        """What is learned changes what is written."""
+        self._names = None
+        self._written.clear()
 
     def text(self, text: str) -> str:
         """The text with tokens in place of names, and without secrets."""
-        return through_views(text, self._write)
+        known = self._written.get(text)
+        if known is not None:
+            self.counts.update(known[1])
+            return known[0]
+        before = self.counts.copy()
+        written = through_views(text, self._write)
+        if len(text) <= _KNOWN_LETTERS:
+            if len(self._written) >= _MOST_KNOWN:
+                self._written.clear()
+            self._written[text] = written, self.counts - before
+        return written
 
     def value(self, value: Any) -> Any:
         """The same for what JSON holds; a list's item after a flag that names a secret is one."""

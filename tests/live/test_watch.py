@@ -159,7 +159,9 @@ class Terminal:
 
     def pump(self) -> bytes:
         """Takes what was written by now; everything so far."""
-        while select.select([self._fd], [], [], 0)[0]:
+        ready = select.poll()  # select() takes no descriptor above 1023
+        ready.register(self._fd, select.POLLIN)
+        while ready.poll(0):
             try:
                 data = os.read(self._fd, 1 << 16)
             except OSError:  # the other side is closed
