@@ -126,7 +126,7 @@ class Recorder:
             while time.monotonic() < deadline and not self.stopped:
                 for name in self.notifier.wait(deadline):
                     self._woken(name)
-                    if name != "kmsg":
+                    if name not in ("kmsg", "signal") or (self.config.command and not self.job.pid):
                         deadline = min(deadline, self.pace.earliest_s(began))
         self._end(say("asked to stop"))
 
@@ -163,6 +163,7 @@ class Recorder:
             self.emit(RECORD.note.gap, said({R.what: gap.what, R.why: gap.why}))
         for pid in self.config.pids:
             self.activity.follow_output(pid)
+            self.notifier.watch_end(pid)
         self.machine.start(self.config.metrics)
         self.notifier.watch_pressure("/proc/pressure/memory")
         if self.config.port is not None:
@@ -256,6 +257,8 @@ class Recorder:
         """A notification: look more often for a while, and take a kernel line at once."""
         if name == "kmsg":
             self.activity.read_kernel()
+        elif name == "signal":  # one of very many orphans may have ended: that alone is no reason to look
+            self.job.reap()
         elif name != "pressure" or self.pace.is_raised:
             self.pace.wake()
             if name == "oom":
@@ -316,6 +319,8 @@ def main(arguments: Sequence[str]) -> int:
         recorder.stopped = True
 
     signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    recorder.notifier.watch_signals()
     for name in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         signal.signal(name, signal.SIG_IGN)
     try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 import time
 
 from rlhfdoctor.sources.cgroupfs import Hierarchy
@@ -85,6 +86,20 @@ class Notifier:
         self._levels[fd] = folder
         self.add(fd, name, events)
 
+    def watch_signals(self) -> None:
+        """Signals that have a handler wake it, too: Python goes on waiting once the handler ran (PEP 475)."""
+        read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        self._owned |= {read, write}
+        self.add(read, "signal")
+
+    def watch_end(self, pid: int) -> None:
+        """The end of a process, once; a kernel before 5.3 has no such descriptor."""
+        with contextlib.suppress(OSError):
+            fd = os.pidfd_open(pid)
+            self._owned.add(fd)
+            self.add(fd, "end")
+
     def watch_pressure(self, path: str) -> None:
         """A PSI trigger, if the kernel permits."""
         fd = open_trigger(path)
@@ -106,7 +121,12 @@ class Notifier:
                 self._discard(fd)
                 continue
             woken.add(name)
-            if event & (select.POLLERR | select.POLLHUP | select.POLLNVAL) and not event & select.POLLPRI:
+            if name == "signal":
+                with contextlib.suppress(OSError):
+                    os.read(fd, 4096)
+            elif name == "end":
+                self._discard(fd)
+            elif event & (select.POLLERR | select.POLLHUP | select.POLLNVAL) and not event & select.POLLPRI:
                 self._discard(fd)
         return woken
 
@@ -136,5 +156,7 @@ class Notifier:
 
     def close(self) -> None:
         """Gives the descriptors back."""
+        if "signal" in self._names.values():
+            signal.set_wakeup_fd(-1)
         for fd in list(self._owned):
             self._discard(fd)

@@ -224,13 +224,13 @@ class Watch:
             tell(say_line(self.state))
 
     def _tell_events(self, tell: Callable[[Message], None]) -> None:
-        fresh = [event for event in self.state.events if time_of(event) > self._seen_events]
+        fresh = [event for event in self.state.events if _since_boot(event) > self._seen_events]
         for event in fresh:
             says, _ = say_event(event)
             if says and not is_a(event, RECORD.recorder.end):
                 tell(says)
         if fresh:
-            self._seen_events = max(time_of(event) for event in fresh)
+            self._seen_events = max(map(_since_boot, fresh))
 
     def _on_signal(self, number: int, _frame: Any) -> None:
         """Ctrl-C leaves the view; without one it goes to the job, as SIGTERM always does."""
@@ -322,6 +322,12 @@ def _is_alarming(event: RecordEvent) -> bool:
     """Whether it is bad news of now; another watcher's old news are read again by --attach."""
     bad = is_a(event, RECORD.note.alarm) or (is_a(event, RECORD.job.exited) and event.get(R.code) != 0)
     return bad and not event.get(R.again) and time.time() - time_of(event) / 1e9 < _NEWS_S
+
+
+def _since_boot(event: RecordEvent) -> int:
+    """When it was stored, by the clock that is never set back."""
+    mono_ns = event.get(R.mono_ns)
+    return mono_ns if isinstance(mono_ns, int) else 0
 
 
 def _ring() -> None:

@@ -370,6 +370,12 @@ def test_streams_that_take_nothing(tmp_path: Path, streams: str) -> None:
     assert b"internal error" not in done.stderr and b"Traceback" not in done.stderr
 
 
+def test_long_interval(tmp_path: Path) -> None:
+    """The end of the command is seen when it comes, not at the next sample."""
+    done = watch(tmp_path / "run", "--interval", "1h", "--", "sh", "-c", "sleep 2; exit 3")  # within 120 s
+    assert (done.returncode, kinds_of(tmp_path / "run")[-1]) == (3, "recorder.end")
+
+
 def test_script_without_an_interpreter(tmp_path: Path) -> None:
     """It runs from every shell, so it runs here."""
     script = tmp_path / "train"

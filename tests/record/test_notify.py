@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import select
+import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -145,6 +147,28 @@ def test_v1_order(notifier: Notifier, tree: FakeTree) -> None:
     notifier.watch_level(Hierarchy(1, folder, "/"), folder, None)
     event, target, rest = (tree.folder / "m/cgroup.event_control").read_text().split(" ")
     assert (os.readlink(f"/proc/self/fd/{event}"), target.isdigit(), rest) == ("anon_inode:[eventfd]", True, "")
+
+
+def test_signal_with_a_handler(notifier: Notifier) -> None:
+    """It ends the wait, however far the deadline is, and only once."""
+    before = signal.signal(signal.SIGUSR1, lambda *_: None)
+    try:
+        notifier.watch_signals()
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert (notifier.wait(time.monotonic() + FAR_S), notifier.wait(NOW)) == ({"signal"}, set())
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_end_of_a_process(notifier: Notifier) -> None:
+    """It wakes once, and its descriptor is given back."""
+    before = os.listdir("/proc/self/fd")
+    with subprocess.Popen(["sleep", "60"]) as process:
+        notifier.watch_end(process.pid)
+        assert notifier.wait(NOW) == set()
+        process.kill()
+        assert notifier.wait(time.monotonic() + FAR_S) == {"end"}
+    assert (notifier.wait(NOW), os.listdir("/proc/self/fd")) == (set(), before)
 
 
 def test_levels_are_counted(notifier: Notifier, tree: FakeTree) -> None:
