@@ -124,9 +124,7 @@ class Notifier:
             if name == "signal":
                 with contextlib.suppress(OSError):
                     os.read(fd, 4096)
-            elif name == "end":
-                self._discard(fd)
-            elif event & (select.POLLERR | select.POLLHUP | select.POLLNVAL) and not event & select.POLLPRI:
+            elif name == "end" or (event & (select.POLLERR | select.POLLHUP | select.POLLNVAL) and not event & select.POLLPRI):
                 self._discard(fd)
         return woken
 
