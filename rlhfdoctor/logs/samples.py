@@ -21,11 +21,16 @@ class Form(NamedTuple):
 
     when: str
     begin: str
-    """Part of a regular expression, as is `end`; `^` is where a line's words begin."""
+    """Part of a regular expression, as are the others; `^` is where a line's words begin."""
     end: str
+    """Where an answer, or all of a sample, ends; what stands behind is none of it."""
     sample: str
     answer: str = ""
     """A begin that ends the question before it."""
+    more: str = ""
+    """How a line begins that goes on with a sample behind an end."""
+    before: str = ""
+    """What a sample has before its end."""
 
 
 _OPEN = r"^[\[(\"']{0,3}"
@@ -34,36 +39,40 @@ _QWEN, _LLAMA, _GEMMA = r"<\|im_start\|>", r"<\|start_header_id\|>", r"<start_of
 _DEEPSEEK, _MISTRAL = r"<｜(?:User|Assistant)｜>", r"\[INST\] "
 TURN = re.compile(rf"{_QWEN}\w|{_LLAMA}\w|{_GEMMA}\w|{_DEEPSEEK}|{_MISTRAL}")
 """What stands before words of a conversation on the same line."""
+_FIELD = r"^\[(?:ground_truth|answer|score|reward|acc|pred)(?:[_/]\w{1,40})?\](?:\s|$)"
+_BEHIND = r"(?=\s{0,8}(?:$|<|[\"'](?:[,\])]|$)))"
+"""What can stand behind the end of a turn: another token, the end of a text in a list; no other words."""
 FORMS = (
     Form(
         "verl (workers/reward_manager/naive.py), EasyR1: prompt, response, ground truth and score, each as it is",
         r"^\[(?:prompt|response)\](?:\s|$)",
-        r"^\[(?:response|ground_truth|answer|score|reward|acc|pred)\b[\w/ ]{0,40}\]",
+        _FIELD,
         "(TaskRunner pid=285358) [response] We divide both sides by 3.",
         r"^\[response\]",
+        _FIELD,
     ),
     Form(
         "Qwen, Yi",
         rf"{_OPEN}{_QWEN}(?:system|user|assistant|tool)\b",
-        r"(?<![\"'])<\|im_end\|>",
+        r"(?<![\"'])<\|im_end\|>" + _BEHIND,
         "<|im_start|>assistant",
     ),
     Form(
         "Llama 3",
         rf"{_OPEN}(?:<\|begin_of_text\|>)?{_LLAMA}\w",
-        r"(?<![\"'])<\|eot_id\|>",
+        r"(?<![\"'])<\|eot_id\|>" + _BEHIND,
         "<|start_header_id|>user<|end_header_id|>",
     ),
     Form(
         "Gemma",
         rf"{_OPEN}(?:<bos>)?{_GEMMA}(?:user|model)\b",
-        r"(?<![\"'])<end_of_turn>",
+        r"(?<![\"'])<end_of_turn>" + _BEHIND,
         "<start_of_turn>model",
     ),
     Form(
         "DeepSeek",
         rf"{_OPEN}(?:<｜begin▁of▁sentence｜>)?{_DEEPSEEK}",
-        r"(?<![\"'])<｜end▁of▁sentence｜>",
+        r"(?<![\"'])<｜end▁of▁sentence｜>" + _BEHIND,
         "<｜Assistant｜><think>",
     ),
     Form("Llama 2, Mistral", rf"{_OPEN}(?:<s>)?{_MISTRAL}", r"</s>$", "<s>[INST] What is 6 times 7? [/INST]"),
@@ -71,9 +80,11 @@ FORMS = (
     Form(
         "the template of DeepSeek-R1-Zero, of TinyZero, of OpenRLHF's examples",
         r"^(?:(?:User|Human|Assistant|Prompt|Response):|<think>)",
-        r"</answer>|</think>",
+        r"</(?:answer|think)>" + _BEHIND,
         "Assistant: Let me solve this step by step.",
         r"^(?:Assistant:|Response:|<think>)",
+        r"^<answer>",
+        r"Assistant:|Response:|<think>",
     ),
 )
 """The templates are in each model's tokenizer_config.json, on Hugging Face."""
@@ -83,6 +94,10 @@ _OTHERS = re.compile(
     r"|[EWI]\d{4} \d|\[?20\d\d-\d\d-\d\d[ T]|(?:INFO|ERROR|WARNING|CRITICAL) \d"
 )
 """How lines begin that a program, a rank or the kernel wrote: no text of a sample, as far as anyone can know."""
+_RAISED = re.compile(r"[\w.]{0,80}(?:Error|Exception)\b")
+"""Begin of a line that names an exception, whose message may be about a tag."""
+_INSIDE = re.compile(rf"\S {{0,8}}(?:{_QWEN}\w|{_LLAMA}\w|{_GEMMA}\w|(?<!Assistant: )<think>)")
+"""A turn that begins behind other words: its end is not that of what stands before that line."""
 _MOST_LINES = 2000
 """From the begin of a sample on, empty ones and those of other processes included."""
 _MOST_TEXTS = 20_000
@@ -147,30 +162,54 @@ class _Rule:
 
     def __init__(self, form: Form) -> None:
         self.begins = re.compile(form.begin).search
-        self.ends = re.compile(form.end).search
         self.answers = re.compile(form.answer or r"(?!)").search
+        self.goes_on = re.compile(form.more or r"(?!)").search
+        self.has_begun = re.compile(form.before).search
+        self._end = re.compile(form.end)
+        self._is_tag = bool(form.before)
+
+    def ends(self, words: str) -> re.Match[str] | None:
+        """The end of an answer in a line's words, where one can stand."""
+        found = None if self._is_tag and _RAISED.match(words) else self._end.search(words)
+        return None if found is None or _INSIDE.search(words, 0, found.start()) else found
 
 
 _RULES = tuple(map(_Rule, FORMS))
 
 
 def _lines(rule: _Rule, front: str, begin: Event) -> list[str]:
-    """The lines of a sample: those of its process up to the last end, from which on that process had not died.
+    """The lines of a sample up to its first end: a failure behind a complete sample is none of it.
 
-    Where lines do not say of which process they are, a begin is that of the next sample; an answer ends the question.
+    A process of a known number had not died before its last complete sample. Where lines do not say of which process
+    they are, a begin is that of the next sample; an answer ends the question.
     """
-    is_question = not rule.answers(begin.text[len(front) :].lstrip())
+    words = begin.text[len(front) :].lstrip()
+    is_question = not rule.answers(words)
+    has_begun = rule.has_begun(words) is not None
     lines = list[str]()
-    last = 0
+    last, is_open = 0, not has_begun or not _is_complete(rule, words)
     for text in map(str.strip, begin.after):
         if not text.startswith(front) or (not front and _WHO.match(text)):
             continue
         words = text[len(front) :].lstrip()
         if _OTHERS.match(words):
             continue
-        if not front and rule.begins(words):
-            return lines if is_question and rule.answers(words) else lines[:last]
+        if rule.begins(words):
+            if not front:
+                return lines if is_question and is_open and rule.answers(words) else lines[:last]
+            is_open = True
+        elif not is_open and rule.goes_on(words):
+            is_open = True
+        elif not is_open and not front:
+            break
         lines.append(text)
-        if rule.ends(words):
-            last = len(lines)
+        has_begun = has_begun or rule.has_begun(words) is not None
+        if is_open and has_begun and rule.ends(words):
+            last, is_open = len(lines), not _is_complete(rule, words)
     return lines[:last]
+
+
+def _is_complete(rule: _Rule, words: str) -> bool:
+    """Whether an end is in these words, behind which no other turn begins."""
+    end = rule.ends(words)
+    return end is not None and TURN.search(words, end.end()) is None

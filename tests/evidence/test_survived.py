@@ -132,6 +132,14 @@ BETWEEN = {
     "a template that is printed": ("chat template: <|im_start|>system", CUDA, "restarting", "PAD token: <|endoftext|>"),
     "an exception about a token": ("Response: 42", CUDA, "ValueError: cannot decode </s>"),
 }
+BETWEEN |= {
+    "an exception about a tag": ("Assistant: 42", "Traceback (most recent call last):", "ValueError: nothing in </answer>"),
+    "a sample in one line, later": ("Response: 42", CUDA, "last one: <think>3</think>"),
+    "a field's word behind a whole sample": ("[response] 42", "[score] 1.0", CUDA, "[score] server closed", "[score writer] closed"),
+    "a token in a setting": ("<|im_start|>user", "why<|im_end|>", CUDA, "stop=<|im_end|> eos=2"),
+    "a token behind a whole turn": ("<|im_start|>user", "why<|im_end|>", CUDA, "the last one was why<|im_end|>"),
+    "a question without an answer": ("User: why", CUDA, "closed </think>"),
+}
 
 
 @pytest.mark.parametrize("lines", BETWEEN.values(), ids=BETWEEN)
