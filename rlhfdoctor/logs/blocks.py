@@ -52,6 +52,10 @@ class Hit:
     line: int
     """Line number from 1."""
     after: tuple[str, ...]
+    raw: str = ""
+    """The line from which the text was taken back (`restore`)."""
+    part: int = 0
+    """How many escaped line ends of that line are before the text."""
 
 
 @dataclass(slots=True)

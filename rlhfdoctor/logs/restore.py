@@ -22,6 +22,8 @@ class Line(NamedTuple):
     """Where it begins: number of the line in the text as it is, from 0."""
     last: int
     """Where it ends."""
+    part: int = 0
+    """How many escaped line ends of that line are before it."""
 
 
 Version = list[Line]
@@ -79,17 +81,22 @@ def restored(text: str, *, looked: bool = False) -> list[Version]:
     >>> [line.text for line in restored("> Out of memory: Killed process 7\\n")[0]]
     ['Out of memory: Killed process 7', '']
     """
-    raw = [part.rstrip("\r").rsplit("\r", 1)[-1] for part in text.split("\n")]
+    raw = raw_lines(text)
     wide = _WIDE_SIGN.search(text) is not None
     marked = looked or wide or any(sign.search(text) for sign in (_ANY_LEAD, _JSON_SIGN, _HTML, _ANY_LONG))
     width = max(map(len, raw))
     if not marked and not _NARROWEST <= width <= _WIDEST:
         return []
-    lines = [Line(clean, index, index) for index, part in enumerate(raw) for clean in _undecorated(part)]
+    lines = [Line(clean, at, at, part) for at, one in enumerate(raw) for clean, part in _undecorated(one)]
     versions = [_translated(lines, spaced) for spaced in (0, 1, 2, 3)] if wide else [lines]
     joined = [version for base in versions for version in _unwrapped(base)]
     changed = wide or len(lines) != len(raw) or any(line.text != part for line, part in zip(lines, raw))
     return [*(versions if changed else []), *joined]
+
+
+def raw_lines(text: str) -> list[str]:
+    """The lines of a text, of a bar its last drawing."""
+    return [line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.split("\n")]
 
 
 def looks_changed(block: bytes) -> bool:
@@ -107,15 +114,15 @@ def _is_changed(line: str) -> bool:
     return any(sign.match(line) for sign in (_LEAD, _HTML, _WIDE_SIGN))
 
 
-def _undecorated(text: str) -> Iterator[str]:
-    """The lines that one line holds, without its decoration."""
+def _undecorated(text: str) -> Iterator[tuple[str, int]]:
+    """The lines that one line holds, without its decoration, and how many line ends of it are before each."""
     pieces = [text]
     if _JSON_SIGN.search(text):
         pieces = _JSON.sub(_unescape, text).replace("\r\n", "\n").split("\n")
         pieces[0] = _JSON_HEAD.sub("", pieces[0])
         if len(pieces) > 1 and _JSON_TAIL.match(pieces[-1]):
             pieces.pop()
-    for piece in pieces:
+    for part, piece in enumerate(pieces):
         if "&" in piece and _HTML.search(piece):
             piece = html.unescape(piece).replace("\u00a0", " ")
         for _ in range(_MOST_LEADS):
@@ -131,11 +138,11 @@ def _undecorated(text: str) -> Iterator[str]:
         elif piece[:2] == piece[-2:] == "**":
             piece = piece.strip("*")
         if piece[:4] == "    " or piece[:1] == "\t":
-            yield piece.strip()
+            yield piece.strip(), part
         elif len(piece) > _LONG_LINE and len(_HEAD.findall(piece)) >= _SPLIT_FROM:
-            yield from _HEAD.split(piece)
+            yield from ((one, part) for one in _HEAD.split(piece))
         else:
-            yield piece
+            yield piece, part
 
 
 def _unescape(match: re.Match[str]) -> str:
@@ -194,7 +201,7 @@ def _listed(lines: Version) -> Iterator[Line]:
                 yield current
             current, count = line, 1
         else:
-            current = Line(f"{current.text.rstrip()} {line.text.strip()}", current.first, line.last)
+            current = current._replace(text=f"{current.text.rstrip()} {line.text.strip()}", last=line.last)
             count += 1
     if current is not None:
         yield current
@@ -209,7 +216,8 @@ def _joined(lines: Version, width: int, hard: bool) -> Iterator[Line]:
                 yield current
             current, count = line, 1
         else:
-            current = Line(current.text + ("" if hard else " ") + line.text.lstrip(" \t"), current.first, line.last)
+            text = current.text + ("" if hard else " ") + line.text.lstrip(" \t")
+            current = current._replace(text=text, last=line.last)
             count += 1
         end = line.text
     if current is not None:

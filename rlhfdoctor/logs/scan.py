@@ -14,7 +14,7 @@ from typing import Protocol
 from rlhfdoctor.logs.blocks import Block, Candidate, Hit, Tally, cut, without_redraws
 from rlhfdoctor.logs.finders import Places, find_with_hyperscan, find_with_re
 from rlhfdoctor.logs.pattern import Pattern
-from rlhfdoctor.logs.restore import looks_changed, restored
+from rlhfdoctor.logs.restore import looks_changed, raw_lines, restored
 from rlhfdoctor.vocabulary.names import Kind
 
 
@@ -102,13 +102,16 @@ class Scanner:
         seen = {hit.pattern.kind for hit in raw if hit.pattern.kind.scope == "config"}
         begins: dict[int, int] = {}
         line, read = block.line, [raw]
-        for version in restored(block.text.decode("utf-8", "replace"), looked=looked):
+        whole = block.text.decode("utf-8", "replace")
+        lines = raw_lines(whole)
+        for version in restored(whole, looked=looked):
             for part in version:
                 begins.update((line + place, line + part.first) for place in range(part.first + 1, part.last + 1))
             text = "\n".join(part.text for part in version).encode("utf-8", "replace")
             copy = self._block(text, 0, 0, 0, b"", block.tally)
             hits = (hit for hit in _hits(copy.candidates(self._find(copy.lines))) if hit.pattern.kind not in seen)
-            read.append([replace(hit, line=line + version[hit.line].first) for hit in hits])
+            parts = ((hit, version[hit.line]) for hit in hits)
+            read.append([replace(hit, line=line + at.first, raw=lines[at.first], part=at.part) for hit, at in parts])
         return iter(raw if len(read) == 1 else _richest(read, begins))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from shutil import copytree
 
@@ -117,6 +118,36 @@ ANSWERS |= {
     "vLLM, an answer": ("INFO 11-20 01:03:04 request_logger.py:109] Generated response 7: output: '" + CUDA + "', finish_reason: stop",),
     "verl, a long answer": ("[response] It says", *(f"word {number}" for number in range(700)), CUDA, "[score] 0.0"),
 }
+SAID = "It fails:\n{}\nso look into it."
+LISTED = {
+    "a vLLM answer": "INFO 11-20 01:03:04 [logger.py:71] Generated response 7: output: {!r}, output_token_ids: None",
+    "a vLLM prompt": "INFO 11-20 01:03:04 [logger.py:42] Received request 7: prompt: {!r}, params: SamplingParams(n=1)",
+    "a list with a score": "[{!r}, 0.5]",
+    "a dict": "{{'prompt': 'why', 'completions': ['good', {!r}], 'reward': 0.1}}",
+    "messages": "[{{'role': 'user', 'content': 'why'}}, {{'role': 'assistant', 'content': {!r}}}]",
+    "SGLang": "Finish: obj=GenerateReqInput(rid='1', text={!r}), out={{'meta_info': {{}}}}",
+}
+
+
+@pytest.mark.parametrize("form", LISTED.values(), ids=LISTED)
+@pytest.mark.parametrize("died", ["Segmentation fault (core dumped)", "ValueError: bad value", CUDA, "KeyboardInterrupt"])
+def test_a_line_within_a_string(tmp_path: Path, form: str, died: str) -> None:
+    """A line of an answer that is printed as one string is not at the begin of a line."""
+    lines = [*map(STEP.format, range(8)), form.format(SAID.format(died)), STEP.format(8)]
+    (tmp_path / "train.log").write_text("\n".join(lines) + "\n")
+    assert rlhfdoctor.analyze(str(tmp_path)).death is None
+
+
+@pytest.mark.parametrize(
+    "form", ['{{"prompt": "why", "error": {}}}', '{{"step": 3, "message": {}}}', '{{"responses": ["a", "b"], "exc_info": {}}}']
+)
+def test_a_failure_within_a_string(tmp_path: Path, form: str) -> None:
+    """One of which the key does not say that it is a sample."""
+    text = json.dumps("Traceback (most recent call last):\n  File \"t.py\", line 3, in <module>\nValueError: bad value")
+    (tmp_path / "train.log").write_text("\n".join([*map(STEP.format, range(8)), form.format(text)]) + "\n")
+    assert rlhfdoctor.analyze(str(tmp_path)).death is not None
+
+
 TOKENIZER = (
     "Qwen2TokenizerFast(special_tokens={'eos_token': '<|im_end|>', 'pad_token': '<|endoftext|>'}, added_tokens_decoder={",
     '151643: AddedToken("<|endoftext|>", special=True),',
