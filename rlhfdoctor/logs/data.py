@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 from rlhfdoctor.logs.pattern import Pattern, line
+from rlhfdoctor.logs.prefix import PREFIXES
 from rlhfdoctor.logs.samples import FORMS
 from rlhfdoctor.vocabulary import EVENT
 
-_START = r"^(?:\([^)\n]{1,80}\) {0,4})?"
 PATTERNS: tuple[Pattern, ...] = (
     line(
         EVENT.data.prepare,
@@ -17,7 +17,14 @@ PATTERNS: tuple[Pattern, ...] = (
         "(TaskRunner pid=285358) Map (num_proc=16):  45%|####5     | 450000/1000000 [02:10<02:38, 3461.50 examples/s]",
     ),
     *(
-        line(EVENT.data.sample, form.begin.replace("^", _START), form.sample, follow=1000, when=form.when)
+        line(
+            EVENT.data.sample,
+            form.begin.replace("^", f"^{PREFIXES}"),
+            form.sample,
+            follow=1000,
+            when=form.when,
+            look_for=form.begin.replace("^", ""),
+        )
         for form in FORMS
     ),
 )

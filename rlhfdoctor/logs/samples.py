@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from rlhfdoctor.logs.prefix import split_as, splits
 from rlhfdoctor.types import Event
 from rlhfdoctor.vocabulary import EVENT
 
@@ -89,10 +90,10 @@ FORMS = (
 )
 """The templates are in each model's tokenizer_config.json, on Hugging Face."""
 _WHO = re.compile(r"\([^)\n]{1,80}\) {0,4}")
-_OTHERS = re.compile(
-    r"\[rank ?\d{1,6}\]|(?:slurmstepd|srun|kernel|systemd)\b|\[ *\d{1,9}\.\d{3,6}\]"
-    r"|[EWI]\d{4} \d|\[?20\d\d-\d\d-\d\d[ T]|(?:INFO|ERROR|WARNING|CRITICAL) \d"
-)
+_RECORD = r"\[rank ?\d{1,6}\]|[EWI]\d{4} \d|\[?20\d\d-\d\d-\d\d[ T]|(?:INFO|ERROR|WARNING|CRITICAL) \d"
+_OTHERS_OF_WORKER = re.compile(_RECORD)
+"""Behind Ray's prefix, where neither the kernel nor Slurm speaks."""
+_OTHERS = re.compile(rf"{_RECORD}|(?:slurmstepd|srun|kernel|systemd)\b|\[ *\d{{1,9}}\.\d{{3,6}}\]")
 """How lines begin that a program, a rank or the kernel wrote: no text of a sample, as far as anyone can know."""
 _RAISED = re.compile(r"[\w.]{0,80}(?:Error|Exception)\b")
 """Begin of a line that names an exception, whose message may be about a tag."""
@@ -109,6 +110,8 @@ _SAME = 40
 class _Said:
     """A line of a sample."""
 
+    who: str
+    """Prefixes that say of which process it is."""
     text: str
     begin: int
     """Number of the line where the sample begins."""
@@ -117,8 +120,10 @@ class _Said:
     seen: set[int] = field(default_factory=set)
     """Numbers of lines that were taken for it."""
 
-    def holds(self, text: str, number: int) -> bool:
+    def holds(self, who: str, text: str, number: int) -> bool:
         """Whether a line is of the sample; one more of its text than the sample has is not."""
+        if who and self.who and who != self.who:
+            return False
         if not 0 < number - self.begin <= _MOST_LINES or (number not in self.seen and len(self.seen) >= self.count):
             return False
         if not (text.startswith(self.text) or self.text.startswith(text)):
@@ -140,21 +145,32 @@ class Samples:
             number = event.origin.line or 0
             if event.kind == EVENT.data.sample:
                 self._add(event, number)
-            elif not sum(said.holds(event.text, number) for said in self._said.get(event.text[:_SAME], ())):
+            elif not self._is_said(event.text, number):
                 yield event
+
+    def _is_said(self, text: str, number: int) -> bool:
+        """Whether a line is one of a sample, with or without what a collector put before it."""
+        if not self._said:
+            return False
+        ways = [(way.who, words) for way in splits(text) for words in way.words[:1]]
+        return sum(said.holds(*way, number) for way in ways for said in self._said.get(way[1][:_SAME], ())) > 0
 
     def _add(self, begin: Event, number: int) -> None:
         """Keeps the lines up to the last end before the next sample: without an end, it is unknown which they are."""
-        who = _WHO.match(begin.text)
-        front = who[0].strip() if who else ""
-        found = [_lines(rule, front, begin) for rule in _RULES if rule.begins(begin.text[len(front) :].lstrip())]
-        lines = max(found, key=len, default=[])
+        ways = [(way.kinds, way.who, way.words[0]) for way in splits(begin.text) if way.words]
+        found = [
+            (who, _lines(rule, kinds, who, words, begin))
+            for kinds, who, words in ways
+            for rule in _RULES
+            if rule.begins(words)
+        ]
+        who, lines = max(found, key=lambda one: len(one[1]), default=("", []))
         self._count += len(lines)
         if self._count > _MOST_TEXTS:
             self._said.clear()
             self._count = len(lines)
         for text, count in Counter(lines).items():
-            self._said.setdefault(text[:_SAME], []).append(_Said(text, number, count))
+            self._said.setdefault(text[:_SAME], []).append(_Said(who, text, number, count))
 
 
 class _Rule:
@@ -177,22 +193,20 @@ class _Rule:
 _RULES = tuple(map(_Rule, FORMS))
 
 
-def _lines(rule: _Rule, front: str, begin: Event) -> list[str]:
+def _lines(rule: _Rule, kinds: tuple[str, ...], who: str, words: str, begin: Event) -> list[str]:
     """The lines of a sample up to its first end: a failure behind a complete sample is none of it.
 
     A process of a known number had not died before its last complete sample. Where lines do not say of which process
     they are, a begin is that of the next sample; an answer ends the question.
     """
-    words = begin.text[len(front) :].lstrip()
+    front = "ray" in kinds
+    others = _OTHERS_OF_WORKER if front else _OTHERS
     is_question = not rule.answers(words)
     has_begun = rule.has_begun(words) is not None
     lines = list[str]()
     last, is_open = 0, not has_begun or not _is_complete(rule, words)
-    for text in map(str.strip, begin.after):
-        if not text.startswith(front) or (not front and _WHO.match(text)):
-            continue
-        words = text[len(front) :].lstrip()
-        if _OTHERS.match(words):
+    for words in _of_same(kinds, who, begin.after):
+        if others.match(words) or (not front and _WHO.match(words)):
             continue
         if rule.begins(words):
             if not front:
@@ -202,11 +216,19 @@ def _lines(rule: _Rule, front: str, begin: Event) -> list[str]:
             is_open = True
         elif not is_open and not front:
             break
-        lines.append(text)
+        lines.append(words)
         has_begun = has_begun or rule.has_begun(words) is not None
         if is_open and has_begun and rule.ends(words):
             last, is_open = len(lines), not _is_complete(rule, words)
     return lines[:last]
+
+
+def _of_same(kinds: tuple[str, ...], who: str, lines: Iterable[str]) -> Iterator[str]:
+    """The words of the lines that have the same prefixes."""
+    for line in lines:
+        said = split_as(line, len(kinds))
+        if said.kinds == kinds and said.who == who:
+            yield from said.words
 
 
 def _is_complete(rule: _Rule, words: str) -> bool:

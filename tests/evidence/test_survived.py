@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from shutil import copytree
 
@@ -213,3 +214,31 @@ def test_an_exception_is_no_sample(tmp_path: Path, line: str) -> None:
     """What Python prints of an exception's arguments or of a formatted traceback is the failure."""
     (tmp_path / "train.log").write_text("\n".join([*map(STEP.format, range(8)), line]) + "\n")
     assert rlhfdoctor.analyze(str(tmp_path)).death is not None
+
+
+WRAPPED = {
+    "Docker": lambda line, number: json.dumps({"log": line + "\n", "stream": "stdout", "time": f"2026-11-20T01:00:{number:02}Z"}),
+    "Kubernetes": lambda line, number: f"2026-11-20T01:00:{number:02}.1234Z stdout F {line}",
+    "kubectl": lambda line, number: f"[pod/train-0/trainer] {line}",
+    "compose": lambda line, number: f"trainer-1  | {line}",
+    "srun -l": lambda line, number: f"0: {line}",
+    "mpirun": lambda line, number: f"[1,0]<stdout>:{line}",
+    "torchrun": lambda line, number: f"[default0]:{line}",
+    "a rank": lambda line, number: f"[rank0]: {line}",
+    "journald": lambda line, number: f"Nov 20 01:00:{number:02} node1 train[123]: {line}",
+    "a time": lambda line, number: f"[2026-11-20 01:00:{number:02}] {line}",
+    "a host": lambda line, number: f"node17: {line}",
+    "JSON": lambda line, number: json.dumps({"level": "info", "message": line}),
+    "a time and Ray": lambda line, number: f"2026-11-20 01:00:{number:02} (TaskRunner pid=7) {line}",
+}
+
+
+@pytest.mark.parametrize("wrap", WRAPPED.values(), ids=WRAPPED)
+@pytest.mark.parametrize("form", ["ChatML", "R1-Zero"])
+def test_a_sample_behind_a_prefix(tmp_path: Path, wrap: Callable[[str, int], str], form: str) -> None:
+    """What is taken back for a failure is taken back for a sample, and a failure behind one counts."""
+    lines = [*map(STEP.format, range(8)), *ANSWERS[form]]
+    for more, dies in ((), False), ((CUDA.replace("20.00", "21.00"),), True), ((CUDA,), True):
+        text = "".join(f"{wrap(line, number)}\n" for number, line in enumerate((*lines, *more)))
+        (tmp_path / "train.log").write_text(text)
+        assert (rlhfdoctor.analyze(str(tmp_path)).death is not None) == dies, more
