@@ -8,7 +8,7 @@ from typing import NamedTuple
 _KINDS = {
     "time": (
         r"\[?20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?(?: std(?:out|err) [FP])?[ \t]"
-        r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d "
+        r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d |\d\d\.\d{1,9}Z (?:std(?:out|err) [FP] )?"
     ),
     "json": r'\[?\{[^\n]{0,300}?"(?:log|message|msg|text|textPayload|body|line|content)": ?"',
     "ray": r"\([^)\n]{1,80}\)",
