@@ -55,6 +55,8 @@ _ASKED = re.compile(r"\bGenerateReqInput\(")
 _LONG = 32 * 1024
 """A text of this length may begin in the middle of a line."""
 _FIRST = re.compile(r"^(?:\([^)\n]{0,80}\) ?)?[(\[]{1,2}[\"']$")
+_FAILED = re.compile(r"Traceback|[^\"'\n\\]{0,80}Error")
+"""What an exception's arguments begin with."""
 _SCORED = re.compile(
     r"[\"'], ?(?:[\"']?-?\d{1,9}(?:\.\d{0,20})?(?:e-?\d{1,3})?[\"']?|tensor\([^()\n]{1,80}\))[\])]{1,2}$"
 )
@@ -89,7 +91,9 @@ def _is_in_sample(line: str, place: int) -> bool:
     before = before_string(line, place)
     if not before:
         return False
-    if _HOLDS.search(before) or (_FIRST.search(before) and _SCORED.search(line[-200:].rstrip())):
+    if _HOLDS.search(before):
         return True
+    if _FIRST.search(before) and place > len(before) and not _FAILED.match(line, len(before)):
+        return _SCORED.search(line[-200:].rstrip()) is not None
     whole = line[:4096] + line[-4096:]
     return _MAY_HOLD.search(before) is not None and any(sign.search(whole) for sign in (_BESIDE, _ROLE, _ASKED))

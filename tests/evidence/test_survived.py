@@ -205,10 +205,11 @@ def test_a_failure_behind_an_answer(tmp_path: Path, sample: tuple[str, ...]) -> 
     [
         "('" + CUDA.partition(": ")[2] + "',)",
         "['" + CUDA + "']",
+        "('" + CUDA + "\\nlook into it', 137)",
         "['Traceback (most recent call last):\\n', '  File \"t.py\", line 3, in <module>\\n', '" + CUDA + "\\n']",
         "(WorkerDict pid=78) " + CUDA,
     ],
-    ids=["arguments", "a list", "a traceback as a list", "a worker"],
+    ids=["arguments", "a list", "arguments with a number", "a traceback as a list", "a worker"],
 )
 def test_an_exception_is_no_sample(tmp_path: Path, line: str) -> None:
     """What Python prints of an exception's arguments or of a formatted traceback is the failure."""
