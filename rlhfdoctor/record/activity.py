@@ -5,22 +5,25 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import stat
-from collections.abc import Collection, Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from rlhfdoctor.evidence.bars import LiveBars
 from rlhfdoctor.evidence.roles import MARKS
 from rlhfdoctor.files.write import append, make_folder
 from rlhfdoctor.i18n.message import quoted, say, term
-from rlhfdoctor.record.log_tailer import LogTailer
+from rlhfdoctor.record.aside import Aside
+from rlhfdoctor.record.job_files import FilesRead, JobFiles
+from rlhfdoctor.record.limits import RayLimit
 from rlhfdoctor.record.target import Process, Target
-from rlhfdoctor.record.trainer_marks import TrainerMarks
+from rlhfdoctor.record.trainer_marks import MarkFiles, TrainerMarks
 from rlhfdoctor.record.wakeups import Notifier
 from rlhfdoctor.sources.kmsg import KernelLog
-from rlhfdoctor.sources.owners import is_written, owners_of
+from rlhfdoctor.sources.owners import owners_of
 from rlhfdoctor.sources.procfs import has_host_pids, parse_cmdline, read_file
-from rlhfdoctor.sources.ray import SessionNames, find_node
+from rlhfdoctor.sources.ray import find_node
 from rlhfdoctor.trace.record import Emit, RecordEvent, said
 from rlhfdoctor.types import Gap, Value
 from rlhfdoctor.vocabulary import EVENT, FIELD, RECORD
@@ -31,7 +34,8 @@ from rlhfdoctor.vocabulary.recorder_events import KERNEL_LOG
 _MARKS_FOLDER = re.compile(rb"(?:^|\0)RLHFDOCTOR_MARKS=([^\0]+)")
 _KERNEL_BYTES = 4 << 20
 _ENVIRONMENT_TRIES = 3
-_MOST_SESSIONS = 8
+_HANG_S, _LAST_S = 10.0, 20.0
+"""After which a look at files is said to hang, and for how long their last lines are waited for."""
 _VICTIM = re.compile(r"\S+ (?:(?:Memory cgroup o|O)ut of memory[^:]{0,40}: )?Killed process (\d{1,10}) \(")
 """Behind the stamp: what a line quotes, such as a cgroup's path, names no victim."""
 
@@ -42,12 +46,14 @@ class Activity:
     def __init__(self, folder: str, target: Target, emit: Emit, kmsg: str = "/dev/kmsg") -> None:
         """`folder` of the run; copies of logs go below its `logs/`."""
         self._folder, self._target, self._emit, self._kmsg = folder, target, emit, kmsg
-        self.tailer = LogTailer(f"{folder}/logs", from_end=os.path.exists(f"{folder}/000002.trace"))
+        self._mark_files = MarkFiles(target)
+        self.files = JobFiles(folder, self._mark_files)
+        self.aside: Aside[FilesRead] = Aside()
+        self._is_hanging = False
         self.names: dict[int, str] = {}
         """Pid -> Ray's name."""
-        self._sessions: dict[str, SessionNames] = {}
-        self._owners: dict[str, Collection[int]] = {}
-        """Folder of logs -> whose files in it are read."""
+        self.ray_limit: RayLimit | None = None
+        """What Ray's memory monitor logged at its start."""
         self._kernel: KernelLog | None = None
         self._kernel_bytes = 0
         self._host_pids = has_host_pids()
@@ -63,8 +69,8 @@ class Activity:
         self._notifier = notifier
         make_folder(f"{self._folder}/logs")
         for name in ("job.log", "job.out.log", "job.err.log"):
-            self.tailer.add(f"{self._folder}/logs/{name}")
-        self._marks.add(f"{self._folder}/marks")
+            self.files.tailer.add(f"{self._folder}/logs/{name}")
+        self._mark_files.add(f"{self._folder}/marks")
         try:
             self._kernel = KernelLog(self._kmsg)
         except OSError as error:
@@ -76,23 +82,6 @@ class Activity:
             ]
         notifier.add(self._kernel.fd, "kmsg")
         return []
-
-    def follow_output(self, pid: int) -> None:
-        """Follows the files that a process writes its standard output and error to; only regular ones, of its user."""
-        before = set()
-        for number, name in ((1, "out"), (2, "err")):
-            link = f"/proc/{pid}/fd/{number}"
-            try:
-                path, info = os.readlink(link), os.stat(link)
-                if not stat.S_ISREG(info.st_mode) or not os.path.samestat(info, os.lstat(path)):
-                    continue  # a terminal, a pipe; deleted, or in another mount namespace
-                if not is_written(pid, number):
-                    continue  # O_PATH needs no right to the file at all
-            except OSError:
-                continue
-            if path not in before and not path.startswith(f"{self._folder}/"):  # a recorder before us had a command
-                before.add(path)
-                self.tailer.add(path, f"{pid}.{name}.log", owners_of(pid))
 
     def add_process(self, process: Process) -> None:
         """A new process: its marks folder, and its Ray session if it is a raylet."""
@@ -108,11 +97,8 @@ class Activity:
                 RECORD.ray.node,
                 {R.pid: node.pid, R.session: node.session, R.address: node.address, R.store_bytes: node.store_bytes},
             )
-            if node.session and node.session not in self._sessions and len(self._sessions) < _MOST_SESSIONS:
-                owners, logs = owners_of(process.pid), f"{node.session}/logs"
-                self._sessions[node.session] = SessionNames(node.session, owners=owners)
-                self._owners[logs] = owners
-                self.tailer.add_session(logs, owners)
+            if node.session:
+                self.files.add_session(node.session, owners_of(process.pid))
 
     def _read_environment(self, pid: int) -> None:
         """The marks folder that a process was started with; an empty environment is read again in the next ticks."""
@@ -121,34 +107,34 @@ class Activity:
         if environment == b"" and tries < _ENVIRONMENT_TRIES:
             self._unread[pid] = tries + 1
         elif environment and (match := _MARKS_FOLDER.search(environment)):
-            self._marks.add(match[1].decode("utf-8", "surrogateescape"), owners_of(pid))
+            self._mark_files.add(match[1].decode("utf-8", "surrogateescape"), owners_of(pid))
 
     def read(self, tick: int) -> Iterator[RecordEvent]:
         """Marks since the last call, as the events that were stored."""
         self.read_kernel()
         for pid in list(self._unread):
             self._read_environment(pid)
-        if tick % 5 == 1:
-            self.tailer.look()
-            self.names = {}
-            for session in self._sessions.values():
-                self.names |= session.read()
-                for driver in session.drivers:
-                    if os.path.exists(f"/proc/{driver}"):
-                        self.names.setdefault(driver, "main_task")
-        for pattern, fields, path in self.tailer.read():
+        found = self.aside.run(partial(self.files.read, tick))
+        if self.aside.waits_s > _HANG_S and not self._is_hanging:
+            self._is_hanging = True
+            why = say("their file system does not answer: no marks and no lines of logs, until it does")
+            self._emit(RECORD.note.gap, said({R.what: say("logs and marks of the job"), R.why: why}))
+        if found is not None:
+            self._is_hanging = False
+            yield from self._take(found)
+
+    def _take(self, found: FilesRead) -> Iterator[RecordEvent]:
+        if found.names is not None:
+            self.names = found.names
+        self.ray_limit = found.ray_limit
+        for pattern, fields, path in found.log_marks:
             yield from self._log_mark(self._bars.read(pattern.kind, fields, path), fields, path)
-        yield from self._marks.read()
+        yield from self._marks.take(found.lines)
 
     @property
     def probes(self) -> Mapping[int, Mapping[str, Any]]:
         """Pid -> the probe's last report."""
         return self._marks.probes
-
-    @property
-    def sessions(self) -> list[tuple[str, Collection[int]]]:
-        """Log folders of the Ray sessions that were seen, and whose files are read there."""
-        return [(logs, self._owners[logs]) for logs in (f"{session}/logs" for session in self._sessions)]
 
     def read_kernel(self) -> None:
         """New lines of the kernel log go to logs/kernel.log; a kill is an event at once."""
@@ -187,11 +173,13 @@ class Activity:
     def finish(self) -> None:
         """The last lines of everything, before the recording ends."""
         self.read_kernel()
-        self.tailer.look()
-        for pattern, fields, path in self.tailer.read(most_bytes=1 << 30):
-            for _ in self._log_mark(pattern.kind, fields, path):
-                pass
-        for _ in self._marks.read():
-            pass
-        for text in sorted(self.tailer.failed):
+        until = time.monotonic() + _LAST_S
+        is_last = False
+        while not is_last and time.monotonic() < until:
+            is_last = not self.aside.waits_s
+            found = self.aside.run(partial(self.files.read, 0, is_last=True), until - time.monotonic())
+            if found is not None:
+                for _ in self._take(found):
+                    pass
+        for text in sorted(self.files.tailer.failed):
             self._emit(RECORD.note.gap, said({R.what: say("log"), R.why: quoted(text)}))

@@ -75,8 +75,17 @@ class LogTailer:
         self.failed: set[str] = set()
         self._left_bytes = self._left_tries = self._first = 0
 
-    def add(self, path: str, copy: str | None = None, owners: Collection[int] = ()) -> None:
-        """Follows a file from its beginning; `copy` is its name below the folder of the copies."""
+    def add(self, path: str, copy: str | None = None, owners: Collection[int] = (), inode: int | None = None) -> None:
+        """Follows a file from its beginning; `copy` is its name below the folder of the copies.
+
+        Args:
+            inode: of the file; one that is followed already has got another name, and is followed on under that.
+        """
+        before = next((tail for tail in self._followed.values() if inode is not None and tail.inode == inode), None)
+        if before is not None and path not in self._followed:
+            del self._followed[before.path]
+            before.path = path
+            self._followed[path] = before
         if path not in self._followed and len(self._followed) < _MOST_FILES:
             tail = self._followed[path] = Tail(path, None if copy is None else f"{self._folder}/{copy}", owners=owners)
             if self._from_end:
@@ -90,7 +99,7 @@ class LogTailer:
 
     def look(self) -> None:
         """Finds the files of the sessions that are new."""
-        for number, (logs, owners) in enumerate(self._sessions.items()):
+        for number, (logs, owners) in enumerate(list(self._sessions.items())):
             if len(self._followed) >= _MOST_FILES:
                 break
             prefix = "ray" if number == 0 else f"ray-{number + 1}"

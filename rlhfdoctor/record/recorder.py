@@ -26,7 +26,7 @@ from rlhfdoctor.record.event_log import EventLog
 from rlhfdoctor.record.followed import Followed
 from rlhfdoctor.record.hang import Hangs
 from rlhfdoctor.record.job import Job
-from rlhfdoctor.record.limits import Limits, RayLimit, find_ray_limit
+from rlhfdoctor.record.limits import Limits, RayLimit
 from rlhfdoctor.record.machine import Machine
 from rlhfdoctor.record.notices import Notices, take_urls
 from rlhfdoctor.record.pace import Pace
@@ -98,7 +98,6 @@ class Recorder:
         self.late_us = 0
         self.empty_since_s: float | None = None
         self.rss_bytes = 0
-        self.ray_limit: RayLimit | None = None
         self.stopped = False
         self.failures = 0
         self.faults: set[str] = set()
@@ -162,7 +161,7 @@ class Recorder:
         for gap in self.activity.start(self.notifier):
             self.emit(RECORD.note.gap, said({R.what: gap.what, R.why: gap.why}))
         for pid in self.config.pids:
-            self.activity.follow_output(pid)
+            self.activity.files.follow_output(pid)
             self.notifier.watch_end(pid)
         self.machine.start(self.config.metrics)
         self.notifier.watch_pressure("/proc/pressure/memory")
@@ -226,12 +225,8 @@ class Recorder:
         return over
 
     def _ray_limit(self) -> RayLimit | None:
-        """What Ray's memory monitor logged at its start; looked for until found."""
-        if self.ray_limit is None and self.tick % 5 == 0 and self.activity.sessions:
-            self.ray_limit = next(
-                (found for logs, owners in self.activity.sessions if (found := find_ray_limit(logs, owners))), None
-            )
-        return self.ray_limit if any(p.name == "raylet" for p in self.target.processes.values()) else None
+        """Only while Ray runs."""
+        return self.activity.ray_limit if any(p.name == "raylet" for p in self.target.processes.values()) else None
 
     def _faults(self) -> dict[int, int]:
         """Major faults of each followed process, as last read."""

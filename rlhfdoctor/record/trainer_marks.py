@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -95,31 +95,26 @@ class _File:
     """When it was read last."""
 
 
-class TrainerMarks:
-    """The folders of marks that the run's processes name."""
+class MarkFiles:
+    """The folders of marks that the run's processes name, and how far each file was read."""
 
-    def __init__(self, target: Target, emit: Emit) -> None:
+    def __init__(self, target: Target) -> None:
         """Reads no folder yet."""
-        self._target, self._emit = target, emit
-        self.probes: dict[int, dict[str, Any]] = {}
-        """Pid -> the probe's last report."""
+        self._target = target
         self._folders: dict[str, Collection[int]] = {}
         """Folder -> whose files in it are read."""
         self._files: dict[str, _File] = {}
         self._turn = 0
-        self._room = _MOST_EVENTS
-        self._is_flooded = False
 
     def add(self, folder: str, owners: Collection[int] = ()) -> None:
         """Reads marks in a folder from now on."""
         if len(self._folders) < _MOST_FOLDERS and len(folder) < _MOST_LETTERS:
             self._folders.setdefault(folder, owners)
 
-    def read(self) -> Iterator[RecordEvent]:
-        """Marks since the last call, also those of a flood that are not stored."""
+    def read(self) -> Iterator[tuple[int, bytes]]:
+        """Lines since the last call, each with the pid of who wrote it."""
         self._turn += 1
-        self._room = min(self._room + _EVENTS_PER_TICK, _MOST_EVENTS)
-        found = [item for folder, owners in self._folders.items() for item in self._grown(folder, owners)]
+        found = [item for folder, owners in list(self._folders.items()) for item in self._grown(folder, owners)]
         found.sort(key=lambda item: self._files[item[0]].turn)
         left = _TICK_BYTES
         for path, pid, owners in found:
@@ -127,8 +122,7 @@ class TrainerMarks:
                 break
             data = self._fresh(path, owners)
             left -= max(len(data), _LEAST_BYTES)
-            for line in data.splitlines():
-                yield from self._take(line, pid)
+            yield from ((pid, line) for line in data.splitlines())
 
     def _grown(self, folder: str, owners: Collection[int]) -> Iterator[tuple[str, int, Collection[int]]]:
         """The files of followed processes that hold more than was read: path, pid, owners."""
@@ -166,6 +160,28 @@ class TrainerMarks:
         end = data.rfind(b"\n") + 1
         known.offset += end or (len(data) if len(data) == _FILE_BYTES else 0)
         return data[:end]
+
+
+class TrainerMarks:
+    """What the lines say."""
+
+    def __init__(self, target: Target, emit: Emit) -> None:
+        """Nothing yet."""
+        self._target, self._emit = target, emit
+        self.probes: dict[int, dict[str, Any]] = {}
+        """Pid -> the probe's last report."""
+        self._room = _MOST_EVENTS
+        self._is_flooded = False
+
+    def take(self, lines: Iterable[tuple[int, bytes]]) -> Iterator[RecordEvent]:
+        """The marks of a tick, also those of a flood that are not stored.
+
+        Args:
+            lines: each with the pid of who wrote it.
+        """
+        self._room = min(self._room + _EVENTS_PER_TICK, _MOST_EVENTS)
+        for pid, line in lines:
+            yield from self._take(line, pid)
 
     def _take(self, line: bytes, pid: int) -> Iterator[RecordEvent]:
         try:

@@ -17,6 +17,7 @@ from rlhfdoctor.sources.cgroupfs import Hierarchy
 from rlhfdoctor.sources.pressure import open_trigger
 
 _THRESHOLDS = (0.80, 0.90, 0.95, 0.99)
+_GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
 _MOST_LEVELS = 32
 """Whose events are waited for at a time: each takes five descriptors, and registering it up to 0.1 s (synchronize_rcu).
 The others are read at every tick all the same."""
@@ -124,7 +125,7 @@ class Notifier:
             if name == "signal":
                 with contextlib.suppress(OSError):
                     os.read(fd, 4096)
-            elif name == "end" or (event & (select.POLLERR | select.POLLHUP | select.POLLNVAL) and not event & select.POLLPRI):
+            elif name == "end" or (event & _GONE and not event & select.POLLPRI):
                 self._discard(fd)
         return woken
 

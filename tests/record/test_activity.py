@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from rlhfdoctor.record.activity import Activity
+from rlhfdoctor.record.job_files import FilesRead
 from rlhfdoctor.record.target import Target
 from rlhfdoctor.record.wakeups import Notifier
 from rlhfdoctor.trace.record import RecordEvent, StoredEvent
@@ -36,6 +38,7 @@ class Desk:
         self.run = folder / "run"
         (self.run / "marks").mkdir(parents=True)
         self.activity = Activity(str(self.run), self.target, self.emit, str(kmsg))
+        self.activity.aside.patience_s = 60.0
         self.notifier = Notifier()
         self.gaps = self.activity.start(self.notifier)
         self.tick = 0
@@ -264,7 +267,7 @@ def test_last_lines(desk: Desk) -> None:
     """At the end everything that was written last is read, and what could not be read is a gap."""
     (desk.run / "logs" / "job.log").write_text("step:3 - a\n")
     desk.write({"phase": "eval"})
-    desk.activity.tailer.failed.add("worker.out: Permission denied")
+    desk.activity.files.tailer.failed.add("worker.out: Permission denied")
     desk.activity.finish()
     found = [(event["kind"], event.get("step"), event.get("phase"), event.get("why")) for event in desk.events]
     assert found == [
@@ -379,7 +382,7 @@ def child(tmp_path: Path) -> Iterator[Callable[..., int]]:
 
 def meet(desk: Desk, pid: int) -> None:
     """Follows a real process."""
-    desk.target = desk.activity._target = desk.activity._marks._target = Target("", pids=[pid])
+    desk.target = desk.activity._target = desk.activity._marks._target = desk.activity._mark_files._target = Target("", pids=[pid])
     for process in desk.target.discover():
         desk.activity.add_process(process)
 
@@ -437,9 +440,57 @@ def test_output_of_an_attached_process(tmp_path: Path, same: bool) -> None:
     gone.unlink()
     try:
         activity = Activity(str(tmp_path / "run"), Target(), lambda kind, fields: fields)
-        activity.follow_output(child.pid)
-        activity.follow_output(other.pid)
-        assert list(activity.tailer._followed) == sorted({str(out), str(err)}, reverse=True)
+        activity.files.follow_output(child.pid)
+        activity.files.follow_output(other.pid)
+        activity.files.read(1)
+        assert list(activity.files.tailer._followed) == sorted({str(out), str(err)}, reverse=True)
     finally:
         for process in (child, other):
             process.communicate(b"\n", timeout=20)
+
+
+def test_files_that_hang(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mount that does not answer costs marks and lines of logs, with a gap, and nothing else: every tick goes on."""
+    go = threading.Event()
+    read = desk.activity.files.read
+
+    def hang(tick: int, **more: bool) -> FilesRead:
+        go.wait()
+        return read(tick, **more)
+
+    monkeypatch.setattr(desk.activity.files, "read", hang)
+    monkeypatch.setattr("rlhfdoctor.record.activity._HANG_S", 0.0)
+    desk.activity.aside.patience_s = 0.01
+    desk.write({"step": 4})
+    assert [event["kind"] for _ in range(3) for event in desk.read()] == ["gap"]
+    go.set()
+    desk.activity.aside.run(lambda: FilesRead([], [], None, None), 60.0)
+    desk.activity.aside.patience_s = 60.0
+    desk.write({"step": 5})
+    assert [event["step"] for event in desk.read()] == [5]
+
+
+def test_log_that_is_renamed(tmp_path: Path) -> None:
+    """A process writes on under the new name of its log, and is read there."""
+    log, moved = tmp_path / "train.log", tmp_path / "train.log.1"
+    with log.open("a") as output:
+        child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=output, stderr=subprocess.DEVNULL)
+    assert child.stdin is not None
+    try:
+        activity = Activity(str(tmp_path / "run"), Target(), lambda kind, fields: fields)
+        activity.files.follow_output(child.pid)
+        child.stdin.write(b"step:1 - a\n")
+        child.stdin.flush()
+        while not log.stat().st_size:
+            pass
+        activity.files.read(1)
+        log.rename(moved)
+        before = moved.stat().st_size
+        child.stdin.write(b"step:2 - a\n")
+        child.stdin.flush()
+        while moved.stat().st_size == before:
+            pass
+        activity.files.read(6)
+    finally:
+        child.communicate(timeout=20)
+    assert (tmp_path / "run" / "logs" / f"{child.pid}.out.log").read_text() == "step:1 - a\nstep:2 - a\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rlhfdoctor.record.target import Target
-from rlhfdoctor.record.trainer_marks import TrainerMarks
+from rlhfdoctor.record.trainer_marks import MarkFiles, TrainerMarks
 from rlhfdoctor.trace.record import RecordEvent, StoredEvent
 from rlhfdoctor.vocabulary import RECORD_FIELD as R
 from rlhfdoctor.vocabulary.names import Record
@@ -29,10 +29,10 @@ class Desk:
         target = Target(tree.root, pids=[7])
         target.discover()
         self.events: list[StoredEvent] = []
-        self.marks = TrainerMarks(target, self.emit)
+        self.files, self.marks = MarkFiles(target), TrainerMarks(target, self.emit)
         self.folder = folder / "marks"
         self.folder.mkdir()
-        self.marks.add(str(self.folder))
+        self.files.add(str(self.folder))
 
     def emit(self, kind: Record, fields: RecordEvent) -> RecordEvent:
         """Keeps an event."""
@@ -48,7 +48,7 @@ class Desk:
 
     def read(self) -> list[int]:
         """The steps that one tick gives."""
-        return [mark[R.step] for mark in self.marks.read()]
+        return [mark[R.step] for mark in self.marks.take(self.files.read())]
 
     def kinds(self) -> list[str]:
         """Of the events that were stored."""
@@ -141,12 +141,12 @@ def test_roles_count_too(desk: Desk, limit: Limit) -> None:
 def test_folders_are_counted(desk: Desk, tmp_path: Path, limit: Limit) -> None:
     """Only so many folders are read, none with an endless name, and only so many files are remembered."""
     for number in range(100):
-        desk.marks.add(str(tmp_path / str(number)))
-    desk.marks.add("/" + "x" * 5000)
+        desk.files.add(str(tmp_path / str(number)))
+    desk.files.add("/" + "x" * 5000)
     limit("_MOST_FILES", 3)
     for number in range(10):
         desk.write(f"7.{number}.jsonl", number)
-    assert (len(desk.marks._folders), len(desk.read()), len(desk.read())) == (16, 3, 0)
+    assert (len(desk.files._folders), len(desk.read()), len(desk.read())) == (16, 3, 0)
 
 
 def test_probe_with_very_many_fields(desk: Desk) -> None:
