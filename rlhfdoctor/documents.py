@@ -19,6 +19,7 @@ from rlhfdoctor.version import VERSION
 
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FILE = f"yaml-{VERSION}.json"
+"""Its first line is the hash of the rest: of a disk that failed nothing is believed."""
 _MOST_COUNT, _MOST_LETTERS = 500, 4 << 20
 """Of all documents, as JSON: the package has some ninety, and every command reads what is kept."""
 
@@ -28,9 +29,10 @@ class _Kept:
 
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
+        head, _, kept = (cache.load(_FILE) or b"").partition(b"\n")
         try:
-            found = json.loads(cache.load(_FILE) or b"{}")
-        except ValueError:
+            found = json.loads(kept) if head == cache.key(kept).encode() else {}
+        except (ValueError, RecursionError):
             found = {}
         if isinstance(found, dict) and all(isinstance(text, str) for text in found.values()):
             self.texts = found
@@ -39,7 +41,8 @@ class _Kept:
     def save(self) -> None:
         """At the end of the process, if something is new."""
         if self.is_new:
-            cache.save(_FILE, json.dumps(dict(reversed(list(self._newest())))).encode())
+            kept = json.dumps(dict(reversed(list(self._newest())))).encode()
+            cache.save(_FILE, cache.key(kept).encode() + b"\n" + kept)
             self.is_new = False
 
     def _newest(self) -> Iterator[tuple[str, str]]:

@@ -225,3 +225,10 @@ def test_the_hosts_root_in_a_user_namespace(
     cache.save("kind-1.bin", b"data")
     assert cache.load("kind-1.bin") == (b"data" if is_used else None)
     own._owners.cache_clear()
+
+
+@pytest.mark.parametrize("damage", [b"[" * 200_000, b'{"x": "[[[["}', b"\xff", b""], ids=["deep", "other", "bytes", "empty"])
+def test_documents_that_a_disk_damaged(fresh: Path, damage: bytes) -> None:
+    """They are parsed anew, as if nothing had been kept."""
+    cache.save(documents._FILE, cache.key(b"x").encode() + b"\n" + damage)
+    assert documents.parse("a: 1") == {"a": 1}

@@ -42,7 +42,7 @@ def decompressed(raw: IO[bytes], lower: str) -> Any:
 
     Reading raises a ValueError where the text is so much larger than the file that it is no log.
     """
-    if lower.endswith(_GZIP):
+    if lower.endswith(_GZIP) and _may_be_gzip(raw):
         return _Expanded(raw, lambda counted: gzip.GzipFile(fileobj=cast("IO[bytes]", counted)))
     if lower.endswith(_ZSTD):
         return _Expanded(raw, _zstd)
@@ -53,6 +53,13 @@ def decompressed(raw: IO[bytes], lower: str) -> Any:
     if lower.endswith(_XZ):
         return _Expanded(raw, lambda counted: _Frames(counted, lambda: lzma.LZMADecompressor(memlimit=_XZ_BYTES)))
     return raw
+
+
+def _may_be_gzip(raw: IO[bytes]) -> bool:
+    """Whether a file is what its ending says: browsers and proxies unpack a download and keep its name."""
+    peek = getattr(raw, "peek", None)
+    head = peek(2)[:2] if peek is not None else b""
+    return len(head) < 2 or head == b"\x1f\x8b"
 
 
 class _Expanded:

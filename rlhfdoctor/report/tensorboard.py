@@ -22,7 +22,11 @@ def write(recorded: Sequence[Curves], folder: Path) -> None:
         OSError: the folder cannot be written.
     """
     try:
-        from tensorboardX import SummaryWriter
+        from tensorboardX.event_file_writer import (
+            EventsWriter,
+        )  # SummaryWriter writes in a thread, which hangs on errors
+        from tensorboardX.proto.event_pb2 import Event
+        from tensorboardX.summary import scalar
     except ImportError:
         raise UsageError(
             say("TensorBoard: the package tensorboardX is missing: pip install 'rlhfdoctor[tensorboard]'")
@@ -30,7 +34,8 @@ def write(recorded: Sequence[Curves], folder: Path) -> None:
     for curves in recorded:
         inner = folder / _NAME.sub("_", f"{curves.run}-{curves.node}")[:100]
         make_folder(inner)
-        with SummaryWriter(str(inner), write_to_disk=True) as writer:
-            for number, at_s, values in curves.by_step():
-                for tag, value in values.items():
-                    writer.add_scalar(tag, value, number, walltime=at_s)
+        writer = EventsWriter(str(inner / "events"))
+        for number, at_s, values in curves.by_step():
+            for tag, value in values.items():
+                writer.write_event(Event(wall_time=at_s, step=number, summary=scalar(tag, value)))
+        writer.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gzip
 import io
 import tarfile
@@ -30,6 +31,21 @@ def test_zip_member_of_zeros(tmp_path: Path, analyze: Doctor, method: int) -> No
         for _ in range(512):
             member.write(bytes(MIB))
     assert analyze(good.parent).check().killer == KILLER
+
+
+def test_zip_members_that_overlap(tmp_path: Path, analyze: Doctor) -> None:
+    """A zip of some kB whose directory names one member of 64 MiB 2,000 times is a gap; it took minutes."""
+    good = build.good_log(tmp_path / "run")
+    path = good.with_name("logs.zip")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as out:
+        out.writestr("x.log", bytes(64 * MIB))
+        (info,) = out.infolist()
+        for number in range(2000):
+            again = copy.copy(info)
+            again.filename = f"{number}.log"
+            out.filelist.append(again)
+    done = analyze(good.parent).check()
+    assert (done.killer, done.gap(path)) == (KILLER, True)
 
 
 @pytest.mark.parametrize("kind", [b"L", b"x"], ids=["long name", "PAX header"])

@@ -377,9 +377,16 @@ def test_file_cut_within_its_only_frame(tmp_path: Path, name: str) -> None:
     assert (big.startswith(text), len(text) > len(big) // 2) == (True, True)
 
 
-@pytest.mark.parametrize("name", ["run.log.gz", "run.log.zst", "run.log.bz2", "run.log.xz"])
+def test_file_that_was_unpacked_under_its_name(tmp_path: Path) -> None:
+    """Browsers and proxies unpack a .gz, and keep the name: it is read as what it is."""
+    path = tmp_path / "run.log.gz"
+    path.write_bytes(b"plain text, not compressed at all\n" * 10)
+    assert read_folder([path]) == ({str(path): path.read_bytes()}, [])
+
+
+@pytest.mark.parametrize("name", ["run.log.zst", "run.log.bz2", "run.log.xz"])
 def test_file_with_a_false_ending(tmp_path: Path, name: str) -> None:
-    """Text under the name of a compressed file is a gap."""
+    """Text under the name of another compressed file is a gap."""
     path = tmp_path / name
     path.write_bytes(b"plain text, not compressed at all\n" * 10)
     found, gaps = read_folder([path])

@@ -21,6 +21,7 @@ from rlhfdoctor.trace.read import read_node
 from rlhfdoctor.trace.schema import TABLES
 from rlhfdoctor.units import MIB
 from rlhfdoctor.vocabulary.index import RECORDS
+from tests.attacks.run import doctor
 from tests.record.build import LIMIT_BYTES, START_S, event, step, steps, write_run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -206,6 +207,15 @@ def test_what_is_no_trace(tmp_path: Path) -> None:
     (tmp_path / "log.txt").write_text("step 1\n")
     done = report(tmp_path / "log.txt", "--out", str(tmp_path / "x.prom"))
     assert (done.exit_code, "curves need a trace" in done.stderr) == (2, True)
+
+
+def test_tensorboard_on_a_full_disk(tmp_path: Path) -> None:
+    """An error that says so, and an end: tensorboardX's usual writer dies in a thread, and is waited for."""
+    pytest.importorskip("tensorboardX", reason="tensorboardX is not installed")
+    run = write(tmp_path / "run")
+    words = ("report", run, "--format", "tensorboard", "--out", tmp_path / "curves")
+    done = doctor(*words, home=tmp_path, file_bytes=200).check((2,))
+    assert "File too large" in done.stderr
 
 
 def test_file_or_folder(tmp_path: Path) -> None:
