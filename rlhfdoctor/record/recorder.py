@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 _MOST_FAULTS = 100
 _LINGER_S = 1.0
 _MOST_FRESH = 64
+_OOM_ECHO_S = 2.0
 
 
 def _header(config: RecorderConfig) -> dict[str, Any]:
@@ -98,6 +99,8 @@ class Recorder:
         self.late_us = 0
         self.empty_since_s: float | None = None
         self.rss_bytes = 0
+        self.oom_s = -1e9
+        """When the last OOM notification was stored."""
         self.stopped = False
         self.failures = 0
         self.faults: set[str] = set()
@@ -256,7 +259,8 @@ class Recorder:
             self.job.reap()
         elif name != "pressure" or self.pace.is_raised:
             self.pace.wake()
-            if name == "oom":
+            if name == "oom" and time.monotonic() - self.oom_s > _OOM_ECHO_S:  # one for each allocation that fails
+                self.oom_s = time.monotonic()
                 self.emit(RECORD.cgroup.oom, {R.why: "the cgroup's OOM notification"})
 
     def _ended(self) -> Message:
