@@ -78,6 +78,24 @@ def test_out_writes_the_file(doctor: Doctor, tmp_path: Path) -> None:
     assert ((tmp_path / "r.md").read_text()[:3], result.stdout) == ("## ", "")
 
 
+@pytest.mark.parametrize("command", ["analyze", "report"])
+def test_out_that_is_an_input(doctor: Doctor, tmp_path: Path, command: str) -> None:
+    """The only log of a dead run is not replaced by a report on it."""
+    log = tmp_path / "train.html"
+    log.write_text(KILL + "\n")
+    done = doctor(command, log, "--format", "html", "--out", log)
+    assert (done.exit_code, log.read_text()) == (2, KILL + "\n")
+    assert "is read for the report; name another file" in done.stderr
+
+
+def test_out_that_is_a_part_of_a_recording(doctor: Doctor, tmp_path: Path) -> None:
+    """`run.json` of a run is no place for a report in JSON."""
+    (tmp_path / "run.json").write_text("{}")
+    (tmp_path / "dmesg.txt").write_text(KILL + "\n")
+    done = doctor("analyze", tmp_path, "--format", "json", "--out", tmp_path / "run.json")
+    assert (done.exit_code, (tmp_path / "run.json").read_text()) == (2, "{}")
+
+
 def test_out_that_cannot_be_written(doctor: Doctor, tmp_path: Path) -> None:
     """--out into a folder that is not there is wrong use."""
     (tmp_path / "dmesg.txt").write_text(KILL)

@@ -82,8 +82,6 @@ def _open_streams() -> None:
             os.fstat(number)
         except OSError:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # gets the lowest free number
-    if sys.stdout is None:
-        sys.stdout = os.fdopen(1, "w", closefd=False)
     if sys.stderr is None:
         sys.stderr = os.fdopen(2, "w", closefd=False)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from rlhfdoctor.cli.console import language_option, rules_option, write
+from rlhfdoctor.cli.console import language_option, rules_option, spare_inputs, write
 from rlhfdoctor.cli.incident import (
     EXIT_CODES,
     any_paths_argument,
@@ -77,6 +77,7 @@ def analyze(
     """
     if min_confidence != min_confidence:
         raise UsageError(say("--min-confidence takes a number from 0 to 1"))
+    spare_inputs(out, paths)
     if each or before is not None:
         if not each:
             raise UsageError(say("--before FILE belongs to --each"))

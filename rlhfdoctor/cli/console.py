@@ -7,7 +7,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -196,6 +196,24 @@ def write_bytes(data: bytes, target: Path) -> None:
     except OSError as error:
         raise UsageError(joined(quoted(f"--out {target}"), quoted(error.strerror), by=": ")) from None
     tell(say("wrote {file}", file=str(target)), err=True)
+
+
+_RECORDED = ("run.json", "command.sh", "orders.json", "versions.txt")
+
+
+def spare_inputs(out: str | None, paths: Iterable[str]) -> None:
+    """Checks that a report does not take the place of what it is about.
+
+    Raises:
+        UsageError: the file is one of the inputs, or a part of a recording.
+    """
+    target = Path(out) if out is not None else None
+    if target is None or not target.is_file():
+        return
+    is_input = any(Path(path).exists() and Path(path).samefile(target) for path in paths)
+    is_recorded = target.name in _RECORDED or target.suffix == ".trace"
+    if is_input or (is_recorded and (target.parent / "run.json").exists()):
+        raise UsageError(say("--out {file}: is read for the report; name another file", file=str(target)))
 
 
 def _umask() -> int:

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rlhfdoctor.cli.console import language, language_option, rules_option, tell, write, write_bytes
+from rlhfdoctor.cli.console import (
+    language,
+    language_option,
+    rules_option,
+    spare_inputs,
+    tell,
+    write,
+    write_bytes,
+)
 from rlhfdoctor.cli.incident import EXIT_CODES, given_options, read_session
 from rlhfdoctor.cli.project import ProjectCommand
 from rlhfdoctor.errors import UsageError
@@ -80,6 +88,7 @@ def report(
         raise UsageError(say("--out {file}: is a file; --format {form} writes a folder", file=str(target), form=chosen))
     if chosen not in FOLDERS and target.is_dir():
         raise UsageError(say("--out {file}: is a folder; name a file", file=str(target)))
+    spare_inputs(str(target), paths)
     from rlhfdoctor.core.diagnose import make_incident
     from rlhfdoctor.engine.catalogue import load_catalogue
 

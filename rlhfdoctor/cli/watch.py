@@ -134,7 +134,7 @@ def _verdict(rules: tuple[Path, ...], folder: Path, command: bool) -> int:
     """Analyzes a recorded run and prints what ended it; to standard error where standard output is the command's."""
     incident = incident_of((str(folder),), rules)
     text = render_incident(incident, "text", False, False)
-    to_stderr = command and not sys.stdout.isatty()
+    to_stderr = command and (sys.stdout is None or not sys.stdout.isatty())
     echo(text, err=to_stderr, end="", colours=True)
     echo("", err=True)
     tell(say("again, or with more files: doctor analyze {folder}", folder=shell_path(str(folder))), err=True)

@@ -29,9 +29,10 @@ from rlhfdoctor.evidence import (
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.explained import facts_of, find_explanation
 from rlhfdoctor.evidence.roles import MARKS
+from rlhfdoctor.evidence.survived import later_steps
 from rlhfdoctor.explanation import Explanation
 from rlhfdoctor.faults import PATIENCE_S, isolated
-from rlhfdoctor.i18n.message import NOTHING, Message, say
+from rlhfdoctor.i18n.message import NOTHING, Message, plural, say
 from rlhfdoctor.types import Death, Event, Evidence, Gap
 from rlhfdoctor.vocabulary import EVENT, FACT
 from rlhfdoctor.vocabulary.names import Fact
@@ -125,6 +126,12 @@ def _of_death(case: Case, death: Death | None) -> Iterator[Evidence]:
     )
     if death.step is not None:
         yield fact(FACT.death.step, death.step, say("it happened in step {step}", step=death.step))
+    if event is not None and (later := later_steps(case, event)):
+        yield fact(
+            FACT.death.later_steps_count,
+            later,
+            plural("the log shows {n} further step behind it", "the log shows {n} further steps behind it", later),
+        )
     yield from steps.find_first_step(case, death)
     yield from steps.find_after_training(case, death)
     before = [e for e in case.events if event is None or _precedes(e, event)]

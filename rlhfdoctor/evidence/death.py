@@ -13,6 +13,7 @@ from dataclasses import replace
 from rlhfdoctor.evidence.case import Case, number, page_size, whole
 from rlhfdoctor.evidence.classify import RAY_SERVICE, classify
 from rlhfdoctor.evidence.flight import find_flight
+from rlhfdoctor.evidence.handled import without_handled
 from rlhfdoctor.evidence.roles import MARKS, find_phase, find_role
 from rlhfdoctor.evidence.setup import find_refused
 from rlhfdoctor.evidence.steps import last_step
@@ -37,7 +38,8 @@ def find_death(case: Case) -> Death | None:
     shown = [(event, found) for event in case.events if (found := classify(event))]
     if not shown:
         return _cut_traceback(case) or _stuck(case)
-    shown = without_survived(case, _without_cleanup(case, _without_lost_peers(case, shown)))
+    shown = without_handled(case, _without_cleanup(case, _without_lost_peers(case, shown)))
+    shown = without_survived(case, shown)
     if not shown:
         return None
     best_rank = min(rank for _, (_, rank) in shown)

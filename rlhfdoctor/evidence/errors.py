@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from rlhfdoctor.evidence.case import Case, fact
 from rlhfdoctor.evidence.classify import classify
+from rlhfdoctor.evidence.handled import is_handled
 from rlhfdoctor.i18n.message import Message, quoted, say
 from rlhfdoctor.logs.kernel import HARDWARE_XIDS, read_xid
 from rlhfdoctor.privacy.secrets import shortened
@@ -26,7 +27,7 @@ def find_errors(case: Case) -> Iterator[Evidence]:
         for e in case.of(EVENT.python.error, EVENT.python.bare_error)
         if (found := classify(e)) and found[0] == "exception"
     ]
-    own = [e for e in own if not _RESOURCE.search(e.text) and not _is_cut(case, e)]
+    own = [e for e in own if not (_RESOURCE.search(e.text) or _is_cut(case, e) or is_handled(case, e))]
     if own:
         says = quoted(shortened(f"{own[-1].fields.get(FIELD.name)}: {own[-1].fields.get(FIELD.message_text, '')}", 300))
         yield Evidence(name=FACT.python.own_error, value=True, says=says, origin=own[-1].origin, text=own[-1].text)

@@ -15,9 +15,11 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rlhfdoctor.evidence.case import whole
+from rlhfdoctor.evidence.case import Case, whole
 from rlhfdoctor.evidence.classify import classify
+from rlhfdoctor.evidence.handled import without_handled
 from rlhfdoctor.evidence.kernel_kill import looks_own
+from rlhfdoctor.evidence.survived import without_survived
 from rlhfdoctor.types import Event
 from rlhfdoctor.vocabulary import EVENT, FIELD
 from rlhfdoctor.vocabulary.names import Kind
@@ -130,7 +132,9 @@ class _Job:
             for e, f in shown
             if (f.certainty == VANISHED and f.killer != "other") or (f.certainty == CERTAIN and f.killer in SIGKILLERS)
         ]
-        own_error = any(f.certainty == EXCEPTION and e.kind.scope not in _OF_THE_NODE for e, f in shown)
+        case = Case(events)
+        last = without_survived(case, without_handled(case, shown))
+        own_error = any(f.certainty == EXCEPTION and e.kind.scope not in _OF_THE_NODE for e, f in last)
         finished = any(event.kind in _GOOD_ENDS for event in events)
         reasons = {e.kind for e, _ in shown if e.kind in _REASONS}  # why Ray's worker is gone: it was not killed
         if not reasons:

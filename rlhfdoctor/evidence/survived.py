@@ -37,15 +37,25 @@ _STEPS_BEFORE_GOOD_END_COUNT = 2
 def without_survived(case: Case, shown: Sequence[tuple[Event, Failure]]) -> list[tuple[Event, Failure]]:
     """The failures behind which the run did not go on, by the log in which each of them stands."""
     least = _STEPS_COUNT if find_good_end(case) is None else _STEPS_BEFORE_GOOD_END_COUNT
+    logs = _logs(case)
+    return [
+        (event, found)
+        for event, found in shown
+        if event.origin.file not in logs or logs[event.origin.file].later_steps(event.origin.line or 0) < least
+    ]
+
+
+def later_steps(case: Case, event: Event) -> int:
+    """How many steps the log of a failure shows behind it."""
+    log = _logs(case).get(event.origin.file)
+    return 0 if log is None else log.later_steps(event.origin.line or 0)
+
+
+def _logs(case: Case) -> dict[str, _Log]:
     logs: dict[str, list[Event]] = {}
     for event in case.of(*STEPS, *_STARTS):
         logs.setdefault(event.origin.file, []).append(event)
-    read = {file: _Log(events) for file, events in logs.items()}
-    return [(event, found) for event, found in shown if not _is_outlived(event, read.get(event.origin.file), least)]
-
-
-def _is_outlived(event: Event, log: _Log | None, least: int) -> bool:
-    return log is not None and log.has_later_steps(event.origin.line or 0, least)
+    return {file: _Log(events) for file, events in logs.items()}
 
 
 class _Log:
@@ -64,12 +74,12 @@ class _Log:
         self._highest = [-1, *accumulate((step for _, step in self._steps), max)]
         """Of the first n steps."""
 
-    def has_later_steps(self, line: int, least: int) -> bool:
-        """Whether so many steps with higher numbers follow a line before a program starts again."""
+    def later_steps(self, line: int) -> int:
+        """How many steps with higher numbers follow a line before a program starts again."""
         at, number = bisect_right(self._steps, (line, 1 << 62)), bisect_right(self._starts, line)
         end = self._starts[number] if number < len(self._starts) else 1 << 62
         later = set[int]()
         for there, step in self._steps[at : at + _LOOKED_AT_COUNT]:
             if there < end and step > self._highest[at]:
                 later.add(step)
-        return len(later) >= least
+        return len(later)

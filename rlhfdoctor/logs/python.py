@@ -64,6 +64,12 @@ PATTERNS: tuple[Pattern, ...] = (
         when="IPython's core/ultratb.py: the first line of a report whose last has the message",
     ),
     line(
+        EVENT.python.swallowed,
+        r"^(?:\([^)\n]{0,80}\) ?)?(?:Exception ignored in[ :]|[^\n]{0,80}\bexception was never retrieved)",
+        "Exception ignored in: <function _ConnectionBase.__del__ at 0x7f2b1c0d3a60>",
+        when="Python/errors.c, PyErr_WriteUnraisable; asyncio/tasks.py and futures.py, __del__",
+    ),
+    line(
         EVENT.python.fatal,
         r"Fatal Python error: (?P<error_text>Segmentation fault|Bus error|Aborted|Floating point exception"
         r"|Illegal instruction|none_dealloc)",

@@ -21,6 +21,7 @@ class death(Scope):
     certain = fact("flag", "the killer names itself; false where a process only vanished")
     phase = fact("text", "phase of the failure")
     step = fact("number", "step of the failure")
+    later_steps_count = fact("count", "steps that the log shows behind the failure, fewer than those that disprove it")
     before_first_step = fact("flag", "no step had been finished; unknown where no step and no loading is shown")
     after_training = fact("flag", "the training was over, the program was not")
     last_mark = fact("text", "kind of the last event that marks a phase")

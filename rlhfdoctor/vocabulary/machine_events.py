@@ -236,6 +236,7 @@ class python(Scope):
     frame = says("a frame of a traceback or of a stack dump", F.path_text, F.line, F.function_text)
     error = says("an exception with a message", F.name, F.message_text)
     bare_error = says("an exception without a message", F.name)
+    swallowed = says("the interpreter or a library says that an exception ends nothing")
     fatal = says("a fatal error of the interpreter", F.error_text)
     signal = says("a failure handler reports a signal", F.name, F.core_text)
     pool_broken = says("a worker of a process pool ended", failure=Failure("sigkill-unknown", VANISHED))
