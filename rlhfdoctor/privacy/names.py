@@ -107,6 +107,7 @@ _FIGURE_TOKEN = re.compile(
 )
 _RESTS = re.compile(r"\[secret\](?:\\[nrt]){0,8}\\(?![nrt]).")
 """What was cut up to an escape."""
+_IS_KEY = r"\\{0,16}[\"'][ \t]{0,4}:"
 _FIGURES = re.compile(r"[\d.,]+")
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _SECRET_PARTS = frozenset(
@@ -177,6 +178,7 @@ _LEAST_KEY, _LEAST_SHORT_NAMED = 20, 16
 _LEAST_RANDOM = 8
 _LEAST_LETTERS = 4
 _LEAST_PASSWORD = 6
+_LEAST_TOKEN = 8
 _CHANGES = re.compile(r"[a-z](?=[A-Z\d])|[A-Z](?=\d)|\d(?=[A-Za-z])")
 
 
@@ -225,13 +227,15 @@ def is_random(value: str) -> bool:
 def _is_named(match: re.Match[str]) -> bool:
     """Whether the text after the name of a secret is one."""
     name, joint = match["name"], match["joint"]
-    value = match["parts"] or match["double"] or match["single"] or match["bare"]
+    value = match[_value_of(match)]
     quoted = match["bare"] is None
     marked = quoted or re.search(r"[=:：,|│】「《“是为]|->|%3D|\.\.", joint) is not None
     low = name.lower()
     is_flag = value.startswith("-") and joint[-1:] in " \t" and not (quoted and re.search("[:=]", joint))
     if quoted and not match["slash"] and _RESTS.match(value):
         return True
+    if "," in joint and compiled(_IS_KEY).match(match.string, match.end(_value_of(match))):
+        return False  # the key of what follows
     if is_no_value(value) or is_figure(name, value) or is_flag or _is_pattern(value):
         return False
     if (value == "secret" and joint.endswith("[")) or (low == "secret" and _is_mark(match, "name")):
@@ -242,11 +246,29 @@ def _is_named(match: re.Match[str]) -> bool:
         return (marked or name.startswith("-")) and _is_alike(name, value)
     if re.search(r"is$|was$|是|为", joint.strip()):
         return re.search(r"\d", value) is not None
-    if "token" in low and (len(value) < 8 or ("|" in joint and not is_random(value))):
+    if "token" in low and (len(value) < _LEAST_TOKEN or ("|" in joint and not is_random(value))):
         return False
     if not marked and not (name.startswith("-") or re.search(r"\d", value)):
         return False
     return not (low.endswith(("use_wandb", "use_swanlab")) and len(value) < 10)
+
+
+def is_pair(name: str, value: str) -> bool:
+    """Whether a value is a secret by a name that is certainly its name.
+
+    >>> is_pair("DB_PASSWORD", "hunter"), is_pair("max_tokens", "4096"), is_pair("HF_TOKEN", "$HF_TOKEN")
+    (True, False, False)
+    """
+    low = name.lower()
+    if "[secret]" in value or is_no_value(value) or is_figure(name, value) or _is_pattern(value):
+        return False
+    if not _ends(name):
+        return _is_alike(name, value)
+    return not ("token" in low and len(value) < _LEAST_TOKEN) and not low.startswith(("use_wandb", "use_swanlab"))
+
+
+def _value_of(match: re.Match[str]) -> str:
+    return next(name for name in ("parts", "double", "single", "bare") if match[name])
 
 
 def _is_pattern(value: str) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from rlhfdoctor.privacy.given import cut_given
 from rlhfdoctor.privacy.mappings import cut_mappings
 from rlhfdoctor.privacy.names import cut_named, is_ending, is_figure, is_no_value, is_random
+from rlhfdoctor.privacy.pairs import cut_pairs
 from rlhfdoctor.privacy.sheet import Edit, Sheet
 from rlhfdoctor.privacy.tokens import cut_tokens
 from rlhfdoctor.privacy.views import through_views
@@ -57,6 +58,7 @@ def cut_on(sheet: Sheet, found: Found) -> None:
     """The same on a sheet, as it is written there."""
     cut = functools.partial(_cut, found)
     cut_tokens(sheet, cut)
+    cut_pairs(sheet, cut)
     cut_given(sheet, cut)
     cut_named(sheet, cut)
     cut_mappings(sheet, cut)

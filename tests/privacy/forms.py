@@ -229,6 +229,29 @@ NAMED: dict[str, str] = {
     "keys, flow": "keys: {{openai: «{A32}», serper: «{h40}»}}",
     "keys below": "keys:\n  openai: «{A32}»\n  serper: «{h40}»\nsteps: 3",
     "smtp.login": "smtp.login('train@{domain}', '«{pw}»')",
+    "pairs, compact": '[{{"name":"DB_PASSWORD","value":"«{pw}»"}}]',
+    "pairs, compact, key": '[{{"name":"SECRET_KEY","value":"«{A20}»"}},{{"name":"A","value":"1"}}]',
+    "pairs, compact, value first": '[{{"value":"«{pw}»","name":"DB_PASSWORD"}}]',
+    "pairs, value first": '[{{"value": "«{A24}»", "name": "HF_TOKEN"}}]',
+    "pairs, capitals": '[{{"Name":"AWS_SECRET_ACCESS_KEY","Value":"«{B40}»"}}]',
+    "pairs, key": '[{{"Key":"DB_PASSWORD","Value":"«{pw}»"}}]',
+    "pairs, key, value first": '[{{"value":"«{pw}»","key":"db_password"}}]',
+    "pairs, something between": '{{"name":"DB_PASSWORD","secure":true,"type":"text","value":"«{pw}»"}}',
+    "pairs, phrase": '[{{"name":"DB_PASSWORD","value":"«{word} {word} {word}»"}}]',
+    "pairs, Python": "[{{'name':'DB_PASSWORD','value':'«{pw}»'}}]",
+    "pairs, YAML flow": "env: [{{name: DB_PASSWORD,value: «{pw}»}}]",
+    "pairs, last applied": (
+        '{{"kubectl.kubernetes.io/last-applied-configuration":'
+        '"{{\\"env\\":[{{\\"name\\":\\"DB_PASSWORD\\",\\"value\\":\\"«{pw}»\\"}}]}}\\n"}}'
+    ),
+    "pairs, last applied, value first": (
+        '{{"kubectl.kubernetes.io/last-applied-configuration":'
+        '"{{\\"env\\":[{{\\"value\\":\\"«{A24}»\\",\\"name\\":\\"HF_TOKEN\\"}}]}}\\n"}}'
+    ),
+    "pairs, last applied, YAML": (
+        "    kubectl.kubernetes.io/last-applied-configuration: |\n"
+        '      {{"env":[{{"name":"DB_PASSWORD","value":"«{pw}»"}}]}}'
+    ),
 }
 """Values that a name beside them makes secret."""
 

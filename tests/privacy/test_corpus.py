@@ -116,6 +116,9 @@ def test_text_around_a_secret_stays() -> None:
         "https://github.com/volcengine/verl/issues/1 and https://huggingface.co/Qwen/Qwen2.5-7B",
         "node table: running=3 with status: ok; host memory 17179869184 bytes, node with id",
         "total_tokens: 13812345678, response_token_len 4096, key: value, keys=[1, 2]",
+        '[{"name":"max_tokens","value":"4096"},{"name":"tokenizer","value":"Qwen2Fast"},{"name":"eos_token","value":"<|im_end|>"}]',
+        '[{"value":"prompt_ids","name":"input_key"},{"name":"DB_PASSWORD","valueFrom":{"secretKeyRef":{"name":"db","key":"password"}}}]',
+        '[{"name":"HF_TOKEN","value":"$(TOKEN)"},{"name":"PASSWORD_FILE","value":"/run/secrets/db"},{"name":"KEY","value":"value"}]',
         "C:\\new\\table %d %s 100%25 \\x1b \\u00e9",
     ],
 )
