@@ -15,6 +15,17 @@ _PATIENCE_S = 0.25
 _STACK_BYTES = 512 << 10
 
 
+def start_thread(name: str, run: Callable[[], None]) -> threading.Thread:
+    """A thread with a small stack, which ends with the process."""
+    before = threading.stack_size(_STACK_BYTES)
+    try:
+        thread = threading.Thread(target=run, name=name, daemon=True)
+        thread.start()
+    finally:
+        threading.stack_size(before)
+    return thread
+
+
 class Aside(Generic[Found]):
     """One piece of work at a time; it ends with the process, whatever it waits for."""
 
@@ -33,7 +44,7 @@ class Aside(Generic[Found]):
             Exception: what the work raised.
         """
         if self._since_s is None:
-            self._start()
+            self._thread = self._thread or start_thread("aside", self._loop)
             self._orders.put(work)
             self._since_s, wait_s = time.monotonic(), self.patience_s
         else:
@@ -51,16 +62,6 @@ class Aside(Generic[Found]):
     def waits_s(self) -> float:
         """For how long the work has been under way; 0 while there is none."""
         return 0.0 if self._since_s is None else time.monotonic() - self._since_s
-
-    def _start(self) -> None:
-        if self._thread is not None:
-            return
-        before = threading.stack_size(_STACK_BYTES)
-        try:
-            self._thread = threading.Thread(target=self._loop, name="aside", daemon=True)
-            self._thread.start()
-        finally:
-            threading.stack_size(before)
 
     def _loop(self) -> None:
         while True:

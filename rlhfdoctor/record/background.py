@@ -10,6 +10,7 @@ from typing import Any
 
 from rlhfdoctor.faults import attempt
 from rlhfdoctor.i18n.message import quoted
+from rlhfdoctor.record.aside import start_thread
 from rlhfdoctor.types import Gap
 
 _LONGEST_PAUSE_S = 300.0
@@ -46,12 +47,7 @@ class SlowLane:
 
     def start(self) -> None:
         """Starts the thread; it ends with the process."""
-        before = threading.stack_size(512 * 1024)
-        try:
-            self._thread = threading.Thread(target=self._loop, name="slow lane", daemon=True)
-            self._thread.start()
-        finally:
-            threading.stack_size(before)
+        self._thread = start_thread("slow lane", self._loop)
 
     def _loop(self) -> None:
         while not self._stop.wait(self.step()):

@@ -79,15 +79,17 @@ class LogTailer:
         """Follows a file from its beginning; `copy` is its name below the folder of the copies.
 
         Args:
-            inode: of the file; one that is followed already has got another name, and is followed on under that.
+            inode: of the file; one that is copied there already has got another name, and is followed on under that.
         """
-        before = next((tail for tail in self._followed.values() if inode is not None and tail.inode == inode), None)
+        target = None if copy is None else f"{self._folder}/{copy}"
+        known = (tail for tail in self._followed.values() if (tail.copy, tail.inode) == (target, inode))
+        before = next(known, None)
         if before is not None and path not in self._followed:
             del self._followed[before.path]
             before.path = path
             self._followed[path] = before
         if path not in self._followed and len(self._followed) < _MOST_FILES:
-            tail = self._followed[path] = Tail(path, None if copy is None else f"{self._folder}/{copy}", owners=owners)
+            tail = self._followed[path] = Tail(path, target, owners=owners)
             if self._from_end:
                 with contextlib.suppress(OSError):
                     info = os.stat(path)

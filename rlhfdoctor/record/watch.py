@@ -154,7 +154,7 @@ class Watch:
                 signal.signal(name, handler)
 
     def _learn_of_job(self) -> None:
-        """Who leaves is told how to end the run, also where it is just being started; or how it has ended."""
+        """How the run can be ended, also where it is just being started; or how it has ended."""
         self.output.through = False
         until = time.monotonic() + _JOB_S
         with contextlib.suppress(Detached):
