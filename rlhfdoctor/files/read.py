@@ -86,7 +86,7 @@ def open_sized(path: str | os.PathLike[str], **checks: Any) -> IO[bytes]:
 def read_bytes(path: str | os.PathLike[str], most_bytes: int, **checks: Any) -> bytes:
     """At most so many bytes from the start of a file."""
     with open_sized(path, **checks) as file:
-        return file.read(most_bytes)
+        return file.read(most_bytes) or b""  # None where the kernel would have to wait, as for /proc/kmsg
 
 
 def passed_bytes(file: IO[bytes]) -> int:

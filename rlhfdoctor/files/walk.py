@@ -37,6 +37,18 @@ def names_in(folder: str | os.PathLike[str] | int, most_count: int) -> list[str]
         return [entry.name for entry in islice(entries, most_count)]
 
 
+def names_ending(folder: str | os.PathLike[str], ending: str) -> list[str]:
+    """Paths of what is in a folder by the end of its name, sorted; none where the folder cannot be read.
+
+    A folder may be removed meanwhile, or be a mount whose server is gone; that is reported where it is read.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entry.path for entry in entries if entry.name.endswith(ending))
+    except OSError:
+        return []
+
+
 def walk(
     top: str | os.PathLike[str],
     *,

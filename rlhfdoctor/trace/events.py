@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rlhfdoctor.trace.node import Columns, NodeTrace
@@ -43,6 +43,7 @@ class Recorded:
         self.known = identities(node)
         self.file = f"{node.folder}/000001.trace"
         self._index: dict[str, dict[int, list[int]]] = {}
+        self._of: dict[tuple[Record, ...], list[StoredEvent]] = {}
 
     def seconds(self, wall_ns: int) -> float:
         """Unix seconds on the cluster's common clock."""
@@ -104,7 +105,26 @@ class Recorded:
 
     def of(self, *kinds: Record) -> list[StoredEvent]:
         """Events of the recorder of these kinds."""
-        return [event for event in self.node.events if is_a(event, *kinds)]
+        if kinds not in self._of:
+            self._of[kinds] = [event for event in self.node.events if is_a(event, *kinds)]
+        return self._of[kinds]
+
+    def highest(self, table: str, key: int, column: str, since_s: float, until_s: float) -> int | None:
+        """The highest known value of a row's column between two times."""
+        data = self.node.tables.get(table)
+        if data is None or column not in data.values:
+            return None
+        rows = self._rows(table, data).get(key, [])
+        first = bisect_left(rows, since_s, key=lambda place: self._at(data, place))
+        until = bisect_right(rows, until_s, key=lambda place: self._at(data, place))
+        values = data.values[column]
+        return max((values[place] for place in rows[first:until] if values[place] != NULL), default=None)
+
+    def near(self, kind: Record, wall_ns: int, within_ns: int) -> list[StoredEvent]:
+        """Events of a kind that are less than so far from a time."""
+        events = self.of(kind)  # in order of time
+        first = bisect_right(events, wall_ns - within_ns, key=time_of)
+        return events[first : bisect_left(events, wall_ns + within_ns, key=time_of)]
 
     def role_of(self, pid: int | None) -> tuple[str | None, str | None]:
         """(role, name) of a pid, the last process that had it."""
@@ -168,19 +188,17 @@ def _is_ours(report: Sequence[Event], trace: Recorded) -> bool:
         return any(row.get(R.pid) == event.fields.get(FIELD.pid) for row in trace.known["process"].values())
     if event.time is None:
         return True
-    return any(
-        abs(trace.seconds(time_of(gone)) - event.time) < _NEAR_NS / 1e9 for gone in trace.of(RECORD.process.gone)
-    )
+    at_ns = round((event.time + trace.offset_s) * 1e9)
+    return bool(trace.near(RECORD.process.gone, at_ns, _NEAR_NS))
 
 
 def make_events(recorded: Recorded) -> Iterator[Event]:
     """Marks, kills, exits and alarms as Events; what only the recorder needs is left out."""
-    gone = recorded.of(RECORD.process.gone)
     for event in recorded.node.events:
         if is_a(event, RECORD.note.mark):
             yield from _mark(recorded, event)
         elif is_a(event, RECORD.note.oom_kill):
-            yield from _kill(recorded, event, gone)
+            yield from _kill(recorded, event)
         elif is_a(event, RECORD.job.exited) and event.get(R.code):
             code = int(event[R.code])
             yield _event(
@@ -251,7 +269,7 @@ def _mark(recorded: Recorded, event: RecordEvent) -> Iterator[Event]:
     yield _event(recorded, event, EVENT.trace.mark, fields, f"{words} ({event.get(R.basis)})")
 
 
-def _kill(recorded: Recorded, event: RecordEvent, gone: Sequence[RecordEvent]) -> Iterator[Event]:
+def _kill(recorded: Recorded, event: RecordEvent) -> Iterator[Event]:
     """A kill counter that rose; a process of the run must have gone at that time, or it was someone else's kill.
 
     A cgroup's counter rises for kills of its processes by any OOM killer (cgroup-v2.rst, memory.events): it
@@ -259,11 +277,9 @@ def _kill(recorded: Recorded, event: RecordEvent, gone: Sequence[RecordEvent]) -
     """
     at = time_of(event)
     level = str(event.get(R.level))
-    if not any(abs(time_of(other) - at) < _NEAR_NS for other in gone):
+    if not recorded.near(RECORD.process.gone, at, _NEAR_NS):
         return
-    counted = any(
-        e.get(R.level) != NODE and abs(time_of(e) - at) < 2 * _NEAR_NS for e in recorded.of(RECORD.note.oom_kill)
-    )
+    counted = any(e.get(R.level) != NODE for e in recorded.near(RECORD.note.oom_kill, at, 2 * _NEAR_NS))
     if level == NODE and (counted or _of_another_job(recorded, at)):
         return
     full = _full_limit(recorded, at)
@@ -279,8 +295,8 @@ def _full_limit(recorded: Recorded, at_ns: int) -> str | None:
     at = recorded.seconds(at_ns)
     for uid, row in recorded.known["cgroup"].items():
         limit = recorded.last("cgroup", uid, "max_bytes", at)
-        near = [value for when, value in recorded.series("cgroup", uid, "used_bytes") if at - 3 <= when <= at + 0.2]
-        if limit and near and max(near) >= _FULL_RATIO * limit:
+        highest = recorded.highest("cgroup", uid, "used_bytes", at - 3, at + 0.2)
+        if limit and highest is not None and highest >= _FULL_RATIO * limit:
             return str(row.get(R.path))
     return None
 
@@ -292,8 +308,7 @@ def _of_another_job(recorded: Recorded, at_ns: int) -> bool:
     another job's process at that time explains the rise.
     """
     unread = any(gap.get(R.what) == KERNEL_LOG for gap in recorded.of(RECORD.note.gap))
-    ours = any(abs(time_of(line) - at_ns) < 2 * _NEAR_NS for line in recorded.of(RECORD.kernel.line))
-    return not unread and not ours
+    return not unread and not recorded.near(RECORD.kernel.line, at_ns, 2 * _NEAR_NS)
 
 
 def _event(recorded: Recorded, event: RecordEvent, kind: Kind, fields: Mapping[Field, Value], text: str) -> Event:

@@ -14,6 +14,7 @@ from typing import Any
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.files.bounds import is_below
 from rlhfdoctor.files.read import read_bytes
+from rlhfdoctor.files.walk import names_ending
 from rlhfdoctor.i18n.message import quoted, say
 from rlhfdoctor.trace.checked import RunFile, checked, read_json
 from rlhfdoctor.trace.frames import Sample
@@ -33,10 +34,10 @@ _LEAST_EVENT_BYTES = 1 << 20
 def is_run(path: str | Path) -> bool:
     """Whether a folder was written by `doctor watch`."""
     folder = Path(path)
-    return folder.is_dir() and (
-        any(folder.glob(f"*{SUFFIX}"))
+    return os.path.isdir(folder) and (
+        names_ending(folder, SUFFIX) != []
         or _run_file(folder, []) != {}
-        or ((folder / "nodes").is_dir() and not (folder / "nodes").is_symlink())
+        or (os.path.isdir(folder / "nodes") and not os.path.islink(folder / "nodes"))
     )
 
 
@@ -62,9 +63,10 @@ def _run_file(folder: Path, gaps: list[Gap]) -> dict[str, Any]:
 def find_nodes(path: str | Path) -> list[Path]:
     """The folders of a run that hold segments: its own, and those of other nodes; none by a link out of it."""
     folder = Path(path)
-    own = [folder] if any(folder.glob(f"*{SUFFIX}")) else []
+    own = [folder] if names_ending(folder, SUFFIX) else []
     top = os.path.realpath(folder)
-    return own + sorted(p for p in folder.glob("nodes/*") if p.is_dir() and is_below(os.path.realpath(p), top))
+    nodes = [Path(name) for name in names_ending(folder / "nodes", "")]
+    return own + [node for node in nodes if os.path.isdir(node) and is_below(os.path.realpath(node), top)]
 
 
 def read_node(path: str | Path, *, every_s: float = 0.0, whole_s: float = 600.0, share: int = 1) -> NodeTrace:
@@ -78,7 +80,7 @@ def read_node(path: str | Path, *, every_s: float = 0.0, whole_s: float = 600.0,
         SourceError: there is no segment, or no segment can be opened.
     """
     folder = Path(path)
-    names = sorted(folder.glob(f"*{SUFFIX}"))
+    names = [Path(name) for name in names_ending(folder, SUFFIX)]
     if not names:
         raise SourceError(
             say(

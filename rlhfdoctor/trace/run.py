@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.files.read import Refused, read_bytes
-from rlhfdoctor.files.walk import walk
+from rlhfdoctor.files.walk import names_ending, walk
 from rlhfdoctor.i18n.message import quoted, say
 from rlhfdoctor.logs.skipped import SKIPPED_FOLDERS
 from rlhfdoctor.sources.procfs import read_boot_id
@@ -22,7 +22,8 @@ from rlhfdoctor.trace.read import find_nodes, is_run, read_node
 from rlhfdoctor.trace.store import SUFFIX
 from rlhfdoctor.types import Event, Gap
 
-_CONFIG_BYTES = 8 << 20
+_CONFIG_BYTES, _CONFIGS_BYTES = 8 << 20, 64 << 20
+"""Of one file that run.json names, and of all of them."""
 _EVERY_S = 10.0
 """Before the last ten minutes one sample in this time is enough for a verdict."""
 
@@ -47,14 +48,12 @@ class Run:
 def find_runs(path: str) -> list[Path]:
     """The path itself, or the runs right below it."""
     folder = Path(path)
-    try:
-        if path == "-" or not folder.is_dir():
-            return []
-    except OSError:
-        return []  # the reason is reported when it is opened
+    if path == "-" or not os.path.isdir(folder):  # the reason is reported when it is opened
+        return []
     if is_run(folder):
         return [folder]
-    return sorted({trace.parent for trace in folder.glob("*/*.trace") if not trace.parent.is_symlink()})
+    inner = (Path(name) for name in names_ending(folder, ""))
+    return [one for one in inner if names_ending(one, SUFFIX) and not os.path.islink(one)]
 
 
 def find_unread(path: str, runs: Sequence[Path]) -> Iterator[Gap]:
@@ -111,22 +110,23 @@ def _files_of(node: Path, recorded: Recorded, run: Run) -> None:
         run.gaps.append(Gap(what=quoted(name), why=quoted(why)))
 
     logs = []
-    if (node / "logs").is_dir():
-        logs = [file.path for _, files in walk(node / "logs", refused=refused) for file in files if file.is_file()]
+    if os.path.isdir(node / "logs"):
+        found = [file.path for _, files in walk(node / "logs", refused=refused) for file in files]
+        logs = [name for name in found if os.path.isfile(name)]
     run.files.update(dict.fromkeys(logs, inside))
     zone = timezone(timedelta(seconds=int(recorded.node.run.get("utc_offset_s") or 0)))
     run.places.update(dict.fromkeys(logs, (str(recorded.node.run.get("node") or "") or None, zone)))
     for name in ("versions.txt", "command.sh"):
-        if (node / name).is_file():
+        if os.path.isfile(node / name):
             run.files[str(node / name)] = inside
             run.shown_only.add(str(node / name))
-    ours = recorded.node.run.get("boot_id") == read_boot_id()  # else the sender of the folder may know what lies where
+    # a sender of the folder must not choose what is opened here
+    ours = recorded.node.run.get("boot_id") == read_boot_id()
+    unchanged = _Unchanged(node / "run.json", run.gaps)
     for config in recorded.node.run.get("configs") or []:
         own, copy = Path(str(config.get("path"))), node / str(config.get("copy"))
-        if _same(own, str(config.get("sha256")), node / "run.json", run.gaps):
+        if ours and unchanged.is_so(own, str(config.get("sha256"))):
             run.files[str(own)] = None
-            if not ours:
-                run.shown_only.add(str(own))
         elif os.path.isfile(copy):
             run.files[str(copy)] = inside
             run.shown_only.add(str(copy))
@@ -138,18 +138,40 @@ def _files_of(node: Path, recorded: Recorded, run: Run) -> None:
                     )
                 )
     copies = {str(config.get("copy")) for config in recorded.node.run.get("configs") or []}
-    for path in sorted([*node.glob("*"), *node.glob("config/*")]):  # added by the user: a launch script, dmesg
-        if path.is_file() and not _OWN_FILE.match(path.name) and str(path.relative_to(node)) not in copies:
+    added = (*names_ending(node, ""), *names_ending(node / "config", ""))  # by the user: a launch script, dmesg
+    for path in sorted(map(Path, added)):
+        if os.path.isfile(path) and not _OWN_FILE.match(path.name) and str(path.relative_to(node)) not in copies:
             run.files[str(path)] = inside
 
 
-def _same(path: Path, sha256: str, run_file: Path, gaps: list[Gap]) -> bool:
-    try:
-        return hashlib.sha256(read_bytes(path, _CONFIG_BYTES)).hexdigest() == sha256
-    except Refused as error:
-        gaps.append(Gap(what=quoted(path), why=quoted(error.strerror)))
-    except OSError:
-        pass  # of another machine, or gone: the copy is read
-    except ValueError as error:
-        gaps.append(Gap(what=quoted(run_file), why=quoted(error)))
-    return False
+class _Unchanged:
+    """Which of the user's own files are as run.json says that they were."""
+
+    def __init__(self, run_file: Path, gaps: list[Gap]) -> None:
+        self._run_file, self._gaps = run_file, gaps
+        self._hashes: dict[Path, str] = {}
+        self._left_bytes = _CONFIGS_BYTES
+        owner = run_file.stat().st_uid if run_file.exists() else os.geteuid()
+        self._owners = () if owner == os.geteuid() else (owner,)
+
+    def is_so(self, path: Path, sha256: str) -> bool:
+        """Whether a file has this hash; each is read once, another user's only where the run is that user's, too."""
+        if path not in self._hashes:
+            self._hashes[path] = self._hash(path)
+        return self._hashes[path] == sha256
+
+    def _hash(self, path: Path) -> str:
+        try:
+            if self._left_bytes <= 0 or path.stat().st_size == 0:  # what the kernel makes while it is read has no size
+                return ""
+            data = read_bytes(path, _CONFIG_BYTES, owners=self._owners)
+        except Refused as error:
+            self._gaps.append(Gap(what=quoted(path), why=quoted(error.strerror)))
+        except OSError:
+            pass  # gone: the copy is read
+        except ValueError as error:
+            self._gaps.append(Gap(what=quoted(self._run_file), why=quoted(error)))
+        else:
+            self._left_bytes -= len(data)
+            return hashlib.sha256(data).hexdigest()
+        return ""

@@ -18,6 +18,10 @@ MOST_EVENT_BYTES = 128 << 20
 _PIECE_BYTES = 8 << 20
 _MOST_BYTES = 256 << 20
 """Of one segment; a recorder begins another one after 4 MiB."""
+_PLAIN_BYTES, _PLAIN_RATIO = 256 << 20, 200
+"""What the frames of a segment may unpack to: so much, and so many times the bytes that it has. Recorded ones unpack
+to about twice their size.
+"""
 _MOST_GAPS = 1000
 _MOST_TABLES, _MOST_COLUMNS = 100, 200
 
@@ -37,8 +41,10 @@ class SegmentReader:
         self.path = path
         self.event_bytes, self._most_event_bytes = 0, most_event_bytes
         self._only = only
+        self.is_bomb = False
+        """Whether it unpacks to more than a recorder writes; the rest was not read."""
         self.header: dict[str, Any] = {}
-        self._offset = 0
+        self._offset = self._plain_bytes = 0
         self._rest = b""
         self._decoder: Decoder | None = None
         self.columns: Mapping[str, Sequence[str]] = TABLES
@@ -59,6 +65,9 @@ class SegmentReader:
                 yield from self._item(item, found, wanted)
             if len(found) > _MOST_GAPS:
                 break
+        if self.is_bomb:
+            why = say("unpacks to more than {ratio} times its size; the rest was not read", ratio=_PLAIN_RATIO)
+            gaps.append(Gap(what=quoted(self.path), why=why))
         if self._offset >= _MOST_BYTES:
             why = say("larger than a segment can be; only the first {most:bytes} were read", most=_MOST_BYTES)
             gaps.append(Gap(what=quoted(self.path), why=why))
@@ -80,7 +89,7 @@ class SegmentReader:
         with open_binary(self.path, follow=self.path.startswith("/proc/")) as handle:
             handle.seek(self._offset)
             more = True
-            while more and self._offset < _MOST_BYTES:
+            while more and self._offset < _MOST_BYTES and not self.is_bomb:
                 fresh = handle.read(_PIECE_BYTES)
                 more = len(fresh) == _PIECE_BYTES
                 begin = self._offset - len(self._rest)
@@ -89,6 +98,10 @@ class SegmentReader:
                 used = begin
                 for item in unpack(data, final=final and not more, offset=begin):
                     used = item.end if isinstance(item, Frame) else sum(item)
+                    self._plain_bytes += len(item.payload) if isinstance(item, Frame) else 0
+                    if self._plain_bytes > _PLAIN_BYTES + _PLAIN_RATIO * used:
+                        self.is_bomb = True
+                        return
                     yield item, final and not more and used == self._offset
                 self._rest = data[used - begin :]
 

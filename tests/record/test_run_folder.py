@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import Result
 
 from rlhfdoctor.core.diagnose import analyze
 from rlhfdoctor.errors import SourceError
+from rlhfdoctor.files.read import read_bytes
 from rlhfdoctor.record.start import shell_line
 from rlhfdoctor.record.surroundings import keep_configs, our_surroundings
 from rlhfdoctor.sources.procfs import read_boot_id
+from rlhfdoctor.trace import run
 from rlhfdoctor.trace.run import find_runs, read_run
 from rlhfdoctor.types import Incident
 from rlhfdoctor.units import GIB, MIB
@@ -129,12 +133,34 @@ def test_own_configuration(tmp_path: Path, script: Path) -> None:
 
 
 def test_own_configuration_of_another_boot(tmp_path: Path, script: Path) -> None:
-    """Who sent the folder may know what lies where: the file is read, and written only if it is named."""
+    """Who sent the folder may know what lies where: the copy is read, the file only if it is named."""
     folder = record(tmp_path / "run", config=script, boot_id="another")
     for paths, written in (([str(folder)], set()), ([str(folder), str(script)], {str(script)})):
         incident = analyze(paths)
         patched = {patch.file for finding in incident.findings for patch in finding.patches if patch.diff}
-        assert (places(incident), patched) == ({str(script)}, written)
+        assert (places(incident), patched) == ({str(folder / "config" / "1-launch.sh"), *written}, written)
+
+
+def test_files_that_run_json_names(tmp_path: Path, script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is read once, none of another boot, none whose size the kernel does not know."""
+    folder = record(tmp_path / "run", config=script)
+    kept = json.loads((folder / "run.json").read_text())
+    one = kept["configs"][0]
+    kept["configs"] = [one] * 50 + [{**one, "path": "/proc/kmsg"}, {**one, "path": "/proc/version"}]
+    (folder / "run.json").write_text(json.dumps(kept))
+    read: list[str] = []
+
+    def reads(path: object, *args: Any, **checks: Any) -> bytes:
+        read.append(str(path))
+        return read_bytes(path, *args, **checks)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(run, "read_bytes", reads)
+    analyze([str(folder)])
+    assert read == [str(script)]
+    kept["boot_id"] = "another"
+    (folder / "run.json").write_text(json.dumps(kept))
+    analyze([str(folder)])
+    assert read == [str(script)]
 
 
 def test_changed_configuration(tmp_path: Path, script: Path) -> None:

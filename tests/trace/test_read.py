@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.trace.follow import Follower
 from rlhfdoctor.trace.frames import EVENT, HEADER, KEY, ZSTD, Encoder, Sample, json_payload, pack
 from rlhfdoctor.trace.node import NodeTrace
 from rlhfdoctor.trace.read import find_nodes, is_run, read_node
+from rlhfdoctor.trace.run import find_runs
 from rlhfdoctor.trace.schema import NULL, TABLES
 from rlhfdoctor.trace.segment import SegmentReader
 from rlhfdoctor.trace.store import RING_NAME
@@ -477,3 +479,34 @@ def test_find_nodes(tmp_path: Path) -> None:
     make_writer(places[1]).close()
     make_writer(places[0]).close()
     assert find_nodes(tmp_path) == places
+
+
+def test_a_segment_that_unpacks_to_more_than_any_recorder_writes(tmp_path: Path) -> None:
+    """What it unpacks to is bounded by its size, whatever each frame claims; what stands before is read."""
+    write(make_writer(tmp_path), range(3))
+    (segment,) = segments(tmp_path)
+    zeros = pack(KEY, zstandard.compress(bytes(16 << 20)), ZSTD)
+    with segment.open("ab") as file:
+        file.write(zeros * 400)
+    reader, gaps = SegmentReader(str(segment)), []
+    payloads = sum(len(item.payload) for item, _ in reader.frames(final=True) if not isinstance(item, tuple))
+    assert payloads < 600 << 20
+    assert len(list(SegmentReader(str(segment)).read(gaps, final=True))) >= 3
+    assert sum("more than 200 times its size" in str(gap.why) for gap in gaps) == 1
+
+
+def test_a_folder_that_is_gone_or_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mount whose server is gone costs nothing but what lies on it."""
+    make_writer(tmp_path / "run").close()
+    (tmp_path / "run" / "mnt").mkdir()
+    scandir = os.scandir
+
+    def dead(folder: Any) -> Any:
+        if str(folder).endswith("mnt"):
+            raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN), str(folder))
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", dead)
+    assert (is_run(tmp_path / "run"), is_run(tmp_path / "run" / "mnt")) == (True, False)
+    assert (find_nodes(tmp_path / "run"), find_runs(str(tmp_path))) == ([tmp_path / "run"],) * 2
+    assert find_runs(str(tmp_path / "run" / "mnt")) == []
