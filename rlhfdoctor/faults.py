@@ -109,13 +109,14 @@ def _watched(most_s: float) -> Iterator[None]:
                     return
 
     watcher = threading.Thread(target=watch, name="time limit", daemon=True)
-    watcher.start()
     try:
+        watcher.start()
         yield
     finally:
+        is_over.set()
         # what was raised arrives here at the latest; if it were taken back, CPython 3.11 would spin where it traces
         with turn:
-            is_over.set()
+            pass
         watcher.join()
 
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import anyio
-import anyio.to_thread
 import mcp_types as types
 import msgspec
 from mcp.server.lowlevel import Server
@@ -19,6 +18,7 @@ from mcp.server.stdio import stdio_server
 from rlhfdoctor.agents.bounded import bounded
 from rlhfdoctor.agents.places import Places
 from rlhfdoctor.agents.tools import TOOLS, Tool
+from rlhfdoctor.agents.turns import one_at_a_time
 from rlhfdoctor.errors import DoctorError
 from rlhfdoctor.faults import isolated
 from rlhfdoctor.files.bounds import confine
@@ -64,7 +64,7 @@ async def _serve(places: Places) -> None:
 def make_server(places: Places) -> Server[Any]:
     """The server with its tools; one works at a time, and the protocol goes on meanwhile."""
     by_name = {tool.name: tool for tool in TOOLS}
-    turn = anyio.CapacityLimiter(1)
+    in_turn = one_at_a_time()
 
     async def list_tools(_context: Any, _params: Any) -> types.ListToolsResult:
         return types.ListToolsResult(tools=list(map(_described, TOOLS)))
@@ -74,7 +74,7 @@ def make_server(places: Places) -> Server[Any]:
         if tool is None:
             return _error(f"no tool {params.name!r}; there are {', '.join(by_name)}")
         work = functools.partial(_answer, tool, params.arguments or {}, places)
-        return await anyio.to_thread.run_sync(work, limiter=turn, abandon_on_cancel=True)
+        return await in_turn(work, _error("cancelled"))
 
     return Server(
         "rlhfdoctor",

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from rlhfdoctor.evidence.case import Case, number, page_size, whole
 from rlhfdoctor.evidence.classify import RAY_SERVICE, classify
+from rlhfdoctor.evidence.ending import is_shutdown
 from rlhfdoctor.evidence.flight import find_flight
 from rlhfdoctor.evidence.handled import without_handled
 from rlhfdoctor.evidence.roles import MARKS, find_phase, find_role
@@ -30,12 +31,15 @@ _EXIT_LINES = 30
 _AT_EXIT = ("_exitfunc", "_run_exitfuncs")
 """Of weakref and atexit: the program was over."""
 _LOST_PEER = (EVENT.gloo.closed, EVENT.nccl.remote_error, EVENT.nccl.closed_by_peer)
+_AT_SHUTDOWN = (EVENT.slurm.cancelled, EVENT.vllm.engine_dead)
+"""What ends behind a run that ended well is no failure of it."""
 _RAY_ITSELF = re.compile(r"(?:site|dist)-packages/ray/|/ray/_private/")
 
 
 def find_death(case: Case) -> Death | None:
     """The first failure of a run, or None if nothing died."""
     shown = [(event, found) for event in case.events if (found := classify(event))]
+    shown = [item for item in shown if item[0].kind not in _AT_SHUTDOWN or not is_shutdown(case, item[0])]
     if not shown:
         return _cut_traceback(case) or _stuck(case)
     shown = without_handled(case, _without_cleanup(case, _without_lost_peers(case, shown)))
@@ -58,7 +62,7 @@ def find_death(case: Case) -> Death | None:
             killer=killer,
             time=event.time if event.time is not None else _time_near(case, event),
             phase=_phase(case, event),
-            step=last_step(case),
+            step=last_step(case, event),
             node=event.origin.host,
             victim=_victim(case, event, killer),
             culprit=_culprit(case, killer),
@@ -175,7 +179,7 @@ def _cut_traceback(case: Case) -> Death | None:
         EVENT.torch.child_failed,
         EVENT.config.overrides,
     )
-    if event is None:
+    if event is None or is_shutdown(case, event):
         return None
     frames = [str(e.fields.get(FIELD.function_text)) for e in case.of(EVENT.python.frame)]
     waking = any("wake_up" in name or "cumem" in name for name in frames)
@@ -183,7 +187,7 @@ def _cut_traceback(case: Case) -> Death | None:
         killer="cuda-oom" if waking and case.first(EVENT.ray.unhandled_task_error, EVENT.vllm.awake) else "exception",
         time=event.time,
         phase=_phase(case, event),
-        step=last_step(case),
+        step=last_step(case, event),
         event=event,
         certain=False,
     )

@@ -31,6 +31,18 @@ def find_good_end(case: Case) -> Event | None:
     return next((event for event in reversed(case.of(*_ENDS)) if not logs.goes_on(event)), None)
 
 
+def is_shutdown(case: Case, event: Event) -> bool:
+    """Whether a line stands behind the trainer's last words, where no save follows them and no step.
+
+    There an allocation is cancelled, an engine's process is found dead and threads lose their peers.
+    """
+    good = find_good_end(case)
+    if good is None or good.origin.file != event.origin.file or _line(event) <= _line(good):
+        return False
+    saves = case.of(EVENT.phase.checkpoint)
+    return not any(save.origin.file == good.origin.file and _line(save) > _line(good) for save in saves)
+
+
 def find_unrecognised(case: Case) -> list[Event]:
     """Lines that read like a failure and that no pattern knows, the last ones; else errors that echo another one.
 

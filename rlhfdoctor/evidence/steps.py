@@ -47,8 +47,14 @@ def find_after_training(case: Case, death: Death) -> Iterator[Evidence]:
         for e in case.of(*STEPS, EVENT.phase.rollout, EVENT.phase.update)
         if e.origin.file == over.origin.file and (e.origin.line or 0) > (over.origin.line or 0) and "100%" not in e.text
     ]
-    if not later and not _precedes(death.event, over):
+    if not later and not _precedes(death.event, over) and (death.certain or _saves_behind(case, over)):
         yield fact(FACT.death.after_training, True, NOTHING, over)
+
+
+def _saves_behind(case: Case, over: Event) -> bool:
+    """Whether a save begins behind the last words; without one a worker that disappears may be one that was let go."""
+    saves = (e.origin for e in case.of(EVENT.phase.checkpoint))
+    return any(at.file == over.origin.file and (at.line or 0) > (over.origin.line or 0) for at in saves)
 
 
 def _precedes(one: Event | None, other: Event) -> bool:
@@ -60,9 +66,14 @@ def _precedes(one: Event | None, other: Event) -> bool:
     return one.time is not None and other.time is not None and one.time < other.time
 
 
-def last_step(case: Case) -> int | None:
-    """The number of the last step that a line of the log shows, or that a mark of the trace does; None if none does."""
-    shown = [step for e in case.of(*STEPS) if (step := whole(e, FIELD.step)) is not None]
+def last_step(case: Case, death: Event | None = None) -> int | None:
+    """The number of the last step that a line of the log shows, or that a mark of the trace does; None if none does.
+
+    Of the steps of the log that the death stands in, only those before it: another attempt may follow.
+    """
+    steps = [e for e in case.of(*STEPS) if whole(e, FIELD.step) is not None]
+    before = [e for e in steps if death and e.origin.file == death.origin.file and _precedes(e, death)]
+    shown = [whole(e, FIELD.step) for e in before or steps]
     marked = [step for e in case.of(EVENT.trace.mark) if (step := whole(e, FIELD.step)) is not None and step >= 0]
     return next(iter([*shown[-1:], *marked[-1:]]), None)
 

@@ -1,12 +1,14 @@
-"""Failures that the run outlived: its log shows further steps behind them without a start in between.
+"""Failures that the run outlived: its log shows further steps behind them without another program's start in between.
 
-A handled error is no death, and a model can write any message of a failure into its answer.
+A handled error is no death, and a model can write any message of a failure into its answer. A start that resumes, or
+of the same command line, is another attempt at the same run. What the kernel killed while a log with times went on was
+not the run.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import accumulate
 
 from rlhfdoctor.evidence.case import Case, whole
@@ -28,6 +30,9 @@ _STARTS = (
 """What a program writes as it starts, or at its end."""
 _STEPS_COUNT = 5
 """Judgement: so many later steps are neither what was flushed late nor what other processes had begun."""
+_LATER_S = 5.0
+"""A step that a log shows so long after a kill in another file was not finished before it."""
+_COMMANDS = (EVENT.config.argv, EVENT.config.command, EVENT.config.overrides)
 _LOOKED_AT_COUNT = 100
 """Lines of steps: each rank may write one, and bars are drawn more than once."""
 _STEPS_BEFORE_GOOD_END_COUNT = 2
@@ -41,8 +46,16 @@ def without_survived(case: Case, shown: Sequence[tuple[Event, Failure]]) -> list
     return [
         (event, found)
         for event, found in shown
-        if event.origin.file not in logs or logs[event.origin.file].later_steps(event.origin.line or 0) < least
+        if (event.origin.file not in logs or logs[event.origin.file].later_steps(event.origin.line or 0) < least)
+        and not _goes_on(event, logs.values())
     ]
+
+
+def _goes_on(event: Event, logs: Collection[_Log]) -> bool:
+    """Whether every log of steps goes on with times long after a kill that the kernel reports in another file."""
+    if event.kind.scope != "kernel" or event.time is None or not logs:
+        return False
+    return all(log.goes_on_after(event.time) for log in logs)
 
 
 def later_steps(case: Case, event: Event) -> int:
@@ -64,15 +77,42 @@ class _Log:
     def __init__(self, events: Iterable[Event]) -> None:
         self._steps: list[tuple[int, int]] = []
         """Line and number of each."""
+        self._times: list[tuple[float, int]] = []
+        """Unix seconds and number of those with a time."""
         self._starts: list[int] = []
+        """Of other programs."""
+        commands = set[str]()
+        attempts = list[int]()
         for event in sorted(events, key=lambda event: event.origin.line or 0):
             line, step = event.origin.line or 0, whole(event, FIELD.step)
             if event.kind not in STEPS:
                 self._starts.append(line)
+                if event.kind == EVENT.phase.checkpoint_load or (event.kind in _COMMANDS and event.text in commands):
+                    attempts.append(line)
+                if event.kind in _COMMANDS:
+                    commands.add(event.text)
             elif step is not None:
                 self._steps.append((line, step))
+                if event.time is not None:
+                    self._times.append((event.time, step))
+        self._starts = [line for line in self._starts if not self._is_attempt(line, attempts)]
         self._highest = [-1, *accumulate((step for _, step in self._steps), max)]
         """Of the first n steps."""
+
+    def _is_attempt(self, start: int, attempts: Sequence[int]) -> bool:
+        """Whether a start belongs to one that resumes: no step stands between the two."""
+        at = bisect_right(self._steps, (start, 1 << 62))
+        first = self._steps[at - 1][0] if at else -1
+        end = self._steps[at][0] if at < len(self._steps) else 1 << 62
+        number = bisect_right(attempts, first)
+        return number < len(attempts) and attempts[number] < end
+
+    def goes_on_after(self, time: float) -> bool:
+        """Whether enough steps with higher numbers follow a time."""
+        at = bisect_right(self._times, (time + _LATER_S, 0))
+        highest = max((step for _, step in self._times[:at]), default=None)
+        later = {step for _, step in self._times[at:] if highest is not None and step > highest}
+        return len(later) >= _STEPS_COUNT and self._times == sorted(self._times)
 
     def later_steps(self, line: int) -> int:
         """How many steps with higher numbers follow a line before a program starts again."""

@@ -24,6 +24,8 @@ from rlhfdoctor.types import Event, Gap
 
 _CONFIG_BYTES, _CONFIGS_BYTES = 8 << 20, 64 << 20
 """Of one file that run.json names, and of all of them."""
+_NO_FILES = ("/proc/", "/sys/", "/dev/")
+"""What the kernel makes while it is read; of /proc/kmsg what was read is gone."""
 _EVERY_S = 10.0
 """Before the last ten minutes one sample in this time is enough for a verdict."""
 
@@ -162,7 +164,7 @@ class _Unchanged:
 
     def _hash(self, path: Path) -> str:
         try:
-            if self._left_bytes <= 0 or path.stat().st_size == 0:  # what the kernel makes while it is read has no size
+            if self._left_bytes <= 0 or os.path.realpath(path).startswith(_NO_FILES):
                 return ""
             data = read_bytes(path, _CONFIG_BYTES, owners=self._owners)
         except Refused as error:

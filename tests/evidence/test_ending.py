@@ -93,3 +93,28 @@ def test_a_recording_that_breaks_off(tmp_path: Path, name: str) -> None:
             (run / file.relative_to(whole)).write_bytes(data[: len(data) // 2] if file.suffix == ".trace" else data)
     assert analyze([str(whole)]).verdict == "healthy"
     assert analyze([str(run)]).verdict == "inconclusive"
+
+
+NOISE = (
+    "ERROR 01-01 00:00:01 [core_client.py:600] Engine core proc EngineCore_0 died unexpectedly, shutting down client.",
+    "Exception in thread MsgRouterThr:\nTraceback (most recent call last):\n  File \"/x/router.py\", line 3, in run\nBrokenPipeError: [Errno 32] Broken pipe",
+    "slurmstepd: error: *** JOB 7715 ON node01 CANCELLED AT 2025-10-04T17:41:09 ***",
+)
+VANISHED = "(raylet) A worker died or was killed while executing a task by an unexpected system error. To troubleshoot the problem"
+
+
+@pytest.mark.parametrize("noise", NOISE)
+def test_what_follows_a_good_end(tmp_path: Path, noise: str) -> None:
+    """Behind the last words of a run processes are let go; before them, and behind a save that follows, each counts."""
+    words, save = "{'train_runtime': 1.5, 'epoch': 1.0}\n", "Saving model checkpoint to /out\n"
+    found = []
+    for number, text in enumerate((words + noise, noise, words + save + noise)):
+        (tmp_path / f"{number}.log").write_text(f"step:7 - actor/lr:0.0\n{text}\n")
+        found.append(analyze([str(tmp_path / f"{number}.log")]).verdict == "healthy")
+    assert found == [True, False, False]
+
+
+def test_a_worker_that_disappears_behind_a_good_end(tmp_path: Path) -> None:
+    """Whether it was let go or killed as it saved is not decided by Ray's word on it."""
+    (tmp_path / "job.log").write_text("step:7 - actor/lr:0.0\n{'train_runtime': 1.5, 'epoch': 1.0}\n" + VANISHED + "\n")
+    assert analyze([str(tmp_path)]).verdict == "undecided"

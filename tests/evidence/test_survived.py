@@ -243,3 +243,37 @@ def test_a_sample_behind_a_prefix(tmp_path: Path, wrap: Callable[[str, int], str
         text = "".join(f"{wrap(line, number)}\n" for number, line in enumerate((*lines, *more)))
         (tmp_path / "train.log").write_text(text)
         assert (rlhfdoctor.analyze(str(tmp_path)).death is not None) == dies, more
+
+
+def _steps(first: int, last: int, timed: bool = False) -> str:
+    """Steps, one a second from ten o'clock on."""
+    times = (f"2026-01-09 {10 + step // 3600}:{step // 60 % 60:02}:{step % 60:02} " if timed else "" for step in range(first, last))
+    return "".join(f"{time}step:{step} - actor/lr:1e-06\n" for time, step in zip(times, range(first, last)))
+
+
+@pytest.mark.parametrize(
+    ("between", "last", "verdict", "step"),
+    [
+        ("Resuming from checkpoint global_step_30\n", 90, "inconclusive", None),
+        ("+ python -m verl.trainer.main_ppo a.b=1\n", 90, "inconclusive", None),
+        ("+ python -m verl.trainer.main_ppo a.b=2\n", 90, "undecided", 49),
+        ("+ python -m verl.trainer.main_ppo a.b=1\n", 45, "undecided", 49),
+    ],
+)
+def test_another_attempt_in_the_same_log(tmp_path: Path, between: str, last: int, verdict: str, step: int | None) -> None:
+    """One that resumes, or has the same command line, and comes further, outlives the failure; the step is the first one's."""
+    first = "+ python -m verl.trainer.main_ppo a.b=1\n" + _steps(1, 50) + CUDA + "\n"
+    (tmp_path / "job.log").write_text(first + between + _steps(30, last))
+    incident = rlhfdoctor.analyze(str(tmp_path))
+    assert (incident.verdict, incident.death and incident.death.step) == (verdict, step)
+
+
+@pytest.mark.parametrize(
+    ("log", "dies"),
+    [(_steps(1, 199, timed=True), False), (_steps(1, 124, timed=True), True)],
+)
+def test_a_kill_while_the_log_goes_on(tmp_path: Path, log: str, dies: bool) -> None:
+    """What the kernel killed a minute before the log ends was another process; at its end it was the run's."""
+    (tmp_path / "job.log").write_text(log)
+    (tmp_path / "dmesg.txt").write_text(f"[Fri Jan  9 10:02:00 2026] {KILL}\n")
+    assert (rlhfdoctor.analyze(str(tmp_path)).death is not None) == dies

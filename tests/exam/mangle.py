@@ -20,7 +20,7 @@ from rlhfdoctor.logs.events import PATTERNS, read_events
 from rlhfdoctor.logs.open import Source
 from rlhfdoctor.logs.pattern import Pattern
 from rlhfdoctor.logs.scan import Scanner
-from rlhfdoctor.vocabulary.events import EVENT
+from rlhfdoctor.vocabulary import EVENT
 from tests.exam.cases import ROOT, sample_cases
 from tests.exam.changes import copy_changed, is_recorded
 from tests.exam.mangling import OPERATIONS, mangled
