@@ -19,6 +19,7 @@ from rlhfdoctor.core.intake import Intake
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.evidence.bars import name_training_bars
 from rlhfdoctor.evidence.case import Case
+from rlhfdoctor.evidence.documents import without_documents
 from rlhfdoctor.evidence.ownership import may_be_own, sort_kills
 from rlhfdoctor.faults import PATIENCE_S, isolated
 from rlhfdoctor.i18n.message import joined, plural, quoted, say
@@ -184,6 +185,9 @@ class Session(Intake):
     def case(self) -> Case:
         """Events of the window in order of time, with settings, framework and versions."""
         events = [event for event in name_training_bars(order_events(self.events)) if self._window.holds(event.time)]
+        events, documents = without_documents(events, self.paths)
+        for name in documents:
+            self._note(Gap(what=quoted(name), why=say("left out: no log by its name; pass the file itself to read it")))
         if self.traces:
             events, foreign = drop_foreign(events, self.traces)
         else:

@@ -1,0 +1,63 @@
+"""Files beside a run's log that quote failures: documents, data, reports of the doctor itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from rlhfdoctor.evidence.classify import classify
+from rlhfdoctor.evidence.steps import STEPS
+from rlhfdoctor.types import Event
+
+_DOCUMENT = re.compile(
+    r"(?i)(?:^|/)(?:(?:readme|changelog|changes|faq|notes|history)[^/]*|doctor-report[^/]*"
+    r"|[^/]*\.(?:md|markdown|rst|tex|html?|ipynb|csv|tsv))$"
+)
+_TEXT = re.compile(r"(?i)\.(?:txt|jsonl?|ndjson)$")
+"""May be a log: one that has times, or a prefix of Ray, of a rank or of the kernel, is none of the others."""
+_BUNDLE = re.compile(r"(?:^|/)doctor-bundle[^/]*\.(?:tar\.gz|tgz|zip)!")
+_UPTIME = re.compile(r"^\s*\[ *\d+\.\d{6}\]")
+
+
+class Sorted(NamedTuple):
+    """What `without_documents` finds."""
+
+    events: list[Event]
+    files: Sequence[str]
+    """Those left out."""
+
+
+def without_documents(events: Sequence[Event], named: Collection[str]) -> Sorted:
+    """Events without those of files that quote a failure, where the run has a log of its own.
+
+    Args:
+        named: paths that the user gave; these are read whatever they are.
+    """
+    files: dict[str, list[Event]] = {}
+    for event in events:
+        files.setdefault(event.origin.file, []).append(event)
+    quoting = [name for name, found in files.items() if name not in named and _quotes(name, found)]
+    has_log = any(event.kind in STEPS for name, found in files.items() if not _is_like(name) for event in found)
+    left_out = set(quoting) if has_log else set[str]()
+    return Sorted([event for event in events if event.origin.file not in left_out], sorted(left_out))
+
+
+def _is_like(name: str) -> bool:
+    return bool(_DOCUMENT.search(name) or _TEXT.search(name) or _BUNDLE.search(name))
+
+
+def _quotes(name: str, events: Sequence[Event]) -> bool:
+    """Whether a file is no log by its name and by what is known of its lines, and holds a failure."""
+    if not any(classify(event) for event in events):
+        return False
+    if _DOCUMENT.search(name) or _BUNDLE.search(name):
+        return True
+    return _TEXT.search(name) is not None and not any(map(_is_logged, events))
+
+
+def _is_logged(event: Event) -> bool:
+    """Whether a program that logs has written a line: it bears a time, a process, a rank or the kernel's uptime."""
+    origin = event.origin
+    written = event.time is not None or origin.actor is not None or origin.pid is not None or origin.rank is not None
+    return written or _UPTIME.match(event.text) is not None
