@@ -43,7 +43,7 @@ def isolated(what: Message, gaps: list[Gap], most_s: float | None = None) -> Ite
         if os.environ.get("RLHFDOCTOR_DEBUG"):
             raise
         if isinstance(error, TooLong):
-            why = say("took more than {most_s} s and was left out; please report it", most_s=most_s)
+            why = say("took more than {most_s} s and was left out; please report it", most_s=round(most_s or 0.0, 1))
         else:
             why = say("an error of the doctor itself ({fault}); please report it", fault=quoted(described(error)))
         gaps.append(Gap(what=what, why=why))

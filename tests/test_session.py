@@ -153,3 +153,18 @@ def test_configuration_that_takes_long(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "b.sh").write_text("python -m openrlhf.cli.train_ppo_ray --zero_stage 3\n")
     incident = analyze(str(tmp_path))
     assert [str(gap.what) for gap in incident.gaps if "configuration before it" in str(gap.why)] == [str(tmp_path / "a.sh")]
+
+
+def test_configuration_of_too_many_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept of all configuration has one bound: the shortest files count, the others are gaps."""
+    monkeypatch.setattr("rlhfdoctor.core.session._MOST_SETTINGS", 5)
+    (tmp_path / "a.sh").write_text("python -m openrlhf.cli.train_ppo_ray --zero_stage 3\n")
+    for name in "bc":
+        words = " ".join(f"--{name}{i} {i}" for i in range(6))
+        (tmp_path / f"{name}.sh").write_text(f"python -m openrlhf.cli.train_ppo_ray {words}\n")
+    with Session(str(tmp_path)) as session:
+        assert [setting.spelled for setting in session.case.settings] == ["--zero_stage"]
+        assert [str(gap.what) for gap in session.gaps if "more than 5 settings" in str(gap.why)] == [
+            str(tmp_path / "b.sh"),
+            str(tmp_path / "c.sh"),
+        ]

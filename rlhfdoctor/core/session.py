@@ -39,8 +39,10 @@ from rlhfdoctor.trace.read import find_nodes
 from rlhfdoctor.trace.run import Run, find_runs, find_unread, read_run
 from rlhfdoctor.types import Event, Gap
 
-_CONFIGURATION_S = 20.0
+_CONFIGURATION_S = 5.0
 """Of processor time for all configuration, the shortest files first; a large launch script takes a tenth of one."""
+_MOST_SETTINGS = 40_000
+"""Of all configuration, the shortest files first: some 40 MB; a run with its launch scripts has a few thousand."""
 
 
 class Elsewhere(contextlib.AbstractContextManager[Any], Protocol):
@@ -113,6 +115,7 @@ class Session(Intake):
         self._shown_only: set[str] = set()
         """Configuration with settings that is not for the user to edit."""
         self._configuration_s = 0.0
+        self._setting_count = 0
         self._written: dict[str, list[Written]] = {}
 
     def __enter__(self) -> Session:
@@ -235,7 +238,7 @@ class Session(Intake):
                 self.texts[name] = applied.base[:CONFIG_LIMIT_BYTES].decode("utf-8", "surrogateescape")
 
     def _configured(self) -> Iterator[Written]:
-        for name in sorted(self.texts.keys() - self._written.keys(), key=lambda name: len(self.texts[name])):
+        for name in sorted(self.texts.keys() - self._written.keys(), key=lambda name: (len(self.texts[name]), name)):
             self._written[name] = []
             left_s = _CONFIGURATION_S - self._configuration_s
             if left_s <= 0:
@@ -246,6 +249,12 @@ class Session(Intake):
             with isolated(quoted(name), gaps, min(PATIENCE_S, left_s)):
                 self._written[name], gaps = parse_configuration(name, self.texts[name])
             self._configuration_s += time.process_time() - before_s
+            self._setting_count += len(self._written[name])
+            if self._setting_count > _MOST_SETTINGS:
+                self._setting_count -= len(self._written[name])
+                self._written[name] = []
+                why = say("not read: the configuration has more than {most:,} settings", most=_MOST_SETTINGS)
+                gaps.append(Gap(what=quoted(name), why=why))
             for gap in gaps:
                 self._note(gap)
         for name in self.texts:

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain, islice, pairwise
 from typing import Any
 
 import yaml
@@ -89,7 +90,10 @@ def parse_configuration(name: str, text: str) -> tuple[list[Written], list[Gap]]
             return list(_read_python(name, text)), []
         if lower.endswith((".toml", ".cfg")):
             return [], []
-        return list(parse_shell(name, text)), []
+        found = list(islice(parse_shell(name, text), _MOST_SETTINGS + 1))
+        if len(found) > _MOST_SETTINGS:
+            raise RecursionError
+        return found, []
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = say(", line {line}", line=mark.line + 1) if mark else NOTHING
@@ -120,14 +124,15 @@ def parse_shell(name: str, text: str) -> Iterator[Written]:
     for match in _SBATCH.finditer(text):
         line, counted = line + text.count("\n", counted, match.start()), match.start()
         yield _written(match["key"], match["value"], name, line, "sbatch", match.span("value"), "container")
-    tokens = list(read_tokens(text))
     in_docker = printed = False
-    for index, token in enumerate(tokens):
+    for token, upcoming in pairwise(chain(read_tokens(text), (None,))):
+        if token is None:
+            return
         if token.first:
             in_docker = token.text in ("docker", "podman", "nvidia-docker")
         elif in_docker and _STARTS_IN_CONTAINER.search(token.text):
             in_docker = False
-        following = tokens[index + 1] if index + 1 < len(tokens) and not tokens[index + 1].first else None
+        following = upcoming if upcoming is not None and not upcoming.first else None
         if following is not None and (token.group not in (0, following.group) or _REST.fullmatch(following.text)):
             following = None  # it is in other quotes, or expands to any number of words
         printed = token.text in ("echo", "printf") if token.first else printed

@@ -11,6 +11,7 @@ from rlhfdoctor.settings.dump import parse_dump
 from rlhfdoctor.settings.logged import parse_logged
 from rlhfdoctor.settings.read import (
     is_configuration,
+    parse_configuration,
     parse_document,
     parse_shell,
     read_configuration,
@@ -624,3 +625,10 @@ def test_a_framework_is_found_in_one_reading(monkeypatch: pytest.MonkeyPatch, tm
     incident = analyze([str(tmp_path)])
     assert incident.framework is not None and incident.framework.name == "verl"
     assert sorted(calls) == [str(tmp_path / "a.yaml"), str(tmp_path / "b.sh")]
+
+
+def test_script_of_too_many_settings() -> None:
+    """No launch script has so many; what is kept of one is bounded."""
+    found, gaps = parse_configuration("a.sh", "python train.py " + "--x 1 " * 20_001)
+    assert not found
+    assert ["more than 20,000 settings" in str(gap.why) for gap in gaps] == [True]
