@@ -27,6 +27,8 @@ _MOST_JSON_BYTES = 4 * 1024**2
 _MOST_PARTS, _CONTAINER_COST = 10_000_000, 10
 """20,000 collectives with their frames have some two million parts."""
 _MOST_PLAIN, _DEEPEST = 2_000_000, 50
+_MOST_MARKS = 1000
+"""Open at once; each is a list of the reader's own."""
 _NAME = re.compile(r"(?:nccl|comm_lib)_trace\w*?_rank_?(?P<rank>\d{1,9})(?:\.json)?(?:\.gz|\.zst)?$")
 _LAST_COUNT = 400
 """Collectives of a rank that are kept, from the end; ranks are seldom further apart."""
@@ -94,6 +96,11 @@ class _Plain(pickle._Unpickler):
 
     left = _MOST_PARTS
     dispatch: ClassVar[dict[int, Callable[[Any], None]]]
+
+    def load_mark(self) -> None:
+        if len(self.metastack) >= _MOST_MARKS:  # type: ignore[attr-defined]
+            raise pickle.UnpicklingError("more marks in each other than any flight recorder writes")
+        super().load_mark()  # type: ignore[misc]
 
     def load_setitem(self) -> None:
         self._check_keys(self.stack[-2:])  # type: ignore[attr-defined]

@@ -291,3 +291,10 @@ def test_dumps_alone_of_a_real_run() -> None:
     incident = analyze([str(path) for path in sorted((SAMPLES / "flight-parted" / "run").glob("nccl_trace_rank_*"))])
     assert incident.death is not None
     assert (incident.verdict, incident.death.killer) == ("cause", "collective-timeout")
+
+
+def test_marks_in_each_other() -> None:
+    """Each open mark is a list of the reader's: after a thousand of them it stops."""
+    found, gaps = read(b"\x80\x02" + b"(" * 5000 + b".")
+    assert not found
+    assert ["more marks in each other" in str(gap.why) for gap in gaps] == [True]
