@@ -70,7 +70,11 @@ _WIDE = {code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)} | {
     for wide, plain in zip("。、“”„‘’–—\u00a0\u3000\u2028【】《》", '.,"""\'\'-- \u0020 []<>', strict=True)
 }
 _WIDE |= {ord("…"): "...", 0x200B: "", 0xFEFF: ""}
-_AFTER = dict.fromkeys("，；！？、。", " ") | {"：": "", "）": " "}
+_AFTER = {char: f"{char} " for char in "，；！？、。）"} | {"：": ": "}
+_BLANKS = {1: _AFTER | {"（": " ("}, 2: _AFTER | {"（": " ("}, 3: _AFTER | {"（": "("}}
+_BEFORE_WORD = r"(?![\d\u00b2\u00b3\u00b9\u2460-\u2468])"
+_SPACED = {spaced: re.compile(f"[，；！？、。）（]|：{_BEFORE_WORD if spaced != 2 else ''}") for spaced in _BLANKS}
+_BLANK_RUN = re.compile(r"(?<=\S)  +")
 
 
 def restored(text: str, *, looked: bool = False) -> list[Version]:
@@ -162,17 +166,9 @@ def _translated(lines: Version, spaced: int) -> Version:
 
 def _plain(text: str, spaced: int) -> str:
     if spaced:
-        text = "".join(_with_blanks(char, text[index + 1 : index + 2], spaced) for index, char in enumerate(text))
-        text = re.sub(r"(?<=\S)  +", " ", text)
+        text = _SPACED[spaced].sub(lambda sign: _BLANKS[spaced][sign[0]], text)
+        text = _BLANK_RUN.sub(" ", text)
     return text.translate(_WIDE)
-
-
-def _with_blanks(char: str, following: str, spaced: int) -> str:
-    if char == "（":
-        return "(" if spaced == 3 else " ("
-    if char == "：" and (spaced == 2 or not following.isdigit()):
-        return ": "
-    return char + _AFTER.get(char, "")
 
 
 def _unwrapped(lines: Version) -> Iterator[Version]:
