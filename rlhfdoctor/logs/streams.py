@@ -16,6 +16,10 @@ _MOST_RATIO = 1000
 """gzip reaches 1,030 with nothing but one letter; logs are packed to a thirtieth."""
 _XZ_BYTES = 128 * 1024**2
 """xz -9 needs 65 MiB to decompress."""
+_MOST_EMPTY = 10_000
+"""Frames of one file without content: rotation by size or a logger that starts again leaves a few."""
+_MOST_SILENT_BYTES = 1024**2
+"""Of a gzip file without text: names in front of members, members without content, which are read byte by byte."""
 _ZSTD_INPUT_BYTES = 2048
 """At most 64 MiB of text."""
 
@@ -43,7 +47,7 @@ def decompressed(raw: IO[bytes], lower: str) -> Any:
     Reading raises a ValueError where the text is so much larger than the file that it is no log.
     """
     if lower.endswith(_GZIP) and _may_be_gzip(raw):
-        return _Expanded(raw, lambda counted: gzip.GzipFile(fileobj=cast("IO[bytes]", counted)))
+        return _Expanded(raw, _gzip)
     if lower.endswith(_ZSTD):
         return _Expanded(raw, _zstd)
     if lower.endswith(_BZIP2):
@@ -53,6 +57,11 @@ def decompressed(raw: IO[bytes], lower: str) -> Any:
     if lower.endswith(_XZ):
         return _Expanded(raw, lambda counted: _Frames(counted, lambda: lzma.LZMADecompressor(memlimit=_XZ_BYTES)))
     return raw
+
+
+def _gzip(raw: _Counted) -> gzip.GzipFile:
+    raw.told_at = 0
+    return gzip.GzipFile(fileobj=cast("IO[bytes]", raw))
 
 
 def _may_be_gzip(raw: IO[bytes]) -> bool:
@@ -75,9 +84,25 @@ class _Expanded:
         """At most so many bytes; nothing at the end."""
         data: bytes = self._read(size)
         self._count += len(data)
+        if self._packed.told_at is not None:
+            self._packed.told_at = self._packed.count
         if self._count > _UNSUSPICIOUS_BYTES and self._count > _MOST_RATIO * self._packed.count:
             raise ValueError(f"unpacks to more than {_MOST_RATIO:,} times its size; the rest was not read")
         return data
+
+
+class _Emptiness:
+    """Counts the frames of a file that hold nothing: each costs as much time as many lines do."""
+
+    def __init__(self) -> None:
+        self._empty_count = self._before = 0
+
+    def ended(self, plain_count: int) -> None:
+        """A frame has ended where so many plain bytes were made of the file; ValueError after too many empty ones."""
+        self._empty_count += plain_count == self._before
+        self._before = plain_count
+        if self._empty_count > _MOST_EMPTY:
+            raise ValueError(f"more than {_MOST_EMPTY:,} frames without content; the rest was not read")
 
 
 class _Counted:
@@ -85,11 +110,16 @@ class _Counted:
 
     def __init__(self, raw: IO[bytes]) -> None:
         self._raw = raw
-        self.count = 0
+        self.count = self._single_count = 0
+        self.told_at: int | None = None
+        """How much had been taken when there was text last, if that has a bound."""
 
     def read(self, size: int = -1) -> bytes:
         data = self._raw.read(size)
         self.count += len(data)
+        self._single_count += size == 1
+        if self.told_at is not None and max(self.count - self.told_at, self._single_count) > _MOST_SILENT_BYTES:
+            raise ValueError(f"more than {_MOST_SILENT_BYTES >> 20} MiB of it hold no text; the rest was not read")
         return data
 
 
@@ -100,12 +130,14 @@ class _Frames:
         self._raw, self._make = raw, make
         self._frame = make()
         self._rest, self._is_begun = b"", False
+        self._frames, self._count = _Emptiness(), 0
 
     def read(self, size: int) -> bytes:
         while True:
             if self._frame.eof:
                 self._rest, self._is_begun = self._frame.unused_data.lstrip(b"\0"), False  # xz pads with zeros
                 self._frame = self._make()
+                self._frames.ended(self._count)
             needs = self._frame.needs_input and not self._rest
             data = self._rest or (self._raw.read(READ_BYTES // 8) if needs else b"")
             self._rest = b""
@@ -115,6 +147,7 @@ class _Frames:
                 return b""
             self._is_begun = True
             plain: bytes = self._frame.decompress(data, size)
+            self._count += len(plain)
             if plain:
                 return plain
 
@@ -132,14 +165,15 @@ def _zstd(raw: _Counted) -> Any:
             self._frame = zstandard.ZstdDecompressor().decompressobj()
             self._rest, self._begun = b"", False
             self._plain = bytearray()
+            self._frames, self._count = _Emptiness(), 0
 
         def read(self, size: int) -> bytes:
             try:
                 while len(self._plain) < size and self._more():
                     pass
-            except (zstandard.ZstdError, EOFError) as error:
+            except (zstandard.ZstdError, EOFError, ValueError) as error:
                 if not self._plain:  # else with the next call
-                    if isinstance(error, EOFError):
+                    if not isinstance(error, zstandard.ZstdError):
                         raise
                     raise ZstdError(f"damaged or truncated archive ({error})") from None
             data = bytes(self._plain[:size])
@@ -154,10 +188,13 @@ def _zstd(raw: _Counted) -> Any:
                     raise EOFError("the last frame is cut")
                 return False
             self._begun = True
-            self._plain += self._frame.decompress(data)
+            plain = self._frame.decompress(data)
+            self._count += len(plain)
+            self._plain += plain
             if self._frame.eof:
                 self._rest, self._begun = self._frame.unused_data, False
                 self._frame = zstandard.ZstdDecompressor().decompressobj()
+                self._frames.ended(self._count)
             return True
 
     return Reader()

@@ -522,3 +522,22 @@ def test_zeros_are_no_sign_of_a_binary_file(tmp_path: Path, place: str) -> None:
     (tmp_path / "train.log").write_bytes(TEXT + bytes(50_000) + (TEXT if place == "within" else b""))
     found, gaps = read_folder([tmp_path])
     assert gaps == [] and found[str(tmp_path / "train.log")].startswith(TEXT)
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("a.log.zst", zstandard.compress(b"step 1\n") + b"\x50\x2a\x4d\x18\0\0\0\0" * 20_000),
+        ("a.log.xz", lzma.compress(b"step 1\n") + lzma.compress(b"") * 20_000),
+        ("a.log.gz", gzip.compress(b"step 1\n") + gzip.compress(b"") * 100_000),
+        ("a.log.gz", gzip.compress(b"step 1\n") + b"\x1f\x8b\x08\x08" + bytes(6) + b"A" * 2_000_000 + b"\0"),
+    ],
+    ids=["zst", "xz", "gz", "name"],
+)
+def test_frames_without_content(tmp_path: Path, name: str, data: bytes) -> None:
+    """What is before them counts; they are given up with a gap that names the limit."""
+    (tmp_path / name).write_bytes(data)
+    gaps: list[Gap] = []
+    (source,) = find_sources([str(tmp_path)], gaps)
+    assert source.read() == b"step 1\n"
+    assert [("without content" in str(gap.why)) or ("hold no text" in str(gap.why)) for gap in gaps] == [True]
