@@ -30,6 +30,8 @@ _MOST_LONG = 32
 """How many hits of one pattern get more than `_LONG` lines behind them, in one stream."""
 _OVERLAP = 8 * 1024
 _LONG_BYTES = 4096
+_SAME_BYTES = 1024
+"""Within so many bytes of a long line, a second place of a pattern adds nothing to the first."""
 PATIENCE_S = 3.0
 """Of processor time for the long lines of one stream: a MiB that begins a message over and over takes a minute."""
 _REDRAWS = 4
@@ -39,6 +41,7 @@ _TRUSTED_RATIO = 0.98
 _BITS = 16
 """Of a number that is a position and a pattern's index, so that many are quickly in order."""
 _INDEX = (1 << _BITS) - 1
+_DRAWING = re.compile(rb"[^\r]*\r|[^\r]+\Z|(?<=\r)\Z")
 _ANSI = re.compile(rb"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b\n]{0,2000}\x07|[@-Z\\-_])")
 
 
@@ -212,8 +215,14 @@ def _first_and_last(line: bytes, count: int) -> bytes:
     between, last_but_one, last = rest.rsplit(b"\r", 2)
     if between.count(b"%|") == between.count(b"]\r") + 1 == count - 3 and between.endswith(b"]"):
         return b"\r".join((first, second, last_but_one, last))
-    kept = (one for one in between.split(b"\r") if not (one.endswith(b"]") and b"%|" in one))
-    return b"\r".join((first, second, *kept, last_but_one, last))
+    if b"%|" not in between:
+        return line
+    kept = bytearray()  # no list: a line may be all carriage returns
+    for match in _DRAWING.finditer(between):
+        one = match[0].removesuffix(b"\r")
+        if not (one.endswith(b"]") and b"%|" in one):
+            kept += one + b"\r"
+    return b"\r".join((first, second, bytes(kept) + last_but_one, last))
 
 
 def _segment(lines: bytes, position: int) -> tuple[int, int]:
@@ -230,8 +239,13 @@ def _segments(lines: bytes, places: Places) -> Iterator[tuple[int, int, Sequence
     """Start and end of each segment with places in it, and the patterns that may match there, in order."""
     start, end, whole = -1, -1, False
     indexes: list[int] = []
+    last: dict[int, int] = {}
+    """By pattern, in a long line."""
     for place in sorted(position << _BITS | index for index, positions in places.items() for position in positions):
         position, index = place >> _BITS, place & _INDEX
+        if not whole and (before := last.get(index)) is not None and position - before < _SAME_BYTES:
+            if lines.find(b"\n", before, position) < 0:
+                continue  # the segment of the place before holds this one, too
         if position > end or not whole:
             begin, until = _segment(lines, position)
             if begin != start:
@@ -240,6 +254,8 @@ def _segments(lines: bytes, places: Places) -> Iterator[tuple[int, int, Sequence
                 indexes = []
             start, end, whole = begin, until, until - begin < _WINDOW
         indexes.append(index)
+        if not whole:
+            last[index] = position
     if indexes:
         yield start, end, sorted(set(indexes)) if len(indexes) > 1 else indexes
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 from collections.abc import Iterable
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rlhfdoctor.logs import blocks
+from rlhfdoctor.logs.blocks import without_redraws
 from rlhfdoctor.logs.events import PATTERNS
 from rlhfdoctor.logs.pattern import compiled, line
 from rlhfdoctor.logs.scan import Scanner
@@ -323,3 +325,29 @@ def test_few_drawings_are_all_seen() -> None:
     drawn = [f"Training Progress: {done}%|#| {done}/302 [02:10<2:41:01]" for done in range(4)]
     bars = [hit for kind, _, hit, _ in seen(["\r".join(drawn).encode()]) if kind == "phase.step"]
     assert list(dict.fromkeys(bars)) == drawn
+
+
+def test_line_of_only_carriage_returns() -> None:
+    """No list of its drawings is made: it stays as it is, and takes no more than a few times its size."""
+    line = b"s\n" + b"\r" * 1_000_000 + b"\n"
+    tracemalloc.start()
+    assert without_redraws(line, 2) == line
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 6 * len(line)
+
+
+def test_near_places_in_a_long_line_cost_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of places of one pattern that are close in a long line, only some are looked at."""
+    looked = 0
+    segment = blocks._segment
+
+    def counted(lines: bytes, position: int) -> tuple[int, int]:
+        nonlocal looked
+        looked += 1
+        return segment(lines, position)
+
+    monkeypatch.setattr(blocks, "_segment", counted)
+    lines = b"step:1 - " * 100_000
+    assert list(blocks._segments(lines, {0: list(range(0, len(lines), 9))}))
+    assert looked < 2 * len(lines) // 1024
