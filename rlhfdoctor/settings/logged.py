@@ -25,14 +25,22 @@ _SHELL_SIGNS = str.maketrans("，：＝－—–“”‘’　", ",:=---\"\"'' 
 _LONG_DASH = re.compile(r"(?<!\S)[—–－](?=[a-z])")
 """What forums make of `--`."""
 _MOST_LINES = 400
+_MOST_LETTERS = 1 << 20
+"""Of commands or variables that logs show, as bytes of plain text; the first ones count."""
 
 
 def parse_every_logged(events: Iterable[Event], gaps: list[Gap]) -> list[Written]:
     """The settings that logs show; what is only printed again is left out, and of a library its first engine counts."""
     found: dict[tuple[str, str, str | None], Written] = {}
     kept: list[Written] = []
+    letters = passed = 0
     for event in events:
         if event.kind.scope not in ("config", "ray"):
+            continue
+        letters += _letters(event)
+        if letters > _MOST_LETTERS:
+            letters -= _letters(event)
+            passed += 1
             continue
         for written in parse_logged(event, gaps):
             key = (written.origin.file, written.spelled, written.owner)
@@ -41,7 +49,18 @@ def parse_every_logged(events: Iterable[Event], gaps: list[Gap]) -> list[Written
                 continue
             found[key] = written
             kept.append(written)
+    if passed:
+        shown = plural("{n} place of the logs", "{n} places of the logs", passed)
+        why = say("{shown} not looked at: those before were {most:bytes}", shown=shown, most=_MOST_LETTERS)
+        gaps.append(Gap(what=say("the configuration that logs show"), why=why))
     return kept
+
+
+def _letters(event: Event) -> int:
+    """How long what is read as words of a shell is: that is done letter by letter."""
+    if event.kind == EVENT.config.command:
+        return sum(len(line) for _, line in _continued(event))
+    return len(str(event.fields.get(FIELD.list_text, ""))) if event.kind == EVENT.config.variable else 0
 
 
 def parse_logged(event: Event, gaps: list[Gap] | None = None) -> Iterator[Written]:
@@ -91,6 +110,15 @@ def _dumped(event: Event, gaps: list[Gap] | None) -> Iterator[Written]:
 
 def _command(event: Event) -> Iterator[Written]:
     """Of a command as `set -x` or a person shows it, with the lines that continue it."""
+    kept = _continued(event)
+    places = [place for place, _ in kept]
+    text = " \\\n".join(line.rstrip().removesuffix("\\") for _, line in kept)
+    for written in parse_shell(event.origin.file, text):
+        yield _shown(event, written, places[min((written.origin.line or 1) - 1, len(places) - 1)])
+
+
+def _continued(event: Event) -> list[tuple[int, str]]:
+    """The lines of a command, each with its place behind the first."""
     first = str(event.fields.get(FIELD.list_text, ""))
     lines = [(0, first), *own_lines((event.text, *event.after))[1:_MOST_LINES]]
     kept: list[tuple[int, str]] = []
@@ -98,10 +126,7 @@ def _command(event: Event) -> Iterator[Written]:
         if place and not kept[-1][1].rstrip().endswith("\\") and _ARGUMENT.match(line) is None:
             break
         kept.append((place, _LONG_DASH.sub("--", line).translate(_SHELL_SIGNS)))
-    places = [place for place, _ in kept]
-    text = " \\\n".join(line.rstrip().removesuffix("\\") for _, line in kept)
-    for written in parse_shell(event.origin.file, text):
-        yield _shown(event, written, places[min((written.origin.line or 1) - 1, len(places) - 1)])
+    return kept
 
 
 def _shown(event: Event, written: Written, place: int) -> Written:

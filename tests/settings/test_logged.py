@@ -13,7 +13,7 @@ from rlhfdoctor.core.session import Session
 from rlhfdoctor.i18n.message import ENGLISH
 from rlhfdoctor.report.next_step import next_step
 from rlhfdoctor.settings.force import find_differences, in_force, is_same
-from rlhfdoctor.settings.logged import parse_logged
+from rlhfdoctor.settings.logged import parse_every_logged, parse_logged
 from rlhfdoctor.settings.written import interpret
 from rlhfdoctor.types import Gap, Setting, Value
 from rlhfdoctor.vocabulary import EVENT
@@ -372,3 +372,13 @@ def test_nothing_that_a_log_leaves_open_overrules() -> None:
     """None in a dump is a value that was not decided yet."""
     rows = [make_setting("--x", 3), make_setting("--x", None, form="dump")]
     assert in_force(rows)["x"].value == 3
+
+
+def test_commands_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read as words of a shell is bounded over all logs; a gap counts what was passed over."""
+    monkeypatch.setattr("rlhfdoctor.settings.logged._MOST_LETTERS", 200)
+    events = read_log("+ python3 -m verl.trainer.main_ppo data.train_batch_size=256\n" + "+ python3 a.py --x 1\n" * 100)
+    gaps: list[Gap] = []
+    written = parse_every_logged(events, gaps)
+    assert "data.train_batch_size" in {one.spelled for one in written}
+    assert sum("were 200 bytes" in str(gap.why) or "not looked at" in str(gap.why) for gap in gaps) == 1
