@@ -7,7 +7,7 @@ from bisect import bisect_right
 
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.classify import RAY_SERVICE, TRIED_AGAIN
-from rlhfdoctor.types import Event
+from rlhfdoctor.types import Event, Origin
 from rlhfdoctor.vocabulary import EVENT, FIELD, RECORD
 
 _TRAINS = (EVENT.phase.rollout, EVENT.phase.score, EVENT.phase.update, EVENT.phase.step, EVENT.phase.episode)
@@ -31,16 +31,17 @@ def find_good_end(case: Case) -> Event | None:
     return next((event for event in reversed(case.of(*_ENDS)) if not logs.goes_on(event)), None)
 
 
-def is_shutdown(case: Case, event: Event) -> bool:
-    """Whether a line stands behind the trainer's last words, where no save follows them and no step.
+def find_shutdown(case: Case) -> Origin | None:
+    """The place of the trainer's last words, where no save follows them and no step.
 
-    There an allocation is cancelled, an engine's process is found dead and threads lose their peers.
+    Behind it an allocation is cancelled, an engine's process is found dead and threads lose their peers.
     """
     good = find_good_end(case)
-    if good is None or good.origin.file != event.origin.file or _line(event) <= _line(good):
-        return False
+    if good is None:
+        return None
     saves = case.of(EVENT.phase.checkpoint)
-    return not any(save.origin.file == good.origin.file and _line(save) > _line(good) for save in saves)
+    is_saved = any(save.origin.file == good.origin.file and _line(save) > _line(good) for save in saves)
+    return None if is_saved else good.origin
 
 
 def find_unrecognised(case: Case) -> list[Event]:

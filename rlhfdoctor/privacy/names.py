@@ -79,9 +79,9 @@ NAMED = rf"""(?ix)
         |密码|密碼|密钥|密鑰|口令|令牌|私钥|凭证|验证码|授权码|访问码|[_.-](?:pw|sk|ak)(?![a-z0-9_.-]))
         [a-z0-9_.-]{{0,40}})(?![a-z0-9_.-])
     (?P<joint>{_CLOSING}[ \t]{{0,8}}
-        (?:[-=]>|→|[:?+]?=>?|:[ ]?(?:str|bytes|SecretStr|str[ ]?\|[ ]?None|Optional\[str\])[ ]?=
+        (?:->|={{1,2}}>|→|[:?+]?=>?|:[ ]?(?:str|bytes|SecretStr|str[ ]?\|[ ]?None|Optional\[str\])[ ]?=
         |[:：＝]|\.{{2,200}}[ \t]|[ ]value=|%3D|[|│]|,(?=[ ]?\\{{0,16}}["'])
-        |(?:is|was|provided:)(?=[ :])|是|为|[ \t]|(?=[【「《“]))
+        |(?:(?:is|was):?|provided:)(?=[ :])|是|为|[ \t]|(?=[【「《“]))
         (?:[ \t]{{0,4}}[|>][+-]?[ \t]{{1,4}}|[ \t]-[ \t])?
         (?:[ \t]{{0,8}}|[ \t]{{0,8}}\\\r?\n[ \t]{{0,40}})(?:\x1b\[[\d;]{{0,20}}m)?{_OPENING})
     (?=(?P<parts>(?:'[^'\\\s]{{1,200}}'(?="\w)|"[^"\\\s]{{1,200}}"(?='\w)){{1,8}}
@@ -98,7 +98,7 @@ IN_BLOCK = rf"""(?imx)
     """
 _MAPPING = re.compile(r"(?m)^\s*(?:- )?[\"']?[\w.-]{1,60}[\"']?:(?:\s|$)")
 _NO_SECRET = re.compile(
-    r"(?i)(?:none|null|nil|true|false|\$\{?\w+\}?|\$\(.*|%\w+%|<.*|optional\[?.*|\[?secret\].*|\[secret.*|online|offline"
+    r"(?i)(?:value:|desc:|none|null|nil|true|false|\$\{?\w+\}?|\$\(.*|%\w+%|<.*|optional\[?.*|\[?secret\].*|\[secret.*|online|offline"
     r"|disabled|enabled|str|bytes|string|required|missing|empty|redacted|\*+|x{3,}|\.{3,}|…)"
 )
 _FIGURE_TOKEN = re.compile(
@@ -244,7 +244,7 @@ def _is_named(match: re.Match[str]) -> bool:
         return False  # a call
     if not _ends(name):
         return (marked or name.startswith("-")) and _is_alike(name, value)
-    if re.search(r"is$|was$|是|为", joint.strip()):
+    if re.search(r"(?:is|was):?(?:\s|$)|是|为", joint.strip()):
         return re.search(r"\d", value) is not None
     if "token" in low and (len(value) < _LEAST_TOKEN or ("|" in joint and not is_random(value))):
         return False

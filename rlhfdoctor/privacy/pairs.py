@@ -24,6 +24,21 @@ _OTHER = (
 _NEXT = r"(?:,\s{0,40}|\s{1,40})"
 NAME_FIRST = rf"(?i){_NAME}{_NEXT}{_OTHER}{_VALUE}"
 VALUE_FIRST = rf"(?i){_VALUE}{_QUOTE}{_NEXT}{_OTHER}{_NAME}"
+NESTED = (
+    r"(?im)(?:^|(?<=[\"'(>=]))(?P<indent>[ \t]{0,60})(?P<name>[\w.-]{1,120}):[ \t]{0,8}\r?\n"
+    r"(?:(?P=indent)[ \t]{1,20}desc:[^\n]{0,200}\n)?(?P=indent)[ \t]{1,20}value:[ \t]{1,8}[\"']?"
+    r"(?P<value>[^\s\"'\\<>,]{4,400})"
+)
+"""As in the configuration that wandb writes."""
+SQUEEZED = (
+    r"(?i)(?<![\w.-])(?P<name>[\w.-]{1,120}):[ ](?:desc:[ ]\w{1,20}[ ])?value:[ ][\"']?(?P<value>[^\s\"'\\<>,]{4,400})"
+)
+"""The same whose lines were put into one."""
+LISTED = (
+    r"(?m)(?:^[ \t]{0,60}|(?<=[ ]))-[ ]{1,4}[\"']?(?P<name>--?[a-zA-Z][\w.-]{0,100})[\"']?"
+    r"(?:[ \t]{0,4}\r?\n[ \t]{0,60}|[ ])-[ ]{1,4}[\"']?(?P<value>[^\s\"'\\<>,-][^\s\"'\\<>,]{3,400})"
+)
+"""A flag as one item of a YAML list, its value as the next."""
 _SIGNS = [f"value{mark}" for mark in ('"', "'", "\\", "=", ":", " =", " :")]
 _LINES_BELOW = 4
 
@@ -37,3 +52,11 @@ def cut_pairs(sheet: Sheet, cut: Find) -> None:
 
     for form in (NAME_FIRST, VALUE_FIRST):
         sheet.edit(compiled(form), edits, _SIGNS, below=_LINES_BELOW)
+
+    def below(match: re.Match[str]) -> Iterable[Edit]:
+        return cut(match) if is_pair(match["name"], match["value"]) else ()
+
+    names = ("key", "secret", "passw", "pwd", "credential", "token", "auth", "_pw", "-pw")
+    sheet.edit(compiled(NESTED), below, names, below=2)
+    sheet.edit(compiled(SQUEEZED), below, ("value: ",))
+    sheet.edit(compiled(LISTED), below, names, below=1)

@@ -25,12 +25,14 @@ _RUN = re.compile(r"(?<![A-Za-z0-9+/_=-])[A-Za-z0-9+/_-]{12,}={0,2}")
 _LEAST_BYTES = 9
 BELOW = (
     r"(?im)^(?P<prefix>[^\n]{0,160}?)(?:-{4,5} ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY|PuTTY-User-Key-File|Private-Lines:"
-    r"|- ?[\"']?(?:name|value)[\"']?:|machine\s|kind: ?Secret"
+    r"|- ?[\"']?(?:name|value)[\"']?:"
+    r"|- [\"']?--[\w.-]{0,60}(?:key|token|secret|passw|pwd|credential)[\w.-]{0,30}[\"']?[ \t]{0,4}\r?$"
+    r"|machine\s|kind: ?Secret"
     r"|[\w.-]{0,60}(?:key|token|secret|passw|pwd|credential|密码|密钥)[\w.-]{0,30}[\"']?:"
     r"[ \t]{0,8}(?:[|>][+-]?\d?)?[ \t]{0,4}\r?$)"
 )
 """The first line of what goes on in the next lines."""
-_BELOW_MARKS = ("begin ", "private-lines", "- name:", "- value:", "machine ", "kind: secret")
+_BELOW_MARKS = ("begin ", "- --", '- "--', "- '--", "private-lines", "- name:", "- value:", "machine ", "kind: secret")
 _BELOW_NAMES = ("key", "token", "secret", "passw", "pwd", "credential", "密码", "密钥")
 _LINES = str.maketrans({"\n": " ", "\r": " ", "\t": " "})
 

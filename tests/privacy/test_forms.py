@@ -17,7 +17,7 @@ from rlhfdoctor.privacy import given, mappings, names, pairs, programs, tokens, 
 from rlhfdoctor.privacy.labels import LABELS
 from tests.test_tokens import seconds
 
-PAIRS = ("name_first", "value_first")
+PAIRS = ("name_first", "value_first", "nested", "listed")
 MAPPINGS = ("inline", "squeezed", "below", "value")
 MOST = 16_000
 """The most that an expression repeats something of several letters."""
