@@ -192,9 +192,9 @@ def unreadable_row(path: str, why: str) -> FleetRow:
     return FleetRow(path=path, verdict=UNREADABLE, why=why)
 
 
-_MOST_BYTES, _MOST_ROWS = 256 << 20, 200_000
+_MOST_BYTES, _MOST_ROWS = 64 << 20, 100_000
 """Of a fleet that is read, as JSON lines."""
-_DECODER_BYTES = 1 << 30
+_DECODER_BYTES = 400 << 20
 """Memory of the process that decodes Parquet: a kilobyte of it can unpack to any size."""
 
 

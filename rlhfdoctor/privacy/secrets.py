@@ -100,8 +100,9 @@ def hides(flag: str, value: str) -> bool:
     return not (_NO_VALUE.fullmatch(value) or is_no_value(value))
 
 
+@functools.lru_cache(maxsize=4096)
 def is_secret(name: str, value: str) -> bool:
-    """Whether a value is cut after a name and an equals sign.
+    """Whether a value is cut after a name and an equals sign; dumps repeat the same pairs thousands of times.
 
     >>> is_secret("WANDB_API_KEY", "Zq7abcdefghi"), is_secret("NCCL_DEBUG", "INFO")
     (True, False)
