@@ -38,7 +38,11 @@ PLACES = (
     Place(
         "socks4 socks5", r"\bsocks[45]\s{1,20}[\w.:-]{3,200}\s{1,20}\d{2,5}\s{1,20}\S{1,100}\s{1,20}([^\s\"'\\]{1,100})"
     ),
-    Place("--password-stdin", r"\becho\s{1,8}(?:-n\s{1,4})?([^\n|]{1,400}?)\s{0,8}\|[^\n]{0,200}?--password-stdin"),
+    Place(
+        "--password-stdin",
+        r"\b(?:echo|printf)\s{1,8}(?:-n\s{1,4})?([^\n|]{1,400}?)\s{0,8}\|[^\n]{0,200}?--password-stdin",
+    ),
+    Place("--password-stdin", r"--password-stdin\s{0,4}<<<\s{0,4}[\"']?([^\s\"']{1,400})"),
     Place(
         "login",
         r"\b(?:wandb|swanlab|huggingface-cli|hf|modelscope)\s{1,8}(?:auth\s{1,8})?login\b[^\n]{0,200}?\s(?:-k"
@@ -53,7 +57,7 @@ PLACES = (
     Place(
         "login",
         r"\b(?:docker|helm|podman|nerdctl|oras|az|cloudctl)\s[^\n]{0,200}?\blogin\b[^\n]{0,200}?\s(?:-p"
-        r"|--password)[ =]{0,4}(\S+)",
+        r"|--password(?!-stdin))[ =]{0,4}(\S+)",
     ),
     Place(
         "curl etcdctl",
@@ -165,6 +169,18 @@ PLACES = (
         r"(?m)\bkind:\s{0,4}Secret\b(?:\n[^\n]{0,400}){0,12}?\n[ \t]{0,40}(?:string)?[dD]ata:[ \t]{0,8}\r?\n("
         r"(?:[ \t]{1,40}[\w.-]{1,100}:[^\n]{1,8000}(?:\n|\Z)){1,40})",
         40,
+    ),
+    Place(
+        "data:",
+        r"(?m)^[ \t]{0,20}(?:string)?[dD]ata:[ \t]{0,8}\r?\n((?:[ \t]{1,40}[\w.-]{1,100}:[^\n]{1,8000}\n){1,40})"
+        r"(?:[ \t]{0,20}immutable:[^\n]{0,20}\n)?[ \t]{0,20}kind:[ \t]{1,4}Secret\b",
+        45,
+    ),
+    Place("data:", r"\b(?:string)?[dD]ata: ((?:[\w.-]{1,100}: [^\s'\"]{1,8000} ){1,40}?)kind: Secret\b"),
+    Place(
+        '"data"',
+        r"\"data\":\s{0,4}\{([^{}]{4,8000})\},\s{0,40}(?:\"immutable\":[^\n]{0,20},\s{0,40})?\"kind\":\s{0,4}\"Secret\b",
+        45,
     ),
     Place(
         "secret",
