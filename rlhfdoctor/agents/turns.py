@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import anyio
+import anyio.abc
 import anyio.to_thread
 
 Answer = TypeVar("Answer")
@@ -57,7 +58,7 @@ def one_at_a_time() -> Callable[[Callable[[], Answer], Answer], Awaitable[Answer
             call = _Call(work, stopped)
             found: list[object] = []
             async with anyio.create_task_group() as group:
-                group.start_soon(_stop_if_cancelled, call)
+                await group.start(_stop_if_cancelled, call)  # one that has not begun is cancelled without its `finally`
                 found.append(await anyio.to_thread.run_sync(call.run))  # waits for the thread even if it is cancelled
                 group.cancel_scope.cancel()
             return found[0]  # type: ignore[return-value]
@@ -65,8 +66,9 @@ def one_at_a_time() -> Callable[[Callable[[], Answer], Answer], Awaitable[Answer
     return run
 
 
-async def _stop_if_cancelled(call: _Call) -> None:
+async def _stop_if_cancelled(call: _Call, *, task_status: anyio.abc.TaskStatus[None]) -> None:
     try:
+        task_status.started()
         await anyio.sleep_forever()
     finally:
         call.stop()

@@ -14,8 +14,11 @@ _DOCUMENT = re.compile(
     r"(?i)(?:^|/)(?:(?:readme|changelog|changes|faq|notes|history)[^/]*|doctor-report[^/]*"
     r"|[^/]*\.(?:md|markdown|rst|tex|html?|ipynb|csv|tsv))$"
 )
-_TEXT = re.compile(r"(?i)\.(?:txt|jsonl?|ndjson)$")
-"""May be a log: one that has times, or a prefix of Ray, of a rank or of the kernel, is none of the others."""
+_TEXT = re.compile(
+    r"(?i)(?:^|/)(?![^/]*(?<![a-z])(?:dmesg|kern|kernel|messages|syslog|journal|console|stderr|stdout|logs?|out|err|sacct)"
+    r"(?![a-z]))[^/]*\.(?:txt|jsonl?|ndjson)$"
+)
+"""Not named after what writes it. It is a log where a line has a time, or a prefix of Ray, of a rank or of the kernel."""
 _BUNDLE = re.compile(r"(?:^|/)doctor-bundle[^/]*\.(?:tar\.gz|tgz|zip)!")
 _UPTIME = re.compile(r"^\s*\[ *\d+\.\d{6}\]")
 
