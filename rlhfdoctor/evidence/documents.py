@@ -18,7 +18,7 @@ _TEXT = re.compile(
     r"(?i)(?:^|/)(?![^/]*(?<![a-z])(?:dmesg|kern|kernel|messages|syslog|journal|console|stderr|stdout|logs?|out|err|sacct)"
     r"(?![a-z]))[^/]*\.(?:txt|jsonl?|ndjson)$"
 )
-"""Not named after what writes it. It is a log where a line has a time, or a prefix of Ray, of a rank or of the kernel."""
+"""Not named after what writes it: a log where a line has a time, or a prefix of Ray, of a rank or of the kernel."""
 _BUNDLE = re.compile(r"(?:^|/)doctor-bundle[^/]*\.(?:tar\.gz|tgz|zip)!")
 _UPTIME = re.compile(r"^\s*\[ *\d+\.\d{6}\]")
 
