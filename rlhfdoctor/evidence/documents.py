@@ -11,7 +11,7 @@ from rlhfdoctor.evidence.steps import STEPS
 from rlhfdoctor.types import Event
 
 _DOCUMENT = re.compile(
-    r"(?i)(?:^|/)(?:(?:readme|changelog|changes|faq|notes|history)[^/]*|doctor-report[^/]*"
+    r"(?i)(?:^|/)(?:(?:readme|changelog|changes|faq|notes|history)(?:\.(?!log|out|err)[^/]*)?|doctor-report[^/]*"
     r"|[^/]*\.(?:md|markdown|rst|tex|html?|ipynb|csv|tsv))$"
 )
 _TEXT = re.compile(

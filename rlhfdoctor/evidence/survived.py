@@ -30,8 +30,8 @@ _STARTS = (
 """What a program writes as it starts, or at its end."""
 _STEPS_COUNT = 5
 """Judgement: so many later steps are neither what was flushed late nor what other processes had begun."""
-_LATER_S = 5.0
-"""A step that a log shows so long after a kill in another file was not finished before it."""
+_LATER_S = 60.0
+"""A step so long after a kill in another file came after it: the times of `dmesg -T` may be inaccurate."""
 _COMMANDS = (EVENT.config.argv, EVENT.config.command, EVENT.config.overrides)
 _LOOKED_AT_COUNT = 100
 """Lines of steps: each rank may write one, and bars are drawn more than once."""
