@@ -125,7 +125,10 @@ def _files_of(node: Path, recorded: Recorded, run: Run) -> None:
     # a sender of the folder must not choose what is opened here
     ours = recorded.node.run.get("boot_id") == read_boot_id()
     unchanged = _Unchanged(node / "run.json", run.gaps)
-    for config in recorded.node.run.get("configs") or []:
+    configs = recorded.node.run.get("configs") or []
+    if any("\0" in str(config.get("path")) for config in configs):
+        run.gaps.append(Gap(what=quoted(node / "run.json"), why=quoted("embedded null byte in a path")))
+    for config in configs:
         own, copy = Path(str(config.get("path"))), node / str(config.get("copy"))
         if ours and unchanged.is_so(own, str(config.get("sha256"))):
             run.files[str(own)] = None
@@ -139,7 +142,7 @@ def _files_of(node: Path, recorded: Recorded, run: Run) -> None:
                         why=say("has changed since the run; the copy of then was read: {copy}", copy=str(copy)),
                     )
                 )
-    copies = {str(config.get("copy")) for config in recorded.node.run.get("configs") or []}
+    copies = {str(config.get("copy")) for config in configs}
     added = (*names_ending(node, ""), *names_ending(node / "config", ""))  # by the user: a launch script, dmesg
     for path in sorted(map(Path, added)):
         if os.path.isfile(path) and not _OWN_FILE.match(path.name) and str(path.relative_to(node)) not in copies:
