@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from rlhfdoctor.evidence.case import Case, number, page_size, whole
 from rlhfdoctor.evidence.classify import RAY_SERVICE, classify
-from rlhfdoctor.evidence.ending import find_shutdown
+from rlhfdoctor.evidence.ending import find_shutdown, stands_behind
 from rlhfdoctor.evidence.flight import find_flight
 from rlhfdoctor.evidence.handled import without_handled
 from rlhfdoctor.evidence.roles import MARKS, find_phase, find_role
@@ -40,7 +40,7 @@ def find_death(case: Case) -> Death | None:
     """The first failure of a run, or None if nothing died."""
     shown = [(event, found) for event in case.events if (found := classify(event))]
     over = find_shutdown(case)
-    shown = [item for item in shown if item[0].kind not in _AT_SHUTDOWN or not _is_behind(item[0], over)]
+    shown = [item for item in shown if not (over and item[0].kind in _AT_SHUTDOWN and stands_behind(item[0], over))]
     if not shown:
         return _cut_traceback(case, over) or _stuck(case)
     shown = without_handled(case, _without_cleanup(case, _without_lost_peers(case, shown)))
@@ -167,10 +167,6 @@ def _decisive(case: Case, event: Event, killer: str) -> Event:
     return event
 
 
-def _is_behind(event: Event, place: Origin | None) -> bool:
-    return place is not None and event.origin.file == place.file and (event.origin.line or 0) > (place.line or 0)
-
-
 def _cut_traceback(case: Case, over: Origin | None) -> Death | None:
     """A traceback whose end is missing: the exception is unknown."""
     traced = [e for e in case.of(EVENT.python.traceback, EVENT.python.frame) if not RAY_SERVICE.search(e.origin.file)]
@@ -184,7 +180,7 @@ def _cut_traceback(case: Case, over: Origin | None) -> Death | None:
         EVENT.torch.child_failed,
         EVENT.config.overrides,
     )
-    if event is None or _is_behind(event, over):
+    if event is None or (over and stands_behind(event, over)):
         return None
     frames = [str(e.fields.get(FIELD.function_text)) for e in case.of(EVENT.python.frame)]
     waking = any("wake_up" in name or "cumem" in name for name in frames)

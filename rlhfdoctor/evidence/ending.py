@@ -39,9 +39,17 @@ def find_shutdown(case: Case) -> Origin | None:
     good = find_good_end(case)
     if good is None:
         return None
-    saves = case.of(EVENT.phase.checkpoint)
-    is_saved = any(save.origin.file == good.origin.file and _line(save) > _line(good) for save in saves)
-    return None if is_saved else good.origin
+    return None if saves_behind(case, good.origin) else good.origin
+
+
+def saves_behind(case: Case, place: Origin) -> bool:
+    """Whether a save begins behind a place of a log."""
+    return any(stands_behind(save, place) for save in case.of(EVENT.phase.checkpoint))
+
+
+def stands_behind(event: Event, place: Origin) -> bool:
+    """Whether an event stands in a later line of the same log."""
+    return event.origin.file == place.file and _line(event) > (place.line or 0)
 
 
 def find_unrecognised(case: Case) -> list[Event]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from rlhfdoctor.evidence.bars import is_still
 from rlhfdoctor.evidence.case import Case, fact, whole
+from rlhfdoctor.evidence.ending import saves_behind
 from rlhfdoctor.evidence.roles import MARKS
 from rlhfdoctor.i18n.message import NOTHING
 from rlhfdoctor.types import Death, Event, Evidence
@@ -47,14 +48,10 @@ def find_after_training(case: Case, death: Death) -> Iterator[Evidence]:
         for e in case.of(*STEPS, EVENT.phase.rollout, EVENT.phase.update)
         if e.origin.file == over.origin.file and (e.origin.line or 0) > (over.origin.line or 0) and "100%" not in e.text
     ]
-    if not later and not _precedes(death.event, over) and (death.certain or _saves_behind(case, over)):
+    # without a save behind it, a worker that disappears may be one that was let go
+    is_death = death.certain or saves_behind(case, over.origin)
+    if not later and not _precedes(death.event, over) and is_death:
         yield fact(FACT.death.after_training, True, NOTHING, over)
-
-
-def _saves_behind(case: Case, over: Event) -> bool:
-    """Whether a save begins behind the last words; without one a worker that disappears may be one that was let go."""
-    saves = (e.origin for e in case.of(EVENT.phase.checkpoint))
-    return any(at.file == over.origin.file and (at.line or 0) > (over.origin.line or 0) for at in saves)
 
 
 def _precedes(one: Event | None, other: Event) -> bool:

@@ -60,7 +60,7 @@ def decompressed(raw: IO[bytes], lower: str) -> Any:
 
 
 def _gzip(raw: _Counted) -> gzip.GzipFile:
-    raw.told_at = 0
+    raw.text_at = 0
     return gzip.GzipFile(fileobj=cast("IO[bytes]", raw))
 
 
@@ -84,8 +84,8 @@ class _Expanded:
         """At most so many bytes; nothing at the end."""
         data: bytes = self._read(size)
         self._count += len(data)
-        if self._packed.told_at is not None:
-            self._packed.told_at = self._packed.count
+        if self._packed.text_at is not None:
+            self._packed.text_at = self._packed.count
         if self._count > _UNSUSPICIOUS_BYTES and self._count > _MOST_RATIO * self._packed.count:
             raise ValueError(f"unpacks to more than {_MOST_RATIO:,} times its size; the rest was not read")
         return data
@@ -111,14 +111,14 @@ class _Counted:
     def __init__(self, raw: IO[bytes]) -> None:
         self._raw = raw
         self.count = self._single_count = 0
-        self.told_at: int | None = None
+        self.text_at: int | None = None
         """How much had been taken when there was text last, if that has a bound."""
 
     def read(self, size: int = -1) -> bytes:
         data = self._raw.read(size)
         self.count += len(data)
         self._single_count += size == 1
-        if self.told_at is not None and max(self.count - self.told_at, self._single_count) > _MOST_SILENT_BYTES:
+        if self.text_at is not None and max(self.count - self.text_at, self._single_count) > _MOST_SILENT_BYTES:
             raise ValueError(f"more than {_MOST_SILENT_BYTES >> 20} MiB of it hold no text; the rest was not read")
         return data
 

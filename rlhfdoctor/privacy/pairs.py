@@ -40,6 +40,7 @@ LISTED = (
 )
 """A flag as one item of a YAML list, its value as the next."""
 _SIGNS = [f"value{mark}" for mark in ('"', "'", "\\", "=", ":", " =", " :")]
+_NAME_SIGNS = ("key", "secret", "passw", "pwd", "credential", "token", "auth", "_pw", "-pw")
 _LINES_BELOW = 4
 
 
@@ -56,7 +57,6 @@ def cut_pairs(sheet: Sheet, cut: Find) -> None:
     def below(match: re.Match[str]) -> Iterable[Edit]:
         return cut(match) if is_pair(match["name"], match["value"]) else ()
 
-    names = ("key", "secret", "passw", "pwd", "credential", "token", "auth", "_pw", "-pw")
-    sheet.edit(compiled(NESTED), below, names, below=2)
+    sheet.edit(compiled(NESTED), below, _NAME_SIGNS, below=2)
     sheet.edit(compiled(SQUEEZED), below, ("value: ",))
-    sheet.edit(compiled(LISTED), below, names, below=1)
+    sheet.edit(compiled(LISTED), below, _NAME_SIGNS, below=1)

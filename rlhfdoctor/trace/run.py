@@ -127,7 +127,7 @@ def _files_of(node: Path, recorded: Recorded, run: Run) -> None:
     unchanged = _Unchanged(node / "run.json", run.gaps)
     configs = recorded.node.run.get("configs") or []
     if any("\0" in str(config.get("path")) for config in configs):
-        run.gaps.append(Gap(what=quoted(node / "run.json"), why=quoted("embedded null byte in a path")))
+        run.gaps.append(Gap(what=quoted(node / "run.json"), why=say("names a path with a NUL in it")))
     for config in configs:
         own, copy = Path(str(config.get("path"))), node / str(config.get("copy"))
         if ours and unchanged.is_so(own, str(config.get("sha256"))):
