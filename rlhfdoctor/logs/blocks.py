@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from time import process_time
 
 from rlhfdoctor.logs.finders import Places
+from rlhfdoctor.logs.patience import Patience
 from rlhfdoctor.logs.pattern import Pattern, compiled
+from rlhfdoctor.vocabulary.names import Kind
 
 BLOCK_BYTES = 512 * 1024
 """Size of a block; blocks end at a line's end if possible."""
@@ -32,8 +34,6 @@ _OVERLAP = 8 * 1024
 _LONG_BYTES = 4096
 _SAME_BYTES = 1024
 """Within so many bytes of a long line, a second place of a pattern adds nothing to the first."""
-PATIENCE_S = 3.0
-"""Of processor time for the long lines of one stream: a MiB that begins a message over and over takes a minute."""
 _REDRAWS = 4
 """Carriage returns a line, from which on it is one bar's drawings."""
 _TRUSTED_RATIO = 0.98
@@ -69,10 +69,16 @@ class Tally:
     matched: Counter[int] = field(default_factory=Counter)
     long: Counter[int] = field(default_factory=Counter)
     """Hits that asked for many lines behind them."""
-    slow_s: float = 0.0
+    patience: Patience = field(default_factory=Patience)
+    """Shared by the streams of one analysis."""
+    long_s: float = 0.0
     """Of processor time that was spent on long lines."""
     passed_count: int = 0
-    """Candidates in long lines that were passed over, since these had taken `PATIENCE_S`."""
+    """Candidates in long lines that were passed over, since these had taken their time."""
+    as_is_count: int = 0
+    """Blocks that look quoted or translated and were read as they are only, since others had taken the time for it."""
+    thinned: Counter[Kind] = field(default_factory=Counter)
+    """Candidates between the first and last ones of a block that was restored."""
 
     def trusts(self, index: int) -> bool:
         """Whether nearly all candidates of a pattern have been hits so far."""
@@ -138,19 +144,22 @@ class Candidate:
     def hit(self) -> Hit | None:
         """The match, if there is one."""
         is_long = len(self._text) > _LONG_BYTES
-        if is_long and self._tally.slow_s > PATIENCE_S:
-            self._tally.passed_count += 1
+        tally = self._tally
+        if is_long and not tally.patience.has_for_long(tally.long_s):
+            tally.passed_count += 1
             return None
         text, began = self.text(), process_time() if is_long else 0.0
         match = compiled(self.pattern.regex).search(text)
-        self._tally.tried[self.index] += 1
+        tally.tried[self.index] += 1
         if is_long:
-            self._tally.slow_s += process_time() - began
+            took_s = process_time() - began
+            tally.long_s += took_s
+            tally.patience.long_s += took_s
         if match is None:
             return None
         if self._seen and len(text[: match.end()].encode("utf-8", "replace")) <= self._seen:
             return None
-        self._tally.matched[self.index] += 1
+        tally.matched[self.index] += 1
         self.keep()
         return Hit(self.pattern, match, text, self.line, self._after)
 

@@ -6,7 +6,7 @@ import functools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from rlhfdoctor.i18n.message import quoted, say
+from rlhfdoctor.i18n.message import plural, quoted, say
 from rlhfdoctor.logs import (
     config,
     data,
@@ -28,7 +28,7 @@ from rlhfdoctor.logs import (
     trainers,
     vllm,
 )
-from rlhfdoctor.logs.blocks import PATIENCE_S, Tally
+from rlhfdoctor.logs.blocks import Tally
 from rlhfdoctor.logs.flood import Floods
 from rlhfdoctor.logs.maker import Maker
 from rlhfdoctor.logs.open import Source
@@ -69,9 +69,13 @@ _EXPECTED_FLOODS = (EVENT.data.sample, EVENT.python.frame, EVENT.kernel.task, EV
 """Kinds whose repeats are left out without a gap."""
 
 
-@functools.cache
 def make_scanner(engine: str = "auto") -> Scanner:
-    """The scanner of all messages, made once."""
+    """A scanner of all messages for one analysis."""
+    return _scanner(engine).anew()
+
+
+@functools.cache
+def _scanner(engine: str) -> Scanner:
     return Scanner(PATTERNS, engine)
 
 
@@ -84,7 +88,7 @@ def read_events(
         gaps: what was not read, and of which kinds events were left out.
         left_out: how many, instead of gaps.
     """
-    tally = Tally()
+    tally = Tally(patience=scanner.patience)
     floods, samples = Floods(Maker(source), tally), Samples()
     found = map(floods.first, scanner.candidates(source.stream(), restore=True, tally=tally, taker=floods))
     yield from samples.without(event for event in found if event is not None)
@@ -95,10 +99,19 @@ def read_events(
         why = say(
             "{count} places in long lines were not looked at: the others took {waited:duration}",
             count=tally.passed_count,
-            waited=PATIENCE_S,
+            waited=scanner.patience.long_s,
+        )
+        gaps.append(Gap(what=quoted(source.name), why=why))
+    if tally.as_is_count:
+        why = plural(
+            "{n} block of it looks quoted or translated and was read as it is: the others took {waited:duration}",
+            "{n} blocks of it look quoted or translated and were read as they are: the others took {waited:duration}",
+            tally.as_is_count,
+            waited=scanner.patience.restored_s,
         )
         gaps.append(Gap(what=quoted(source.name), why=why))
     dropped = Counter(dict(floods.dropped()))
+    dropped.update(tally.thinned)
     if left_out is None:
         gaps.extend(left_out_gaps(source.name, dropped))
     else:
