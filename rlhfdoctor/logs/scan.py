@@ -126,8 +126,8 @@ class Scanner:
             for part in version:
                 begins.update((line + place, line + part.first) for place in range(part.first + 1, part.last + 1))
             text = "\n".join(part.text for part in version).encode("utf-8", "replace")
-            copy = self._block(text, 0, 0, 0, b"", block.tally)
-            found = _ends(copy, self._find(copy.lines))
+            own = self._block(text, 0, 0, 0, b"", block.tally)
+            found = _ends(own, self._find(own.lines))
             parts = ((hit, version[hit.line]) for hit in found.hits if hit.pattern.kind not in seen)
             hits = [replace(hit, line=line + at.first, raw=lines[at.first], part=at.part) for hit, at in parts]
             passed = {
