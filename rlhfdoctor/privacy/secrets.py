@@ -9,9 +9,8 @@ import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from rlhfdoctor.privacy.below import cut_below
 from rlhfdoctor.privacy.given import cut_given
-from rlhfdoctor.privacy.items import cut_items
-from rlhfdoctor.privacy.mappings import cut_mappings
 from rlhfdoctor.privacy.names import cut_named, is_ending, is_figure, is_no_value, is_random
 from rlhfdoctor.privacy.pairs import cut_pairs
 from rlhfdoctor.privacy.sheet import Edit, Sheet
@@ -60,10 +59,9 @@ def cut_on(sheet: Sheet, found: Found) -> None:
     cut = functools.partial(_cut, found)
     cut_tokens(sheet, cut)
     cut_pairs(sheet, cut)
-    cut_items(sheet, cut)
+    cut_below(sheet, cut)
     cut_given(sheet, cut)
     cut_named(sheet, cut)
-    cut_mappings(sheet, cut)
 
 
 def cut_words(argv: Sequence[str]) -> list[str]:

@@ -28,9 +28,10 @@ BELOW = (
     r"|- ?[\"']?(?:name|value)[\"']?:"
     r"|- [\"']?--[\w.-]{0,60}(?:key|token|secret|passw|pwd|credential)[\w.-]{0,30}[\"']?[ \t]{0,4}\r?$"
     r"|machine\s|kind: ?Secret"
-    r"|[\"']?[\w.-]{0,60}(?:key|token|secret|passw|pwd|credential|密码|密钥)[\w.-]{0,30}[\"']?:"
-    r"[ \t]{0,8}(?:[|>][+-]?\d?|[\[({])?[ \t]{0,4}\r?$"
+    r"|(?:(?<!\S)- )?[\"']?[\w.-]{0,60}(?:key|token|secret|passw|pwd|credential|密码|密钥)[\w.-]{0,30}[\"']?:"
+    r"[ \t]{0,8}(?:[|>][+-]?\d?|[\[({]|&\w{1,40})?[ \t]{0,4}\r?$"
     r"|[\w.-]{0,60}(?:key|token|secret|passw|pwd|credential)s?[ \t]?=[ \t]?[\[({][ \t]{0,4}\r?$"
+    r"|\[[\w.-]{0,60}(?:key|token|secret|passw|pwd|credential)\w{0,8}\][ \t]{0,4}\r?$"
     r"|[\"']?(?:string)?data[\"']?:)"
 )
 """The first line of what goes on in the next lines."""
@@ -48,6 +49,7 @@ _BELOW_MARKS = (
     'data":',
 )
 _BELOW_NAMES = ("key", "token", "secret", "passw", "pwd", "credential", "密码", "密钥")
+_OPEN_END = re.compile(r"(?:[:|>+\[({\]-]|&\w{1,40})\s*$")
 _LINES = str.maketrans({"\n": " ", "\r": " ", "\t": " "})
 
 
@@ -128,7 +130,7 @@ def _unprefixed(text: str) -> View | None:
 def _openings(sheet: Sheet) -> list[tuple[int, int]]:
     """Lines that may be the first of several."""
     marked = sheet.lines_with(_BELOW_MARKS)
-    named = (line for line in sheet.lines_with(_BELOW_NAMES) if sheet.text[slice(*line)].rstrip()[-1:] in ":|>-+[({")
+    named = (line for line in sheet.lines_with(_BELOW_NAMES) if _OPEN_END.search(sheet.text[slice(*line)][-60:]))
     return sorted({*marked, *named})
 
 
