@@ -23,6 +23,7 @@ import click
 from rlhfdoctor.cli.console import choose_language, tell
 from rlhfdoctor.cli.trust import is_trusted
 from rlhfdoctor.files.bounds import is_below
+from rlhfdoctor.files.mounts import is_silent
 from rlhfdoctor.i18n.message import Message, say
 
 FILE, SHARED_FILE = "rlhfdoctor.toml", "pyproject.toml"
@@ -109,7 +110,7 @@ def find_project(folder: str | Path, analysed: Iterable[str] = ()) -> Project:
     """
     from rlhfdoctor.cli.project_file import has_section, read_project
 
-    read = list(map(_place, analysed))
+    read = [_place(path) for path in analysed if not is_silent(_LOCAL.sub("/", path))]
     notes: list[Message] = []
     try:
         top = Path(folder).resolve(strict=True)

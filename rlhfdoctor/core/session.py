@@ -22,6 +22,7 @@ from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.documents import without_documents
 from rlhfdoctor.evidence.ownership import may_be_own, sort_kills
 from rlhfdoctor.faults import PATIENCE_S, isolated
+from rlhfdoctor.files.mounts import is_silent
 from rlhfdoctor.i18n.message import joined, plural, quoted, say
 from rlhfdoctor.logs.events import order_events
 from rlhfdoctor.logs.open import Source, find_sources
@@ -139,7 +140,7 @@ class Session(Intake):
 
     def add(self, paths: Sequence[str]) -> None:
         """Reads further paths, and nothing again of what was read before."""
-        fresh = self._stack.enter_context(unpacked(paths, self.gaps))
+        fresh = self._stack.enter_context(unpacked(self._answering(paths), self.gaps))
         self.names |= fresh
         files = self._open_runs(list(fresh))
         inside = {name: folder for name, folder in files.items() if folder is not None}
@@ -149,6 +150,12 @@ class Session(Intake):
         if any(real != to_show for real, to_show in fresh.items()):
             self._show_names()
         self.__dict__.pop("case", None)
+
+    def _answering(self, paths: Sequence[str]) -> list[str]:
+        silent = [path for path in paths if path != "-" and not is_remote(path) and is_silent(path)]
+        for path in silent:
+            self._note(Gap(what=quoted(path), why=say("the server of its mount does not answer")))
+        return [path for path in paths if path not in silent]
 
     def _opened(self, sources: Sequence[Source]) -> Iterator[tuple[Source, Reading | None]]:
         """Archives as their files: read beside each other, where that is worth it, or streams to be read here."""

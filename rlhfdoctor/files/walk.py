@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Iterator
 from itertools import islice
 
+from rlhfdoctor.files.mounts import find_silent, is_silent_mount
+
 _STEP = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 DEEPEST = 200
 """Folders in each other; a path of more does not fit the kernel's PATH_MAX anyway, if names have twenty letters."""
@@ -42,6 +44,8 @@ def names_ending(folder: str | os.PathLike[str], ending: str) -> list[str]:
 
     A folder may be removed meanwhile, or be a mount whose server is gone; that is reported where it is read.
     """
+    if is_silent_mount(folder):
+        return []
     try:
         with os.scandir(folder) as entries:
             return sorted(entry.path for entry in entries if entry.name.endswith(ending))
@@ -63,9 +67,12 @@ def walk(
         refused: called with a folder that cannot be read or is not entered, and why.
         most_count: of the entries of a folder; the others are refused.
     """
-    waiting = [(os.fspath(top), 0)]
+    waiting, silent = [(os.fspath(top), 0)], find_silent(top)
     while waiting:
         folder, depth = waiting.pop()
+        if folder in silent:
+            refused(folder, "the server of this mount does not answer; what is in it was not read")
+            continue
         try:
             with os.scandir(folder) as entries:
                 found = list(islice(entries, most_count))
