@@ -250,7 +250,9 @@ def _segments(lines: bytes, places: Places) -> Iterator[tuple[int, int, Sequence
     indexes: list[int] = []
     last: dict[int, int] = {}
     """By pattern, in a long line."""
-    for place in sorted(position << _BITS | index for index, positions in places.items() for position in positions):
+    is_one = len(lines) > _WINDOW and lines.find(b"\n", 0, len(lines) - 1) < 0
+    apart = {index: _apart(positions) for index, positions in places.items()} if is_one else places
+    for place in sorted(position << _BITS | index for index, positions in apart.items() for position in positions):
         position, index = place >> _BITS, place & _INDEX
         if not whole and (before := last.get(index)) is not None and position - before < _SAME_BYTES:
             if lines.find(b"\n", before, position) < 0:
@@ -267,6 +269,15 @@ def _segments(lines: bytes, places: Places) -> Iterator[tuple[int, int, Sequence
             last[index] = position
     if indexes:
         yield start, end, sorted(set(indexes)) if len(indexes) > 1 else indexes
+
+
+def _apart(positions: Sequence[int]) -> Iterator[int]:
+    """Of the places of one pattern in one long line those that may add something."""
+    last = -_SAME_BYTES
+    for position in positions:
+        if position - last >= _SAME_BYTES:
+            last = position
+            yield position
 
 
 def _following(block: bytes, end: int, upcoming: bytes, count: int) -> tuple[str, ...]:

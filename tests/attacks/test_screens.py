@@ -12,8 +12,8 @@ from tests.attacks.conftest import Doctor
 from tests.attacks.run import Done
 
 SAMPLE = Path(__file__).resolve().parents[2] / "samples" / "openrlhf-save-kill" / "run"
-EVIL = "\x1b[2J\x1b]0;owned\x07\x1b[31mred\u202egnp.exe\x9b5m"
-HARMFUL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+EVIL = "\x1b[2J\x1b]0;owned\x07\x1b[31mred\u202egnp.exe\x9b5m\u2028a\U000e0041"
+HARMFUL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
 """A carriage return is the terminal's own, before each newline."""
 
 
