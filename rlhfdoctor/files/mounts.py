@@ -1,4 +1,4 @@
-"""Mounts whose server does not answer: whoever looks at a file there waits for ever, and Ctrl-C may not end it."""
+"""Mounts whose server does not answer: a program that looks at a file there waits for ever, even through Ctrl-C."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ PLACES = (
     ),
     Place(
         "curl etcdctl",
-        r"\b(?:curl|etcdctl)\b[^\n]{0,300}?\s(?:-[a-zA-Z]{0,8}u|--user|--proxy-user|-U)[ =]?"
+        r"\b(?:curl|etcdctl)\b[^\n]{0,300}?\s(?:-[a-zA-Z]{0,8}u|--user|--proxy-user|-U)[ \t=]?"
         r"[\"']?([^\s\"':]{1,100}:[^\s\"']{1,300})",
     ),
     Place("mysql maria", r"\b(?:mysql\w{0,12}|mariadb)\b[^\n]{0,200}?\s-p([^\s\"']{4,})"),

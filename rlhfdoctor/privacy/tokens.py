@@ -52,6 +52,7 @@ PREFIXED: tuple[tuple[str, str, str], ...] = (
     ("Helicone", "pk-helicone- sk-helicone-", r"[\w-]{20,}"),
     # clouds
     ("AWS", "AKIA ASIA ABIA ACCA", r"[0-9A-Z]{16}"),
+    ("AWS, older", "A3T", r"[A-Z0-9][A-Z2-7]{16}" + _END),
     ("AWS Bedrock", "ABSK", r"[A-Za-z0-9+/]{100,}={0,2}"),
     ("AWS Bedrock, short-lived", "bedrock-api-key-", r"[A-Za-z0-9+/=]{20,}"),
     ("Alibaba", "LTAI", r"[0-9A-Za-z]{12,}"),
@@ -92,7 +93,10 @@ PREFIXED: tuple[tuple[str, str, str], ...] = (
     ("NuGet", "oy2", r"[a-z0-9]{43}" + _END),
     ("Docker", "dckr_pat_ dckr_oat_", r"[\w-]{16,}"),
     ("JFrog", "AKCp", r"[A-Za-z0-9]{60,}"),
-    ("JFrog, reference", "cmVmdGtuOj", r"[A-Za-z0-9]{40,}={0,2}"),
+    ("JFrog, reference", "cmVmd", r"[A-Za-z0-9]{40,}={0,2}"),
+    ("GitLab, session", "_gitlab_session=", r"[0-9a-z]{32}"),
+    ("ClickHouse", "4b1d", r"(?=[a-z0-9]{0,37}[A-Z])[A-Za-z0-9]{38}" + _END),
+    ("Harness", "pat. sat.", r"[\w-]{22}\.[A-Za-z0-9]{24}\.[A-Za-z0-9]{20}" + _END),
     ("Buildkite", "bkua_", r"[0-9a-z]{40}"),
     ("CircleCI", "CCIPAT_ CCIPRJ_", r"[A-Za-z0-9]{22}_[0-9a-f]{40}"),
     ("Sourcegraph", "sgp_ sgd_", r"[0-9A-Fa-f_]{40,}"),
@@ -102,20 +106,29 @@ PREFIXED: tuple[tuple[str, str, str], ...] = (
     ("Postman", "PMAK-", r"[0-9a-f]{24}-[0-9a-f]{34}"),
     # secrets and networks
     ("Vault", "hvs. hvb. hvr.", r"[\w-]{24,}"),
+    ("Vault, older", "s.", r"(?=[a-z0-9]{0,23}[A-Z])(?=[A-Za-z]{0,23}\d)[A-Za-z0-9]{24}" + _END),
     ("Doppler", "dp.pt. dp.st. dp.ct. dp.sa. dp.scim. dp.audit.", r"(?:[a-z0-9_-]{2,35}\.)?[A-Za-z0-9]{40,}"),
     ("1Password", "ops_eyJ", r"[A-Za-z0-9+/=_-]{100,}"),
+    ("1Password, key", "A3-", r"[A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})(?:-[A-Z0-9]{5}){3}" + _END),
+    ("Authress", "scauth_ authress_", r"[a-z0-9]{5,30}\.[a-z0-9]{4,6}\.acc[_-][a-z0-9-]{10,32}\.[\w+/=-]{30,120}"),
+    ("Defined Networking", "dnkey-", r"[\w=-]{26}-[\w=-]{52}"),
     ("age", "AGE-SECRET-KEY-1", r"[0-9A-Z]{58}"),
     ("Tailscale", "tskey-auth- tskey-api- tskey-client- tskey-scim- tskey-webhook-", r"[\w-]{10,}"),
     ("Infracost", "ico-", r"[A-Za-z0-9]{32}" + _END),
     ("OpenShift", "sha256~", r"[\w-]{43}"),
     ("JSON web token", "eyJ", r"[\w-]{8,4096}\.[\w-]{8,4096}\.[\w-]{0,4096}"),
     # chat, mail, notes
-    ("Slack", "xox", r"(?:[abcdeprs](?:\.xox[bp])?-[\w-]{10,}|o-\d[\w-]{9,})"),
+    ("Slack", "xox", r"(?:[abcdeprs](?:\.xox[bp])?-[\w-]{8,}|o-\d[\w-]{9,})"),
     ("Slack, application", "xapp-", r"\d-[A-Za-z0-9]{8,}-\d{8,}-[0-9a-f]{32,}"),
     ("SendGrid", "SG.", r"[\w-]{20,24}\.[\w-]{39,50}"),
     ("Brevo", "xkeysib- xsmtpsib-", r"[0-9a-f]{64}-[A-Za-z0-9]{16}"),
     ("Resend", "re_", r"[A-Za-z0-9]{8}_[A-Za-z0-9]{24}" + _END),
-    ("Twilio", "SK", r"[0-9a-f]{32}" + _END),
+    ("Twilio", "SK", r"[0-9a-fA-F]{32}" + _END),
+    ("Facebook, page", "EAAM EAAC", r"[A-Za-z0-9]{100,}"),
+    ("Frame.io", "fio-u-", r"[\w=-]{64}"),
+    ("Dropbox", "sl.", r"(?:u\.)?[\w=-]{130,}"),
+    ("Adobe", "p8e-", r"[A-Za-z0-9]{32}" + _END),
+    ("42", "s-s4t2ud- s-s4t2af-", r"[0-9a-f]{64}"),
     ("Notion", "ntn_", r"[A-Za-z0-9]{40,}"),
     ("Linear", "lin_api_ lin_oauth_", r"[A-Za-z0-9]{32,}"),
     ("Airtable", "pat", r"[A-Za-z0-9]{14}\.[0-9a-f]{64}"),
@@ -124,12 +137,17 @@ PREFIXED: tuple[tuple[str, str, str], ...] = (
     ("Contentful", "CFPAT-", r"[\w-]{43}"),
     ("Figma", "figd_ figu_", r"[\w-]{40,}"),
     # payments, monitoring
-    ("Stripe", "rk_live_ rk_test_ whsec_", r"[A-Za-z0-9+/]{20,}={0,2}"),
+    ("Stripe", "rk_live_ rk_test_ rk_prod_ whsec_", r"[A-Za-z0-9+/]{10,}={0,2}"),
     ("Square", "sq0atp- sq0csp-", r"[\w-]{22,}"),
+    ("Square, access", "EAAA", _DIGIT + r"[\w-]{22,60}" + _END),
+    ("Flutterwave", "FLWSECK_TEST- FLWSECK- FLWPUBK_TEST- FLWPUBK-", r"[A-Za-z0-9]{12,}(?:-X)?"),
+    ("Duffel", "duffel_test_ duffel_live_", r"[\w=-]{43}"),
+    ("SettleMint", "sm_aat_ sm_pat_ sm_sat_", r"[A-Za-z0-9]{16,}"),
     ("EasyPost", "EZAK EZTK", r"[A-Za-z0-9]{54}"),
-    ("Shippo", "shippo_live_ shippo_test_", r"[0-9a-f]{40}"),
+    ("Shippo", "shippo_live_ shippo_test_", r"[0-9A-Fa-f]{40}"),
     ("Shopify", "shpat_ shpca_ shppa_ shpss_", r"[0-9A-Fa-f]{32}"),
     ("Grafana", "glc_", r"[A-Za-z0-9+/]{32,}={0,2}"),
+    ("Grafana, older", "eyJrIjoi", r"[A-Za-z0-9]{70,}={0,3}"),
     ("Grafana, service", "glsa_", r"[A-Za-z0-9]{32}_[0-9A-Fa-f]{8}"),
     ("Sentry", "sntrys_ sntryu_", r"[\w+/=-]{40,}"),
     ("New Relic", "NRAK- NRJS- NRII-", r"[\w-]{19,}"),
@@ -145,7 +163,7 @@ _RUN = re.compile(r"[\w.~+/=:-]{16,}")
 
 _WEAK_WORDS = """
 sk- sk_ ms- r8_ fw_ csk- pa- fc- ak- as- re_ cio oy2 pat SK SCW API- ico- pul- sess- dapi napi_
-ops_eyJ SG. fo1_ 1//0 cmVmdGtuOj sha256~ v1.0- jina_ e2b_
+ops_eyJ SG. fo1_ 1//0 cmVmd sha256~ v1.0- jina_ e2b_ 4b1d pat. sat. A3T A3- s. sl. p8e- EAAA EAAM EAAC eyJrIjoi
 """
 _WEAK = frozenset(_WEAK_WORDS.split())
 """What words or hashes may end in: no token where a letter or a figure stands before it."""
@@ -170,6 +188,7 @@ INNER: tuple[tuple[str, str, str], ...] = (
     ("Telegram", ":AA", _inner(r"\d", r"\d{7,9}:AA[\w-]{33}")),
     ("Telegram, address", "/bot", r"(?<=/bot)\d{8,10}:[\w-]{35}" + _END),
     ("Mailchimp", "-us1 -us2 -us3 -us4 -us5 -us6 -us7 -us8 -us9", _inner("[0-9a-f]", r"[0-9a-f]{31}-us\d{1,2}")),
+    ("MaxMind", "_mmk", _inner("[A-Za-z0-9]", r"[A-Za-z0-9]{5}_[A-Za-z0-9]{29}_mmk")),
     ("Terraform", ".atlasv1.", _inner("[A-Za-z0-9]", r"[A-Za-z0-9]{13}\.atlasv1\.[\w=-]{60,70}")),
     ("Microsoft Entra", "Q~", _inner(r"[\w~.-]", r"[\w~.-]{2}\dQ~[\w~.-]{31,34}")),
     ("Microsoft, marked keys", "JQQJ9", _inner("[A-Za-z0-9]", r"[A-Za-z0-9]{51}JQQJ9[9D][A-Za-z0-9]{20,32}={0,2}")),
