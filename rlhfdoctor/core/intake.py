@@ -31,6 +31,10 @@ _SAID_BY_STATUS = ("k8s", "docker")
 """What a pod's or container's state says, which kubectl writes as YAML, too."""
 _MOST_EVENTS = 100_000
 """Held of all sources together, some 70 MB; then half as many are kept."""
+_MOST_CONFIGURATION_BYTES = 32 * 1024**2
+"""Held of all small files, and as much of all large ones: samples in JSON do not displace a launch script. verl's
+repository has 6 MiB, TRL's 5."""
+_LARGE_BYTES = 256 * 1024
 _NOTES = (EVENT.host.note_limit, EVENT.host.note_total, EVENT.host.note_used)
 
 
@@ -69,6 +73,7 @@ class Intake:
         self._line_counts: dict[str, int] = {}
         self._most_events = _MOST_EVENTS
         self._left_out_count = 0
+        self._configuration_bytes = {False: 0, True: 0}
 
     def _read_sources(self, found: Iterable[tuple[Source, Reading | None]]) -> None:
         """Reads each source, unless it comes with its reading."""
@@ -177,6 +182,12 @@ class Intake:
                 config_limit_bytes=CONFIG_LIMIT_BYTES >> 20,
             )
             self.gaps.append(Gap(what=quoted(source.name), why=why))
+        is_large = len(data) > _LARGE_BYTES
+        if self._configuration_bytes[is_large] + len(data) > _MOST_CONFIGURATION_BYTES:
+            why = say("more than {most} MiB of configuration in all; not read", most=_MOST_CONFIGURATION_BYTES >> 20)
+            self.gaps.append(Gap(what=quoted(source.name), why=why))
+            return []
+        self._configuration_bytes[is_large] += len(data)
         self.texts[source.name] = data.decode("utf-8", "surrogateescape")
         applied = applied_to(Path(source.name), self.gaps)
         if applied is not None:

@@ -117,6 +117,7 @@ class Session(Intake):
         """Configuration with settings that is not for the user to edit."""
         self._configuration_s = 0.0
         self._setting_count = 0
+        self._noted = set[Gap]()
         self._written: dict[str, list[Written]] = {}
 
     def __enter__(self) -> Session:
@@ -276,7 +277,8 @@ class Session(Intake):
         return written
 
     def _note(self, gap: Gap) -> None:
-        if gap not in self.gaps:
+        if gap not in self._noted:
+            self._noted.add(gap)
             self.gaps.append(gap)
 
     def _nothing(self) -> SourceError:

@@ -10,33 +10,34 @@ from rlhfdoctor.i18n.message import say
 from rlhfdoctor.types import Event, Evidence
 from rlhfdoctor.vocabulary import EVENT, FACT
 
+_ECHOES = (
+    EVENT.net.refused,
+    EVENT.nccl.remote_error,
+    EVENT.nccl.closed_by_peer,
+    EVENT.ray.actor_lost,
+    EVENT.gloo.closed,
+    EVENT.nccl.store_timeout,
+    EVENT.nccl.hccl_timeout,
+    EVENT.nccl.timeout,
+    EVENT.vllm.engine_dead,
+    EVENT.torch.leaked_objects,
+    EVENT.ray.gcs_lost,
+)
+_FOLLOWERS = (EVENT.python.abort, EVENT.python.fatal, EVENT.torch.closing_signal)
+
 
 def find_peer(case: Case) -> Iterator[Evidence]:
     """Whether a process was killed before others lost their connection or waited in vain."""
-    echoes = case.of(
-        EVENT.net.refused,
-        EVENT.nccl.remote_error,
-        EVENT.nccl.closed_by_peer,
-        EVENT.ray.actor_lost,
-        EVENT.gloo.closed,
-        EVENT.nccl.store_timeout,
-        EVENT.nccl.hccl_timeout,
-        EVENT.nccl.timeout,
-        EVENT.vllm.engine_dead,
-        EVENT.torch.leaked_objects,
-        EVENT.ray.gcs_lost,
-    )
+    echoes = case.of(*_ECHOES)
     if not echoes:
         return
-    followers = (EVENT.python.abort, EVENT.python.fatal, EVENT.vllm.engine_dead, EVENT.torch.closing_signal)
     deaths = [
-        e
-        for e in case.events
-        if (found := classify(e))
+        event
+        for event in case.events
+        if (found := classify(event))
         and found[1] in (0, 3)
-        and e not in echoes
-        and e.kind not in followers
-        and _before(e, echoes[0])
+        and event.kind not in (*_ECHOES, *_FOLLOWERS)
+        and _before(event, echoes[0])
     ]
     if deaths:
         yield fact(FACT.comm.death_first, True, say("a process was already gone"), deaths[0])

@@ -236,6 +236,18 @@ def test_variables_that_hold_each_other(tmp_path: Path, attack: Doctor) -> None:
     assert attack("analyze", folder, "--format", "json").check((1,)).killer == build.KILLER
 
 
+def test_more_configuration_than_memory(tmp_path: Path, analyze: Doctor) -> None:
+    """All samples of a dataset as JSON files: the launch script, which comes behind them, is read all the same."""
+    folder = build.good_log(tmp_path / "job").parent
+    for number in range(100):
+        samples = [{"prompt": "x" * 1000, "answer": f"{number}.{index}"} for index in range(1000)]
+        (folder / f"a{number}.json").write_text(json.dumps(samples))
+    (folder / "launch.sh").write_text("python t.py --adam_offload --zero_stage 3\n")
+    done = analyze(folder).check((1,))
+    assert (done.killer, done.gap("a99.json"), done.gap("a3.json")) == (KILLER, True, False)
+    assert {setting["file"].rsplit("/", 1)[-1] for setting in json.loads(done.stdout)["settings"]} == {"launch.sh"}
+
+
 @pytest.mark.parametrize("dangling", [False, True], ids=["there", "dangling"])
 @pytest.mark.parametrize("command", ["report", "analyze", "compare", "each"])
 def test_report_through_a_link(tmp_path: Path, attack: Doctor, command: str, dangling: bool) -> None:
