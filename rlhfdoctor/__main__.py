@@ -1,6 +1,17 @@
-"""`python -m rlhfdoctor`."""
+"""What `doctor` and `python -m rlhfdoctor` start: Ctrl-C leaves no traceback, even while modules are imported."""
 
-from rlhfdoctor.cli import main
+import sys
+
+
+def main() -> None:
+    """The command, with its exit code."""
+    try:
+        from rlhfdoctor.cli import main as command
+
+        command()
+    except KeyboardInterrupt:
+        sys.exit(130)
+
 
 if __name__ == "__main__":
     main()

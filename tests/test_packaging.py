@@ -83,7 +83,7 @@ def test_metadata(metadata: Message, wheel: zipfile.ZipFile) -> None:
     assert {f"Programming Language :: Python :: 3.{minor}" for minor in range(10, 14)} <= set(metadata.get_all("Classifier", []))
     info = metadata["Name"] + "-" + metadata["Version"] + ".dist-info"
     assert wheel.read(f"{info}/licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
-    assert wheel.read(f"{info}/entry_points.txt").decode().split() == ["[console_scripts]", "doctor", "=", "rlhfdoctor.cli:main", "rlhfdoctor", "=", "rlhfdoctor.cli:main"]
+    assert wheel.read(f"{info}/entry_points.txt").decode().split() == ["[console_scripts]", "doctor", "=", "rlhfdoctor.__main__:main", "rlhfdoctor", "=", "rlhfdoctor.__main__:main"]
 
 
 def test_the_version_is_one() -> None:

@@ -1,6 +1,6 @@
 """The `doctor` command: flags in, exit code out; everything heavy is imported inside its command.
 
-Exit codes (contract.md): 0 nothing wrong found, 1 an incident, 2 wrong use or unreadable input.
+Exit codes (contract.md): 0 nothing wrong found, 1 an incident, 2 wrong use or unreadable input; 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ class _Group(click.Group):
             return super().make_context(*words, **more)
         except click.ClickException as error:
             raise _shown(error) from None
+        except (click.Abort, KeyboardInterrupt):
+            raise _stopped() from None
 
     def invoke(self, ctx: click.Context) -> Any:
         for stream in (sys.stdout, sys.stderr):
@@ -59,7 +61,9 @@ class _Group(click.Group):
             ctx.exit(0)
         except click.ClickException as error:
             raise _shown(error) from None
-        except (click.exceptions.Exit, click.Abort, KeyboardInterrupt):
+        except (click.Abort, KeyboardInterrupt):
+            raise _stopped() from None
+        except click.exceptions.Exit:
             raise
         except Exception as error:  # a user sees no traceback
             if os.environ.get("RLHFDOCTOR_DEBUG"):
@@ -84,6 +88,12 @@ def _open_streams() -> None:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # gets the lowest free number
     if sys.stderr is None:
         sys.stderr = os.fdopen(2, "w", closefd=False)
+
+
+def _stopped() -> click.exceptions.Exit:
+    """As a shell has it, and no exit code of a verdict: click would end with 1, which is an incident."""
+    echo(f"\ndoctor: {words()(say('stopped by Ctrl-C'))}", err=True)
+    return click.exceptions.Exit(130)
 
 
 def _shown(error: click.ClickException) -> click.ClickException:
