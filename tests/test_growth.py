@@ -62,13 +62,15 @@ def write_logs(folder: Path, count: int) -> Path:
 
 
 def write_clutter(folder: Path, count: int) -> Path:
-    """As many times the small files that are around a run: a note with a failure in it, a script, YAML, a log of one line."""
+    """As many times the small files that are around a run: a note with a failure in it, a script, YAML, a log of a rank."""
     folder.mkdir()
     for number in range(25 * count):
         (folder / f"note-{number}.md").write_text("# Seen\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n")
         (folder / f"train-{number}.sh").write_text(f"python train.py --adam_offload --seed {number}\n")
         (folder / f"bad-{number}.yaml").write_text("a: [1,\nb: }\n")
-        (folder / f"worker-{number}.log").write_text(f"ValueError: {number}\n")
+        waits = f"WorkNCCL(SeqNum={number}, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600001 milliseconds"
+        lines = f"[Rank {number}] Watchdog caught collective operation timeout: {waits} before timing out.\nValueError: {number}\n"
+        (folder / f"rank-{number}.log").write_text(lines)
     return folder
 
 

@@ -99,11 +99,12 @@ def _ranks(waits: list[Event]) -> Iterator[Evidence]:
     events = [each[0] for each in by_rank.values()]
     if all(len({event.fields.get(FIELD.op) for event in each}) == 1 for each in by_rank.values()):
         yield from _apart(events)  # else a rank waits in two groups, and which one the other is in is unknown
-    for one in events:
-        for two in events:
-            same = one.fields.get(FIELD.seq) is not None and one.fields.get(FIELD.seq) == two.fields.get(FIELD.seq)
-            if not same or one is two:
-                continue
+    by_number: dict[object, list[Event]] = {}
+    for event in events:
+        if event.fields.get(FIELD.seq) is not None:
+            by_number.setdefault(event.fields[FIELD.seq], []).append(event)
+    for one, *others in by_number.values():
+        for two in others:
             if one.fields.get(FIELD.op) != two.fields.get(FIELD.op):
                 yield fact(
                     FACT.comm.op_differs,
@@ -146,23 +147,26 @@ def _apart(events: list[Event]) -> Iterator[Evidence]:
 
     A late rank alone leaves the others in one and the same operation.
     """
-    for one, two in itertools.combinations(events, 2):
-        numbers = whole(one, FIELD.seq), whole(two, FIELD.seq)
-        ops = str(one.fields.get(FIELD.op)), str(two.fields.get(FIELD.op))
-        groups = [_GROUP.findall(event.text) for event in (one, two)]
-        if None in numbers or numbers[0] == numbers[1] or ops[0] == ops[1] or groups[0] != groups[1]:
-            continue
+    by_group: dict[tuple[str, ...], dict[tuple[int, str], Event]] = {}
+    for event in events:
+        if (seq := whole(event, FIELD.seq)) is not None:
+            waits = by_group.setdefault(tuple(_GROUP.findall(event.text)), {})
+            waits.setdefault((seq, str(event.fields.get(FIELD.op))), event)
+    for waits in by_group.values():
+        if any(len(set(values)) == 1 for values in zip(*waits)):
+            continue  # else there are two that differ in both, and the first or the second is one of them
+        one, two = next((a, b) for a, b in itertools.combinations(waits, 2) if a[0] != b[0] and a[1] != b[1])
         yield fact(
             FACT.comm.op_differs,
             True,
             say(
                 "one rank waits in {op} (SeqNum={seq}), another in {other_op} (SeqNum={other_seq})",
-                op=ops[0],
-                seq=numbers[0],
-                other_op=ops[1],
-                other_seq=numbers[1],
+                op=one[1],
+                seq=one[0],
+                other_op=two[1],
+                other_seq=two[0],
             ),
-            two,
+            waits[two],
         )
         return
 
