@@ -93,15 +93,16 @@ def _without_lost_peers(case: Case, shown: list[tuple[Event, Failure]]) -> list[
 def _without_cleanup(case: Case, shown: list[tuple[Event, Failure]]) -> list[tuple[Event, Failure]]:
     """Without a script's own end by SIGTERM behind the line on its child, and what fails as the interpreter exits."""
     killed = {e.origin.file: e.origin.line or 0 for e, _ in reversed(shown) if e.kind == EVENT.shell.killed}
-    exits = [e.origin for e in case.of(EVENT.python.frame) if e.fields.get(FIELD.function_text) in _AT_EXIT]
+    exits: dict[str, list[int]] = {}
+    for frame in case.of(EVENT.python.frame):
+        if frame.fields.get(FIELD.function_text) in _AT_EXIT:
+            exits.setdefault(frame.origin.file, []).append(frame.origin.line or 0)
 
     def is_cleanup(event: Event) -> bool:
         file, line = event.origin.file, event.origin.line or 0
         if event.kind == EVENT.shell.terminated:
             return line > killed.get(file, line)
-        return event.kind == EVENT.python.error and any(
-            at.file == file and 0 < line - (at.line or 0) <= _EXIT_LINES for at in exits
-        )
+        return event.kind == EVENT.python.error and any(0 < line - at <= _EXIT_LINES for at in exits.get(file, ()))
 
     return [(event, found) for event, found in shown if not is_cleanup(event)]
 
