@@ -1,4 +1,4 @@
-"""What `doctor` and `python -m rlhfdoctor` start: Ctrl-C leaves no traceback, even while modules are imported."""
+"""The entry point of `doctor`: Ctrl-C leaves no traceback, even while modules are imported."""
 
 import sys
 
