@@ -71,6 +71,7 @@ def find_limits(case: Case) -> Iterator[Evidence]:
     total = find_total(case)
     if total is not None:
         yield total
+    limits = [item for item in limits if item[0] > 0]
     finite = [item for item in limits if item[0] < _NO_LIMIT_BYTES]
     if limits and not finite:
         yield fact(FACT.host.unlimited, True, say("the cgroup has no memory limit"), limits[0][2])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import resource
@@ -11,6 +10,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+try:  # hashlib's own, without OpenSSL, as rlhfdoctor.cache takes it
+    if sys.version_info >= (3, 12):
+        from _sha2 import sha256
+    else:
+        from _sha256 import sha256  # type: ignore[import-not-found]
+except ImportError:
+    from hashlib import sha256
 
 from rlhfdoctor.files import write
 from rlhfdoctor.files.read import read_bytes
@@ -156,7 +163,7 @@ def keep_configs(folder: Path, argv: Sequence[str], around: Surroundings) -> lis
         copy = folder / "config" / f"{len(kept) + 1}-{path.name[-_NAME_LENGTH:]}"
         write.make_folder(copy.parent)
         write.replace(copy, data, real=True)
-        kept[real] = {"path": real, "sha256": hashlib.sha256(data).hexdigest(), "copy": f"config/{copy.name}"}
+        kept[real] = {"path": real, "sha256": sha256(data).hexdigest(), "copy": f"config/{copy.name}"}
     return list(kept.values())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,6 +30,7 @@ def write(recorded: Sequence[Curves], folder: Path) -> None:
         raise UsageError(
             say("Weights & Biases: the package wandb is missing: pip install 'rlhfdoctor[wandb]'")
         ) from None
+    logging.raiseExceptions = False  # its own log of a full disk would print a traceback
     make_folder(folder)
     if not os.access(folder, os.W_OK):  # the package would take a temporary folder, and say nothing
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
@@ -57,3 +59,5 @@ def write(recorded: Sequence[Curves], folder: Path) -> None:
                     run.log({**values, axis: number, "sample_timestamp_seconds": at_s})  # its own clock is that of now
         except wandb.Error as error:
             raise UsageError(say("Weights & Biases: {error}", error=str(error))) from None
+        if os.statvfs(folder).f_bavail == 0:  # the package's own process writes: it drops what does not fit, unsaid
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +15,7 @@ from click.testing import Result
 
 from rlhfdoctor.budget.shapes import of_config
 from rlhfdoctor.errors import UsageError
+from rlhfdoctor.logs.events import PATTERNS
 from rlhfdoctor.report.json_text import to_text
 
 Doctor = Callable[..., Result]
@@ -55,6 +58,21 @@ def test_every_number_gets_an_answer(doctor: Doctor, tmp_path: Path, sample: str
     estimated = doctor("estimate", run)
     assert "internal error" not in estimated.stderr
     assert estimated.exit_code in (0, 1, 2)
+
+
+@pytest.mark.parametrize("share", [1, 2])
+@pytest.mark.parametrize("number", NUMBERS, ids=lambda number: number[:12])
+def test_numbers_of_every_pattern(doctor: Doctor, tmp_path: Path, number: str, share: int) -> None:
+    """All samples in one log, each figure of them, or each second one, the same odd number: "0B" was a division by zero."""
+    count = itertools.count()
+    text = "\n".join(
+        re.sub(r"\d+(?:\.\d+)?", lambda found: found[0] if next(count) % share else number, pattern.sample)
+        for pattern in PATTERNS
+    )
+    (tmp_path / "a.log").write_text(text, errors="surrogatepass")
+    result = doctor("analyze", tmp_path, "--format", "json")
+    assert result.exit_code in (0, 1, 3), result.stderr
+    assert "please report it" not in json.dumps(json.loads(result.stdout)["gaps"])
 
 
 @pytest.mark.parametrize("value", [10**9, 10**400, -1, math.inf])

@@ -225,3 +225,14 @@ def test_file_or_folder(tmp_path: Path) -> None:
     assert (done.exit_code, "is a file" in done.stderr) == (2, True)
     done = report(tmp_path, "--format", "html", "--out", str(tmp_path))
     assert (done.exit_code, "is a folder" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("bytes_", [200, 1024])
+def test_wandb_on_a_full_disk(bytes_: int, tmp_path: Path) -> None:
+    """An error that says so: no traceback of the package's own log, and no "wrote"."""
+    pytest.importorskip("wandb", reason="wandb is not installed")
+    run = write(tmp_path / "run")
+    words = ("report", run, "--format", "wandb", "--out", tmp_path / "curves")
+    done = doctor(*words, home=tmp_path, file_bytes=bytes_).check((2,))
+    assert "File too large" in done.stderr
+    assert "wrote" not in done.stderr + done.stdout
