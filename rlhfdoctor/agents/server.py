@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import logging
+import sys
 import tempfile
 from collections.abc import Sequence
 from typing import Any
@@ -16,6 +17,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
 from rlhfdoctor.agents.bounded import bounded
+from rlhfdoctor.agents.lines import Lines
 from rlhfdoctor.agents.places import Places
 from rlhfdoctor.agents.tools import TOOLS, Tool
 from rlhfdoctor.agents.turns import one_at_a_time
@@ -57,7 +59,8 @@ def serve(folders: Sequence[str]) -> None:
 
 async def _serve(places: Places) -> None:
     server = make_server(places)
-    async with stdio_server() as (reads, writes):
+    written = anyio.wrap_file(Lines(sys.stdin.buffer, encoding="utf-8", errors="replace"))
+    async with stdio_server(written) as (reads, writes):
         await server.run(reads, writes, server.create_initialization_options())
 
 

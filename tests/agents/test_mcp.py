@@ -309,6 +309,36 @@ def test_no_such_folder(tmp_path: Path) -> None:
     assert (done.returncode, "no such folder" in done.stderr, done.stdout) == (2, True, "")
 
 
+def test_odd_lines(runs: Path) -> None:
+    """Half a surrogate pair gets its answer; a line without a bound costs none, and the next one is answered."""
+    words = [sys.executable, "-m", "rlhfdoctor", "mcp", str(runs)]
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as process:
+        assert process.stdin is not None and process.stdout is not None
+
+        def ask(number: int, method: str, params: dict[str, Any], before: bytes = b"") -> dict[str, Any]:
+            assert process.stdin is not None and process.stdout is not None
+            line = json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+            process.stdin.write(before + line.encode() + b"\n")
+            process.stdin.flush()
+            answer: dict[str, Any] = json.loads(process.stdout.readline())
+            assert answer["id"] == number
+            return answer["result"]
+
+        ask(1, "initialize", hello)
+        process.stdin.write(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')
+        odd = ask(2, "tools/call", {"name": "analyze", "arguments": {"paths": ["a\ud800b"]}})
+        assert (odd["isError"], "a\ufffdb: no such" in odd["content"][0]["text"]) == (True, True)
+        long = b"x" * (64 << 20) + b"\n"
+        next_ = ask(3, "tools/call", {"name": "explain", "arguments": {"rule": "gpu-leak"}}, before=long)
+        assert not next_["isError"]
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        peak_kib = int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1])
+        assert peak_kib < 150 * 1024
+        process.stdin.close()
+        assert process.wait() == 0
+
+
 def test_cancelled_calls_end() -> None:
     """A call that is cancelled stops before the next begins; it leaves no thread behind, and the others get their answers."""
     from rlhfdoctor.agents.turns import one_at_a_time
