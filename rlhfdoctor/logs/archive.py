@@ -16,7 +16,7 @@ from functools import partial
 from typing import IO, Any
 
 from rlhfdoctor.files.read import open_sized
-from rlhfdoctor.i18n.message import quoted, say
+from rlhfdoctor.i18n.message import plural, quoted, say
 from rlhfdoctor.logs.streams import decompressed
 from rlhfdoctor.types import Gap
 
@@ -92,7 +92,7 @@ def read_members(
     """
     name = os.fspath(path)
     members = _zip_members if name.lower().endswith(".zip") else _tar_members
-    read = 0
+    read = count = 0
     try:
         for member in members(name, opened or partial(open_sized, name), gaps, wanted):
             read += member.size
@@ -106,9 +106,15 @@ def read_members(
                     )
                 )
                 return
+            count += 1
             yield member
     except READ_ERRORS as error:
-        gaps.append(Gap(what=quoted(name), why=quoted(reason(error))))
+        why = quoted(reason(error))
+        if count:
+            why = plural(
+                "{why}; {n} file before that was read", "{why}; {n} files before that were read", count, why=why
+            )
+        gaps.append(Gap(what=quoted(name), why=why))
 
 
 def reason(error: BaseException) -> str:
@@ -131,7 +137,13 @@ def _tar_members(
     ):
         for count, member in enumerate(archive):
             if count >= _MOST_MEMBERS:
-                raise tarfile.ReadError(f"more than {_MOST_MEMBERS:,} members")
+                gaps.append(
+                    Gap(
+                        what=quoted(name),
+                        why=say("more than {count} members; the rest was not read", count=f"{_MOST_MEMBERS:,}"),
+                    )
+                )
+                return
             archive.members = []  # type: ignore[attr-defined]  # it keeps those of a stream, too
             if member.issparse():
                 gaps.append(Gap(what=quoted(f"{name}!{member.name}"), why=say("a sparse file of a tar, not read")))
