@@ -112,7 +112,10 @@ def read_members(
         why = quoted(reason(error))
         if count:
             why = plural(
-                "{why}; {n} file before that was read", "{why}; {n} files before that were read", count, why=why
+                "not readable to its end ({error}); {n} file before that was read",
+                "not readable to its end ({error}); {n} files before that were read",
+                count,
+                error=str(error) or type(error).__name__,
             )
         gaps.append(Gap(what=quoted(name), why=why))
 
@@ -194,6 +197,19 @@ class _PutBack:
 
 class _TarInfo(tarfile.TarInfo):
     """A member with a bounded description: tarfile reads long names, PAX headers, maps of sparse files whole."""
+
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> _TarInfo:
+        """tarfile ends without a word at a damaged header, and where the end of an archive is missing."""
+        try:
+            return super().fromtarfile(archive)
+        except tarfile.EmptyHeaderError:  # type: ignore[attr-defined]
+            fault = "it has no end"
+        except (tarfile.InvalidHeaderError, tarfile.TruncatedHeaderError) as error:  # type: ignore[attr-defined]
+            fault = str(error)
+        if archive.offset == 0:
+            fault = "not a tar, or an empty one"
+        raise tarfile.ReadError(fault)
 
     def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
         if self.type not in (*tarfile.REGULAR_TYPES, *_BARE_TYPES) and self.size > _MOST_HEADER_BYTES:

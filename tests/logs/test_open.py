@@ -20,6 +20,7 @@ import zstandard
 
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.i18n.message import quoted, say
+from rlhfdoctor.logs import archive as members
 from rlhfdoctor.logs.open import find_sources
 from rlhfdoctor.types import Gap
 from tests.build import read_folder
@@ -541,3 +542,16 @@ def test_frames_without_content(tmp_path: Path, name: str, data: bytes) -> None:
     (source,) = find_sources([str(tmp_path)], gaps)
     assert source.read() == b"step 1\n"
     assert [("without content" in str(gap.why)) or ("hold no text" in str(gap.why)) for gap in gaps] == [True]
+
+
+@pytest.mark.parametrize(("what", "says"), [("cut", "not readable to its end (truncated header); 3 files before that were read"), ("cut between", "not readable to its end (it has no end); 3 files before that were read"), ("header", "not readable to its end (bad checksum); 3 files before that were read"), ("long", "more than 4 members; the rest was not read")])
+def test_what_of_a_tar_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, says: str) -> None:
+    """A gap says what became of the files before the damage, or the limit; tarfile alone is silent about damage."""
+    data = tar_of({f"{number}.log": b"hello\n" for number in range(9)})
+    path = tmp_path / "x.tar"
+    end = {"cut": 3 * 1024 + 200, "cut between": 3 * 1024}.get(what)
+    path.write_bytes(data[:end] if what != "header" else data.replace(b"3.log", b"x.log"))
+    monkeypatch.setattr(members, "_MOST_MEMBERS", 4)
+    gaps: list[Gap] = []
+    read = [member.name for member in members.read_members(path, gaps, wanted=lambda name: True, most_bytes=1 << 20)]
+    assert ([str(gap.why) for gap in gaps], len(read)) == ([says], 4 if what == "long" else 3)
