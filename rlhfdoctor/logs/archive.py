@@ -17,13 +17,15 @@ from typing import IO, Any
 
 from rlhfdoctor.files.read import open_sized
 from rlhfdoctor.i18n.message import plural, quoted, say
-from rlhfdoctor.logs.streams import decompressed
+from rlhfdoctor.logs.streams import READ_BYTES, decompressed
 from rlhfdoctor.types import Gap
 
 _TARS = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".tzst", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 ENDINGS = (*_TARS, ".zip")
 _MOST_MEMBERS = 50_000
 """A session of a thousand workers has some six thousand files."""
+_MOST_PADDING_BYTES = 16 << 20
+"""Behind the end of a tar: it is filled to whole records, of 10 KiB by default."""
 _MOST_HEADER_BYTES = 1 << 20
 """Of a tar's long name or PAX header."""
 _BARE_TYPES = (tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE)
@@ -134,10 +136,18 @@ def reason(error: BaseException) -> str:
 def _tar_members(
     name: str, opened: Callable[[], IO[bytes]], gaps: list[Gap], wanted: Callable[[str], bool]
 ) -> Generator[Member, None, None]:
-    with (
-        opened() as raw,
-        tarfile.open(fileobj=decompressed(raw, name.lower()), mode="r|", tarinfo=_TarInfo) as archive,
-    ):
+    with opened() as raw:
+        stream = decompressed(raw, name.lower())
+        yield from _tar_files(name, stream, gaps, wanted)
+        for _ in range(_MOST_PADDING_BYTES // READ_BYTES):  # checksums of the compressed stream are behind it
+            if not stream.read(READ_BYTES):
+                break
+
+
+def _tar_files(
+    name: str, stream: IO[bytes], gaps: list[Gap], wanted: Callable[[str], bool]
+) -> Generator[Member, None, None]:
+    with tarfile.open(fileobj=stream, mode="r|", tarinfo=_TarInfo) as archive:
         for count, member in enumerate(archive):
             if count >= _MOST_MEMBERS:
                 gaps.append(

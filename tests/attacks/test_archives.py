@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import bz2
 import copy
 import gzip
 import io
+import lzma
+import random
 import tarfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from tests.attacks import build
 from tests.attacks.build import KILLER, MIB
 from tests.attacks.conftest import Doctor
+from tests.build import read_folder
 
 
 def test_zstd_of_repeated_bytes(tmp_path: Path, analyze: Doctor) -> None:
@@ -121,3 +127,65 @@ def test_pax_header_of_tar(tmp_path: Path, analyze: Doctor) -> None:
         out.addfile(info, io.BytesIO(build.KILL))
     done = analyze(run).check()
     assert (done.killer, done.gap(run / "logs.tar")) == (KILLER, False)
+
+
+TEXT = "".join(f"line {number} of the log, {number * 7919 % 1009}\n" for number in range(600)).encode()
+
+
+def _tar() -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for number in range(4):
+            info = tarfile.TarInfo(f"{number}.log")
+            info.size = len(TEXT)
+            archive.addfile(info, io.BytesIO(TEXT))
+    return out.getvalue()
+
+
+def _zip() -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for number in range(4):
+            archive.writestr(f"{number}.log", TEXT)
+    return out.getvalue()
+
+
+def _zstd(data: bytes) -> bytes:
+    return zstandard.ZstdCompressor(write_checksum=True).compress(data)
+
+
+PACKED: dict[str, Callable[[], bytes]] = {
+    "x.log.gz": lambda: gzip.compress(TEXT) * 2,
+    "x.log.bz2": lambda: bz2.compress(TEXT) * 2,
+    "x.log.xz": lambda: lzma.compress(TEXT) * 2,
+    "x.log.zst": lambda: _zstd(TEXT) * 2,
+    "x.zip": _zip,
+    "x.tar": _tar,
+    "x.tar.gz": lambda: gzip.compress(_tar()),
+    "x.tar.bz2": lambda: bz2.compress(_tar()),
+    "x.tar.xz": lambda: lzma.compress(_tar()),
+    "x.tar.zst": lambda: _zstd(_tar()),
+}
+DAMAGE: dict[str, Callable[[bytearray, int], bytearray]] = {
+    "cut": lambda data, place: data[:place],
+    "flipped": lambda data, place: data[:place] + bytes([data[place] ^ 1 << place % 8]) + data[place + 1 :],
+    "zeroed": lambda data, place: data[:place] + bytes(len(data[place : place + 4096])) + data[place + 4096 :],
+}
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+@pytest.mark.parametrize("name", PACKED)
+def test_damage_is_a_gap(tmp_path: Path, name: str, how: str) -> None:
+    """What differs from what was packed has a gap, whichever byte is damaged; text within a plain tar has no checksum."""
+    if name == "x.tar" and how != "cut":
+        pytest.skip("a tar has checksums of its headers only")
+    path = tmp_path / name
+    data = PACKED[name]()
+    path.write_bytes(data)
+    whole, gaps = read_folder([path])
+    assert gaps == [] and sum(map(len, whole.values())) >= 2 * len(TEXT)
+    places = random.Random(f"{name} {how}")
+    for place in (places.randrange(1, len(data)) for _ in range(40)):
+        path.write_bytes(DAMAGE[how](bytearray(data), place))
+        found, gaps = read_folder([path])
+        assert found == whole or gaps, place
