@@ -31,10 +31,11 @@ _STEMS = [
     "passcode",
     "pass=",
     "pass:",
+    "-pass ",
     'pass"',
     "pass'",
     "license",
-    "credential",
+    "cred",
     "use_wandb",
     "use_swanlab",
     "token",
@@ -61,6 +62,7 @@ _STEMS = [
     "授权码",
     "访问码",
     *(mark + short for mark in "_.-" for short in ("pw", "sk", "ak")),
+    *("pw" + mark for mark in "=:\"'"),
 ]
 """What each of the names has in it, in small letters."""
 _CLOSING = r"(?:\\{0,16}[\"']|[\"']?\])?(?:\s?[\])】」》])?"
@@ -73,10 +75,10 @@ _SHELL = r"\\{1,4}(?!&(?:quot|apos|lt|gt|[#]))(?:[^\s\w\"'/\\,;)}\]]|[;,)}\]](?=
 """An escape of the shell; those of JSON end the value."""
 NAMED = rf"""(?ix)
     (?<![a-z0-9_.$-])(?<!\$\{{)(?P<name>[a-z0-9_.-]{{0,100}}?
-        (?:key|secret|passw|passphrase|passcode|pass|pwd|credential|use_wandb|use_swanlab|token|auth|salt|cookie|kennwort|csrf|license
+        (?:key|secret|passw|passphrase|passcode|pass|pwd|credential|creds?(?![a-z])|use_wandb|use_swanlab|token|auth|salt|cookie|kennwort|csrf|license
         |(?:unseal|api|access|secret|license)[ ]key(?:[ ]\d)?|contraseña|senha|de[ -]passe
         |пароль|パスワード|비밀번호
-        |密码|密碼|密钥|密鑰|口令|令牌|私钥|凭证|验证码|授权码|访问码|[_.-](?:pw|sk|ak)(?![a-z0-9_.-]))
+        |密码|密碼|密钥|密鑰|口令|令牌|私钥|凭证|验证码|授权码|访问码|[_.-](?:pw|sk|ak)(?![a-z0-9_.-])|(?<![a-z0-9_.-])pw(?![a-z0-9_.-]))
         [a-z0-9_.-]{{0,40}})(?![a-z0-9_.-])
     (?P<joint>{_CLOSING}[ \t]{{0,8}}
         (?:->|={{1,2}}>|→|[:?+]?=>?|:[ ]?(?:str|bytes|SecretStr|str[ ]?\|[ ]?None|Optional\[str\])[ ]?=
@@ -122,13 +124,15 @@ _SECRET_PARTS = frozenset(
         "auth",
         "credential",
         "credentials",
+        "cred",
+        "creds",
         "salt",
         "cookie",
         "apikey",
         "license",
     ]
 )
-_SURE_PARTS = frozenset(["secret", "secrets", "password", "passwd", "pwd", "credential", "credentials"])
+_SURE_PARTS = frozenset(["secret", "secrets", "password", "passwd", "pwd", "credential", "credentials", "creds"])
 _OTHER_PARTS = frozenset(
     [
         "id",
@@ -285,6 +289,8 @@ def _is_mark(match: re.Match[str], group: str) -> bool:
 def _is_alike(name: str, value: str) -> bool:
     """Whether a name has a secret's word in it, and the value is a secret's: DB_PASSWORD_PROD=..."""
     parts = [part.lower() for part in _PARTS.findall(name)]
+    if parts[-1:] == ["key"] and " " in name:
+        return len(value) >= _LEAST_TOKEN and all(re.search(kind, value) for kind in (r"\d", r"[^\W\d_]"))
     if parts[-1:] == ["key"]:
         return len(value) >= _LEAST_KEY and _is_key(value) and not _NO_SECRET_KEYS.intersection(parts)
     if parts[-1:] in (["pw"], ["sk"], ["ak"]):

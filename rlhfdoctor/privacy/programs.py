@@ -50,6 +50,11 @@ PLACES = (
     ),
     Place("vault", r"\bvault\s{1,8}login\s{1,8}(?:-\S{1,80}\s{1,8}){0,8}([\w.-]{16,})"),
     Place(
+        "vault",
+        r"\bvault\s{1,8}(?:write|kv\s{1,8}(?:put|patch))\s[^\n=]{0,200}?((?:\s{1,8}[\w.-]{1,80}=[^\s\"']{1,400}){1,20})",
+    ),
+    Place("fernet( github(", r"\b(?:Fernet|Github)\(\s{0,8}b?[\"']([\w.+/=-]{16,200})[\"']", is_random=True),
+    Place(
         ".login( login(",
         r"\b(?:wandb|swanlab|huggingface_hub|hub|notebook_)?\.?login\(\s{0,8}(?:(?:key|api_key"
         r"|token)\s{0,4}=)?\s{0,8}b?[\"']([\w.-]{10,})",
@@ -107,8 +112,8 @@ PLACES = (
     ),
     Place("ldap", r"\bldap\w{1,12}\b[^\n]{0,300}?\s-w\s{1,8}([^\s\"']{1,200})"),
     Place(
-        "ossutil obsutil coscli cosutil",
-        r"\b(?:ossutil\w{0,4}|obsutil|coscli|cosutil)\b[^\n]{0,300}?\s(?:-k|--key|-s)[ =]{1,4}([^\s\"']{8,})",
+        "ossutil obsutil coscli cosutil coscmd",
+        r"\b(?:ossutil\w{0,4}|obsutil|coscli|cosutil|coscmd)\b[^\n]{0,300}?\s(?:-k|--key|-s)[ =]{1,4}([^\s\"']{8,})",
     ),
     Place(
         "mc_alias mc_config",
@@ -136,7 +141,10 @@ PLACES = (
         r"(?i)(?:\bauth\s?=\s?|\b(?:HTTP)?(?:Basic|Digest|Proxy)Auth)\(\s{0,8}(?:\w{1,20}=)?b?[\"'][^\"'\n]{1,200}[\"']"
         r",\s{0,8}(?:\w{1,20}=)?b?[\"']([^\"'\n]{1,200})[\"']",
     ),
-    Place(".login(", r"\.login\(\s{0,8}b?[\"'][^\"'\n]{1,200}[\"'],\s{0,8}b?[\"']([^\"'\n]{1,200})[\"']"),
+    Place(
+        ".login(",
+        r"\.login\(\s{0,8}(?:b?[\"'][^\"'\n]{1,200}[\"']|[\w.\[\]]{1,80}),\s{0,8}b?[\"']([^\"'\n]{1,200})[\"']",
+    ),
     Place("auth(", r"\bAuth(?:V[24])?\(\s{0,8}b?[\"']([^\"'\n]{8,100})[\"'],\s{0,8}b?[\"']([^\"'\n]{8,100})[\"']"),
     Place(
         "password_for passphrase_for",

@@ -51,7 +51,7 @@ PLACES = (
         r"|token|digest|apikey|oss|aws4|\[secret)\b)"
         r"([^\s\"',}]{6,4096})",
     ),
-    Place("bearer", r"(?i)\bbearer\s{1,8}(?=[\w.~+/=-]{0,200}\d)([\w.~+/=-]{8,4096})"),
+    Place("bearer", r"(?i)\bbearer(?:\s{1,8}|:\s{0,4})(?=[\w.~+/=-]{0,200}\d)([\w.~+/=-]{8,4096})"),
     Place(
         "x- api-key private-token -key: subscription",
         r"(?i)(?<![\w-])(?:x-[\w-]{0,40}(?:key|token|secret|auth)|(?:api|private|job|deploy|access"
