@@ -196,7 +196,7 @@ class Session(Intake):
     def case(self) -> Case:
         """Events of the window in order of time, with settings, framework and versions."""
         events = [event for event in name_training_bars(order_events(self.events)) if self._window.holds(event.time)]
-        events, documents = without_documents(events, self.paths)
+        events, documents = without_documents(events, self.paths, is_recorded=bool(self.traces))
         for name in documents:
             self._note(Gap(what=quoted(name), why=say("left out: no log by its name; pass the file itself to read it")))
         if self.traces:

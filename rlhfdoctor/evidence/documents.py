@@ -12,7 +12,7 @@ from rlhfdoctor.types import Event
 
 _DOCUMENT = re.compile(
     r"(?i)(?:^|/)(?:(?:readme|changelog|changes|faq|notes|history)(?:\.(?!log|out|err)[^/]*)?|doctor-report[^/]*"
-    r"|[^/]*\.(?:md|markdown|rst|tex|html?|ipynb|csv|tsv))$"
+    r"|[^/]*\.(?:md|markdown|rst|tex|html?|ipynb|csv|tsv|diff|patch))$"
 )
 _TEXT = re.compile(
     r"(?i)(?:^|/)(?![^/]*(?<![a-z])(?:dmesg|kern|kernel|messages|syslog|journal|console|stderr|stdout|logs?|out|err|sacct)"
@@ -20,6 +20,8 @@ _TEXT = re.compile(
 )
 """Not named after what writes it: a log where a line has a time, or a prefix of Ray, of a rank or of the kernel."""
 _BUNDLE = re.compile(r"(?:^|/)doctor-bundle[^/]*\.(?:tar\.gz|tgz|zip)!")
+_SESSION = re.compile(r"(?:^|/)(?:raylet|gcs_server|python-core-\w{1,20}|worker)(?:[-_][^/]*)?\.(?:out|err|log)$")
+"""Ray's own logs of a session."""
 _UPTIME = re.compile(r"^\s*\[ *\d+\.\d{6}\]")
 
 
@@ -31,19 +33,28 @@ class Sorted(NamedTuple):
     """Those left out."""
 
 
-def without_documents(events: Sequence[Event], named: Collection[str]) -> Sorted:
+def without_documents(events: Sequence[Event], named: Collection[str], *, is_recorded: bool) -> Sorted:
     """Events without those of files that quote a failure, where the run has a log of its own.
 
     Args:
         named: paths that the user gave; these are read whatever they are.
+        is_recorded: whether there is a trace: the recorder keeps the run's logs beside it.
     """
     files: dict[str, list[Event]] = {}
     for event in events:
         files.setdefault(event.origin.file, []).append(event)
     quoting = [name for name, found in files.items() if name not in named and _quotes(name, found)]
-    has_log = any(event.kind in STEPS for name, found in files.items() if not _is_like(name) for event in found)
+    has_log = is_recorded or any(_is_log(name, found) for name, found in files.items())
     left_out = set(quoting) if has_log else set[str]()
     return Sorted([event for event in events if event.origin.file not in left_out], sorted(left_out))
+
+
+def _is_log(name: str, events: Sequence[Event]) -> bool:
+    """Whether a file is a log of the run: it has steps, or is Ray's own and shows a failure."""
+    if _is_like(name):
+        return False
+    is_session = _SESSION.search(name) is not None
+    return any(event.kind in STEPS or (is_session and classify(event)) for event in events)
 
 
 def _is_like(name: str) -> bool:

@@ -40,6 +40,22 @@ def test_a_file_that_quotes_a_failure(tmp_path: Path, name: str) -> None:
     assert analyze([str(tmp_path / "run"), str(file)]).death is not None
 
 
+@pytest.mark.parametrize("name", ["README.md", "notes.txt", "fix.diff"])
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_a_run_whose_logs_have_no_steps(tmp_path: Path, is_recorded: bool, name: str) -> None:
+    """Its trace, or Ray's own logs of its end, are enough: the verdict was undecided, for the README's error."""
+    run = tmp_path / "run"
+    shutil.copytree(SAMPLES / "lab-shm-full" / "run", run)
+    if not is_recorded:
+        (run / "run.json").unlink()
+        (run / "000001.trace").unlink()
+    before = analyze([str(run)])
+    (run / name).write_text(f"Last week:\n{TRACEBACK}{KILL}\n")
+    after = analyze([str(run)])
+    assert (after.verdict, after.death and after.death.killer) == (before.verdict, before.death and before.death.killer)
+    assert [str(gap.what) for gap in after.gaps if "no log by its name" in str(gap.why)] == [str(run / name)]
+
+
 @pytest.mark.parametrize("name", ["dmesg.txt", "stderr.txt", "err.json"])
 def test_logs_with_such_names(tmp_path: Path, name: str) -> None:
     """A time, a process or the kernel's uptime shows that a program has logged the line."""
