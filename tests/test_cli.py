@@ -237,3 +237,33 @@ def test_closed_pipe_is_no_error() -> None:
         check=False,
     )
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("analyze", ""), ("patch", "x", ""), ("estimate", ""), ("report", ""), ("bundle", ""), ("compare", "", "x"), ("mcp", ""), ("analyze", "--config", "", "x"), ("report", "x", "--out", "")],
+    ids=lambda words: " ".join(words),
+)
+def test_an_empty_word_is_no_path(words: tuple[str, ...], doctor: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable that is not set was the current folder: `doctor patch "$RUN" --write` would have changed what is there."""
+    monkeypatch.chdir(tmp_path)
+    done = doctor(*words)
+    assert (done.exit_code, "is a variable of the shell not set?" in done.stderr) == (2, True), done.output
+
+
+def test_words_of_a_command_may_be_empty(tmp_path: Path) -> None:
+    """They are the command's."""
+    words = [sys.executable, "-c", "import sys; sys.exit(sys.argv[1:] != ['', 'x'])", "", "x"]
+    start = [sys.executable, "-m", "rlhfdoctor", "watch", "--out", str(tmp_path / "run"), "--"]
+    assert subprocess.run([*start, *words], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("words", [("analyze", "."), ("analyze", "-"), ("patch", "."), ("estimate", "x.sh"), ("bundle", "x")], ids=" ".join)
+def test_current_folder_that_was_removed(words: tuple[str, ...], doctor: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is said; it was an internal error."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    done = doctor(*words)
+    assert (done.exit_code, "the current folder was removed" in done.stderr) == (2, True), done.output

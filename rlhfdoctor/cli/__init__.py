@@ -5,9 +5,11 @@ Exit codes (contract.md): 0 nothing wrong found, 1 an incident, 2 wrong use or u
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -126,5 +128,29 @@ def main() -> None:
     """
 
 
+def _refuse_empty(command: click.Command) -> None:
+    """Of every path: a variable that is not set is an empty word, and that would be the current folder."""
+    if isinstance(command, click.Group):
+        for part in command.commands.values():
+            _refuse_empty(part)
+    for param in command.params:
+        is_file = isinstance(param.type, click.Path) or param.metavar in ("FILE", "DIR")
+        if is_file or (isinstance(param, click.Argument) and param.type is click.STRING):
+            param.callback = functools.partial(_filled, param.callback)
+
+
+def _filled(callback: Callable[..., Any] | None, ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    given = [str(word) for word in (value if isinstance(value, tuple) else (value,)) if word is not None]
+    if "" in given:
+        raise click.BadParameter("an empty word; is a variable of the shell not set?", ctx, param)
+    if not all(map(os.path.isabs, given)):
+        try:
+            os.path.realpath(".")
+        except OSError:
+            raise click.BadParameter("the current folder was removed; change into another one", ctx, param) from None
+    return value if callback is None else callback(ctx, param, value)
+
+
 for command in (analyze, bundle, compare, config, estimate, show_help, mcp, patch, report, rules, watch):
     main.add_command(command)
+_refuse_empty(main)

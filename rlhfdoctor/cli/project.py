@@ -110,12 +110,12 @@ def find_project(folder: str | Path, analysed: Iterable[str] = ()) -> Project:
     """
     from rlhfdoctor.cli.project_file import has_section, read_project
 
-    read = [_place(path) for path in analysed if not is_silent(_LOCAL.sub("/", path))]
     notes: list[Message] = []
     try:
         top = Path(folder).resolve(strict=True)
     except OSError:  # the current folder was removed
         return Project()
+    read = [_place(path) for path in analysed if not is_silent(_LOCAL.sub("/", path))]
     for place in (top, *top.parents):
         for name in (FILE, SHARED_FILE):
             path = place / name
