@@ -13,6 +13,7 @@ import polib
 import pytest
 from click.testing import Result
 
+from rlhfdoctor.cli import main
 from rlhfdoctor.engine.draft import sentences, write_skeleton
 
 Doctor = Callable[..., Result]
@@ -267,3 +268,14 @@ def test_current_folder_that_was_removed(words: tuple[str, ...], doctor: Doctor,
     gone.rmdir()
     done = doctor(*words)
     assert (done.exit_code, "the current folder was removed" in done.stderr) == (2, True), done.output
+
+
+def test_not_enough_memory(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is said with what limits it; it was an internal error."""
+
+    def full(**_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(main.commands["config"], "callback", full)
+    done = doctor("config")
+    assert (done.exit_code, "not enough memory" in done.stderr, "internal error" in done.stderr) == (2, True, False)

@@ -67,6 +67,10 @@ class _Group(click.Group):
             raise _stopped() from None
         except click.exceptions.Exit:
             raise
+        except MemoryError:
+            says = say("not enough memory for the doctor: raise `ulimit -v` or the container's limit")
+            echo(f"doctor: {words()(says)}", err=True)
+            ctx.exit(2)
         except Exception as error:  # a user sees no traceback
             if os.environ.get("RLHFDOCTOR_DEBUG"):
                 raise
