@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -279,3 +280,39 @@ def test_not_enough_memory(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(main.commands["config"], "callback", full)
     done = doctor("config")
     assert (done.exit_code, "not enough memory" in done.stderr, "internal error" in done.stderr) == (2, True, False)
+
+
+@pytest.mark.parametrize(
+    ("words", "file"),
+    [
+        (("analyze",), "config/train.yaml"),
+        (("analyze", "--format", "json"), "run.json"),
+        (("analyze",), "logs/job.log"),
+        (("report", "--format", "html"), "config/launch.sh"),
+        (("estimate",), "config/ds.json"),
+        (("compare", str(ROOT / "samples/lab-shm-full/run")), "run.json"),
+    ],
+    ids=str,
+)
+def test_a_report_does_not_take_the_place_of_an_input(doctor: Doctor, tmp_path: Path, words: tuple[str, ...], file: str) -> None:
+    """Configuration and logs in a folder that is read stay; a report there is written anew."""
+    run = tmp_path / "run"
+    shutil.copytree(ROOT / "samples/lab-shm-full/run", run)
+    before = (run / file).read_bytes()
+    done = doctor(*words, run, "--out", run / file)
+    assert (done.exit_code, "is read for the report" in done.stderr) == (2, True), done.output
+    assert (run / file).read_bytes() == before
+    for _ in range(2):
+        assert doctor("analyze", run, "--format", "json", "--out", run / "report.json").exit_code == 1
+
+
+def test_standard_output_by_name(doctor: Doctor) -> None:
+    """`--out -` made a file of that name."""
+    run = ROOT / "samples/lab-shm-full/run"
+    assert doctor("analyze", run, "--out", "-").stdout == doctor("analyze", run).stdout != ""
+
+
+def test_a_name_that_is_too_long(doctor: Doctor) -> None:
+    """Is said; it was an internal error."""
+    done = doctor("analyze", ROOT / "samples/lab-shm-full/run", "--out", "y" * 300)
+    assert (done.exit_code, "File name too long" in done.stderr, "internal" in done.stderr) == (2, True, False)

@@ -77,7 +77,7 @@ def analyze(
     """
     if min_confidence != min_confidence:
         raise UsageError(say("--min-confidence takes a number from 0 to 1"))
-    spare_inputs(out, paths)
+    spare_inputs(out, (*paths, *reading["configs"]))
     if each or before is not None:
         if not each:
             raise UsageError(say("--before FILE belongs to --each"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from rlhfdoctor.cli.console import language, language_option, make_page, rules_option, trimmed, write
+from rlhfdoctor.cli.console import language, language_option, make_page, rules_option, spare_inputs, trimmed, write
 from rlhfdoctor.cli.incident import EXIT_CODES
 from rlhfdoctor.cli.project import ProjectCommand
 
@@ -36,6 +36,7 @@ def compare(before: str, after: str, form: str, out: str | None, rules: tuple[Pa
     from rlhfdoctor.core.compare import compare as run
     from rlhfdoctor.report import comparison
 
+    spare_inputs(out, (before, after))
     found = run(before, after, rules=rules)
     if form == "json":
         text = comparison.render_json(found)

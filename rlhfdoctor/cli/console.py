@@ -16,7 +16,7 @@ import click
 
 from rlhfdoctor import cache
 from rlhfdoctor.errors import DoctorError, UsageError
-from rlhfdoctor.files.read import Refused
+from rlhfdoctor.files.read import Refused, read_bytes
 from rlhfdoctor.files.write import replace
 from rlhfdoctor.i18n.message import ENGLISH, Language, Message, joined, quoted, say
 from rlhfdoctor.report.sanitize import clean, shown
@@ -145,12 +145,12 @@ def trimmed(page: Console) -> str:
 
 
 def write(text: str, out: str | None, *, colours: bool = False) -> None:
-    """To the file, or to standard output; `colours` for a page of `make_page`, whose own they are.
+    """To the file, or to standard output (None, `-`); `colours` for a page of `make_page`, whose own they are.
 
     Raises:
         UsageError: it cannot be written.
     """
-    if out is None:
+    if out in (None, "-"):
         if sys.stdout is None:
             raise UsageError(say("standard output is closed; use --out FILE"))
         try:
@@ -199,21 +199,41 @@ def write_bytes(data: bytes, target: Path) -> None:
 
 
 _RECORDED = ("run.json", "command.sh", "orders.json", "versions.txt")
+_INPUTS = frozenset(
+    (".yaml", ".yml", ".toml", ".conf", ".cfg", ".ini", ".sh", ".py", ".log", ".err")
+    + (".trace", ".gz", ".zst", ".xz", ".bz2", ".zip", ".tar", ".tgz")
+)
+"""Endings of configuration and logs."""
+_OURS = (b'"schema": "rlhfdoctor.', b"sarif")
+"""In the first bytes of JSON that is a report."""
+_HEAD_BYTES = 4096
 
 
 def spare_inputs(out: str | None, paths: Iterable[str]) -> None:
     """Checks that a report does not take the place of what it is about.
 
     Raises:
-        UsageError: the file is one of the inputs, or a part of a recording.
+        UsageError: the file is one of the inputs, configuration or a log in a folder of them, or a part of a recording.
     """
     target = Path(out) if out is not None else None
-    if target is None or not target.is_file():
-        return
-    is_input = any(Path(path).exists() and Path(path).samefile(target) for path in paths)
-    is_recorded = target.name in _RECORDED or target.suffix == ".trace"
-    if is_input or (is_recorded and (target.parent / "run.json").exists()):
-        raise UsageError(say("--out {file}: is read for the report; name another file", file=str(target)))
+    try:
+        if target is None or not target.is_file():
+            return
+        is_input = any(Path(path).exists() and Path(path).samefile(target) for path in paths)
+        is_recorded = target.name in _RECORDED and (target.parent / "run.json").exists()
+        is_below = any(os.path.isdir(path) and Path(path).resolve() in target.resolve().parents for path in paths)
+        if is_input or is_recorded or (is_below and _is_read(target)):
+            raise UsageError(say("--out {file}: is read for the report; name another file", file=str(target)))
+    except OSError as error:
+        raise UsageError(joined(quoted(f"--out {target}"), quoted(error.strerror), by=": ")) from None
+
+
+def _is_read(target: Path) -> bool:
+    """Whether a file is configuration or a log, or JSON that is no report."""
+    if target.suffix.lower() not in (".json", ".jsonl"):
+        return target.suffix.lower() in _INPUTS
+    head = read_bytes(target, _HEAD_BYTES)
+    return not any(mark in head for mark in _OURS)
 
 
 def _umask() -> int:

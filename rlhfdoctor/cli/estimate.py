@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from rlhfdoctor.cli.console import language_option, make_page, trimmed, write
+from rlhfdoctor.cli.console import language_option, make_page, spare_inputs, trimmed, write
 from rlhfdoctor.cli.incident import given_options
 from rlhfdoctor.cli.project import ProjectCommand
 from rlhfdoctor.errors import UsageError
@@ -106,6 +106,7 @@ def estimate(
 
     check_given(framework)
     paths, model = _named(paths, model)
+    spare_inputs(out, (*paths, *configs))
     if not paths and not configs and (framework is None or model is None):
         raise UsageError(_what_is_missing(model))
     machine = Machine(
