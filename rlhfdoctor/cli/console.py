@@ -199,9 +199,9 @@ def write_bytes(data: bytes, target: Path) -> None:
 
 
 _RECORDED = ("run.json", "command.sh", "orders.json", "versions.txt")
-_INPUTS = frozenset(
-    (".yaml", ".yml", ".toml", ".conf", ".cfg", ".ini", ".sh", ".py", ".log", ".err")
-    + (".trace", ".gz", ".zst", ".xz", ".bz2", ".zip", ".tar", ".tgz")
+_INPUTS = (
+    *(".yaml", ".yml", ".toml", ".conf", ".cfg", ".ini", ".sh", ".py", ".log", ".err"),
+    *(".trace", ".gz", ".zst", ".xz", ".bz2", ".zip", ".tar", ".tgz"),
 )
 """Endings of configuration and logs."""
 _OURS = (b'"schema": "rlhfdoctor.', b"sarif")
@@ -221,7 +221,7 @@ def spare_inputs(out: str | None, paths: Iterable[str]) -> None:
             return
         is_input = any(Path(path).exists() and Path(path).samefile(target) for path in paths)
         is_recorded = target.name in _RECORDED and (target.parent / "run.json").exists()
-        is_below = any(os.path.isdir(path) and Path(path).resolve() in target.resolve().parents for path in paths)
+        is_below = any(Path(path).is_dir() and Path(path).resolve() in target.resolve().parents for path in paths)
         if is_input or is_recorded or (is_below and _is_read(target)):
             raise UsageError(say("--out {file}: is read for the report; name another file", file=str(target)))
     except OSError as error:

@@ -19,7 +19,7 @@ from rlhfdoctor.core.intake import Intake
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.evidence.bars import name_training_bars
 from rlhfdoctor.evidence.case import Case
-from rlhfdoctor.evidence.documents import without_documents
+from rlhfdoctor.evidence.documents import is_report, without_documents
 from rlhfdoctor.evidence.ownership import may_be_own, sort_kills
 from rlhfdoctor.faults import PATIENCE_S, isolated
 from rlhfdoctor.files.mounts import is_silent
@@ -147,6 +147,7 @@ class Session(Intake):
         inside = {name: folder for name, folder in files.items() if folder is not None}
         here = list(find_sources(list(files), self.gaps, whole_archives=True, below=inside))
         self._read_sources(self._opened(here))
+        self._drop_reports()
         self._shown_only |= set(filter(is_remote, self.texts))
         if any(real != to_show for real, to_show in fresh.items()):
             self._show_names()
@@ -320,6 +321,15 @@ class Session(Intake):
 
     def _renamed(self, gap: Gap, real: str, to_show: str) -> Gap:
         return Gap(what=gap.what.with_text(self.shown), why=gap.why.with_text(lambda text: text.replace(real, to_show)))
+
+    def _drop_reports(self) -> None:
+        """The doctor's own JSON beside what it is about: what it quotes is no line of the run, its list no settings."""
+        found = {name for name, text in self.texts.items() if name not in self.paths and is_report(text)}
+        for name in sorted(found):
+            del self.texts[name]
+            self._note(Gap(what=quoted(name), why=say("left out: a report of the doctor")))
+        if found:
+            self.events = [event for event in self.events if event.origin.file not in found]
 
     def _show_names(self) -> None:
         """Names of what was unpacked, as the user gave them: by the archive."""

@@ -11,7 +11,7 @@ from rlhfdoctor.evidence.steps import STEPS
 from rlhfdoctor.types import Event
 
 _DOCUMENT = re.compile(
-    r"(?i)(?:^|/)(?:(?:readme|changelog|changes|faq|notes|history)(?:\.(?!log|out|err)[^/]*)?|doctor-report[^/]*"
+    r"(?i)(?:^|/)(?:(?:readme|changelog|changes|faq|notes|history)(?:\.(?!log|out|err)[^/]*)?|doctor-report[^/]*|(?:doctor|verdict|diagnosis)\.[^/]*"
     r"|[^/]*\.(?:md|markdown|rst|tex|html?|ipynb|csv|tsv|diff|patch))$"
 )
 _TEXT = re.compile(
@@ -22,6 +22,9 @@ _TEXT = re.compile(
 _BUNDLE = re.compile(r"(?:^|/)doctor-bundle[^/]*\.(?:tar\.gz|tgz|zip)!")
 _SESSION = re.compile(r"(?:^|/)(?:raylet|gcs_server|python-core-\w{1,20}|worker)(?:[-_][^/]*)?\.(?:out|err|log)$")
 """Ray's own logs of a session."""
+_QUOTED = ("|", ">")
+"""How answers of the doctor, and mails, begin the lines of others."""
+_REPORT = re.compile(r'\s*\{\s*"(?:schema": "rlhfdoctor\.(?:report|estimate|comparison)/|\$schema": "[^"]{1,200}sarif)')
 _UPTIME = re.compile(r"^\s*\[ *\d+\.\d{6}\]")
 
 
@@ -31,6 +34,15 @@ class Sorted(NamedTuple):
     events: list[Event]
     files: Sequence[str]
     """Those left out."""
+
+
+def is_report(text: str) -> bool:
+    """Whether a text is JSON that the doctor wrote of a run, or another program's SARIF.
+
+    >>> is_report('{\\n  "schema": "rlhfdoctor.report/1",'), is_report('{"schema": "rlhfdoctor.run/1"}')
+    (True, False)
+    """
+    return _REPORT.match(text) is not None
 
 
 def without_documents(events: Sequence[Event], named: Collection[str], *, is_recorded: bool) -> Sorted:
@@ -67,7 +79,8 @@ def _quotes(name: str, events: Sequence[Event]) -> bool:
         return False
     if _DOCUMENT.search(name) or _BUNDLE.search(name):
         return True
-    return _TEXT.search(name) is not None and not any(map(_is_logged, events))
+    written = (event for event in events if not event.text.lstrip().startswith(_QUOTED))
+    return _TEXT.search(name) is not None and not any(map(_is_logged, written))
 
 
 def _is_logged(event: Event) -> bool:

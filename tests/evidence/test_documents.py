@@ -7,7 +7,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from rlhfdoctor.cli import main
 from rlhfdoctor.core.diagnose import analyze
 from tests.evidence.test_survived import CUDA, KILL
 
@@ -67,3 +69,16 @@ def test_logs_with_such_names(tmp_path: Path, name: str) -> None:
     (tmp_path / "job.log").write_text("step:7 - actor/lr:0.0\n")
     (tmp_path / name).write_text(lines[name])
     assert analyze([str(tmp_path)]).death is not None
+
+
+@pytest.mark.parametrize(("form", "name"), [("json", "x.json"), ("sarif", "x.json"), ("text", "verdict.txt"), ("text", "doctor.log"), ("md", "x.md"), ("html", "x.html")])
+def test_its_own_report_beside_the_run(tmp_path: Path, form: str, name: str) -> None:
+    """Is no evidence: it was what the next verdict pointed to."""
+    run = tmp_path / "run"
+    shutil.copytree(SAMPLES / "lab-shm-full" / "run", run)
+    CliRunner().invoke(main, ["analyze", str(run), "--format", form, "--out", str(run / name)])
+    assert (run / name).stat().st_size > 500
+    before, after = analyze([str(SAMPLES / "lab-shm-full" / "run")]), analyze([str(run)])
+    assert after.death is not None and before.death is not None
+    assert (after.verdict, after.death.killer, after.death.event.text) == (before.verdict, before.death.killer, before.death.event.text)
+    assert name not in [Path(event.origin.file).name for event in after.timeline]
