@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rlhfdoctor.i18n.message import NOTHING, Message, joined, plural, quoted, say
 from rlhfdoctor.report.next_step import next_step
 from rlhfdoctor.report.phrasing import NOT_SET, SAFETIES, freed, headline
+from rlhfdoctor.report.sanitize import shell_path
 from rlhfdoctor.report.sections.differences import describe, warn
 from rlhfdoctor.types import Finding, Incident, Patch
 
@@ -108,8 +108,12 @@ def already(counts: Mapping[str, int]) -> Iterator[Message]:
 
 
 def taking_back(file: str) -> str:
-    """The command that takes the changes of a file back."""
-    return shlex.join(("doctor", "patch", file, "--revert"))
+    """The command that takes the changes of a file back.
+
+    >>> taking_back("-x/ds.json")
+    'doctor patch ./-x/ds.json --revert'
+    """
+    return f"doctor patch {shell_path(file)} --revert"
 
 
 def why_nothing(incident: Incident, consent: Sequence[str]) -> Message:
