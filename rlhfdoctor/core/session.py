@@ -16,14 +16,14 @@ from typing import Any, Protocol
 
 from rlhfdoctor.core.archives import read_archives
 from rlhfdoctor.core.intake import Intake
+from rlhfdoctor.core.own_events import own_events
 from rlhfdoctor.errors import SourceError
 from rlhfdoctor.evidence.bars import name_training_bars
 from rlhfdoctor.evidence.case import Case
-from rlhfdoctor.evidence.documents import is_report, without_documents
-from rlhfdoctor.evidence.ownership import may_be_own, sort_kills
+from rlhfdoctor.evidence.documents import is_report
 from rlhfdoctor.faults import PATIENCE_S, isolated
 from rlhfdoctor.files.mounts import is_silent
-from rlhfdoctor.i18n.message import joined, plural, quoted, say
+from rlhfdoctor.i18n.message import joined, quoted, say
 from rlhfdoctor.logs.events import order_events
 from rlhfdoctor.logs.open import Source, find_sources
 from rlhfdoctor.logs.read import Reading
@@ -35,7 +35,7 @@ from rlhfdoctor.settings.logged import parse_every_logged
 from rlhfdoctor.settings.read import CONFIG_LIMIT_BYTES, parse_configuration
 from rlhfdoctor.settings.written import Written, interpret
 from rlhfdoctor.trace.archive import shown, unpacked
-from rlhfdoctor.trace.events import Recorded, drop_foreign
+from rlhfdoctor.trace.events import Recorded
 from rlhfdoctor.trace.read import find_nodes
 from rlhfdoctor.trace.run import Run, find_runs, find_unread, read_run
 from rlhfdoctor.types import Event, Gap
@@ -197,24 +197,10 @@ class Session(Intake):
     def case(self) -> Case:
         """Events of the window in order of time, with settings, framework and versions."""
         events = [event for event in name_training_bars(order_events(self.events)) if self._window.holds(event.time)]
-        events, documents = without_documents(events, self.paths, is_recorded=bool(self.traces))
-        for name in documents:
-            self._note(Gap(what=quoted(name), why=say("left out: no log by its name; pass the file itself to read it")))
-        if self.traces:
-            events, foreign = drop_foreign(events, self.traces)
-        else:
-            kills = sort_kills(events)
-            events, self.untied = kills.events, kills.untied
-            foreign, self.is_end_in_doubt = len(kills.foreign), any(map(may_be_own, kills.foreign))
-        if foreign:
-            self._note(
-                Gap(
-                    what=say("kernel log"),
-                    why=say(
-                        "{kills} of other jobs on this node left out", kills=plural("{n} kill", "{n} kills", foreign)
-                    ),
-                )
-            )
+        own = own_events(events, self.paths, self.traces)
+        events, self.untied, self.is_end_in_doubt = own.events, own.untied, own.is_end_in_doubt
+        for gap in own.gaps:
+            self._note(gap)
         if not self._window.is_open():
             self._note_undated(events)
         self._undo_applied(events)

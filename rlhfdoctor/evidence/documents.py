@@ -11,8 +11,9 @@ from rlhfdoctor.evidence.steps import STEPS
 from rlhfdoctor.types import Event
 
 _DOCUMENT = re.compile(
-    r"(?i)(?:^|/)(?:(?:readme|changelog|changes|faq|notes|history)(?:\.(?!log|out|err)[^/]*)?|doctor-report[^/]*|(?:doctor|verdict|diagnosis)\.[^/]*"
-    r"|[^/]*\.(?:md|markdown|rst|tex|html?|ipynb|csv|tsv|diff|patch))$"
+    r"(?i)(?:^|/)(?:(?:readme|changelog|changes|faq|notes|history|todo|runbook|postmortem|chat|slack)"
+    r"(?:\.(?!log|out|err)[^/]*)?|doctor-report[^/]*|(?:doctor|verdict|diagnosis)\.[^/]*"
+    r"|[^/]*\.(?:md|markdown|rst|tex|org|adoc|eml|html?|ipynb|csv|tsv|diff|patch))$"
 )
 _TEXT = re.compile(
     r"(?i)(?:^|/)(?![^/]*(?<![a-z])(?:dmesg|kern|kernel|messages|syslog|journal|console|stderr|stdout|logs?|out|err|sacct)"

@@ -132,6 +132,16 @@ class Recorded:
         return (found[-1].get(R.role), found[-1].get(R.name)) if found else (None, None)
 
 
+def span_of(traces: Sequence[Recorded]) -> tuple[float, float] | None:
+    """From the first sample to the last, Unix seconds; None without samples."""
+    ends = [trace.seconds(place) for trace in traces if trace.node.times_ns for place in _ends(trace.node.times_ns)]
+    return (min(ends), max(ends)) if ends else None
+
+
+def _ends(times_ns: Sequence[int]) -> tuple[int, int]:
+    return times_ns[0], times_ns[-1]
+
+
 def drop_foreign(events: Sequence[Event], traces: Sequence[Recorded]) -> tuple[list[Event], int]:
     """Events without the kernel's OOM reports about processes of other jobs, and how many kills those were.
 
