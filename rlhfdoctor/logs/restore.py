@@ -128,7 +128,7 @@ def _undecorated(text: str) -> Iterator[tuple[str, int]]:
             pieces.pop()
     for part, piece in enumerate(pieces):
         if "&" in piece and _HTML.search(piece):
-            piece = html.unescape(piece).replace("\u00a0", " ")
+            piece = _HTML.sub(_character, piece).replace("\u00a0", " ")
         for _ in range(_MOST_LEADS):
             lead = _LEAD.match(piece)
             if lead is None:
@@ -147,6 +147,10 @@ def _undecorated(text: str) -> Iterator[tuple[str, int]]:
             yield from ((one, part) for one in _HEAD.split(piece))
         else:
             yield piece, part
+
+
+def _character(match: re.Match[str]) -> str:
+    return html.unescape(match[0])
 
 
 def _unescape(match: re.Match[str]) -> str:

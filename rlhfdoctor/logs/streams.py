@@ -20,6 +20,7 @@ _MOST_EMPTY = 10_000
 """Frames of one file without content: rotation by size or a logger that starts again leaves a few."""
 _MOST_SILENT_BYTES = 1024**2
 """Of a gzip file without text: names in front of members, members without content, which are read byte by byte."""
+_LEAST_PIECE = 64 * 1024
 _ZSTD_INPUT_BYTES = 2048
 """At most 64 MiB of text."""
 
@@ -201,10 +202,24 @@ def _zstd(raw: _Counted) -> Any:
 
 
 def pieces(handle: Any) -> Iterator[bytes]:
-    """Blocks of a stream until its end."""
+    """Blocks of a stream until its end; short ones, as a frame each of a file of many, are put together."""
     read = getattr(handle, "read1", handle.read)  # what a cut archive still gives, before its error
-    while piece := read(READ_BYTES):
-        yield piece
+    held = bytearray()
+    try:
+        while piece := read(READ_BYTES):
+            if not held and len(piece) >= _LEAST_PIECE:
+                yield piece
+                continue
+            held += piece
+            if len(held) >= _LEAST_PIECE:
+                yield bytes(held)
+                held.clear()
+    except Exception:
+        if held:
+            yield bytes(held)
+        raise
+    if held:
+        yield bytes(held)
 
 
 _HOLE = re.compile(rb"\0{64,}")

@@ -129,6 +129,13 @@ def test_pax_header_of_tar(tmp_path: Path, analyze: Doctor) -> None:
     assert (done.killer, done.gap(run / "logs.tar")) == (KILLER, False)
 
 
+def test_gzip_of_many_short_members(tmp_path: Path, analyze: Doctor) -> None:
+    """A line without an end, and 180,000 members of a byte behind it: each was a search of the whole line."""
+    good = build.good_log(tmp_path / "run")
+    good.with_name("worker.log.gz").write_bytes(gzip.compress(b"a" * 3_900_000) + gzip.compress(b"b") * 180_000)
+    assert analyze(good.parent).check().killer == KILLER
+
+
 TEXT = "".join(f"line {number} of the log, {number * 7919 % 1009}\n" for number in range(600)).encode()
 
 

@@ -75,6 +75,17 @@ def test_numbers_of_every_pattern(doctor: Doctor, tmp_path: Path, number: str, s
     assert "please report it" not in json.dumps(json.loads(result.stdout)["gaps"])
 
 
+@pytest.mark.parametrize("entity", ["&#" + "1" * 5000 + ";", "&#x" + "f" * 5000 + ";", "&#xd800;", "&#99999;"])
+def test_numbers_of_characters(doctor: Doctor, tmp_path: Path, entity: str) -> None:
+    """One line of HTML cost the kernel's log all of its evidence."""
+    run = tmp_path / "run"
+    shutil.copytree(SAMPLES / "ray-cgroup-kill" / "run", run)
+    with (run / "dmesg.txt").open("a") as out:
+        out.write(f"&lt; {entity} x\n")
+    result = json.loads(doctor("analyze", run, "--format", "json").stdout)
+    assert (result["verdict"], result["killer"]) == ("cause", "kernel-oom-cgroup")
+
+
 @pytest.mark.parametrize("value", [10**9, 10**400, -1, math.inf])
 @pytest.mark.parametrize("name", ["num_hidden_layers", "hidden_size", "vocab_size", "num_experts"])
 def test_sizes_that_no_model_has(name: str, value: float) -> None:

@@ -92,7 +92,7 @@ def _logs() -> list[bytes]:
 def log(data: bytes) -> None:
     """A log: events with plain values, at lines that are there."""
     reading = Reading()
-    read_log(Source("job.log", lambda: iter([data])), _SCANNER, reading, lambda count: None)
+    read_log(Source("job.log", lambda: iter([data])), _SCANNER.anew(), reading, lambda count: None)
     assert not reading.gaps, reading.gaps
     for event in reading.events:
         assert event.origin.line is None or 1 <= event.origin.line <= data.count(b"\n") + 1
