@@ -199,16 +199,15 @@ def _checkpoint(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
     before = list(itertools.takewhile(lambda e: e is not first, case.events))
     before = [e for e in before if e.repeats_count == 1 and "100%" not in e.text]  # Ray flushes those seconds later
     steps = [e for e in before if e.kind in (EVENT.phase.step, EVENT.phase.episode)]
-    fresh = [
-        e
-        for place, e in enumerate(steps)
-        if not any(whole(e, FIELD.step) == whole(o, FIELD.step) for o in steps[:place])
-    ]
+    numbers: dict[int | None, Event] = {}
+    for e in steps:
+        numbers.setdefault(whole(e, FIELD.step), e)
+    fresh = {id(e) for e in numbers.values()}
     marks = [
         e
         for e in before
         if e.kind in MARKS
-        or e in fresh
+        or id(e) in fresh
         or e.kind.startswith("deepspeed.checkpoint_")
         or (e.kind == EVENT.trace.mark and FIELD.phase in e.fields)
     ]
