@@ -71,6 +71,8 @@ def write_clutter(folder: Path, count: int) -> Path:
         waits = f"WorkNCCL(SeqNum={number}, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600001 milliseconds"
         lines = f"[Rank {number}] Watchdog caught collective operation timeout: {waits} before timing out.\nValueError: {number}\n"
         (folder / f"rank-{number}.log").write_text(lines)
+        steps_of_it = (f"step:{2 * number + half} - actor/lr:0.0\n" for half in (0, 1))
+        (folder / f"a-driver-{number}.log").write_text("".join(steps_of_it))
     return folder
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from rlhfdoctor.evidence.case import Case, fact, whole
 from rlhfdoctor.evidence.roles import MARKS
-from rlhfdoctor.evidence.wait import find_busy, in_one_stack, is_near, is_over, read_elapsed
+from rlhfdoctor.evidence.wait import find_busy, is_near, is_over, read_elapsed, without_stacks_of
 from rlhfdoctor.i18n.message import plural, say
 from rlhfdoctor.plugins import folders
 from rlhfdoctor.types import Event, Evidence
@@ -113,7 +113,7 @@ def _reward(case: Case, first: Event, limit_s: float) -> Iterator[Evidence]:
     near = [e for e in case.of(EVENT.python.frame) if is_near(e, first, limit_s) and not is_over(case, e, first)]
     waits = [e for e in near if _WAITING.search(str(e.fields.get(FIELD.path_text)))]
     scoring = [e for e in near if _is_rewarding(e)]
-    frames = [e for e in scoring if not any(in_one_stack(e, wait) for wait in waits)]
+    frames = without_stacks_of(scoring, waits)
     if scoring and not frames:
         yield fact(
             FACT.comm.behind_reward,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+
 from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.types import Event
 from rlhfdoctor.vocabulary import EVENT, FIELD
@@ -37,14 +40,25 @@ def _stepped(case: Case, bar: Event, lines: int) -> bool:
     return case.index.has(_STEPS, bar.origin.file, line - _BAR_LINES, line + lines - 1)
 
 
-def in_one_stack(one: Event, two: Event) -> bool:
-    """Whether two frames may be of the same stack: a rank that gathers the rewards waits, it does not score."""
-    near = abs((one.origin.line or 0) - (two.origin.line or 0)) <= _STACK_LINES
-    return (
-        one.origin.file == two.origin.file
-        and near
-        and (one.origin.rank, one.origin.pid) == (two.origin.rank, two.origin.pid)
-    )
+def without_stacks_of(frames: Sequence[Event], waits: Iterable[Event]) -> list[Event]:
+    """Frames that are in no stack with one that waits: a rank that gathers the rewards waits, it does not score."""
+    lines: dict[tuple[object, ...], list[int]] = {}
+    for wait in waits:
+        lines.setdefault(_stack(wait), []).append(wait.origin.line or 0)
+    for found in lines.values():
+        found.sort()
+
+    def is_behind(frame: Event) -> bool:
+        found, line = lines.get(_stack(frame), []), frame.origin.line or 0
+        next_to = bisect_left(found, line - _STACK_LINES)
+        return next_to < len(found) and found[next_to] <= line + _STACK_LINES
+
+    return [frame for frame in frames if not is_behind(frame)]
+
+
+def _stack(frame: Event) -> tuple[object, ...]:
+    """Who writes it, and where."""
+    return frame.origin.file, frame.origin.rank, frame.origin.pid
 
 
 def is_over(case: Case, frame: Event, timeout: Event) -> bool:

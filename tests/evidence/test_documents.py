@@ -21,7 +21,7 @@ QUOTING = {
     "docs/faq.rst": TRACEBACK,
     "notes.txt": f"yesterday:\n{CUDA}\n",
     "pytest.txt": f"E   AssertionError\n{TRACEBACK}",
-    "doctor-report.html": f"<pre>2026-01-09 10:00:00 {CUDA}</pre>\n",
+    "doctor-report.html": f"<pre>2025-01-09 10:00:00 {CUDA}</pre>\n",
     "a.ipynb": json.dumps({"cells": [{"outputs": [{"text": [TRACEBACK]}]}]}, indent=1),
     "data/train.jsonl": json.dumps({"text": f"Q: why\n{CUDA}\nA: x"}) + "\n",
     "data/train.json": json.dumps([{"instruction": "why", "output": f"It\n{KILL}\nA: x"}], indent=2),
