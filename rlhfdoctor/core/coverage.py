@@ -23,6 +23,10 @@ _UNSURE = 0.7
 """Judgement: how much of the distance from even odds is kept where a source is missing that could turn the first cause.
 Measured on this project's own runs by what the job's log alone says against everything (tests/exam)."""
 
+TIE_OF_LOG = Missing(
+    what=say("what ties the failure to this run, whose own log shows that it ended well"),
+    settle=say("the logs of the run alone, or logs that bear times"),
+)
 TIE = Missing(
     what=say("what ties the kernel's kill to this run (no pid that the other logs name, no time that both have)"),
     settle=say("dmesg -T, with logs that bear times"),
@@ -48,7 +52,7 @@ def trusted(confidence: float, death: Death | None, coverage: Coverage, untied: 
     """A confidence, lower where the killer is unknown and neither kernel log nor recording was given.
 
     Args:
-        untied: the death is a kill in the kernel log, and nothing ties it to the run.
+        untied: nothing ties the death to the run: a kill in the kernel log, or a failure in another log.
     """
     known = death is None or death.certain or coverage.has("trace", "kernel log")
     if known and not untied:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rlhfdoctor.axes import Axes
 from rlhfdoctor.conditions.match import Facts
-from rlhfdoctor.core.coverage import TIE, find_coverage, trusted
+from rlhfdoctor.core.coverage import TIE, TIE_OF_LOG, find_coverage, trusted
 from rlhfdoctor.core.session import Session
 from rlhfdoctor.engine.calibrate import load_curve
 from rlhfdoctor.engine.catalogue import load_catalogue, load_rules
@@ -20,7 +20,7 @@ from rlhfdoctor.evidence.case import Case
 from rlhfdoctor.evidence.classify import classify
 from rlhfdoctor.evidence.collect import explain_bytes, find_evidence
 from rlhfdoctor.evidence.death import find_death
-from rlhfdoctor.evidence.ending import EXITS, find_good_end, find_unrecognised
+from rlhfdoctor.evidence.ending import EXITS, find_good_end, find_unrecognised, is_in_another_log
 from rlhfdoctor.evidence.host import find_manager
 from rlhfdoctor.evidence.ledger import make_ledger
 from rlhfdoctor.evidence.setup import machine_of, make_inputs
@@ -99,13 +99,15 @@ def make_incident(session: Session, rules: Sequence[Rule] | None = None, min_con
     catalogue = [rule for rule in known if not rule.is_draft]
     session.gaps += [_unfinished(rule) for rule in known if rule.is_draft]
     death, findings, excluded, ledger, explained, axes = conclude(session, catalogue)
-    untied = death is not None and any(event is death.event for event in session.untied)
+    elsewhere = death is not None and death.event is not None and is_in_another_log(case, death.event)
+    untied = elsewhere or (death is not None and any(event is death.event for event in session.untied))
     decided = is_decided(findings) and not untied
     coverage = find_coverage(session)
     findings = [replace(f, confidence=trusted(f.confidence, death, coverage, untied)) for f in findings]
     if death is not None and untied:
         death = replace(death, certain=False)
-        findings = [replace(f, missing=(TIE, *f.missing)) for f in findings[:1]] + findings[1:]
+        tie = TIE_OF_LOG if elsewhere else TIE
+        findings = [replace(f, missing=(tie, *f.missing)) for f in findings[:1]] + findings[1:]
     findings = [f for f in findings if f.confidence >= min_confidence]
     kept = {f.cause for f in findings}
     findings = [f for f in findings if f.explained_by is None or f.explained_by in kept]

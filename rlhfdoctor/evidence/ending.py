@@ -31,6 +31,22 @@ def find_good_end(case: Case) -> Event | None:
     return next((event for event in reversed(case.of(*_ENDS)) if not logs.goes_on(event)), None)
 
 
+def is_in_another_log(case: Case, failure: Event) -> bool:
+    """Whether a failure stands in another log than that of a run that ended well, and nothing ties the two.
+
+    Folders hold logs of installations, tests, notebooks, other jobs, too.
+    """
+    good = find_good_end(case)
+    origin = failure.origin
+    if good is None or failure.time is not None or origin.file == good.origin.file:
+        return False
+    if failure.kind.scope in ("trace", "ray") or origin.rank is not None or origin.actor is not None:
+        return False
+    others = [event for event in case.events if event.origin.file != origin.file]
+    is_known = origin.pid is not None and any(event.origin.pid == origin.pid for event in others)
+    return not is_known and not any(event.origin.file == origin.file for event in case.of(*_TRAINS))
+
+
 def find_shutdown(case: Case) -> Origin | None:
     """The place of the trainer's last words, where no save follows them and no step.
 

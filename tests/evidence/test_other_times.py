@@ -51,3 +51,24 @@ def test_the_end_of_a_run_that_stood_still(tmp_path: Path) -> None:
     shutil.copytree(SAMPLES / "openrlhf-healthy" / "run", run)
     (run / "slurm-1.out").write_text(OTHERS["slurm-100.out"].format(date="2025-01-12"))
     assert analyze([str(run)]).death is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("install.log", "ModuleNotFoundError: No module named 'x'"),
+        ("slurm-101.out", "slurmstepd: error: Detected 1 oom_kill event in StepId=101.batch. Some of the step tasks have been OOM Killed."),
+        ("cron.log", "/bin/sh: line 1: 12345 Killed   python backup.py"),
+        ("nohup.out", "Terminated"),
+        ("eval.log", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."),
+    ],
+)
+@pytest.mark.parametrize("sample", ["openrlhf-healthy", "lab-healthy-close"])
+def test_another_log_beside_a_run_that_ended_well(tmp_path: Path, sample: str, name: str, line: str) -> None:
+    """Nothing ties the two: undecided, and what would settle it; it was a cause, nearly certain."""
+    run = tmp_path / "run"
+    shutil.copytree(SAMPLES / sample / "run", run)
+    (run / name).write_text(f"{line}\n")
+    incident = analyze([str(run)])
+    assert incident.verdict == "undecided"
+    assert all("ties the failure" in str(finding.missing[0].what) for finding in incident.findings[:1])
