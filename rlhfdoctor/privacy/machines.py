@@ -8,6 +8,8 @@ _IS = r"\\{0,4}[\"']?[ \t]{0,40}[=:：][ \t]{0,40}\\{0,4}[\"']?"
 _START = r"(?:^|(?<=[\s\"'>(=,;]))"
 _CJK = r"\u3400-\u9fff\uac00-\ud7af\u3040-\u30ff"
 _HOST = r"[A-Za-z0-9][\w.-]{1,62}"
+_NAME = r"(?=[\w.-]{0,62}[A-Za-z])[A-Za-z0-9][\w.-]{1,62}"
+"""One with a letter in it, which no IP address has; of that is taken care elsewhere."""
 _HEX_UUID = r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
 LABELS = (
     # machines
@@ -18,6 +20,10 @@ LABELS = (
         r"|rdzv[_-]endpoint)"
         r"[\"']?\s{0,4}[=: ]\s{0,4}[\"']?([A-Za-z][\w.-]{3,62})",
     ),
+    Label("host", "host_", rf"(?m)(?<![\w.-])host[ \t]{{2,16}}: ({_NAME})[ \t]*$"),
+    Label("host", "***_ signal: [_0]", rf"{_START}\[({_NAME}):\d{{2,10}}\] (?:\*\*\*|Signal|\[)", in_place=True),
+    Label("host", "to_[", rf"\bto \[({_NAME})\]:\d{{2,5}}\b", in_place=True),
+    Label("host", "ip=", rf"\bpid=\d{{1,10}}, ip=({_NAME})\)", in_place=True),
     Label("host", "nodelist", rf"(?i)\w{{0,30}}nodelist=({_HOST}?)(?=\[)", in_place=True),
     Label("host", "主机 节点 机器 服务器", rf"(?:主机名?|节点|机器名?|服务器)\s{{0,4}}{_IS}({_HOST})", in_place=True),
     Label(

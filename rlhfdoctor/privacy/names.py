@@ -62,7 +62,8 @@ _STEMS = [
     "授权码",
     "访问码",
     *(mark + short for mark in "_.-" for short in ("pw", "sk", "ak")),
-    *("pw" + mark for mark in "=:\"'"),
+    *(short + mark for short in ("pw", "pat") for mark in "=:\"'"),
+    *(f"{before}pat{mark}" for before in "_.-" for mark in "=:\"' "),
 ]
 """What each of the names has in it, in small letters."""
 _CLOSING = r"(?:\\{0,16}[\"']|[\"']?\])?(?:\s?[\])】」》])?"
@@ -78,7 +79,7 @@ NAMED = rf"""(?ix)
         (?:key|secret|passw|passphrase|passcode|pass|pwd|credential|creds?(?![a-z])|use_wandb|use_swanlab|token|auth|salt|cookie|kennwort|csrf|license
         |(?:unseal|api|access|secret|license)[ ]key(?:[ ]\d)?|contraseña|senha|de[ -]passe
         |пароль|パスワード|비밀번호
-        |密码|密碼|密钥|密鑰|口令|令牌|私钥|凭证|验证码|授权码|访问码|[_.-](?:pw|sk|ak)(?![a-z0-9_.-])|(?<![a-z0-9_.-])pw(?![a-z0-9_.-]))
+        |密码|密碼|密钥|密鑰|口令|令牌|私钥|凭证|验证码|授权码|访问码|[_.-](?:pw|sk|ak|pat)(?![a-z0-9_.-])|(?<![a-z0-9_.-])(?:pw|pat)(?![a-z0-9_.-]))
         [a-z0-9_.-]{{0,40}})(?![a-z0-9_.-])
     (?P<joint>{_CLOSING}[ \t]{{0,8}}
         (?:->|={{1,2}}>|→|[:?+]?=>?|:[ ]?(?:str|bytes|SecretStr|str[ ]?\|[ ]?None|Optional\[str\])[ ]?=
@@ -293,7 +294,7 @@ def _is_alike(name: str, value: str) -> bool:
         return len(value) >= _LEAST_TOKEN and all(re.search(kind, value) for kind in (r"\d", r"[^\W\d_]"))
     if parts[-1:] == ["key"]:
         return len(value) >= _LEAST_KEY and _is_key(value) and not _NO_SECRET_KEYS.intersection(parts)
-    if parts[-1:] in (["pw"], ["sk"], ["ak"]):
+    if parts[-1:] in (["pw"], ["sk"], ["ak"], ["pat"]):
         return _is_short(parts[-1], value)
     if parts == ["pass"]:
         return re.search(r"\d", value) is not None and re.search(r"[^\W\d]", value) is not None

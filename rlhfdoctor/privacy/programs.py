@@ -53,6 +53,12 @@ PLACES = (
         "vault",
         r"\bvault\s{1,8}(?:write|kv\s{1,8}(?:put|patch))\s[^\n=]{0,200}?((?:\s{1,8}[\w.-]{1,80}=[^\s\"']{1,400}){1,20})",
     ),
+    Place(
+        "login",
+        r"\b(?:wandb|swanlab|huggingface-cli|hf|modelscope)\s{1,8}(?:auth\s{1,8})?login\b[^\n]{0,120}?"
+        r"<<-?\s{0,4}[\"']?\w{1,20}[\"']?\r?\n(?:\([^)\n]{0,80}\))?[ \t]{0,20}([\w.-]{10,400})",
+        1,
+    ),
     Place("fernet( github(", r"\b(?:Fernet|Github)\(\s{0,8}b?[\"']([\w.+/=-]{16,200})[\"']", is_random=True),
     Place(
         ".login( login(",
