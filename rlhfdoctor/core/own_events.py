@@ -1,4 +1,4 @@
-"""The events that are the run's: without documents, other times, and kills of other jobs."""
+"""The events that are the run's: without documents, other times, kills of other jobs."""
 
 from __future__ import annotations
 
